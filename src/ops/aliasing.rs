@@ -133,7 +133,7 @@ pub(super) struct Aliasing {
     /// An expression reads the array's memory by another layout than the array's.
     is_reordered: bool,
     /// The array and every operand are on one device, dense, and of one shape.
-    is_dense: bool,
+    pub(super) is_dense: bool,
     /// An expression reads the array's memory.
     pub(super) is_read: bool,
     /// The bytes that one element of all expressions reads.
@@ -179,11 +179,5 @@ impl Aliasing {
     /// read.
     pub(super) fn allows_overwriting(&self) -> bool {
         self.is_exclusive && !self.is_reordered
-    }
-
-    /// Returns whether the array can be overwritten like that, and all arrays are dense and of one
-    /// shape.
-    pub(super) fn allows_fused_overwriting(&self) -> bool {
-        self.allows_overwriting() && self.is_dense
     }
 }

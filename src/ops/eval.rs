@@ -6,7 +6,7 @@ use super::derivatives::{Evaluation, evaluate, is_live};
 use super::dispatch::device_for;
 use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
-use super::expression::tree::{Node, Tree};
+use super::expression::tree::{Node, Operand, Tree, operands};
 use super::host;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
@@ -49,7 +49,14 @@ impl<E: Expr> Lazy<E> {
             };
             return Ok(Array::dense(buffer, layout));
         }
-        let (buffer, shape) = evaluate_tree(&self.expr)?;
+        let by_blocks = match E::FUSES {
+            true => evaluate_by_blocks(&self.expr)?,
+            false => None,
+        };
+        let (buffer, shape) = match by_blocks {
+            Some(result) => result,
+            None => evaluate_tree(&self.expr)?,
+        };
         Ok(Array::of_shape(buffer, &shape))
     }
 }
@@ -79,6 +86,46 @@ fn tracked_evaluation(
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
     Ok(results.pop().expect("there is one"))
+}
+
+/// Evaluates an expression by its loop, block by block, if its operands are on one host device and
+/// broadcast to the shape of one of them, and no tape tracks an operand. Returns the elements and
+/// their shape.
+#[track_caller]
+fn evaluate_by_blocks(value: &dyn host::Fusing) -> Result<Option<(Buffer, Shape)>> {
+    let mut largest: Option<Operand<'_>> = None;
+    let (mut are_together, mut was_tracked, mut bytes_each) = (true, false, 0);
+    operands(value, &mut |operand| {
+        let other = *largest.get_or_insert(operand);
+        are_together &= operand.buffer.device() == other.buffer.device();
+        was_tracked |= operand.buffer.value_id().is_some();
+        bytes_each += operand.dtype.size_bytes();
+        if operand.layout.len() > other.layout.len() {
+            largest = Some(operand);
+        }
+    });
+    let Some(largest) = largest.filter(|_| are_together && !(was_tracked && is_live())) else {
+        return Ok(None);
+    };
+    let (device, shape) = (largest.buffer.device(), largest.layout.shape());
+    if device.backend().cuda().is_some() {
+        return Ok(None);
+    }
+    let Some(operands) = host::OperandBlocks::of(value, shape) else {
+        return Ok(None);
+    };
+    let (mut result, call_site) = (None, Location::caller());
+    value.fused(shape, &mut |fused| {
+        let (operands, element_bytes) = (&operands, fused.element_bytes());
+        let by_blocks = host::FusedBlocks { fused, operands };
+        let work = (element_bytes, bytes_each);
+        let _call_site = CallSiteOverride::at(call_site);
+        result = Some(host::evaluate_fused(&by_blocks, value, work, device, shape));
+    });
+    Ok(result
+        .transpose()
+        .at_caller()?
+        .map(|buffer| (buffer, *shape)))
 }
 
 /// Evaluates `tree`. Returns the elements and their shape.

@@ -284,7 +284,7 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
         let store = FusedStore::new(value, &trees[1..], target);
         trees.swap(0, at);
         match store {
-            Some(store) if has_loop && is_alike => stores.push(store),
+            Some(store) if store.is_dense() && has_loop && is_alike => stores.push(store),
             _ => return Ok(false),
         }
     }

@@ -96,14 +96,7 @@ impl Layout {
     #[track_caller]
     pub(crate) fn broadcast_to(&self, target: &Shape) -> Result<Self> {
         let mut broadcast = Self::contiguous(target).map_err(|error| error.of("broadcast_to"))?;
-        let lead = target.ndim().checked_sub(self.ndim());
-        let fits = lead.is_some_and(|lead| {
-            let pairs = self.dims().iter().zip(&target.dims()[lead..]);
-            pairs
-                .into_iter()
-                .all(|(&own, &target)| own == target || own == 1)
-        });
-        let Some(lead) = lead.filter(|_| fits) else {
+        if !self.broadcasts_to(target) {
             return Err(Error::new(
                 ErrorCode::Broadcast,
                 format!(
@@ -111,13 +104,23 @@ impl Layout {
                     self.shape
                 ),
             ));
-        };
+        }
+        let lead = target.ndim() - self.ndim();
         broadcast.strides = [0; MAX_RANK];
         broadcast.offset = self.offset;
         for (axis, (&length, &stride)) in self.dims().iter().zip(self.strides()).enumerate() {
             broadcast.strides[lead + axis] = if length == 1 { 0 } else { stride };
         }
         Ok(broadcast)
+    }
+
+    /// Returns whether the shape broadcasts to `target`.
+    pub(crate) fn broadcasts_to(&self, target: &Shape) -> bool {
+        let lead = target.ndim().checked_sub(self.ndim());
+        lead.is_some_and(|lead| {
+            let mut pairs = self.dims().iter().zip(&target.dims()[lead..]);
+            pairs.all(|(&own, &target)| own == target || own == 1)
+        })
     }
 
     /// Returns the layout of the elements at index 0 of `axis`, repeated over all of `target`, to

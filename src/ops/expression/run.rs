@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::slice::Iter;
 
 use super::loops::Arguments;
 use super::node::{Apply, Function, Scalar};
@@ -23,6 +24,10 @@ pub trait Run: Copy + Send + Sync + 'static {
     /// `true` if the library has a loop for AVX-512 of one of the functions.
     const WIDE: bool = false;
 
+    /// Returns the run over operands whose first elements are at the next addresses of `firsts`, in
+    /// the order in which the expression names its arrays.
+    fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self;
+
     /// Returns the value at `index`.
     ///
     /// # Safety
@@ -42,6 +47,9 @@ pub trait Runs: Copy + Send + Sync + 'static {
     /// See [`Run::WIDE`].
     const WIDE: bool;
 
+    /// See [`Run::placed`].
+    fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self;
+
     /// See [`Run::at`].
     ///
     /// # Safety
@@ -58,6 +66,11 @@ macro_rules! runs {
             const RARE: bool = $($operand::RARE)||+;
 
             const WIDE: bool = $($operand::WIDE)||+;
+
+            #[inline(always)]
+            fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self {
+                ($(self.$index.placed(firsts),)+)
+            }
 
             #[inline(always)]
             unsafe fn at<Way: Pass>(self, pass: &mut Way, index: usize) -> Self::Items {
@@ -81,6 +94,11 @@ impl<F: Function<X::Items>, X: Runs<Items: Arguments>> Run for Apply<F, X> {
     const WIDE: bool = F::WIDE || X::WIDE;
 
     #[inline(always)]
+    fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self {
+        Self::new(self.operands.placed(firsts))
+    }
+
+    #[inline(always)]
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> F::Output {
         // SAFETY: the caller keeps this contract.
         let arguments = unsafe { self.operands.at(pass, index) };
@@ -90,6 +108,11 @@ impl<F: Function<X::Items>, X: Runs<Items: Arguments>> Run for Apply<F, X> {
 
 impl<T: AnyElement> Run for Scalar<T> {
     type Item = T;
+
+    #[inline(always)]
+    fn placed(self, _firsts: &mut Iter<'_, *const u8>) -> Self {
+        self
+    }
 
     #[inline(always)]
     unsafe fn at<L: Pass>(self, _pass: &mut L, _index: usize) -> T {
@@ -106,6 +129,10 @@ pub enum Unfused<T> {
 
 impl<T: AnyElement> Run for Unfused<T> {
     type Item = T;
+
+    fn placed(self, _firsts: &mut Iter<'_, *const u8>) -> Self {
+        self
+    }
 
     unsafe fn at<L: Pass>(self, _pass: &mut L, _index: usize) -> T {
         match self {
@@ -141,6 +168,11 @@ impl<T: AnyElement> InMemory<T> {
 
 impl<T: AnyElement> Run for InMemory<T> {
     type Item = T;
+
+    #[inline(always)]
+    fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self {
+        Self(firsts.next().expect("one for each array").cast())
+    }
 
     #[inline(always)]
     unsafe fn at<L: Pass>(self, _pass: &mut L, index: usize) -> T {

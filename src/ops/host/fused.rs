@@ -20,19 +20,38 @@ use crate::ops::vector::{Loop, has_vectors, has_wide_vectors, vectorised_for_cer
 /// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
 /// that no loop is compiled for it.
 pub(crate) trait Fusing: Tree {
-    /// Calls `see` with the one loop that the expression was compiled to, over operands that are
-    /// dense and all of this `shape`; does nothing if there is no such loop.
-    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn ElementSource));
+    /// Calls `see` with the one loop that the expression was compiled to, over results of this
+    /// `shape`; does nothing if there is no loop. The operands are dense and of this shape, or
+    /// their addresses are [given](FusedLoop::fill_at).
+    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn FusedLoop));
 }
 
 impl<E: Expr> Fusing for E {
-    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn ElementSource)) {
+    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn FusedLoop)) {
         if Self::FUSES
             && let Some(fused) = Fused::new(self.dense(), self, shape)
         {
             see(&fused);
         }
     }
+}
+
+/// The loop of an expression, whatever its type.
+pub(crate) trait FusedLoop: ElementSource {
+    /// Returns the size of a result's element.
+    fn element_bytes(&self) -> usize;
+
+    /// Computes the elements of `numbers`, at most [`STAGE`], from operands whose elements for the
+    /// first number are at `firsts`, and writes them to `to`.
+    ///
+    /// # Safety
+    ///
+    /// The operands must have as many contiguous elements there, which may be read, in the order of
+    /// the expression. `to` must have room for the results, and must be no part of the operands.
+    unsafe fn fill_at(&self, firsts: &[*const u8], numbers: Range<usize>, to: *mut u8);
+
+    /// Returns the program that computes the expression without its loop.
+    fn program(&self) -> BlockProgram;
 }
 
 /// The number of elements that are computed in a buffer before they overwrite others.
@@ -75,12 +94,22 @@ impl<'a, R: Run> Fused<'a, R> {
     /// The run must have these elements, and `out` must be no part of its operands.
     unsafe fn fill(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
         // SAFETY: by this function's contract.
-        if unsafe { self.fill_fast(start, out) } {
-            let count = out.len();
-            let base = out.as_mut_ptr().wrapping_sub(start).cast();
-            // SAFETY: as above; counted from the run's first element, `out` has room for these.
-            unsafe { self.rest.write(start..start + count, base) };
+        if unsafe { Self::fill_fast(self.run, start, out) } {
+            // SAFETY: as above.
+            unsafe { self.compute_again(start, out) };
         }
+    }
+
+    /// Writes the elements from number `start` on to all of `out` by the library's loops.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill).
+    #[cold]
+    unsafe fn compute_again(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
+        let base = out.as_mut_ptr().wrapping_sub(start).cast();
+        // SAFETY: counted from the first element, `out` has room for these.
+        unsafe { self.rest.write(start..start + out.len(), base) };
     }
 
     /// Like [`fill`](Self::fill), but writes wrong values for rare elements, and returns whether
@@ -90,8 +119,7 @@ impl<'a, R: Run> Fused<'a, R> {
     ///
     /// As for [`fill`](Self::fill).
     #[inline(never)]
-    unsafe fn fill_fast(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
-        let run = self.run;
+    unsafe fn fill_fast(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
         // SAFETY: the processor has the features, as `new` has checked; the rest is this function's
         // contract.
         unsafe { vectorised_for_certain(FillFast { run, start }, out) }
@@ -117,7 +145,7 @@ impl Rest<'_> {
             // only one element.
             Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
                 Ok(graph) => BlockProgram::new(&graph, &IndexSpace::row_major(shape)),
-                Err(error) => unreachable!("operands of one shape: {error}"),
+                Err(error) => unreachable!("the operands broadcast to {shape}: {error}"),
             },
         }
     }
@@ -157,6 +185,27 @@ impl<R: Run> ElementSource for Fused<'_, R> {
             run: self.run,
             rest,
         })
+    }
+}
+
+impl<R: Run> FusedLoop for Fused<'_, R> {
+    fn element_bytes(&self) -> usize {
+        size_of::<R::Item>()
+    }
+
+    unsafe fn fill_at(&self, firsts: &[*const u8], numbers: Range<usize>, to: *mut u8) {
+        let run = self.run.placed(&mut firsts.iter());
+        // SAFETY: by this function's contract.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(to.cast(), numbers.len());
+            if Self::fill_fast(run, 0, out) {
+                self.compute_again(numbers.start, out);
+            }
+        }
+    }
+
+    fn program(&self) -> BlockProgram {
+        self.rest.program()
     }
 }
 

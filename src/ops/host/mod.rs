@@ -23,6 +23,7 @@ mod evaluate;
 #[cfg(feature = "fft")]
 mod fft;
 mod fused;
+mod fused_blocks;
 mod generate;
 mod indexed;
 mod lanes;
@@ -58,7 +59,7 @@ macro_rules! by_bytes {
 
 use by_bytes;
 
-pub(super) use blocked::RUN;
+pub(super) use blocked::{OperandBlocks, RUN};
 pub(super) use compact::{compacted, positions};
 pub(super) use convolution::{convolved, convolved_transposed, correlated};
 pub(super) use copy::{copied, joined};
@@ -66,6 +67,7 @@ pub(super) use evaluate::{evaluate, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing};
+pub(super) use fused_blocks::FusedBlocks;
 pub(super) use generate::generate;
 pub(super) use indexed::{add_at, marked, picked, put_at};
 #[cfg(feature = "linalg")]

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use super::blocked::BlockProgram;
+use super::blocked::{BlockProgram, OperandBlocks};
 use super::element_source::{ElementSource, Outputs};
 use super::evaluate::write as write_new;
 use super::fused::Fusing;
+use super::fused_blocks::FusedBlocks;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
 use crate::context::Timed;
@@ -16,7 +17,7 @@ use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS};
-use crate::ops::expression::tree::Tree;
+use crate::ops::expression::tree::{Tree, operands};
 use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
 
 /// Overwrites the elements of each target with a result of `graph`. The targets have one shape,
@@ -46,9 +47,8 @@ pub(in crate::ops) fn store(
 
 /// An expression that can be written over a target by the loop that it was compiled to.
 ///
-/// Invariant: the target can be overwritten, according to [`Aliasing`]. The target and every
-/// operand are dense and of one shape. The arrays are borrowed exclusively, so that this stays
-/// true.
+/// Invariant: the target can be overwritten, according to [`Aliasing`]. The arrays are borrowed
+/// exclusively, so that this stays true.
 pub(in crate::ops) struct FusedStore<'a> {
     tree: &'a dyn Fusing,
     target: Target<'a>,
@@ -64,20 +64,50 @@ impl<'a> FusedStore<'a> {
         target: Target<'a>,
     ) -> Option<Self> {
         let aliasing = Aliasing::of(&target, &[tree], held);
-        aliasing.allows_fused_overwriting().then_some(Self {
+        aliasing.allows_overwriting().then_some(Self {
             tree,
             target,
             aliasing,
         })
     }
 
-    /// Overwrites the elements, unless the expression has no loop. Returns whether it did.
+    /// Returns whether the target and all operands are dense, of one shape, and on one device.
+    pub(in crate::ops) fn is_dense(&self) -> bool {
+        self.aliasing.is_dense
+    }
+
+    /// Overwrites the elements, unless the expression has no loop, or its operands have no blocks.
+    /// Returns whether it did.
     #[track_caller]
     pub(in crate::ops) fn run(&self) -> Result<bool> {
+        match self.is_dense() {
+            true => self.run_over(None),
+            false => self.run_over_blocks(),
+        }
+    }
+
+    /// Like [`run`](Self::run), over gathered operands. Out of line, because it needs memory.
+    #[inline(never)]
+    #[track_caller]
+    fn run_over_blocks(&self) -> Result<bool> {
+        match blocks_of(self.tree, &self.target) {
+            Some(blocks) => self.run_over(Some(&blocks)),
+            None => Ok(false),
+        }
+    }
+
+    /// Like [`run`](Self::run), over the operands themselves or over their blocks.
+    #[track_caller]
+    fn run_over(&self, blocks: Option<&OperandBlocks>) -> Result<bool> {
         let (target, device) = (self.target, self.target.device());
         let mut outcome = Ok(false);
         let call_site = Location::caller();
         self.tree.fused(target.layout().shape(), &mut |fused| {
+            let by_blocks = blocks.map(|operands| FusedBlocks { fused, operands });
+            let source: &dyn ElementSource = match &by_blocks {
+                Some(by_blocks) => by_blocks,
+                None => fused,
+            };
             let _timed = Timed::begin_at(device, call_site);
             let updating = UpdateTargets {
                 targets: &[target.buffer()],
@@ -90,19 +120,32 @@ impl<'a> FusedStore<'a> {
                 if self.aliasing.is_read {
                     // SAFETY: the target can be overwritten, by the invariant; the rest as in
                     // `store`. The loop has as many elements.
-                    unsafe { write(fused, work, &[target], order) };
+                    unsafe { write(source, work, &[target], order) };
                 } else {
                     let first = target.layout().offset() * element_bytes;
                     let base =
                         host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
                     // SAFETY: as above; the target is dense, and no operand has its memory.
-                    unsafe { write_new(fused, &Outputs::new([base]), work, order) };
+                    unsafe { write_new(source, &Outputs::new([base]), work, order) };
                 }
                 true
             });
         });
         outcome
     }
+}
+
+/// Returns the blocks of the operands of `tree`, if the target is dense and all are on its device.
+fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
+    let mut are_there = target.layout().is_contiguous();
+    operands(tree, &mut |operand| {
+        are_there &= operand.buffer.device() == target.device();
+    });
+    if !are_there {
+        return None;
+    }
+    // An operand in the target's memory has the target's layout, so it is not gathered.
+    OperandBlocks::of(tree, target.layout().shape())
 }
 
 /// Overwrites the elements of the targets with the elements of `source`.

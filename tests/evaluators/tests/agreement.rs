@@ -405,6 +405,35 @@ proptest! {
 }
 
 #[test]
+fn operands_that_are_gathered_for_a_loop_have_the_same_bits() {
+    for (rows, columns) in [(1, 1), (3, 5), (40, 33), (70, 130), (3, 2000), (1, 5000)] {
+        let all = operands(rows, columns);
+        let (whole, row, column) = (&all[0], &all[3], &all[5]);
+        for (number, other) in all.iter().enumerate() {
+            let name = format!("operand {number}, {rows} by {columns}");
+            agree(&name, &(whole + other));
+            agree(&name, &((whole - other) * 2.0 + row * column));
+            // Infinite and large elements are rare for `sin`.
+            agree(&name, &((whole * other + column).sin() - row));
+            agree(&name, &(whole * row.exp() + other));
+            let mut target = whole.lazy().eval().unwrap();
+            let expected = (whole * other + row).boxed().eval().unwrap();
+            target.update(|target| target * other + row).unwrap();
+            assert_eq!(digits(&target), digits(&expected), "{name}, in place");
+        }
+    }
+    let x = elements::<f32>(2 * 3 * 40 * 30)
+        .reshape([2, 3, 40, 30])
+        .unwrap();
+    for shape in [[3, 1, 1], [1, 40, 30], [3, 40, 1], [1, 1, 30]] {
+        let other = elements::<f32>(shape.iter().product())
+            .reshape(shape)
+            .unwrap();
+        agree("four axes", &(&x * &other - &other));
+    }
+}
+
+#[test]
 fn a_sum_that_a_loop_builds_is_not_deep() {
     let x = Array::<f32>::ones(3000).unwrap();
     let mut sum = x.lazy().boxed();

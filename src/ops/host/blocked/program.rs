@@ -6,13 +6,13 @@ use super::BLOCK;
 use super::scratch::Registers;
 use super::tile::{TILE, TileRows};
 use super::view::View;
-use crate::array::Bits;
+use crate::array::{Bits, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, GraphNode, NodeKind};
 use crate::ops::expression::loops::BlockLoop;
-use crate::ops::expression::tree::MOST_OPERANDS;
+use crate::ops::expression::tree::{MOST_OPERANDS, Node, Operand, Tree};
 use crate::ops::host::launch::Work;
 
 /// A program that computes the elements of an expression graph over an index space.
@@ -155,6 +155,54 @@ impl BlockProgram {
     }
 }
 
+/// The operands of an expression, whose blocks are read in place or gathered.
+pub(in crate::ops) struct OperandBlocks(pub(super) BlockProgram);
+
+impl OperandBlocks {
+    /// Returns the operands of `tree` over `shape`. Returns `None` if one does not broadcast to the
+    /// shape or is best read in tiles, if there are too many, or if a function is applied to
+    /// operands that are all repeated, because its values are better computed once.
+    pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
+        let space = IndexSpace::row_major(shape);
+        let mut registers = Registers::new(MOST_LEAVES, 0);
+        // A program of these steps alone. Nothing computes a result from them.
+        let mut program = BlockProgram {
+            steps: SmallVec::new(),
+            views: SmallVec::new(),
+            results: SmallVec::new(),
+            count: space.count(),
+            scratch_bytes: 0,
+            is_flat: false,
+            rows: None,
+        };
+        let mut fits = true;
+        // For each value that no function was applied to yet, whether it is repeated.
+        let mut repeated: SmallVec<[bool; 8]> = SmallVec::new();
+        tree.walk(&mut |node| match node {
+            Node::Array(operand) if operand.layout.broadcasts_to(shape) => {
+                let to = (&mut registers, &mut program.views);
+                let step = ProgramStep::of_array(&operand, &space, to);
+                program.steps.push(step);
+                repeated.push(operand.layout.len() < program.count);
+            }
+            Node::Array(_) => fits = false,
+            Node::Scalar(..) => repeated.push(true),
+            Node::Call(call) => {
+                let first = repeated.len().saturating_sub(call.arity);
+                let all = repeated.drain(first..).all(|repeated| repeated);
+                fits &= !all;
+                repeated.push(all);
+            }
+        });
+        program.scratch_bytes = registers.scratch_bytes();
+        fits &= program.views.iter().all(|view| view.transposed().is_none());
+        (fits && program.steps.len() <= MOST_LEAVES).then_some(Self(program))
+    }
+}
+
+/// The most arrays of an expression whose operands are gathered for a fused loop.
+const MOST_LEAVES: usize = 8;
+
 impl ProgramStep {
     /// Returns the step that makes the block of `node`.
     fn of(
@@ -174,28 +222,36 @@ impl ProgramStep {
                 operands,
                 at: registers.take(),
             },
-            NodeKind::Array(operand) => {
-                let base: *const u8 = host_pointer(DevicePtr(operand.buffer.address()));
-                let layout = operand.layout;
-                let memory = |offset: usize| Self::Memory {
-                    base: base.wrapping_add(offset * element_bytes),
-                    element_bytes,
-                };
-                if space.is_order_of(layout) {
-                    return memory(layout.offset());
-                }
-                let layout = space.place(layout);
-                if layout.ndim() == 0 || (layout.ndim() == 1 && layout.strides()[0] == 1) {
-                    return memory(layout.offset());
-                }
-                let view = View::new(base, element_bytes, layout);
-                let at = registers.reserve(view.scratch_bytes());
-                views.push(view);
-                Self::View {
-                    view: views.len() - 1,
-                    at,
-                }
-            }
+            NodeKind::Array(ref operand) => Self::of_array(operand, space, (registers, views)),
+        }
+    }
+
+    /// Returns the step that makes the block of an array.
+    fn of_array(
+        operand: &Operand<'_>,
+        space: &IndexSpace,
+        (registers, views): (&mut Registers, &mut SmallVec<[View; 1]>),
+    ) -> Self {
+        let element_bytes = operand.dtype.size_bytes();
+        let base: *const u8 = host_pointer(DevicePtr(operand.buffer.address()));
+        let layout = operand.layout;
+        let memory = |offset: usize| Self::Memory {
+            base: base.wrapping_add(offset * element_bytes),
+            element_bytes,
+        };
+        if space.is_order_of(layout) {
+            return memory(layout.offset());
+        }
+        let layout = space.place(layout);
+        if layout.ndim() == 0 || (layout.ndim() == 1 && layout.strides()[0] == 1) {
+            return memory(layout.offset());
+        }
+        let view = View::new(base, element_bytes, layout);
+        let at = registers.reserve(view.scratch_bytes());
+        views.push(view);
+        Self::View {
+            view: views.len() - 1,
+            at,
         }
     }
 }

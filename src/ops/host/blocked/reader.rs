@@ -5,7 +5,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::BLOCK;
-use super::program::{BlockProgram, ProgramStep};
+use super::program::{BlockProgram, OperandBlocks, ProgramStep};
 use super::scratch::ScratchMemory;
 use super::tile::{TILE, TilePart, TileRows};
 use super::view::{View, ViewScratch};
@@ -73,6 +73,35 @@ impl ElementSource for BlockProgram {
 
     fn boxed(&self) -> Box<dyn ElementSource> {
         Box::new(self.clone())
+    }
+}
+
+impl OperandBlocks {
+    /// Calls `see` with the blocks that make up `range`: the numbers of a block's elements, and the
+    /// address of the first one of each operand.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ElementSource::each_block`].
+    pub(in crate::ops::host) unsafe fn each(
+        &self,
+        range: Range<usize>,
+        see: &mut dyn FnMut(Range<usize>, &[*const u8]),
+    ) {
+        let mut each = |reader: &mut BlockReader<'_>| {
+            for start in range.clone().step_by(BLOCK) {
+                let count = BLOCK.min(range.end - start);
+                // SAFETY: by this function's contract.
+                unsafe { reader.block(start, count) };
+                // SAFETY: the scratch memory begins with an address for each step, just set.
+                let firsts = unsafe {
+                    std::slice::from_raw_parts(reader.scratch.cast(), self.0.steps.len())
+                };
+                see(start..start + count, firsts);
+            }
+        };
+        // SAFETY: by this function's contract.
+        unsafe { self.0.with_reader(&mut each) };
     }
 }
 
