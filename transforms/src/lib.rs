@@ -40,6 +40,12 @@ pub use num_complex::Complex;
 
 pub use plans::{ComplexPlan, ForwardPlan, InversePlan};
 
+/// The items that the tests of this crate use; not for users.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::plan_cache::{MOST, MOST_NUMBERS, PlanCache};
+}
+
 /// The sign of the exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {

@@ -5,32 +5,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{Complex, Direction, OrOutOfMemory, OutOfMemory};
 
 /// The most plans that are kept.
-const MOST: usize = 64;
+pub const MOST: usize = 64;
 
 /// The most numbers in the rows of all kept plans together. A plan takes somewhat more memory than
 /// a row.
-const MOST_NUMBERS: usize = 1 << 23;
+pub const MOST_NUMBERS: usize = 1 << 23;
 
 /// The number of plans that are kept however long they are: a transform and its inverse.
 const LEAST: usize = 2;
 
 /// The plans of one kind that were used last, the most recent one at the end. No key occurs twice.
-pub(crate) struct PlanCache<P: ?Sized>(Mutex<Vec<CachedPlan<P>>>);
+#[derive(Debug)]
+pub struct PlanCache<P: ?Sized>(Mutex<Vec<CachedPlan<P>>>);
 
 /// A plan and its key.
+#[derive(Debug)]
 struct CachedPlan<P: ?Sized> {
     key: (usize, Direction),
     plan: Arc<P>,
 }
 
 impl<P: ?Sized> PlanCache<P> {
-    pub(crate) const fn new() -> Self {
+    /// Returns an empty cache.
+    #[doc(hidden)]
+    pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
     /// Returns the plan of that key. If there is none, `make` makes it, provided that there is
     /// memory for it.
-    pub(crate) fn get<T>(
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`].
+    pub fn get<T>(
         &self,
         key: (usize, Direction),
         make: impl FnOnce() -> Arc<P>,
@@ -92,61 +100,4 @@ fn check_memory<T>(length: usize) -> OrOutOfMemory<()> {
     let mut scratch: Vec<Complex<T>> = Vec::new();
     let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;
     scratch.try_reserve_exact(numbers).map_err(|_| OutOfMemory)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::{MOST, MOST_NUMBERS, PlanCache, surplus};
-    use crate::{Direction, OutOfMemory};
-
-    #[test]
-    fn those_used_last_are_kept() {
-        let cache: PlanCache<usize> = PlanCache::new();
-        let get = |length: usize, made: usize| {
-            let key = (length, Direction::Forward);
-            *cache.get::<f32>(key, || Arc::new(made)).unwrap()
-        };
-        for length in 1..=MOST {
-            assert_eq!(get(length, length), length);
-        }
-        assert_eq!(get(1, 0), 1, "the first is still there");
-        assert_eq!(get(MOST + 1, 7), 7);
-        assert_eq!(get(1, 0), 1, "and has been used after the second,");
-        assert_eq!(get(2, 0), 0, "which made room");
-        assert_eq!(cache.lock().len(), MOST);
-    }
-
-    #[test]
-    fn both_directions_of_a_length_are_plans_of_their_own() {
-        let cache: PlanCache<usize> = PlanCache::new();
-        for (number, direction) in [Direction::Forward, Direction::Inverse]
-            .into_iter()
-            .enumerate()
-        {
-            let plan = cache.get::<f64>((8, direction), || Arc::new(number));
-            assert_eq!(*plan.unwrap(), number);
-        }
-    }
-
-    #[test]
-    fn long_plans_make_way_for_each_other_but_for_a_pair() {
-        let surplus = |lengths: &[usize]| surplus(lengths.iter().copied());
-        assert_eq!(surplus(&[]), 0);
-        assert_eq!(surplus(&[usize::MAX, usize::MAX]), 0);
-        assert_eq!(surplus(&[1, MOST_NUMBERS, 1]), 1);
-        assert_eq!(surplus(&[1, MOST_NUMBERS - 2, 1]), 0);
-        assert_eq!(surplus(&[1, 1, 1, MOST_NUMBERS, MOST_NUMBERS]), 3);
-        assert_eq!(surplus(&[1; MOST + 5]), 5);
-    }
-
-    #[test]
-    fn a_plan_that_no_memory_holds_is_refused() {
-        let cache: PlanCache<usize> = PlanCache::new();
-        for length in [usize::MAX, usize::MAX / 4] {
-            let plan = cache.get::<f32>((length, Direction::Forward), || unreachable!());
-            assert_eq!(plan, Err(OutOfMemory));
-        }
-    }
 }

@@ -1,13 +1,11 @@
 //! Each function beside the sums that it stands for, in `f64`, for lengths of every kind.
 
+mod plan_cache;
+
 use std::f64::consts::TAU;
 use std::thread;
 
-use cachescope_transforms::{Complex, Direction, OrOutOfMemory, OutOfMemory, Transformed};
-
-// Its own tests run here, so that nothing else is compiled a second time.
-#[path = "../src/plan_cache.rs"]
-mod plan_cache;
+use cachescope_transforms::{Complex, Direction, Transformed};
 
 /// Numbers between -1 and 1.
 struct Numbers(u64);
