@@ -37,6 +37,12 @@ mod workspace;
 
 use std::fmt;
 
+/// The items that the tests of this crate use; not for users.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::product::product;
+}
+
 /// The reason why there is no factorization, or none that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {

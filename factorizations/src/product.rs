@@ -2,7 +2,7 @@
 
 /// Returns the product of `factors`, negated if `swaps` is odd. It overflows or underflows only if
 /// the result does. Factors behind a zero do not count, because they were divided by it.
-pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
+pub fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
     let (mut product, mut exponent) = (if swaps.is_multiple_of(2) { 1.0 } else { -1.0 }, 0_i64);
     for factor in factors {
         let (fraction, power) = split(factor);
@@ -42,40 +42,4 @@ fn scaled(fraction: f64, exponent: i64) -> f64 {
     let power = |exponent| 2.0_f64.powi(exponent);
     let rest = exponent - half;
     fraction * power(quarter) * power(half - quarter) * power(rest / 2) * power(rest - rest / 2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{product, split};
-
-    #[test]
-    fn a_product_overflows_where_its_result_does() {
-        let of = |factors: &[f64]| product(0, factors.iter().copied());
-        assert_eq!(of(&[1e200, 1e200, 1e-200, 1e-200]), 1.0);
-        assert_eq!(of(&[2.0; 1023]), 2.0_f64.powi(1023));
-        assert_eq!(of(&[2.0; 1024]), f64::INFINITY);
-        assert_eq!(of(&[0.5; 1074]), f64::from_bits(1));
-        assert_eq!(of(&[0.5; 1200]), 0.0);
-        assert_eq!(
-            of(&[f64::from_bits(1), 1e300, 3.0]),
-            f64::from_bits(1) * 1e300 * 3.0
-        );
-        assert_eq!(of(&[]), 1.0);
-        assert_eq!(product(3, [2.0, -3.0].into_iter()), 6.0);
-    }
-
-    #[test]
-    fn what_is_divided_by_zero_does_not_count() {
-        assert_eq!(product(0, [3.0, 0.0, f64::NAN].into_iter()), 0.0);
-        assert!(product(0, [f64::NAN, 0.0].into_iter()).is_nan());
-    }
-
-    #[test]
-    fn fractions_and_powers_make_the_number_again() {
-        for value in [1.0, -3.25, 1e308, 1e-308, 5e-324] {
-            let (fraction, exponent) = split(value);
-            assert!((0.5..1.0).contains(&fraction.abs()), "{value}");
-            assert_eq!(super::scaled(fraction, exponent), value);
-        }
-    }
 }

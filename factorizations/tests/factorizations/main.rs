@@ -1,13 +1,11 @@
 //! Each function by what its results are multiplied to, for matrices of many shapes and any number
 //! of threads.
 
+mod product;
+
 use std::fmt::Debug;
 
 use cachescope_factorizations::{Failure, Real};
-
-// Its own tests run here, so that nothing else is compiled a second time.
-#[path = "../src/product.rs"]
-mod product;
 
 /// Numbers between -1 and 1.
 struct Numbers(u64);
