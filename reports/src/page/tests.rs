@@ -1,16 +1,11 @@
 //! The data that the page derives from a recording, beyond its events.
 
-#[path = "../../tests/page/decode.rs"]
-mod decode;
-
-use super::columns::{LARGEST, encode};
 use super::entries::entries;
 use super::pending::pending_until;
 use super::reserved::{changes, neighbourhoods};
 use crate::lifetimes::lifetimes;
 use crate::nesting::Nesting;
 use crate::profile::{CallSite, Event, EventKind, Profile, Segment};
-use decode::decode;
 
 fn event(kind: EventKind, address: u64, bytes: u64) -> Event {
     Event {
@@ -39,18 +34,6 @@ fn profile(events: impl IntoIterator<Item = Event>) -> Profile {
         }],
         events: events.into_iter().enumerate().map(at).collect(),
         ..Profile::default()
-    }
-}
-
-#[test]
-fn columns_decode() {
-    let values = [0, 1, 63, 64, 8191, 8192, 5, LARGEST, 0, LARGEST, 1 << 47, 3];
-    assert_eq!(decode(&encode(values)), values);
-    assert!(encode([]).is_empty());
-    assert_eq!(decode(&encode([u64::MAX, 1])), [LARGEST, 1]);
-    for length in 0..9 {
-        let values: Vec<u64> = (0..length).collect();
-        assert_eq!(decode(&encode(values.clone())), values);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the written page without a browser: the data decode to the events, and no data escape
 //! from them into the page.
 
-use cachescope_reports::{Event, Frame, Profile, SiteSummary, by_call_site, lifetimes};
+use cachescope_reports::{Event, EventKind, Frame, Profile, SiteSummary, by_call_site, lifetimes};
 use serde_json::Value;
 
 use crate::decode::decode;
@@ -28,6 +28,26 @@ fn column(table: &Value, name: &str) -> Vec<u64> {
         "{name}"
     );
     values
+}
+
+#[test]
+fn columns_decode() {
+    const LARGEST: u64 = (1 << 52) - 1;
+    let times = |values: &[u64]| {
+        let mut profile = Profile::default();
+        let events = values.iter().map(|&time| Event::new(EventKind::Hit, time));
+        profile.events.extend(events);
+        embedded(&html(&profile))["events"].take()
+    };
+    let decoded = |values: &[u64]| column(&times(values), "time");
+    let values = [0, 1, 63, 64, 8191, 8192, 5, LARGEST, 0, LARGEST, 1 << 47, 3];
+    assert_eq!(decoded(&values), values);
+    assert_eq!(times(&[])["time"], "");
+    assert_eq!(decoded(&[u64::MAX, 1]), [LARGEST, 1]);
+    for length in 0..9 {
+        let values: Vec<u64> = (0..length).collect();
+        assert_eq!(decoded(&values), values);
+    }
 }
 
 #[test]
