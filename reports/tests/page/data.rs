@@ -2,10 +2,10 @@
 //! from them into the page.
 
 use cachescope_reports::{Event, EventKind, Frame, Profile, SiteSummary, by_call_site, lifetimes};
+use programs::training;
 use serde_json::Value;
 
 use crate::decode::decode;
-use crate::recording::training;
 use crate::soup::soup;
 
 fn html(profile: &Profile) -> String {

@@ -5,8 +5,6 @@ mod data;
 mod decode;
 mod hunt;
 mod pixels;
-#[path = "../../examples/demo/recording.rs"]
-mod recording;
 mod soup;
 mod views;
 mod whole;

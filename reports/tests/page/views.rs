@@ -1,12 +1,14 @@
 //! Each view, by real events of the mouse and the keyboard.
 
+use programs::training;
+
 use crate::browser::Browser;
-use crate::{html, recording};
+use crate::html;
 
 /// A browser with the page of the invented run.
 fn open() -> Option<Browser> {
     let mut browser = Browser::start()?;
-    browser.open("run.html", &html(&recording::training(50, true)));
+    browser.open("run.html", &html(&training(50, true)));
     Some(browser)
 }
 

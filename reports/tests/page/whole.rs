@@ -2,10 +2,11 @@
 //! bears a long one.
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile};
+use programs::training;
 
 use crate::browser::Browser;
 use crate::soup::soup;
-use crate::{html, pixels, recording};
+use crate::{html, pixels};
 
 /// One after the other in one browser, since its start takes longer than any of them.
 #[test]
@@ -20,7 +21,7 @@ fn whole() {
 }
 
 fn both_colour_schemes(browser: &mut Browser) {
-    browser.open("run.html", &html(&recording::training(50, true)));
+    browser.open("run.html", &html(&training(50, true)));
     // Some steps, with an evaluation beside one: all together, they leave it few pixels.
     browser.evaluate("page.timeline.zoom(18e6, 27e6)");
     let mut papers = Vec::new();
@@ -107,7 +108,7 @@ fn hostile() -> Profile {
 }
 
 fn a_million_events(browser: &mut Browser) {
-    let mut profile = recording::training(5400, false);
+    let mut profile = training(5400, false);
     assert!(profile.events.len() > 1_000_000, "{}", profile.events.len());
     profile.events.truncate(1_000_000);
     let html = html(&profile);

@@ -4,8 +4,6 @@
 //! A number behind the path says how many entries of the training step there are, 50 where it is
 //! absent.
 
-mod recording;
-
 use std::env;
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
@@ -14,7 +12,7 @@ fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let path = arguments.next().unwrap_or_else(|| "demo.html".into());
     let entries = arguments.next().and_then(|text| text.parse().ok());
-    let profile = recording::training(entries.unwrap_or(50), true);
+    let profile = programs::training(entries.unwrap_or(50), true);
     let mut out = BufWriter::new(File::create(&path)?);
     cachescope_reports::page::write(&profile, &mut out)?;
     out.flush()?;

@@ -1,4 +1,4 @@
-//! A recording of a training run that never was: what the page, and its tests, have to show.
+//! The recording of a training run: what the page of the reports, and its tests, have to show.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
@@ -8,9 +8,11 @@ const LAYERS: usize = 12;
 const STEP: u32 = 0;
 const EVALUATE: u32 = 1;
 
-/// `entries` training steps on one thread, every tenth beside an evaluation on another. An array of
-/// each step is kept; one step runs out of memory. With `stacks`, the allocations have backtraces.
-pub(crate) fn training(entries: usize, stacks: bool) -> Profile {
+/// Returns the recording of a training that never ran: `entries` steps on one thread, every tenth
+/// beside an evaluation on another. An array of each step is kept; one step runs out of memory. If
+/// `stacks` is true, the allocations have backtraces.
+#[must_use]
+pub fn training(entries: usize, stacks: bool) -> Profile {
     let mut run = Run::new(stacks);
     let weights: Vec<Block> = (0..2 * LAYERS).map(|layer| run.weight(layer)).collect();
     let mut history = Vec::new();
