@@ -8,15 +8,14 @@ extern crate alloc as core;
 extern crate cachescope as scoped;
 
 #[expect(unreachable_pub, reason = "there it is the surface of a library")]
-#[path = "renamed/src/lib.rs"]
-mod suite;
+mod renamed;
 
 use cuda_emulator::{Run, Suite};
 
 const RUNS: [Run; 2] = [Run::host(), Run::cuda().only_if(cfg!(feature = "cuda"))];
 
 const SUITE: Suite = Suite {
-    name: "suite",
+    name: "renamed",
     runs: &RUNS,
 };
 

@@ -1,5 +1,5 @@
 //! The macros, with every warning denied: from edition 2021 with the crate renamed, and from
-//! edition 2024 where `tests/macros.rs` includes this file.
+//! edition 2024 as a module of `tests/macros.rs`.
 
 #![deny(warnings, clippy::all)]
 
