@@ -1,4 +1,5 @@
-//! Groups of ranks: results, failures and memory.
+//! Groups of ranks that are threads: results, failures and memory. `mpi.rs` with `launch` and
+//! `ranks` is a target of its own.
 
 mod bodies;
 mod calls;

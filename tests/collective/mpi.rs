@@ -1,8 +1,7 @@
 //! Ranks that are processes. This program starts itself under `mpirun`, once for each case, and
-//! each process runs the case's rank. The expected results are shared with the tests of ranks that
-//! are threads, in `tests/collective`.
+//! each process runs the case's rank. It shares `bodies` with the suite `collective`, whose ranks
+//! are threads.
 
-#[path = "../collective/bodies.rs"]
 mod bodies;
 mod launch;
 mod ranks;
