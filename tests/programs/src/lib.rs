@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod random_allocations;
 mod training;
 
+pub use random_allocations::{next, random_allocations};
 pub use training::training;

@@ -1,12 +1,10 @@
 //! The calls of a simulated driver for recorded programs.
 
-#[path = "random_allocations.rs"]
-mod random_allocations;
+use programs::next;
 
 use super::*;
 use crate::PoolKind;
 use crate::trace::TraceEvent;
-use random_allocations::{next, random_allocations};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -17,6 +15,12 @@ fn costs() -> DriverCosts {
 
 fn replay(limit_bytes: Option<u64>) -> DeviceReplay {
     DeviceReplay::new(PoolKind::BestFit, &costs(), limit_bytes).unwrap()
+}
+
+fn random_allocations(count: u32, most_bytes: u64, most_live_bytes: u64) -> Vec<TraceEvent> {
+    let allocate = |slot, bytes| TraceEvent::Allocate { slot, bytes };
+    let free = |slot| TraceEvent::Free { slot };
+    programs::random_allocations(count, most_bytes, most_live_bytes, allocate, free)
 }
 
 #[test]

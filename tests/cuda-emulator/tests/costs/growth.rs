@@ -1,14 +1,10 @@
 //! Random allocations, and the agreement of the emulated driver with the simulated one.
 
-#[path = "../../../../tools/src/simulation/random_allocations.rs"]
-mod random_allocations;
-
 use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
 use cachescope::trace::TraceEvent;
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
 
 use crate::costs::{EmulatorLock, MEMORY, WAITING};
-use random_allocations::random_allocations;
 
 const MIB: u64 = 1 << 20;
 
@@ -18,6 +14,12 @@ fn device(pool: PoolKind) -> Device {
         ..DeviceConfig::default()
     };
     Device::cuda_with(0, config).unwrap()
+}
+
+fn random_allocations(count: u32, most_bytes: u64, most_live_bytes: u64) -> Vec<TraceEvent> {
+    let allocate = |slot, bytes| TraceEvent::Allocate { slot, bytes };
+    let free = |slot| TraceEvent::Free { slot };
+    programs::random_allocations(count, most_bytes, most_live_bytes, allocate, free)
 }
 
 /// Runs the events on a device.

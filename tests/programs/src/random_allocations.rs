@@ -1,9 +1,7 @@
-//! RMM's benchmark `random_allocations`, for tests here and over the emulated driver.
-
-use super::TraceEvent;
+//! RMM's benchmark `random_allocations`.
 
 /// Returns the next number of a sequence (an LCG's high bits).
-pub(super) fn next(state: &mut u64) -> u64 {
+pub fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
         .wrapping_add(0x1405_7b7e_f767_814f);
@@ -11,27 +9,30 @@ pub(super) fn next(state: &mut u64) -> u64 {
 }
 
 /// Returns `count` allocations of up to `most_bytes`, and as many frees of a random live one. While
-/// memory is left, 73 % of the steps allocate.
-pub(super) fn random_allocations(
+/// memory is left, 73 % of the steps allocate. `allocate` makes the step that allocates a number of
+/// bytes in a slot, and `free` the one that frees a slot.
+pub fn random_allocations<Step>(
     count: u32,
     most_bytes: u64,
     most_live_bytes: u64,
-) -> Vec<TraceEvent> {
-    let (mut random, mut events, mut live) = (1, Vec::new(), Vec::new());
+    allocate: impl Fn(u32, u64) -> Step,
+    free: impl Fn(u32) -> Step,
+) -> Vec<Step> {
+    let (mut random, mut steps, mut live) = (1, Vec::new(), Vec::new());
     let (mut slot, mut live_bytes) = (0, 0);
-    while events.len() < 2 * count as usize {
+    while steps.len() < 2 * count as usize {
         let bytes = 1 + (next(&mut random) << 10) % most_bytes;
         let fits = slot < count && live_bytes + bytes < most_live_bytes;
         if live.is_empty() || fits && next(&mut random) % 100 < 73 {
-            events.push(TraceEvent::Allocate { slot, bytes });
+            steps.push(allocate(slot, bytes));
             live.push((slot, bytes));
             (slot, live_bytes) = (slot + 1, live_bytes + bytes);
         } else {
             let index = next(&mut random) as usize % live.len();
             let (slot, bytes) = live.swap_remove(index);
-            events.push(TraceEvent::Free { slot });
+            steps.push(free(slot));
             live_bytes -= bytes;
         }
     }
-    events
+    steps
 }
