@@ -6,19 +6,17 @@
 //! If the system has no such call, [`is_asymmetric`] is false, the heavy barrier is a fence, and
 //! both sides must use it.
 
-#[cfg_attr(
-    all(any(target_os = "linux", target_os = "android"), not(miri)),
-    path = "linux.rs"
-)]
-#[cfg_attr(
-    not(all(any(target_os = "linux", target_os = "android"), not(miri))),
-    path = "fallback.rs"
-)]
-mod platform;
+#[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
+mod fallback;
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
+mod linux;
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-pub(crate) use platform::{heavy_barrier, is_asymmetric};
+#[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
+pub(crate) use fallback::{heavy_barrier, is_asymmetric};
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
+pub(crate) use linux::{heavy_barrier, is_asymmetric};
 
 /// Restrains the compiler: a compiler fence, which is no instruction.
 #[inline]
