@@ -1,11 +1,9 @@
-//! The elementwise functions of arrays, one row each. Everything about a function is generated from
-//! its row.
+//! The elementwise functions of arrays, one row each. All about a function is generated from it.
 //!
 //! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all
 //! rows. Callbacks declare the mathematics (`Real`), the operations and their methods
-//! ([`ops::elementwise`](crate::ops)), and the functions that `elementwise!` accepts. Tests include
-//! this file as well. Their callbacks check the accuracy, the two evaluators of the host, the CUDA
-//! text and the agreement with NumPy.
+//! ([`ops::elementwise`](crate::ops)), and the functions that `elementwise!` accepts. In tests they
+//! check the accuracy, the host's two evaluators, the CUDA text and the agreement with NumPy.
 //!
 //! A row is `/// sentence name Type(arguments) kind as [aliases] { … }`. An argument has the
 //! array's element type unless it names another. `elementwise!` accepts the name of a function and
@@ -48,6 +46,8 @@
 //! Operators, `cast` and `select` are declared in `ops/elementwise`, because they are no methods or
 //! have other signatures.
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! functions {
     ($callback:ident $($given:tt)*) => { $callback! { $($given)* pass
 

@@ -120,7 +120,7 @@ macro_rules! rows {
     (@$of:ident $kind:ident $($row:tt)+) => {};
 }
 
-functions! { rows }
+cachescope::functions! { rows }
 
 fn arithmetic<T: Number>(x: &Array<T>, y: &Array<T>) {
     agree("add", &(x + y));

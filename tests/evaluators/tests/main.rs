@@ -1,10 +1,6 @@
 //! The evaluators of the host. This is a separate target, because it is compiled a second time with
 //! optimisation, where expressions have loops of their own.
 
-#[macro_use]
-#[path = "../../../src/functions.rs"]
-mod functions;
-
 mod agreement;
 mod recorded;
 mod together;

@@ -1,10 +1,6 @@
 //! The operations, for each type of elements, on the host and on a CUDA device. Each suite runs in
 //! a process of its own.
 
-#[macro_use]
-#[path = "../../../src/functions.rs"]
-mod functions;
-
 mod arrays;
 mod grad;
 mod ops;

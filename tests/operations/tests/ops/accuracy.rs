@@ -118,7 +118,7 @@ macro_rules! singles {
     (@row $kind:ident $($row:tt)+) => {};
 }
 
-functions! { singles }
+cachescope::functions! { singles }
 
 /// Rows of a function, its bounds in units in the last place, on the host and on CUDA, and the
 /// function in `f64`.

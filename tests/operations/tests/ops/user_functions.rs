@@ -133,7 +133,7 @@ macro_rules! known {
     (@alias $x:ident $alias:ident $name:ident ($a:ident, $b:ident)) => { same_as_built_in!($x: $alias $name(0.25)) };
 }
 
-functions! { known }
+cachescope::functions! { known }
 
 #[test]
 fn functions_of_bits_are_the_built_in_ones() -> Result<()> {

@@ -84,7 +84,7 @@ macro_rules! rows {
     (@$of:ident $kind:ident $($row:tt)+) => {};
 }
 
-functions! { rows }
+cachescope::functions! { rows }
 
 pub(crate) fn run(trial: &mut Trial<'_>) {
     // The first input of `select` is a mask, so the second one determines the type.
