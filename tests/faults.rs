@@ -2,8 +2,7 @@
 //! results are right, and nothing leaks.
 
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
-
-use crate::under_test::device_with;
+use under_test::device_with;
 
 /// The way in which a device reserves memory.
 #[derive(Clone, Copy, Debug)]

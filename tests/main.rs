@@ -19,7 +19,6 @@ mod scopes;
 mod streams;
 mod stress;
 mod train_digits;
-mod under_test;
 
 use cuda_emulator::{Run, Suite};
 

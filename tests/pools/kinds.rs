@@ -1,9 +1,9 @@
 //! Properties of single pools.
 
 use cachescope::{Buffer, Device, DeviceConfig, ErrorKind, PoolKind, Result, cache_scope};
+use under_test::device_with;
 
 use crate::pools::{MIB, assert_empty, config, device};
-use crate::under_test::device_with;
 
 #[test]
 fn a_direct_pool_holds_what_is_handed_out_and_no_more() -> Result<()> {

@@ -10,8 +10,8 @@ mod scopes;
 mod training;
 use std::fmt;
 
-use crate::under_test::device_with;
 use cachescope::{Device, DeviceConfig, PoolKind};
+use under_test::device_with;
 
 const MIB: usize = 1 << 20;
 

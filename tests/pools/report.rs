@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PhaseReport, Result, cache_scope};
+use under_test::device_with;
 
 use crate::pools::MIB;
 use crate::streams::size_factor;
-use crate::under_test::device_with;
 
 fn calls(device: &Device, name: &str) -> u64 {
     let report = device.memory_report();

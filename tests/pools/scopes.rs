@@ -5,9 +5,9 @@ use std::thread;
 use cachescope::{
     Array, Buffer, CacheStats, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat,
 };
+use under_test::device_with;
 
 use crate::pools::{MIB, POOLS, assert_empty, config, device, limited};
-use crate::under_test::device_with;
 
 fn stats(device: &Device, name: &str) -> CacheStats {
     device.cache_stats(name).unwrap()

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use cachescope::{Buffer, Device, PoolKind, Result};
+use under_test::device_with;
 
 use crate::pools::{Setup, assert_empty, config};
-use crate::under_test::device_with;
 
 /// One row a tensor: alive from `lower` up to `upper`.
 const TRACE: &str = include_str!("../data/resnet50.csv");

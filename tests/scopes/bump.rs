@@ -1,9 +1,9 @@
 //! The policy that advances a pointer.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, Result, cache_scope};
+use under_test::device_with;
 
 use crate::scopes::{device, stats};
-use crate::under_test::device_with;
 
 /// Returns the addresses of buffers of these sizes, each dropped before the next is made.
 fn addresses(device: &Device, sizes: &[usize]) -> Result<Vec<u64>> {

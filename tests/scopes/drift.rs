@@ -3,8 +3,7 @@
 use cachescope::{
     Buffer, CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope,
 };
-
-use crate::under_test::device_with;
+use under_test::device_with;
 
 /// Pseudorandom numbers, the same on every run.
 pub(crate) struct Random(pub(crate) u64);

@@ -4,10 +4,10 @@ use cachescope::grad::nn::{LayerNorm, Linear};
 use cachescope::grad::optim::AdamW;
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+use under_test::device_with;
 
 use crate::scopes::MIB;
 use crate::scopes::drift::Random;
-use crate::under_test::device_with;
 
 /// A batch of `texts` texts, each of `tokens` tokens.
 #[derive(Clone, Copy, Debug)]

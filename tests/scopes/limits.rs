@@ -11,9 +11,9 @@ use cachescope::{
     Array, Buffer, CacheConfig, Device, DeviceConfig, ErrorKind, Policy, PoolKind, Result,
     cache_scope, uncached,
 };
+use under_test::device_with;
 
 use crate::scopes::{MIB, device, stats};
-use crate::under_test::device_with;
 
 #[test]
 fn what_escaped_and_then_dropped_is_idle_to_trim_and_limit() -> Result<()> {

@@ -22,8 +22,8 @@ mod suspended;
 mod threads;
 mod unwinding;
 
-use crate::under_test::device_with;
 use cachescope::{CacheStats, Device, DeviceConfig, Policy};
+use under_test::device_with;
 
 const MIB: usize = 1 << 20;
 

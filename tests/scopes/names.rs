@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use cachescope::{Buffer, CacheConfig, DeviceConfig, Policy, Result, cache_scope, scope, uncached};
+use under_test::device_with;
 
 use crate::scopes::{MIB, POLICIES, device, stats};
-use crate::under_test::device_with;
 
 const MANY: usize = 10_000;
 

@@ -6,9 +6,9 @@ use cachescope::{
     Array, Buffer, CacheConfig, Device, DeviceConfig, Policy, Result, cache_scope, uncached,
 };
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::scopes::{MIB, device, stats};
-use crate::under_test::device_with;
 
 /// A step of an entry: an allocation of that many bytes, or the drop of the nth allocation.
 #[derive(Clone, Copy, Debug)]

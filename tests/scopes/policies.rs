@@ -1,9 +1,9 @@
 //! Properties that hold under every policy.
 
 use cachescope::{Array, Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+use under_test::device_with;
 
 use crate::scopes::{MIB, POLICIES, device, stats};
-use crate::under_test::device_with;
 
 fn all_are(array: &Array<u32>, value: u32) -> Result<bool> {
     Ok(array.to_vec()?.iter().all(|element| *element == value))

@@ -11,8 +11,8 @@ mod order;
 mod panics;
 mod pending;
 mod releasing;
-use crate::under_test::{cuda_ordinal, device_with};
 use cachescope::{Array, Device, DeviceConfig, Result};
+use under_test::{cuda_ordinal, device_with};
 
 const MIB: u64 = 1 << 20;
 

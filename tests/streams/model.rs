@@ -5,8 +5,7 @@ use cachescope::{
     Array, Device, DeviceConfig, DeviceGuard, Policy, PoolKind, Result, Stream, StreamGuard,
 };
 use proptest::prelude::*;
-
-use crate::under_test::device_with;
+use under_test::device_with;
 
 const STREAMS: usize = 4;
 const NAMES: [&str; 3] = ["a", "b", "c"];

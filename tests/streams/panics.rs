@@ -2,9 +2,9 @@
 
 use cachescope::__private::{Function, Pass, apply1};
 use cachescope::{Array, ErrorKind, Result};
+use under_test::device_with;
 
 use crate::streams::device;
-use crate::under_test::device_with;
 
 /// The reciprocal, which panics at 0. Nothing that `elementwise!` accepts does.
 #[derive(Clone, Copy)]

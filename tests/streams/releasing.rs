@@ -2,9 +2,9 @@
 //! wait for that work; a drop does not wait, and leaves the release to such calls.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
+use under_test::device_with;
 
 use crate::streams::{assert_all, bytes, large, written};
-use crate::under_test::device_with;
 
 /// Returns a device where each block is a segment, which is released on request once it is idle.
 fn device() -> Device {

@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cachescope::{Device, DeviceConfig, FaultPlan, PoolKind, Stream, scope};
+use under_test::device_with;
 
 use crate::stress::bindings::Counts;
 use crate::stress::owned::{Owned, fail, take_failures};
 use crate::stress::program;
 use crate::stress::random::Random;
-use crate::under_test::device_with;
 
 /// The time that threads may take to end before the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -6,8 +6,6 @@ mod grad;
 mod ops;
 mod reference;
 mod strided;
-#[path = "../../under_test/mod.rs"]
-mod under_test;
 
 use cuda_emulator::{Run, Suite};
 

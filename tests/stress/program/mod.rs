@@ -11,12 +11,12 @@ use cachescope::scope::{self, ScopeHandle};
 use cachescope::{
     Buffer, Device, DeviceConfig, Error, ErrorKind, Policy, Stream, cache_scope, uncached,
 };
+use under_test::device_with;
 
 use crate::stress::bindings::{Bindings, FOREIGN};
 use crate::stress::owned::{Owned, fail};
 use crate::stress::random::Random;
 use crate::stress::round::{Round, lock};
-use crate::under_test::device_with;
 
 /// The payload of a program's own panics.
 pub(crate) struct OnPurpose;

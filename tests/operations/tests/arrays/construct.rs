@@ -1,9 +1,9 @@
 use cachescope::ndarray;
 use cachescope::{Array, DeviceConfig, Element, ErrorKind, Float, Numeric, Result, Shape};
 use half::{bf16, f16};
+use under_test::device_with;
 
 use crate::arrays::{dirty_device, fails};
-use crate::under_test::device_with;
 
 /// Calls a function for every type that an array can hold.
 macro_rules! for_every_element {

@@ -3,8 +3,7 @@
 
 use cachescope::ndarray::s;
 use cachescope::{AllocationRecord, Array, CacheConfig, Device, Result, cache_scope, elementwise};
-
-use crate::under_test::device_with;
+use under_test::device_with;
 
 elementwise! {
     fn twice(x: f32) -> f32 {

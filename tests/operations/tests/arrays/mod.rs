@@ -26,8 +26,8 @@ mod transforms;
 mod views;
 mod windows;
 
-use crate::under_test::device_with;
 use cachescope::{Device, DeviceConfig, ErrorKind, Result};
+use under_test::device_with;
 
 /// Asserts that `outcome` is an error of `kind` whose text contains `text`.
 #[track_caller]

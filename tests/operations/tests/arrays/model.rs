@@ -6,9 +6,9 @@ use cachescope::ndarray::{ArrayD, Dimension, IxDyn};
 use cachescope::scope::ScopeGuard;
 use cachescope::{Array, Device, DeviceConfig, DeviceGuard, Element};
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::strided::{Placement, placement};
-use crate::under_test::device_with;
 
 /// Calls a function for types of every kind and size.
 macro_rules! for_types {

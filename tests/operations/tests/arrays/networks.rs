@@ -2,9 +2,9 @@
 //! and the memory that is used.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
+use under_test::device_with;
 
 use crate::arrays::fails;
-use crate::under_test::device_with;
 
 fn ones(shape: &[usize]) -> Array<f32> {
     Array::ones(shape).unwrap()

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use cachescope::ndarray::{ArrayD, Dimension, IxDyn, SliceInfo, SliceInfoElem, s};
 use cachescope::{Array, DeviceConfig, ErrorKind, Result, cache_scope, cache_stats};
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
-use crate::under_test::device_with;
 
 /// A step that writes to an array, or that shares its memory.
 #[derive(Clone, Copy, Debug)]

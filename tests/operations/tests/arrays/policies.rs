@@ -2,8 +2,7 @@
 
 use cachescope::{Array, CacheConfig, DeviceConfig, Element, Policy, Result, concat, stack};
 use half::f16;
-
-use crate::under_test::device_with;
+use under_test::device_with;
 
 /// Returns a line of text for each operation.
 fn results<T: Element>() -> Result<Vec<String>> {

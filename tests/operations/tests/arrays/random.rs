@@ -3,9 +3,9 @@ use cachescope::{
     manual_seed,
 };
 use half::{bf16, f16};
+use under_test::device_with;
 
 use crate::arrays::fails;
-use crate::under_test::device_with;
 
 #[test]
 fn a_seed_gives_the_same_numbers_everywhere() -> Result<()> {

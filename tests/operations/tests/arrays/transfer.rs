@@ -1,8 +1,8 @@
 use cachescope::ndarray::{self, ArrayD, array, s};
 use cachescope::{Array, DeviceConfig, ErrorKind, Result};
+use under_test::device_with;
 
 use crate::arrays::{dirty_device, fails};
-use crate::under_test::device_with;
 
 #[test]
 fn converts_ndarrays_of_any_strides_both_ways() -> Result<()> {

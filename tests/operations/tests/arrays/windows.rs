@@ -2,9 +2,9 @@
 
 use cachescope::ndarray::s;
 use cachescope::{Array, ConvOptions, DeviceConfig, INFER, PadMode, Result, cache_scope, meshgrid};
+use under_test::device_with;
 
 use crate::arrays::dirty_device;
-use crate::under_test::device_with;
 
 #[test]
 fn windows_share_the_block() -> Result<()> {

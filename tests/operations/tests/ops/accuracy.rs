@@ -5,8 +5,7 @@
 
 use cachescope::{Array, Float};
 use half::{bf16, f16};
-
-use crate::under_test::cuda_ordinal;
+use under_test::cuda_ordinal;
 
 /// Returns the bound that applies to the device of the test.
 fn bound(host: f64, cuda: f64) -> f64 {

@@ -3,9 +3,9 @@
 use cachescope::ndarray::s;
 use cachescope::{Array, DeviceConfig, ErrorKind, cache_scope, cache_stats};
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::strided::{contiguous, pair};
-use crate::under_test::device_with;
 
 fn counting(position: usize) -> f32 {
     position as f32

@@ -6,9 +6,9 @@ use cachescope::{
 };
 use half::{bf16, f16};
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::strided::{broadcast_pair, contiguous, pair};
-use crate::under_test::device_with;
 
 /// Returns values of all signs, whose products are exact in `f32`.
 fn small(position: usize) -> f32 {

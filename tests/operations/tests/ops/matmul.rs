@@ -4,10 +4,10 @@ use cachescope::ndarray::{Ix1, Ix2, s};
 use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric, complex};
 use half::{bf16, f16};
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::ops::threads::same_bits;
 use crate::strided::{Placement, placement};
-use crate::under_test::device_with;
 
 /// Returns the elements of the product of two matrices, computed in `f64`.
 fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {

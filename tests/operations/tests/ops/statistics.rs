@@ -4,10 +4,10 @@ use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, DeviceConfig, Element, ErrorKind, Float, Result};
 use half::{bf16, f16};
 use proptest::prelude::*;
+use under_test::device_with;
 
 use crate::ops::threads::{Bits, same_bits};
 use crate::strided::{placement, shape};
-use crate::under_test::device_with;
 
 fn small(position: usize) -> f32 {
     ((position * 7) % 13) as f32 * 0.25 - 1.5

@@ -2,6 +2,7 @@ use cachescope::__private::{Arguments, Function};
 use cachescope::ndarray::s;
 use cachescope::{Array, DeviceConfig, ErrorKind, Result, elementwise, select};
 use half::{bf16, f16};
+use under_test::device_with;
 
 elementwise! {
     /// x · tanh(ln(1 + eˣ))
@@ -428,8 +429,6 @@ mod elsewhere {
 }
 
 use elsewhere::above;
-
-use crate::under_test::device_with;
 
 elementwise! {
     fn all_of_them(x: f32) -> f32 {

@@ -2,11 +2,11 @@
 //! depend on a block's old contents.
 
 use cachescope::{DeviceConfig, Policy, cache_scope};
+use under_test::device_with;
 
 use crate::reference::book::Book;
 use crate::reference::trial::Outcome;
 use crate::reference::{TABLES, assert_agreement};
-use crate::under_test::device_with;
 
 /// All ones: NaN in every float type, and −1 or the largest of the integers.
 const PATTERN: u8 = 0xff;

@@ -1,9 +1,9 @@
 //! Copies by position, and transfers of arrays.
 
 use cachescope::{Array, DeviceConfig, Result, concat, stack};
+use under_test::device_with;
 
 use super::{ARGUMENT, COUNTS, Expected, MAX, NUMBERS, each_array, size_bytes, wide, with};
-use crate::under_test::device_with;
 use Expected::Shape;
 
 #[test]

@@ -14,8 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cachescope::ndarray::SliceInfoElem;
 use cachescope::{Array, DeviceConfig, Element, ErrorKind, Numeric, Result};
-
-use crate::under_test::device_with;
+use under_test::device_with;
 
 const MAX: usize = isize::MAX as usize;
 

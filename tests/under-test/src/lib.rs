@@ -1,16 +1,23 @@
 //! The devices that a suite makes for itself: on the host, or on the CUDA device that
 //! `CACHESCOPE_DEVICE` names.
 
+#![forbid(unsafe_code)]
+
 use cachescope::{Device, DeviceConfig, Result};
 
 /// Returns the ordinal of the CUDA device that the suite runs on, if it runs on one.
-pub(crate) fn cuda_ordinal() -> Option<usize> {
+#[must_use]
+pub fn cuda_ordinal() -> Option<usize> {
     let named = std::env::var("CACHESCOPE_DEVICE").ok()?;
     named.strip_prefix("cuda:")?.parse().ok()
 }
 
 /// Returns a new device, with memory and caches of its own.
-pub(crate) fn device_with(config: DeviceConfig) -> Result<Device> {
+///
+/// # Errors
+///
+/// Those of [`Device::host_with`] and [`Device::cuda_with`].
+pub fn device_with(config: DeviceConfig) -> Result<Device> {
     match cuda_ordinal() {
         None => Device::host_with(config),
         // Only a host device can delay its streams. CUDA streams are asynchronous anyway.
