@@ -19,6 +19,14 @@ fn sources() -> Vec<PathBuf> {
     files(folders.collect(), &is_test)
 }
 
+/// Returns the files of all packages, with tests, benchmarks and examples.
+fn all_files() -> Vec<PathBuf> {
+    let is_skipped = |path: &Path| path.ends_with("target") || path.ends_with(".git");
+    let files = files(vec![root().to_owned()], &is_skipped);
+    assert!(files.len() > 500, "the files were not found");
+    files
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -86,13 +94,21 @@ fn no_module_has_a_file_beside_its_folder() {
 
 #[test]
 fn no_file_has_more_than_500_lines() {
-    let is_skipped = |path: &Path| path.ends_with("target") || path.ends_with(".git");
     let length = |file: &PathBuf| fs::read_to_string(file).unwrap().lines().count();
-    let files = files(vec![root().to_owned()], &is_skipped);
-    assert!(files.len() > 500, "the files were not found");
-    let long: Vec<_> = files
-        .iter()
-        .filter(|file| length(file) > MOST_LINES)
-        .collect();
+    let mut long = all_files();
+    long.retain(|file| length(file) > MOST_LINES);
     assert!(long.is_empty(), "{long:#?}");
+}
+
+/// By `#[path]` or by `#[cfg_attr]`: the folders are the modules.
+#[test]
+fn no_module_has_a_path_of_its_own() {
+    let mut places = Vec::new();
+    for file in all_files() {
+        let text = fs::read_to_string(&file).unwrap();
+        let sets_path = |line: &str| line.contains("path = \"") && line.contains(".rs\"");
+        let lines = text.lines().zip(1..).filter(|(line, _)| sets_path(line));
+        places.extend(lines.map(|(_, number)| format!("{}:{number}", file.display())));
+    }
+    assert!(places.is_empty(), "{places:#?}");
 }
