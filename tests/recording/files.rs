@@ -279,7 +279,7 @@ fn send(signal: &str, child: &Child) {
 }
 
 /// Returns whether this process, and so its children, ignores a signal.
-#[cfg(unix)]
+#[cfg(all(unix, feature = "signals"))]
 fn ignores(signal: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{Adam, AdamW, OptimizerState, Sgd, Stateful};
-use cachescope::grad::{MapArrays, Parameters, value_and_grad};
+use cachescope::grad::{MapArrays, Parameters};
 use cachescope::{Array, Float, Generator, Result};
 use half::f16;
 use proptest::prelude::*;
@@ -342,7 +342,7 @@ proptest! {
         let mut expected = random(shapes, 3).unwrap();
         let mut optimizer = Adam::new(0.01);
         for _ in 0..4 {
-            let (_, gradients) = value_and_grad(&expected, |own| loss(own, 1.0)).unwrap();
+            let (_, gradients) = cachescope::grad::value_and_grad(&expected, |own| loss(own, 1.0)).unwrap();
             optimizer.step(&mut expected, &gradients).unwrap();
         }
         let state = optimizer.state(&expected).unwrap();
