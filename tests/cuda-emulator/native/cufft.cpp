@@ -1,6 +1,6 @@
 // The few functions of cuFFT in use, by plain algorithms in doubles that run in the order of the plan's stream. A plan
 // has no memory of its own: where it takes a work area, each transform leaves garbage there, and one to real numbers in
-// what it read.
+// what it read. Its tables are filled by work on the legacy stream.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -61,7 +61,7 @@ struct Side {
 };
 
 struct Plan {
-    bool allocates = true, made = false, alive = true;
+    bool allocates = true, made = false, filled = false, alive = true;
     Type type = C2C;
     int rank = 1;
     Length rows = 1, length = 1, count = 1;
@@ -228,8 +228,8 @@ Status execute(int handle, Type type, void* from, void* to, int direction) {
     if (Status status = check(*plan, (uint64_t)from, (uint64_t)to)) return status;
     Plan state = *plan;  // what is set later is for later transforms
     int error = emulator_submit(state.stream, [=] {
-        // The plan's tables are gone with it.
-        if (!plan->alive) *(volatile char*)nullptr = 0;
+        // The plan's tables come after it, and are gone with it.
+        if (!plan->filled || !plan->alive) *(volatile char*)nullptr = 0;
         if (is_wide(type)) run<double>(state, from, to, direction);
         else run<float>(state, from, to, direction);
     });
@@ -301,6 +301,8 @@ EXPORT Status cufftMakePlanMany64(int handle, int rank, Length* n, Length* from_
     plan->to = to;
     // Short rows are transformed in registers.
     plan->work_bytes = rows * length <= 8 ? 0 : (size_t)(rows * length * count * (is_wide(known) ? 16 : 8));
+    // The copy of the tables has left pageable memory, and may reach the device later.
+    if (emulator_submit(nullptr, [plan] { plan->filled = true; })) return INTERNAL;
     plan->made = true;
     *work_bytes = plan->work_bytes;
     return OK;

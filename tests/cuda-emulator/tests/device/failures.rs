@@ -1,6 +1,8 @@
 //! Calls of the driver that fail.
 
-use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result, cache_scope};
+use cachescope::{
+    Array, Complex, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result, cache_scope, fft,
+};
 
 use crate::device::{EmulatorLock, POOLS, device, numbers};
 
@@ -227,4 +229,25 @@ fn a_page_that_stays_is_used_again() {
         assert!(array.to_vec().unwrap().iter().all(|&byte| byte == 6));
     }
     lock.end();
+}
+
+#[test]
+fn a_plan_whose_tables_fail_is_destroyed() -> Result<()> {
+    let lock = EmulatorLock::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let row = Array::full(64, Complex::<f32>::ONE)?;
+        device.synchronize()?;
+        lock.control.fail_named("cuStreamSynchronize", 1, 999);
+        let destroyed = lock.calls_of("cufftDestroy", || {
+            let error = fft::fft(&row, 0).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
+        });
+        assert_eq!(destroyed, 1);
+        let sum = fft::fft(&row, 0)?.slice([0.into()])?.to_vec()?;
+        assert_eq!(sum, [Complex::from(64.0)]);
+    }
+    lock.end();
+    Ok(())
 }

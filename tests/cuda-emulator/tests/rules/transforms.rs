@@ -25,7 +25,21 @@ struct Plan {
 }
 
 impl Plan {
+    /// Makes a plan, and waits for its tables.
     fn new(
+        kind: Type,
+        lengths: &[i64],
+        from: Places,
+        to: Places,
+        count: i64,
+    ) -> Result<Self, Status> {
+        let plan = Self::without_wait(kind, lengths, from, to, count)?;
+        // SAFETY: the null handle is the legacy default stream.
+        ok(unsafe { sys::cuStreamSynchronize(null_mut()) });
+        Ok(plan)
+    }
+
+    fn without_wait(
         kind: Type,
         lengths: &[i64],
         from: Places,
@@ -297,6 +311,18 @@ fn pending_work_of_a_destroyed_plan_is_an_error() {
     done(plan.run(&device, stream, Type::CUFFT_Z2Z, [row; 2], -1));
     plan.destroy();
     assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
+    device.control.forgive(1);
+}
+
+#[test]
+fn a_transform_before_the_tables_are_filled_is_an_error() {
+    let device = Device::new();
+    let stream = device.stream();
+    let plan = Plan::without_wait(Type::CUFFT_Z2Z, &[16], [1, 16], [1, 16], 1).unwrap();
+    let row = upload(&device, &numbers(32), stream);
+    done(plan.run(&device, stream, Type::CUFFT_Z2Z, [row; 2], -1));
+    assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
+    plan.destroy();
     device.control.forgive(1);
 }
 

@@ -2,6 +2,7 @@
 
 use super::Opaque;
 use std::ffi::{c_int, c_longlong, c_uint};
+use std::ptr;
 
 use cudarc::cufft::sys;
 use cudarc::driver::sys::{CUstream, CUstream_st};
@@ -138,7 +139,18 @@ impl Fft {
             self.evict_to(functions, plans, 0);
             self.make(functions, plan)
         });
-        cached.map_err(|failure| self.error(failure))
+        let cached = cached.map_err(|failure| self.error(failure))?;
+        // cuFFT copies the tables on the legacy default stream, and returns before they are
+        // written. The device's streams do not wait for that stream.
+        // SAFETY: the legacy default stream is never destroyed.
+        let filled = unsafe { self.context.wait_for_stream(ptr::null_mut()) };
+        match filled {
+            Ok(()) => Ok(cached),
+            Err(error) => {
+                destroy(&self.context, functions, cached.handle);
+                Err(error)
+            }
+        }
     }
 
     /// Destroys all plans except `count` of the most recent ones and those that graphs use. Waits
