@@ -70,7 +70,22 @@ void note_host_access() {
     if (host_accesses++ == 0 && write(2, text, sizeof text - 1) < 0) return;
 }
 
+// What this thread does before a call of a function.
+struct Before {
+    std::string name;
+    uint64_t calls = 0;  // of the function, until that one; 0: nothing is done
+    void (*work)(void*) = nullptr;
+    void* data = nullptr;
+};
+static thread_local Before before;
+
 static CUresult count(const char* name) {
+    if (before.calls && before.name == name && --before.calls == 0) {
+        // The caller holds the lock, and has not looked at anything yet.
+        driver().lock.unlock();
+        before.work(before.data);
+        driver().lock.lock();
+    }
     Calls& c = calls();
     c.total += 1;
     c.by_name[name] += 1;
@@ -137,6 +152,11 @@ EXPORT void emulator_fail_named(const char* name, uint64_t n, int error) {
     calls().failing_name = name;
     calls().failing_of_name = n;
     calls().error = error;
+}
+
+// Lets this thread do `work` before its n-th call of that function from now.
+EXPORT void emulator_before_named(const char* name, uint64_t n, void (*work)(void*), void* data) {
+    before = {name, n, work, data};
 }
 
 // How many calls were made to fail.

@@ -1,6 +1,6 @@
 //! The emulator's own functions for tests: counts, injected failures and the virtual clock.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use libloading::os::unix::{Library, RTLD_NOW, Symbol};
 
@@ -99,6 +99,22 @@ impl Control {
         let fail = self.function::<Fail>(c"emulator_fail_named");
         // SAFETY: the name ends with a zero byte, and is copied.
         unsafe { fail(c_name(name).as_ptr(), n, error) }
+    }
+
+    /// Runs `work` before the calling thread's `n`-th call of this function from now, from 1. The
+    /// call is then as late as a device may be, and other threads may call the driver meanwhile.
+    pub fn before_named<F: FnOnce() + 'static>(&self, name: &str, n: u64, work: F) {
+        unsafe extern "C" fn run<F: FnOnce()>(work: *mut c_void) {
+            // SAFETY: the address is of the box below, and this runs once.
+            let work = unsafe { Box::from_raw(work.cast::<F>()) };
+            work();
+        }
+        type Work = unsafe extern "C" fn(*mut c_void);
+        type Before = unsafe extern "C" fn(*const c_char, u64, Work, *mut c_void);
+        let before = self.function::<Before>(c"emulator_before_named");
+        let work = Box::into_raw(Box::new(work));
+        // SAFETY: the name ends with a zero byte, and is copied; only this thread calls `run`.
+        unsafe { before(c_name(name).as_ptr(), n, run::<F>, work.cast()) }
     }
 
     /// Lets the next compilations of kernels wait for each other until `count` of them run. A

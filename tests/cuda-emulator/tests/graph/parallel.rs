@@ -4,13 +4,17 @@
 //! of them did not wait for the other. The emulator shows this, because a stream that nothing waits
 //! for does not run its work. `CACHESCOPE_GRAPH_ROUNDS` sets the number of rounds.
 
+use std::cell::Cell;
 use std::hint;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Mutex, RwLock, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use cachescope::graph::{Graph, capture};
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, Stream};
+use cuda_emulator::Control;
 
 use super::slabs::Lent;
 
@@ -280,6 +284,57 @@ fn work_beside_a_capture_is_done_or_refused() -> Result<()> {
     })?;
     let done = done.into_inner() as i32;
     assert_eq!(x.into_inner().unwrap().to_vec()?, [done; LENGTH]);
+    Ok(())
+}
+
+/// While a capture waits for its stream, other streams are still ordered behind the stream's work.
+#[test]
+fn work_beside_the_begin_of_a_capture_waits_for_pending_work() -> Result<()> {
+    let Some(control) = Control::of_process() else {
+        return Ok(());
+    };
+    let device = device();
+    let (go, next) = mpsc::channel();
+    let (tell, done) = mpsc::channel();
+    let theirs = device.clone();
+    let beside = thread::spawn(move || {
+        let _device = theirs.enter();
+        let stream = theirs.new_stream()?;
+        let (mut x, mut y) = (Array::<i32>::zeros(LENGTH)?, Array::zeros(LENGTH)?);
+        tell.send(()).expect("it is awaited");
+        next.recv().expect("the capture begins");
+        x.fill(7)?;
+        tell.send(()).expect("it is awaited");
+        next.recv().expect("the capture waits for the fill");
+        let waits = Rc::new(Cell::new(false));
+        let noted = Rc::clone(&waits);
+        let control = Control::of_process().expect("it was found before");
+        control.before_named("cuStreamWaitEvent", 1, move || noted.set(true));
+        {
+            let _stream = stream.enter();
+            y.assign(&x)?;
+        }
+        tell.send(()).expect("it is awaited");
+        assert!(waits.get(), "the other stream does not wait for the fill");
+        y.to_vec()
+    });
+    done.recv().expect("the other thread begins");
+    let taken = Rc::new(Cell::new(0));
+    let steps = Rc::clone(&taken);
+    let step = move || {
+        let _ = go.send(());
+        let is_done = done.recv_timeout(Duration::from_secs(10)).is_ok();
+        steps.set(steps.get() + u32::from(is_done));
+    };
+    // `capture` waits for the device, which has two streams, then for the first stream again.
+    control.before_named("cuStreamSynchronize", 2, move || {
+        step();
+        let control = Control::of_process().expect("it was found before");
+        control.before_named("cuStreamSynchronize", 1, step);
+    });
+    capture(&device, || Ok(()))?;
+    assert_eq!(taken.get(), 2, "both steps were taken before the capture");
+    assert_eq!(beside.join().unwrap()?, [7; LENGTH]);
     Ok(())
 }
 

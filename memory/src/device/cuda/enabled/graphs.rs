@@ -96,12 +96,20 @@ impl CaptureState {
     ///
     /// If the calling thread captures, or another thread captures `stream`.
     pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
-        match self.current() {
-            Some((token, _)) if token == thread_token() => {
-                Err(refused(&format!("{what} cannot be captured")))
-            }
-            Some((_, captured)) if captured == stream => Err(refused(OTHER_THREAD)),
-            _ => Ok(()),
+        self.check_not_capturing(what)?;
+        match self.captures(stream) {
+            true => Err(refused(OTHER_THREAD)),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// If the calling thread captures.
+    pub(super) fn check_not_capturing(&self, what: &str) -> Result<()> {
+        match self.is_by_this_thread() {
+            true => Err(refused(&format!("{what} cannot be captured"))),
+            false => Ok(()),
         }
     }
 }
@@ -206,7 +214,7 @@ impl Cuda {
         // SAFETY: the stream lives as long as `self`.
         let begin = |driver: &Driver, raw| unsafe { driver.stream_begin_capture(raw, mode) };
         let begun = self.streams.run(stream, what, begin);
-        begun.inspect_err(|_| self.streams.capture.end())
+        begun.inspect_err(|_| self.streams.end_capture(stream))
     }
 
     /// Ends the capture of [`begin_capture`](Self::begin_capture); returns the graph.
@@ -233,7 +241,7 @@ impl Cuda {
             Ok(executable)
         });
         // From here on, other threads' work on the stream is no longer captured.
-        self.streams.capture.end();
+        self.streams.end_capture(stream);
         self.context.captures.end();
         ended
     }

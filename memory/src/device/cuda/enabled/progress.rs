@@ -20,6 +20,9 @@ pub(super) struct StreamProgress {
     pub(super) done: u64,
     pub(super) outstanding: VecDeque<(u64, RawHandle<CUevent_st>)>,
     pub(super) free_events: Vec<RawHandle<CUevent_st>>,
+    /// Set from before the driver's capture begins until after it ends. All work that was submitted
+    /// before the capture is done then, and an event would be part of the graph.
+    pub(super) is_captured: bool,
 }
 
 impl StreamProgress {
@@ -90,7 +93,7 @@ mod tests {
             outstanding: [3, 5, 9]
                 .map(|position| (position as u64, event(position)))
                 .into(),
-            free_events: Vec::new(),
+            ..StreamProgress::default()
         }
     }
 

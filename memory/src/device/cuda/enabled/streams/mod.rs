@@ -249,9 +249,20 @@ impl StreamTable {
             while entry.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
-            self.finish(entry)
+            self.finish(entry)?;
+            // Only now: until here, events are recorded behind the work that this waited for.
+            entry.progress.lock().is_captured = true;
+            Ok(())
         });
         finished.inspect_err(|_| self.capture.end())
+    }
+
+    /// Ends the capture of [`begin_capture`](Self::begin_capture), after the driver's.
+    pub(super) fn end_capture(&self, stream: StreamId) {
+        if let Some(entry) = self.entries.get(stream.0) {
+            entry.progress.lock().is_captured = false;
+        }
+        self.capture.end();
     }
 
     pub(super) fn record(&self, stream: StreamId) -> Result<Event> {
@@ -261,9 +272,9 @@ impl StreamTable {
                 position: 0,
             });
         };
+        // The lock keeps a capture from beginning until the event is recorded.
         let mut progress = entry.progress.lock();
-        let _call = CallGuard::with(entry);
-        if self.capture.captures(stream) {
+        if progress.is_captured {
             // Earlier work is done, and captured work is not submitted yet.
             let position = progress.done;
             return Ok(Event { stream, position });
@@ -335,7 +346,8 @@ impl StreamTable {
         let Some((position, recorded)) = recorded else {
             return Ok(());
         };
-        self.capture.check_not_captured("waiting", event.stream)?;
+        // Another thread's capture of the stream has not recorded the event.
+        self.capture.check_not_capturing("waiting")?;
         // SAFETY: the event is destroyed with its stream. If other threads found it done meanwhile
         // and recorded it again, that was on the same stream, later: this call then waits longer
         // than needed.
