@@ -19,6 +19,8 @@ extern "C" int emulator_enter(const char* name);
 extern "C" int emulator_submit(void* stream, const std::function<void()>& work);
 extern "C" int emulator_covered(uint64_t address, uint64_t bytes);
 extern "C" int cuCtxSynchronize();
+// Complains of a stream that does not exist, or no longer.
+extern "C" int cuStreamGetFlags(void* stream, unsigned* flags);
 
 using Status = int;
 using Length = long long;
@@ -257,6 +259,8 @@ EXPORT Status cufftCreate(int* handle) {
 EXPORT Status cufftDestroy(int handle) {
     BEGIN(cufftDestroy);
     PLAN(handle);
+    unsigned flags;
+    cuStreamGetFlags(plan->stream, &flags);
     std::lock_guard<std::mutex> hold(lock);
     plan->alive = false;
     plans.erase(handle);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cachescope::graph::capture;
 use cachescope::{Array, Complex, Device, DeviceConfig, Error, ErrorKind, Result, fft, linalg};
+use cuda_emulator::Control;
 
 fn device() -> Device {
     Device::cuda_with(0, DeviceConfig::default()).unwrap()
@@ -45,6 +46,9 @@ fn a_device_is_dropped_during_a_capture() -> Result<()> {
         thread::spawn(move || drop(other)).join().unwrap();
         Ok(())
     })?;
+    if let Some(control) = Control::of_process() {
+        assert_eq!(control.complaints(), 0, "{}", control.last_complaint());
+    }
     used_device().map(drop)
 }
 

@@ -327,6 +327,27 @@ fn a_transform_before_the_tables_are_filled_is_an_error() {
 }
 
 #[test]
+fn the_destruction_of_a_plan_with_a_destroyed_stream_is_misuse() {
+    let device = Device::new();
+    let before = device.control.complaints();
+    for is_reset in [true, false] {
+        let stream = device.stream();
+        let plan = Plan::new(Type::CUFFT_Z2Z, &[16], [1, 16], [1, 16], 1).unwrap();
+        // SAFETY: the handles are the emulator's.
+        unsafe {
+            done(cufft::cufftSetStream(plan.handle, stream.cast()));
+            ok(sys::cuStreamDestroy_v2(stream));
+            if is_reset {
+                done(cufft::cufftSetStream(plan.handle, null_mut()));
+            }
+        }
+        plan.destroy();
+        assert_eq!(device.control.complaints(), before + u64::from(!is_reset));
+    }
+    device.control.forgive(1);
+}
+
+#[test]
 fn misuse_has_a_status() {
     let device = Device::new();
     let stream = device.stream();

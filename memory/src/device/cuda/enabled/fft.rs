@@ -219,6 +219,11 @@ impl Drop for Fft {
         let Ok(functions) = Functions::get() else {
             return;
         };
+        for cached in &plans {
+            // The stream may be destroyed before the plan.
+            // SAFETY: the handle was made by `make`.
+            let _ = unsafe { functions.set_stream(cached.handle, ptr::null_mut()) };
+        }
         let context = Arc::clone(&self.context);
         self.context.captures.make_or_postpone(move || {
             let handles = plans.iter().map(|cached| cached.handle);
