@@ -50,7 +50,7 @@ impl<E: Expr> Lazy<E> {
             return Ok(Array::dense(buffer, layout));
         }
         let by_blocks = match E::FUSES {
-            true => evaluate_by_blocks(&self.expr)?,
+            true => evaluate_by_blocks(&self.expr, size_of::<E::Item>())?,
             false => None,
         };
         let (buffer, shape) = match by_blocks {
@@ -92,7 +92,10 @@ fn tracked_evaluation(
 /// broadcast to the shape of one of them, and no tape tracks an operand. Returns the elements and
 /// their shape.
 #[track_caller]
-fn evaluate_by_blocks(value: &dyn host::Fusing) -> Result<Option<(Buffer, Shape)>> {
+fn evaluate_by_blocks(
+    value: &dyn host::Fusing,
+    element_bytes: usize,
+) -> Result<Option<(Buffer, Shape)>> {
     let mut largest: Option<Operand<'_>> = None;
     let (mut are_together, mut was_tracked, mut bytes_each) = (true, false, 0);
     operands(value, &mut |operand| {
@@ -114,18 +117,9 @@ fn evaluate_by_blocks(value: &dyn host::Fusing) -> Result<Option<(Buffer, Shape)
     let Some(operands) = host::OperandBlocks::of(value, shape) else {
         return Ok(None);
     };
-    let (mut result, call_site) = (None, Location::caller());
-    value.fused(shape, &mut |fused| {
-        let (operands, element_bytes) = (&operands, fused.element_bytes());
-        let by_blocks = host::FusedBlocks { fused, operands };
-        let work = (element_bytes, bytes_each);
-        let _call_site = CallSiteOverride::at(call_site);
-        result = Some(host::evaluate_fused(&by_blocks, value, work, device, shape));
-    });
-    Ok(result
-        .transpose()
-        .at_caller()?
-        .map(|buffer| (buffer, *shape)))
+    let work = (element_bytes, bytes_each);
+    let buffer = host::evaluate_blocks(value, &operands, work, device, shape)?;
+    Ok(buffer.map(|buffer| (buffer, *shape)))
 }
 
 /// Evaluates `tree`. Returns the elements and their shape.

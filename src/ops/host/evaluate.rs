@@ -1,7 +1,9 @@
 //! Evaluation of expressions into new memory.
 
-use super::blocked::BlockProgram;
+use super::blocked::{BlockProgram, OperandBlocks};
 use super::element_source::{ElementSource, Outputs};
+use super::fused::Fusing;
+use super::fused_blocks::FusedBlocks;
 use super::launch::{Work, launch_source};
 use crate::array::{Buffer, Shape};
 use crate::context::{Device, Timed};
@@ -57,6 +59,35 @@ pub(in crate::ops) fn evaluate_fused(
     // SAFETY: the result is new, and has room for as many elements.
     unsafe { write(fused, &outputs, work, order) };
     Ok(buffer)
+}
+
+/// Computes the elements of `value` by its loop over blocks of its operands, as
+/// [`evaluate_fused`] does over operands of one shape; `None` if it has no loop.
+#[track_caller]
+pub(in crate::ops) fn evaluate_blocks(
+    value: &dyn Fusing,
+    operands: &OperandBlocks,
+    (element_bytes, bytes_read): (usize, usize),
+    device: &Device,
+    shape: &Shape,
+) -> Result<Option<Buffer>> {
+    let mut has_loop = false;
+    value.fused(shape, &mut |_| has_loop = true);
+    if !has_loop {
+        return Ok(None);
+    }
+    let _timed = Timed::begin(device);
+    let order = HostOrder::new(device, &ReadOperands(value as &dyn Tree))?;
+    // Not in the closure, which would be reported as the caller.
+    let buffer = allocate_for(device, shape, element_bytes)?;
+    let count = buffer.size_bytes() / element_bytes;
+    let work = Work::of_elements(count, element_bytes + bytes_read);
+    let outputs = outputs_of(std::slice::from_ref(&buffer));
+    value.fused(shape, &mut |fused| {
+        // SAFETY: the result is new, and has room for as many elements.
+        unsafe { write(&FusedBlocks { fused, operands }, &outputs, work, order) };
+    });
+    Ok(Some(buffer))
 }
 
 /// Allocates memory for the elements of `shape`, whose length was checked.

@@ -10,10 +10,10 @@ use super::element_source::{ElementSource, Outputs};
 use super::fused::FusedLoop;
 
 /// A fused loop over blocks, as the source of a launch.
-pub(in crate::ops) struct FusedBlocks<'a> {
-    pub(in crate::ops) fused: &'a dyn FusedLoop,
+pub(super) struct FusedBlocks<'a> {
+    pub(super) fused: &'a dyn FusedLoop,
     /// The operands of the loop's expression.
-    pub(in crate::ops) operands: &'a OperandBlocks,
+    pub(super) operands: &'a OperandBlocks,
 }
 
 impl ElementSource for FusedBlocks<'_> {

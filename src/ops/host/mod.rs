@@ -63,11 +63,10 @@ pub(super) use blocked::{OperandBlocks, RUN};
 pub(super) use compact::{compacted, positions};
 pub(super) use convolution::{convolved, convolved_transposed, correlated};
 pub(super) use copy::{copied, joined};
-pub(super) use evaluate::{evaluate, evaluate_fused};
+pub(super) use evaluate::{evaluate, evaluate_blocks, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing};
-pub(super) use fused_blocks::FusedBlocks;
 pub(super) use generate::generate;
 pub(super) use indexed::{add_at, marked, picked, put_at};
 #[cfg(feature = "linalg")]

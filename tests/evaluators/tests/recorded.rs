@@ -1,5 +1,6 @@
 //! With either evaluator, a recording has the operation and its line.
 
+use cachescope::grad::value_and_grad;
 use cachescope::record::{EventKind, RecordOptions};
 use cachescope::{Array, Device, DeviceConfig, Result};
 
@@ -21,5 +22,22 @@ fn evaluating_and_assigning_are_one_operation_of_their_line_each() -> Result<()>
         .collect();
     assert_eq!(lines, [Some(line), Some(line + 1), Some(line + 2)]);
     assert_eq!(y.to_vec()?, [1.0; 1000]);
+    Ok(())
+}
+
+/// A backward pass evaluates expressions of its own, which broadcast. Its line is the loss's.
+#[test]
+fn a_backward_pass_reports_lines_of_the_program_alone() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _device = device.enter();
+    let logits = Array::<f32>::ones([40, 50])?;
+    let classes = Array::<i64>::zeros(40)?;
+    let recording = device.record(RecordOptions::default())?;
+    value_and_grad(&logits, |logits| logits.cross_entropy(&classes))?;
+    let others: Vec<_> = (recording.events().into_iter())
+        .filter_map(|event| event.call_site)
+        .filter(|site| !site.file.ends_with("recorded.rs"))
+        .collect();
+    assert_eq!(others, []);
     Ok(())
 }
