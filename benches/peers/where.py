@@ -22,7 +22,7 @@ import tempfile
 CASES = [f"{network}-{size}" for network in ("gpt", "cnn") for size in ("small", "medium", "large")]
 # Kinds of work: functions of this library, and PyTorch's operations. The first row that matches counts.
 KINDS = [
-    ("attention", r"attention", r"scaled_dot_product|flash_attention"),
+    ("attention", r"ops::attention", r"scaled_dot_product|flash_attention"),
     ("convolution", r"convolution", r"convolution"),
     ("optimizer", r"optim", r"Optimizer"),
     ("pooling", r"pooling", r"max_pool"),

@@ -44,9 +44,9 @@ impl<T: AnyElement> Array<T> {
     /// - The memory holds a value of `T` at each position; for `bool` each byte is 0 or 1. The
     ///   values are written already. On a CUDA device they are written by work that the thread's
     ///   current stream is ordered after: pass that stream to `__dlpack__`.
-    /// - The producer and others do not write to the memory while an array over it is used. They do
-    ///   not read it while an array over it is written to. Several arrays may be imported from one
-    ///   memory if none of them is written to.
+    /// - The producer and others do not write to the memory while an array over it is used. The
+    ///   memory between the elements is a part of it. They do not read it while an array over it is
+    ///   written to. Several arrays may be imported from one memory if none of them is written to.
     ///
     /// The deleter may be called on any thread, and does not unwind.
     ///

@@ -223,6 +223,12 @@ pub(in crate::ops) fn store_parts(
     parts: &[Layout],
 ) -> Result<()> {
     let (buffer, dtype) = (&sum.buffer, sum.dtype);
+    let most = sum.layout.bounds().map_or(0, |(_, highest)| highest + 1);
+    let is_within = |part: &Layout| part.bounds().is_none_or(|(_, highest)| highest < most);
+    assert!(
+        parts.iter().all(is_within),
+        "a part reaches beyond {most} elements"
+    );
     let parts = parts.iter().map(|layout| Operand {
         buffer,
         layout,

@@ -12,6 +12,11 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 /// The most elements of a window that is combined element by element, for all windows at once.
 const FEW: usize = 16;
 
+/// The most elements of a window whose gradient is one pass. With more, the expression graph is
+/// longer than its search for equal nodes reaches, so common parts would be computed again.
+const MOST_APART: usize = 6;
+const _: () = assert!(MOST_APART <= MOST_RESULTS);
+
 /// The windows of the last two axes, which fit them.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
@@ -131,12 +136,12 @@ impl Windows {
         ])
     }
 
-    /// Returns whether the windows have no element in common, and as few elements each as one pass
-    /// has results.
+    /// Returns whether the windows have no element in common, and few elements each, so that one
+    /// pass computes a value for each position.
     fn are_apart(self) -> bool {
         let [height, width] = self.size;
         let apart = self.stride[0] >= height && self.stride[1] >= width;
-        apart && height.saturating_mul(width) <= MOST_RESULTS
+        apart && height.saturating_mul(width) <= MOST_APART
     }
 
     /// Returns the number of elements of a window.

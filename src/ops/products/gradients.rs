@@ -163,7 +163,9 @@ fn placed_product<T: Number>(
             return Ok(place);
         }
     }
-    if is_column_major(&to.layout) {
+    // Stacks on the left and one matrix on the right are one product, but not in the other order.
+    let is_merged = left.ndim() > 2 && right.ndim() <= 2;
+    if is_column_major(&to.layout) && !is_merged {
         let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;
         return product.swap_axes(-1, -2);
     }
@@ -174,7 +176,7 @@ fn placed_product<T: Number>(
 /// elements of their rows are not.
 fn is_column_major(layout: &Layout) -> bool {
     let (dims, strides) = (layout.dims(), layout.strides());
-    matches!(strides, [.., 1, step] if *step != 1 && dims[dims.len() - 2] > 1)
+    matches!((dims, strides), ([.., rows, columns], [.., 1, step]) if *rows > 1 && *columns > 1 && *step != 1)
 }
 
 /// Returns the conjugate of transposed matrices; for real ones, a view.

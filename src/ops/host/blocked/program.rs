@@ -160,8 +160,8 @@ pub(in crate::ops) struct OperandBlocks(pub(super) BlockProgram);
 
 impl OperandBlocks {
     /// Returns the operands of `tree` over `shape`. Returns `None` if one does not broadcast to the
-    /// shape or is best read in tiles, if there are too many, or if a function is applied to
-    /// operands that are all repeated, because its values are better computed once.
+    /// shape or is best read in tiles, or if there are too many. Also if values are better computed
+    /// once: functions of operands that are all repeated, or of an array that occurs twice.
     pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
         let space = IndexSpace::row_major(shape);
         let mut registers = Registers::new(MOST_LEAVES, 0);
@@ -176,6 +176,7 @@ impl OperandBlocks {
             rows: None,
         };
         let mut fits = true;
+        let mut arrays: SmallVec<[Operand<'_>; MOST_LEAVES]> = SmallVec::new();
         // For each value that no function was applied to yet, whether it is repeated.
         let mut repeated: SmallVec<[bool; 8]> = SmallVec::new();
         tree.walk(&mut |node| match node {
@@ -184,6 +185,10 @@ impl OperandBlocks {
                 let step = ProgramStep::of_array(&operand, &space, to);
                 program.steps.push(step);
                 repeated.push(operand.layout.len() < program.count);
+                fits &= !arrays.iter().any(|other| {
+                    other.buffer.is_same(operand.buffer) && other.layout == operand.layout
+                });
+                arrays.push(operand);
             }
             Node::Array(_) => fits = false,
             Node::Scalar(..) => repeated.push(true),

@@ -13,8 +13,8 @@ const MOST_ROWS: [usize; 2] = [16, 64];
 const SMALL_BYTES: usize = 1 << 15;
 /// The least length of a dot product. Below, the sums of its registers take most of the time.
 const LEAST_INNER: usize = 64;
-/// The rows and columns whose products are in registers at once. Each register of a row is
-/// multiplied with each of a column.
+/// The columns whose products are in registers at once. Each register of a row is multiplied with
+/// each of a column.
 const TILE: usize = 4;
 
 /// Returns whether the rows of `left` and the columns of `right` are contiguous, and no transposed
@@ -63,6 +63,25 @@ struct Dots<U> {
 impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
     #[inline(always)]
     unsafe fn run<V: VectorOf<U>>(self) {
+        // With 16 registers, more sums than eight would not stay in them.
+        // SAFETY: by this function's contract.
+        unsafe {
+            match V::IS_WIDE {
+                true => self.run_tiles::<V, 4>(),
+                false => self.run_tiles::<V, 2>(),
+            }
+        }
+    }
+}
+
+impl<U: RegisterFloat> Dots<U> {
+    /// Computes all products, `HEIGHT` rows at once.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have the instructions of `V`.
+    #[inline(always)]
+    unsafe fn run_tiles<V: VectorOf<U>, const HEIGHT: usize>(&self) {
         let (rows, columns) = (self.left.rows, self.right.columns);
         // The columns of a tile stay in the first-level cache for all rows.
         for column in (0..columns).step_by(TILE) {
@@ -70,18 +89,16 @@ impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
             let column = column.min(columns - TILE);
             // SAFETY: the rows and columns are within the matrices, and the caller keeps the rest.
             unsafe {
-                if rows < TILE {
+                if rows < HEIGHT {
                     (0..rows).for_each(|row| self.tile::<V, 1>(row, column));
                 } else {
-                    let rows = (0..rows).step_by(TILE).map(|row| row.min(rows - TILE));
-                    rows.for_each(|row| self.tile::<V, TILE>(row, column));
+                    let rows = (0..rows).step_by(HEIGHT).map(|row| row.min(rows - HEIGHT));
+                    rows.for_each(|row| self.tile::<V, HEIGHT>(row, column));
                 }
             }
         }
     }
-}
 
-impl<U: RegisterFloat> Dots<U> {
     /// Computes the products of `ROWS` rows and [`TILE`] columns.
     ///
     /// # Safety
