@@ -21,11 +21,10 @@ pub struct CallSiteOverride {
 }
 
 impl CallSiteOverride {
-    /// Reports errors at `line` while the guard lives. A line of this crate does not replace the
-    /// line of the guard around it.
+    /// Records work of this crate at `line` while the guard lives.
     pub fn at(line: Line) -> Self {
         Self {
-            before: OVERRIDE.replace(Some(reported_call_site(line))),
+            before: OVERRIDE.replace(Some(line)),
         }
     }
 }

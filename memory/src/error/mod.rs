@@ -6,7 +6,7 @@ mod report;
 
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub use call_site::{CallSiteOverride, reported_call_site};
 pub use code::ErrorCode;
@@ -319,10 +319,14 @@ impl<T> AtCaller for Result<T> {
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    let own = file!().trim_end_matches("error/mod.rs");
-    let is_in = |sources: String| file.starts_with(&sources);
-    let is_own = file.starts_with(own) || sources_above(own).into_iter().any(is_in);
+    static ABOVE: LazyLock<[String; 2]> = LazyLock::new(|| sources_above(own_sources()));
+    let is_own = file.starts_with(own_sources()) || ABOVE.iter().any(|own| file.starts_with(own));
     (!is_std && !is_own).then_some(location)
+}
+
+/// Returns the folder of the sources of this crate.
+fn own_sources() -> &'static str {
+    file!().trim_end_matches("error/mod.rs")
 }
 
 /// Returns the folders of the sources of `cachescope` and `cachescope-tools`, which build on this
