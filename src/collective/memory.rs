@@ -107,7 +107,7 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         let outcome = unsafe {
@@ -143,7 +143,7 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
@@ -170,7 +170,7 @@ impl Detached {
         gpu: &Cuda,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         let address = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(address, _)| address.0);
         let (source, target) = (address(self.source), address(self.target));
@@ -207,7 +207,7 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         let backend = self.device.backend();
         let length = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(_, bytes)| bytes);

@@ -5,9 +5,9 @@ mod watch;
 use std::env;
 
 use super::call::{Call, Operation, Reduce};
+use super::engine::Settings;
 use super::header::{HEADER_WORDS, MessageHeader};
 use super::memory::{Span, Spans};
-use super::settings::Settings;
 use crate::array::{Array, DType, Shape, Writer};
 use crate::context::{Device, Stream};
 use crate::device::DevicePtr;

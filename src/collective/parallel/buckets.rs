@@ -30,41 +30,6 @@ macro_rules! with_float {
 
 pub(super) use with_float;
 
-/// A type-erased bucket.
-trait AnyBucket {
-    /// Sets each element to its mean over the ranks.
-    fn average(&mut self, group: &Group) -> Result<()>;
-
-    /// Returns this rank's part of the means.
-    fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>>;
-
-    fn as_any(&self) -> &dyn Any;
-
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-}
-
-impl<T: Float> AnyBucket for Array<T> {
-    #[track_caller]
-    fn average(&mut self, group: &Group) -> Result<()> {
-        // Not `all_reduce`, which would copy: the backward pass may still have a handle of the
-        // bucket's last gradient.
-        group.all_reduce_shared(self, Reduce::Mean)
-    }
-
-    #[track_caller]
-    fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>> {
-        Ok(Box::new(group.reduce_scatter(self, Reduce::Mean)?))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
 /// The exchange of a full bucket between the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
@@ -82,7 +47,8 @@ pub(super) enum Exchange {
 /// are done.
 pub(super) struct Buckets {
     pub(super) layout: BucketLayout,
-    arrays: Vec<Option<Box<dyn AnyBucket>>>,
+    /// An [`Array`] of each bucket's type.
+    arrays: Vec<Option<Box<dyn Any>>>,
     /// This rank's part of each exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
     /// Per bucket: the number of gradients that are not complete.
@@ -157,7 +123,7 @@ impl Buckets {
     fn view<T: Float>(&self, number: usize) -> Result<Array<T>> {
         let Slot { bucket, elements } = self.layout.slots[number].clone();
         let own = self.arrays[bucket].as_ref();
-        let own = own.and_then(|own| own.as_any().downcast_ref::<Array<T>>());
+        let own = own.and_then(|own| own.downcast_ref::<Array<T>>());
         own.ok_or_else(others)?.slice(s![elements])
     }
 
@@ -210,13 +176,19 @@ impl Buckets {
         while self.missing.get(self.exchanged) == Some(&0) {
             let bucket = self.exchanged;
             self.exchanged += 1;
-            let own = self.arrays[bucket].as_mut().expect("it is full");
-            if exchange == Exchange::Average {
-                own.average(group)?;
-            } else {
-                self.parts[bucket] = Some(own.averaged_part(group)?);
-                self.arrays[bucket] = None;
-            }
+            with_float!(self.layout.buckets[bucket].dtype, T => {
+                let own = self.arrays[bucket].as_mut();
+                let own: Option<&mut Array<T>> = own.and_then(|own| own.downcast_mut());
+                let own = own.expect("it is full");
+                if exchange == Exchange::Average {
+                    // Not `all_reduce`, which would copy: the backward pass may still have a handle
+                    // of the bucket's last gradient.
+                    group.all_reduce_shared(own, Reduce::Mean)?;
+                } else {
+                    self.parts[bucket] = Some(Box::new(group.reduce_scatter(own, Reduce::Mean)?));
+                    self.arrays[bucket] = None;
+                }
+            });
         }
         Ok(())
     }
@@ -229,7 +201,7 @@ impl Buckets {
             let array = fresh::<T>(&self.layout.buckets[bucket], device, self.outlives_pass)?;
             *own = Some(Box::new(array));
         }
-        let own = own.as_mut().and_then(|own| own.as_any_mut().downcast_mut());
+        let own = own.as_mut().and_then(|own| own.downcast_mut());
         own.ok_or_else(others)
     }
 

@@ -7,7 +7,7 @@ use super::comm::{Comm, MpiRequest, Tag};
 use super::movement::PIECE;
 use super::opening::INLINE;
 use super::peers::{Wait, WaitTarget};
-use super::transfer::{Region, Transfer, TransferDirection};
+use super::transfer::{Ring, Transfer, TransferDirection};
 use crate::collective::call::Call;
 use crate::collective::engine::{CallMemory, Work};
 use crate::collective::header::{HEADER_WORDS, MessageHeader};
@@ -226,14 +226,9 @@ impl MpiEngine {
         from: usize,
         (memory, bytes): (*mut u8, usize),
     ) -> Result<(), HostFailure> {
-        let region = Region {
-            memory,
-            wrap: usize::MAX,
-            bytes,
-            piece: PIECE,
-        };
+        let way = (Tag::Body, TransferDirection::In);
         // SAFETY: by this function's contract.
-        let transfer = unsafe { Transfer::new(from, (Tag::Body, TransferDirection::In), region) };
+        let transfer = unsafe { Transfer::new(from, way, Ring::whole(memory), (bytes, PIECE)) };
         self.carry(work, &mut [transfer.all_ready()], &mut |_| false)
     }
 }

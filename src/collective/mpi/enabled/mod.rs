@@ -88,11 +88,11 @@ impl MpiEngine {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         match unsafe { self.open(work, memory) } {
-            Ok(Ok(())) => completion.report(Ok(())),
+            Ok(Ok(())) => completion(Ok(())),
             Ok(Err(disagreement)) => return failed(completion, disagreement),
             Err(error) => {
                 self.fail(&error);
@@ -168,7 +168,7 @@ impl Engine for MpiEngine {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         if let Some(error) = &self.broken {
             return failed(completion, error.clone());
@@ -271,7 +271,7 @@ impl Drop for MpiEngine {
 /// Reports a failed receive to the caller, unless MPI may still use its memory. Then the stream
 /// reports it to the next user of the memory.
 fn fail_receiving(
-    completion: &mut dyn Completion,
+    completion: &mut Completion<'_>,
     failure: HostFailure,
 ) -> Result<(), HostFailure> {
     match failure.keeps_memory {

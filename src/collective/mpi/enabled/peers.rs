@@ -85,7 +85,7 @@ impl Wait {
         Self {
             operation: work.call.operation.name(),
             group: work.members.group,
-            timeout: work.timeout,
+            timeout: work.settings.timeout,
             target,
             since: Instant::now(),
             idle_polls: 0,
