@@ -25,11 +25,11 @@
 use std::fmt::Display;
 use std::panic::Location;
 
-use super::place::follow_place;
+use super::place::{follow_place, map_erased, zeros_of};
 use super::{MapArrays, ParameterPath, Parameters, ZipArrays};
 use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::ops::derivatives::{self, AnyArray, Total};
+use crate::ops::derivatives::{AnyArray, Total};
 
 /// Returns a structure of zeros with the same types and shapes, each array on its device.
 ///
@@ -50,7 +50,7 @@ use crate::ops::derivatives::{self, AnyArray, Total};
 #[track_caller]
 pub fn zeros_like<P: Parameters>(x: &P) -> Result<P> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    x.map_arrays(&mut Zeros).at_caller()
+    zeros_of(x).at_caller()
 }
 
 /// Adds `a` times `x` to `y`, in place.
@@ -127,7 +127,7 @@ pub fn dot<P: Parameters>(x: &P, y: &P) -> Result<f64> {
         total: Total::default(),
     };
     // Handles of the arrays, because a traversal of two structures may write the first one.
-    let mut x = x.map_arrays(&mut Handles).at_caller()?;
+    let mut x = map_erased(x, Ok).at_caller()?;
     x.zip_arrays(y, &mut products).at_caller()?;
     products.total.item().at_caller()
 }
@@ -167,10 +167,13 @@ pub fn norm<P: Parameters>(x: &P) -> Result<f64> {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub fn count<P: Parameters>(x: &P) -> usize {
-    let mut count = Count(0);
+    let mut count = 0;
     // It has no errors of its own, and an implementation by hand that fails has no more arrays.
-    let _ = x.map_arrays(&mut count);
-    count.0
+    let _ = map_erased(x, |array| {
+        count += array.layout.len();
+        Ok(array)
+    });
+    count
 }
 
 /// Returns a structure in which `function` replaces each array. It gets the
@@ -234,31 +237,6 @@ impl MapArrays for Mapping<'_> {
     }
 
     follow_place!();
-}
-
-struct Zeros;
-
-impl MapArrays for Zeros {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        derivatives::zeros_like(array)
-    }
-}
-
-struct Handles;
-
-impl MapArrays for Handles {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        Ok(array.clone())
-    }
-}
-
-struct Count(usize);
-
-impl MapArrays for Count {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0 += array.len();
-        Ok(array.clone())
-    }
 }
 
 pub(super) struct Scaled(pub(super) f64);

@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use super::loss::{Loss, check_value, has_anomaly_guard, unreached};
 use super::parameters::{MapArrays, Parameters};
+use super::place::map_erased;
 use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
@@ -226,12 +227,23 @@ impl Tape {
         variables: P,
     ) -> Result<(Array<L::Item>, P)> {
         let numbers = |tape: &Self| {
-            let mut numbers = VariableIds {
-                of: &tape.variables,
-                numbers: Vec::new(),
-            };
-            variables.map_arrays(&mut numbers)?;
-            Ok(numbers.numbers)
+            let mut numbers = Vec::new();
+            map_erased(&variables, |array| {
+                let number = tracked(&array.buffer)?;
+                let number = number.filter(|number| tape.variables.contains(number));
+                let number = number.ok_or_else(no_variable)?;
+                let own = &array.layout;
+                with_value(number, |value| match value.layout == *own {
+                    true => Ok(()),
+                    false => Err(a_view([own.shape(), value.layout.shape()])),
+                })?;
+                if numbers.contains(&number) {
+                    return Err(twice(own.shape()));
+                }
+                numbers.push(number);
+                Ok(array)
+            })?;
+            Ok(numbers)
         };
         self.pass_back(loss, &variables, numbers)
     }
@@ -336,30 +348,6 @@ impl MapArrays for TrackParameters<'_> {
         self.variables
             .extend(value_id.map(|value_id| value_id.index));
         Ok(Array::from_parts(buffer, *layout))
-    }
-}
-
-/// Finds the numbers of variables.
-struct VariableIds<'a> {
-    of: &'a [u32],
-    numbers: Vec<u32>,
-}
-
-impl MapArrays for VariableIds<'_> {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let number = tracked(array.buffer())?;
-        let number = number.filter(|number| self.of.contains(number));
-        let number = number.ok_or_else(no_variable)?;
-        let own = array.layout();
-        with_value(number, |value| match value.layout == *own {
-            true => Ok(()),
-            false => Err(a_view([own.shape(), value.layout.shape()])),
-        })?;
-        if self.numbers.contains(&number) {
-            return Err(twice(own.shape()));
-        }
-        self.numbers.push(number);
-        Ok(array.clone())
     }
 }
 

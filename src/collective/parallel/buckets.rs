@@ -274,21 +274,3 @@ fn others() -> Error {
         "data-parallel training: the parameters changed: pass the same parameters to every step";
     Error::new(ErrorKind::InvalidArgument, text)
 }
-
-/// Returns handles of the arrays of a structure, in its order.
-#[track_caller]
-pub(super) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
-    let mut handles = CollectHandles::default();
-    arrays.map_arrays(&mut handles)?;
-    Ok(handles.0)
-}
-
-#[derive(Default)]
-struct CollectHandles(Vec<AnyArray>);
-
-impl MapArrays for CollectHandles {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.push(AnyArray::of(array));
-        Ok(array.clone())
-    }
-}
