@@ -1,6 +1,6 @@
 //! The elements of a NumPy file, as the bytes of their type.
 
-use std::io::{self, ErrorKind as IoKind, Read, Write};
+use std::io::{self, ErrorKind as IoKind, Read};
 
 use super::header::{self, Header};
 use super::{Length, NpyContext};
@@ -147,14 +147,4 @@ fn is_at_end(reader: &mut dyn Read, context: &NpyContext<'_>) -> Result<bool> {
             Err(error) => return Err(context.io(error)),
         }
     }
-}
-
-/// Writes the elements of `array` in row-major order.
-#[track_caller]
-pub(super) fn write<T: AnyElement>(
-    writer: &mut impl Write,
-    array: &Array<T>,
-    context: &NpyContext<'_>,
-) -> Result<()> {
-    elements::write(writer, array, false, |error| context.io(error))
 }
