@@ -22,14 +22,14 @@ impl Carrier {
     pub(super) fn rank(&self) -> usize {
         match self {
             Self::Host(host) => host.members.own,
-            Self::Nccl(nccl) => nccl.rank(),
+            Self::Nccl(nccl) => nccl.rank,
         }
     }
 
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Host(host) => host.members.size(),
-            Self::Nccl(nccl) => nccl.size(),
+            Self::Nccl(nccl) => nccl.size,
         }
     }
 

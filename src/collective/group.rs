@@ -134,7 +134,7 @@ impl Group {
     /// ```
     pub fn device(&self) -> Device {
         match &*self.carrier {
-            Carrier::Nccl(nccl) => nccl.device().clone(),
+            Carrier::Nccl(nccl) => nccl.device.clone(),
             Carrier::Host(_) => Device::current(),
         }
     }

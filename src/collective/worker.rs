@@ -67,7 +67,7 @@ impl Worker {
             let pending = PendingOperation::new(stream, work.call.operation.name());
             let job = move |engine: &mut dyn Engine| {
                 let serving = pending.stream.serve();
-                let begin = || Timed::begin_on_at(memory.device(), pending.id(), call_site);
+                let begin = || Timed::begin_on_at(&memory.device, pending.id(), call_site);
                 let timed = is_recorded.then(begin);
                 let mut completion =
                     |agreed| verdict.take().is_some_and(|sender| sender.send(agreed));

@@ -46,7 +46,7 @@ pub struct Tape {
     /// The numbers of its variables.
     variables: Vec<u32>,
     /// The first step that is not of an outer tape.
-    first_step: usize,
+    pub(super) first_step: usize,
     /// True on the tape of an outer function, which tracks the gradients.
     is_nested: bool,
     _first_run: Option<FirstRun>,
@@ -126,11 +126,6 @@ impl Tape {
             _guard: None,
             thread: PhantomData,
         }
-    }
-
-    /// Returns the first step that is not of an outer tape.
-    pub(super) fn first_step(&self) -> usize {
-        self.first_step
     }
 
     /// Passes gradients back down to the step `from`. If the tape is nested, the outer tape tracks

@@ -128,12 +128,12 @@ fn is_the_only_thread() -> bool {
 /// The transport of one rank of a group of CUDA devices.
 #[derive(Debug)]
 pub(super) struct NcclCarrier {
-    device: Device,
+    pub(super) device: Device,
     /// The stream that calls are enqueued on, in order.
     stream: Stream,
     communicator: Arc<Communicator>,
-    rank: usize,
-    size: usize,
+    pub(super) rank: usize,
+    pub(super) size: usize,
     /// The key of this communicator's memory registrations.
     key: u64,
     /// The number of enqueued calls, which checks compare. Locked while a call is enqueued.
@@ -161,18 +161,6 @@ impl NcclCarrier {
             key,
             calls: Mutex::new(0),
         })
-    }
-
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.size
     }
 
     #[track_caller]

@@ -275,7 +275,11 @@ impl<O: Stateful> Sharded<O> {
             let steps = Array::full([], loaded.steps as f64)?;
             return Ok(OptimizerState { steps, arrays });
         }
-        let (roster, layout) = self.agreed.as_ref().ok_or_else(no_step)?;
+        let Some((roster, layout)) = &self.agreed else {
+            let text =
+                "Sharded::state: there is no state yet: call it after a step or after set_state";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
         roster.check("Sharded::state", parameters)?;
         for which in 0..self.optimizer.states() {
             let mut state = zeros_of(parameters)?;
@@ -390,13 +394,6 @@ impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
             .field("optimizer", &self.optimizer)
             .finish_non_exhaustive()
     }
-}
-
-#[cold]
-#[track_caller]
-fn no_step() -> Error {
-    let text = "Sharded::state: there is no state yet: call it after a step or after set_state";
-    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// Returns a copy of this rank's part of a bucket that is filled from `arrays`.

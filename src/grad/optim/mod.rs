@@ -218,7 +218,7 @@ fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients:
     let _call_site = CallSiteOverride::at(Location::caller());
     let count = check(optimizer, parameters, gradients).at_caller()?;
     step_checked(optimizer, parameters, gradients).at_caller()?;
-    optimizer.memory().set_count(count);
+    optimizer.memory().count = Some(count);
     Ok(())
 }
 

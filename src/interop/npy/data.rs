@@ -85,7 +85,10 @@ pub(super) fn read<T: AnyElement>(
     let (reader, available): (&mut dyn Read, _) = match length {
         Length::AtMost(available) | Length::Exactly(available) => (reader, available),
         Length::Unknown => {
-            buffered = read_to_memory(reader, expected as u64, context)?;
+            let mut bytes = Vec::new();
+            let read = reader.take(expected as u64).read_to_end(&mut bytes);
+            read.map_err(|error| context.io(error))?;
+            buffered = bytes;
             buffered_reader = buffered.as_slice();
             (&mut buffered_reader, buffered.len() as u64)
         }
@@ -119,19 +122,6 @@ pub(super) fn read<T: AnyElement>(
         return array.transpose();
     }
     Ok(array)
-}
-
-/// Reads up to `expected` bytes into a vector that grows as they arrive.
-#[track_caller]
-fn read_to_memory(
-    reader: &mut dyn Read,
-    expected: u64,
-    context: &NpyContext<'_>,
-) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = reader.take(expected).read_to_end(&mut bytes);
-    read.map_err(|error| context.io(error))?;
-    Ok(bytes)
 }
 
 /// Returns true if the reader is at its end. An archive compares an entry's checksum only when it

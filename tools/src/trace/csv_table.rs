@@ -33,7 +33,7 @@ pub(crate) struct CsvTable<R> {
     line: String,
     fields: Vec<Range<usize>>,
     /// The line number of the current row, from 1.
-    line_number: u64,
+    pub(crate) line_number: u64,
 }
 
 impl<R: BufRead> CsvTable<R> {
@@ -94,11 +94,6 @@ impl<R: BufRead> CsvTable<R> {
             return Err(self.row_error(format!("{found} columns, where the header has {expected}")));
         }
         Ok(true)
-    }
-
-    /// Returns the line number of the row, from 1.
-    pub(crate) fn line_number(&self) -> u64 {
-        self.line_number
     }
 
     /// Returns a field of the row.

@@ -22,7 +22,7 @@ pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "S
 /// Invariant: each slot below `slots` is in `live` or in `vacant`.
 #[derive(Debug)]
 pub(crate) struct RmmLog<R> {
-    table: CsvTable<R>,
+    pub(super) table: CsvTable<R>,
     action_column: usize,
     pointer_column: usize,
     size_column: usize,
@@ -62,11 +62,6 @@ impl<R: BufRead> RmmLog<R> {
         })
     }
 
-    /// Returns the table, whose current row is the row of the last entry.
-    pub(super) fn table(&self) -> &CsvTable<R> {
-        &self.table
-    }
-
     /// Returns the next entry that is an event, or `None` at the end of the file.
     pub(super) fn next_entry(&mut self) -> Result<Option<LogEntry>> {
         while self.table.advance()? {
@@ -96,7 +91,7 @@ impl<R: BufRead> RmmLog<R> {
         if pointer == 0 && bytes == 0 {
             return Ok(None);
         }
-        let line_number = self.table.line_number();
+        let line_number = self.table.line_number;
         match self.live.entry(pointer) {
             Entry::Occupied(earlier) => {
                 let what = format!("alive since line {}", earlier.get().line_number);

@@ -30,8 +30,8 @@ pub(super) enum Tag {
 #[derive(Debug)]
 pub(super) struct Comm {
     raw: ffi::MPI_Comm,
-    rank: usize,
-    size: usize,
+    pub(super) rank: usize,
+    pub(super) size: usize,
 }
 
 // SAFETY: it is a handle, which any thread may use: MPI was initialised for calls that threads make
@@ -73,14 +73,6 @@ impl Comm {
                 size: size as usize,
             })
         }
-    }
-
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.size
     }
 
     /// Starts a send.

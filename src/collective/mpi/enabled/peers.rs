@@ -172,8 +172,8 @@ impl Peers {
         waited: Duration,
         missing: &[usize],
     ) -> Result<()> {
-        let (own, other) = (comm.rank(), missing.first());
-        if let (true, Some(other)) = (self.deadlocks.is_found(), other) {
+        let (own, other) = (comm.rank, missing.first());
+        if let (true, Some(other)) = (self.deadlocks.is_found, other) {
             return Err(deadlocked(wait.operation, own, *other));
         }
         let probe = self.deadlocks.start(own, wait.group, waited, missing);
@@ -282,7 +282,7 @@ impl Peers {
                 self.dropped.entry(group).or_default().insert(from);
             }
             Some(ControlMessage::Probe(probe)) => {
-                if let Some((probe, to)) = self.deadlocks.receive(comm.rank(), probe) {
+                if let Some((probe, to)) = self.deadlocks.receive(comm.rank, probe) {
                     self.notify(comm, to.into_iter(), &ControlMessage::Probe(probe))?;
                 }
             }
@@ -300,7 +300,7 @@ impl Peers {
     ) -> Result<()> {
         self.reap()?;
         let text = message.bytes();
-        for rank in ranks.filter(|rank| *rank != comm.rank()) {
+        for rank in ranks.filter(|rank| *rank != comm.rank) {
             let text = text.clone();
             let place = (text.as_ptr(), text.len());
             // SAFETY: the text lives, and does not change, until the request is done.

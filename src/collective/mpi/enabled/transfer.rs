@@ -152,7 +152,9 @@ impl Transfer {
                 break;
             };
             if self.direction == TransferDirection::In && arrived != piece.length {
-                return Err(other_length(self.peer, piece.length, arrived));
+                let (peer, expected) = (self.peer, piece.length);
+                let text = format!("rank {peer} sent {arrived} bytes, expected {expected}");
+                return Err(Error::new(ErrorKind::Communication, text));
             }
             self.done += piece.length;
             self.in_flight.pop_front();
@@ -192,10 +194,4 @@ impl Transfer {
         self.in_flight.retain_mut(|piece| !piece.request.cancel());
         self.in_flight.is_empty()
     }
-}
-
-#[cold]
-fn other_length(peer: usize, expected: usize, arrived: usize) -> Error {
-    let text = format!("rank {peer} sent {arrived} bytes, expected {expected}");
-    Error::new(ErrorKind::Communication, text)
 }
