@@ -22,7 +22,6 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
-use std::fmt::Display;
 use std::panic::Location;
 
 use super::place::{follow_place, map_erased, zeros_of};
@@ -122,14 +121,14 @@ pub fn scale<P: Parameters>(a: f64, x: &P) -> Result<P> {
 #[track_caller]
 pub fn dot<P: Parameters>(x: &P, y: &P) -> Result<f64> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    let mut products = Products {
-        checking: SameShapes::of("dot"),
-        total: Total::default(),
-    };
+    let mut products = Products::default();
     // Handles of the arrays, because a traversal of two structures may write the first one.
     let mut x = map_erased(x, Ok).at_caller()?;
-    x.zip_arrays(y, &mut products).at_caller()?;
-    products.total.item().at_caller()
+    let checked = x.zip_arrays(y, &mut SameShapes::of("dot"));
+    checked
+        .and_then(|()| x.zip_arrays(y, &mut products))
+        .at_caller()?;
+    products.0.item().at_caller()
 }
 
 /// Returns the square root of the sum of the squares of all elements, computed in `f64`. The host
@@ -305,23 +304,12 @@ impl MapArrays for SumOfSquares {
     }
 }
 
-struct Products {
-    checking: SameShapes,
-    total: Total,
-}
+#[derive(Default)]
+struct Products(Total);
 
 impl ZipArrays for Products {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
-        self.checking.zip(own, other)?;
         let products = own.cast::<f64>() * other.cast::<f64>();
-        self.total.add(products.sum()?)
-    }
-
-    fn enter(&mut self, name: &dyn Display) {
-        self.checking.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.checking.leave();
+        self.0.add(products.sum()?)
     }
 }

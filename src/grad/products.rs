@@ -145,7 +145,9 @@ impl<'a> DirectionalSeeds<'a> {
 impl ZipArrays for DirectionalSeeds<'_> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, vector: &Array<T>) -> Result<()> {
         if own.shape() != vector.shape() {
-            return Err(other_shape(own, vector));
+            let [own, vector] = [&*own, vector].map(|array| *array.layout().shape());
+            let text = format!("a vector has the shape {vector}, its parameter has {own}");
+            return Err(Error::new(ErrorKind::ShapeMismatch, text));
         }
         let variable = self.variables.next();
         if let Some(gradient) = variable.and_then(|&variable| self.gradients.take(variable))
@@ -156,12 +158,4 @@ impl ZipArrays for DirectionalSeeds<'_> {
         }
         Ok(())
     }
-}
-
-#[cold]
-#[track_caller]
-fn other_shape<T: Float>(own: &Array<T>, vector: &Array<T>) -> Error {
-    let [own, vector] = [own, vector].map(|array| *array.layout().shape());
-    let text = format!("a vector has the shape {vector}, its parameter has {own}");
-    Error::new(ErrorKind::ShapeMismatch, text)
 }

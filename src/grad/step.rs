@@ -161,18 +161,11 @@ fn step_all<P: Parameters, T: Float>(
     // Handles the parameters that no step reads, or all of them after the norm.
     step(&mut rest, 0, norm).at_caller()?;
     if tape.variables().iter().any(|&variable| rest.has(variable)) {
-        return Err(read_late());
+        let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
+                    same in both runs";
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     tape.check_gradients(is_reached || has_constants())
-}
-
-/// Returns the error of a parameter that got a gradient after its step.
-#[cold]
-#[track_caller]
-fn read_late() -> Error {
-    let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
-                same in both runs";
-    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// The traversal of the parameters that steps those with a complete gradient, each once.

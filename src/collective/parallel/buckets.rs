@@ -66,7 +66,7 @@ impl Buckets {
     pub(super) fn new(layout: BucketLayout, exchange: Exchange) -> Self {
         let count = layout.buckets.len();
         Self {
-            missing: layout.buckets.iter().map(|own| own.members.len()).collect(),
+            missing: layout.members_each(),
             arrays: (0..count).map(|_| None).collect(),
             parts: (0..count).map(|_| None).collect(),
             exchanged: 0,
@@ -90,12 +90,7 @@ impl Buckets {
     }
 
     fn again(&mut self) {
-        self.missing = self
-            .layout
-            .buckets
-            .iter()
-            .map(|own| own.members.len())
-            .collect();
+        self.missing = self.layout.members_each();
         self.exchanged = 0;
         self.adds = true;
     }

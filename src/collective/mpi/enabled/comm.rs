@@ -259,6 +259,27 @@ pub(super) fn arrived_of<'a>(
         .collect()
 }
 
+/// Removes the items whose request is done. Those whose test fails stay.
+///
+/// # Errors
+///
+/// The last error of a test.
+pub(super) fn retain_pending<T>(
+    items: &mut Vec<T>,
+    request: impl Fn(&mut T) -> &mut MpiRequest,
+) -> Result<()> {
+    let mut outcome = Ok(());
+    items.retain_mut(|item| {
+        let arrived = request(item).arrived();
+        let is_pending = !matches!(arrived, Ok(Some(_)));
+        if let Err(error) = arrived {
+            outcome = Err(error);
+        }
+        is_pending
+    });
+    outcome
+}
+
 /// Converts a length to MPI's type.
 fn count(bytes: usize) -> Result<c_int> {
     bytes.try_into().map_err(|_| {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::MpiEngine;
-use super::comm::{Comm, MpiRequest, Tag};
+use super::comm::{Comm, MpiRequest, Tag, retain_pending};
 use super::movement::PIECE;
 use super::opening::INLINE;
 use super::peers::{Wait, WaitTarget};
@@ -49,20 +49,15 @@ impl Messages {
 
     /// Removes the messages that have been sent.
     pub(super) fn reap(&mut self) -> Result<()> {
-        let mut failure = None;
+        let mut outcome = Ok(());
         self.outgoing.retain_mut(|message| {
-            message
-                .in_flight
-                .retain_mut(|request| match request.arrived() {
-                    Ok(arrived) => arrived.is_none(),
-                    Err(error) => {
-                        failure = Some(error);
-                        true
-                    }
-                });
+            let reaped = retain_pending(&mut message.in_flight, |request| request);
+            if reaped.is_err() {
+                outcome = reaped;
+            }
             !message.in_flight.is_empty()
         });
-        failure.map_or(Ok(()), Err)
+        outcome
     }
 
     /// Removes the messages of a group that this rank has dropped.

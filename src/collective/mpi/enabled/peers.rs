@@ -5,7 +5,7 @@ use std::hint::spin_loop;
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
-use super::comm::{Comm, MpiRequest, Tag};
+use super::comm::{Comm, MpiRequest, Tag, retain_pending};
 use super::deadlock::{DeadlockDetector, DeadlockProbe};
 use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_out};
 use crate::collective::engine::{Members, Work};
@@ -312,16 +312,8 @@ impl Peers {
 
     /// Removes the control messages that have been sent. Returns true if none is left.
     pub(super) fn reap(&mut self) -> Result<bool> {
-        let mut failure = None;
-        self.outgoing
-            .retain_mut(|(request, _)| match request.arrived() {
-                Ok(arrived) => arrived.is_none(),
-                Err(error) => {
-                    failure = Some(error);
-                    true
-                }
-            });
-        failure.map_or(Ok(self.outgoing.is_empty()), Err)
+        retain_pending(&mut self.outgoing, |(request, _)| request)?;
+        Ok(self.outgoing.is_empty())
     }
 
     /// Records that this rank has dropped the group. When all members have, the record is removed.
