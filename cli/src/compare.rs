@@ -49,7 +49,6 @@ impl FigureChange {
     }
 }
 
-/// The changes of a line.
 #[derive(Debug, Default, Serialize)]
 struct LineChange {
     line: String,

@@ -61,7 +61,6 @@ pub(crate) struct Nesting {
     pub(crate) entries: Vec<Option<usize>>,
 }
 
-/// The open slices of a thread.
 #[derive(Debug, Default)]
 struct OpenSlices {
     /// Slices, the innermost last.

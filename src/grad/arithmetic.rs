@@ -286,7 +286,6 @@ impl ZipArrays for SameShapes {
     follow_place!();
 }
 
-/// Returns the sum of the squares of all elements.
 #[track_caller]
 pub(crate) fn sum_of_squares<P: Parameters>(x: &P) -> Result<Total> {
     let mut squares = SumOfSquares::default();

@@ -181,7 +181,6 @@ impl NcclCarrier {
         self.enqueue(call, spans, settings)
     }
 
-    /// Enqueues a call on the stream.
     #[track_caller]
     fn enqueue(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         let nccl_call = self.translated(call, spans)?;

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use super::layout::{BucketLayout, BucketShape, Slot};
 use crate::array::{AnyElement, Array, Buffer, Float, Layout, Shape};
+use crate::collective::call::Operation;
 use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -178,7 +179,7 @@ impl Buckets {
                 if exchange == Exchange::Average {
                     // Not `all_reduce`, which would copy: the backward pass may still have a handle
                     // of the bucket's last gradient.
-                    group.all_reduce_shared(own, Reduce::Mean)?;
+                    group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
                 } else {
                     self.parts[bucket] = Some(Box::new(group.reduce_scatter(own, Reduce::Mean)?));
                     self.arrays[bucket] = None;

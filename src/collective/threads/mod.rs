@@ -191,7 +191,6 @@ pub(super) struct RankStatus {
 }
 
 impl RankStatus {
-    /// Marks the rank as gone.
     pub(super) fn mark_gone(&self, reason: &str) {
         self.rendezvous.mark_gone(self.rank, reason);
     }

@@ -251,7 +251,6 @@ pub trait Stateful: Optimizer {
     }
 }
 
-/// Returns the name of a method for errors.
 fn method<O>(name: &str) -> String {
     format!("{}::{name}", short_name::<O>())
 }

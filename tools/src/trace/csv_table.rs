@@ -131,7 +131,6 @@ impl<R: BufRead> CsvTable<R> {
         self.row_error(format!("{place}: {reason}"))
     }
 
-    /// Returns the error for the row.
     fn row_error(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
         Error::new(ErrorCode::Content, text)

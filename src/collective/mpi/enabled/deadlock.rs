@@ -49,7 +49,6 @@ impl DeadlockDetector {
         self.numbers.remove(&group);
     }
 
-    /// Ends the wait.
     pub(super) fn end_wait(&mut self) {
         self.place = None;
         self.forwarded.clear();

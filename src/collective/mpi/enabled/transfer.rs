@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// delay.
 pub(super) const WINDOW: usize = 2;
 
-/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransferDirection {
     Out,
