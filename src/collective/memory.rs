@@ -147,8 +147,8 @@ impl Detached {
         }
     }
 
-    /// Waits for earlier work on device memory, which the engine passes to a CUDA-aware library, and
-    /// returns the memory.
+    /// Returns memory of a device, which the engine passes to a CUDA-aware library, when earlier
+    /// work on it is done.
     ///
     /// # Safety
     ///

@@ -69,10 +69,10 @@ impl Transfer {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes, or as many as the ring if that is less. It is readable, and for a receiving
-    /// transfer also writable. While a piece is ready and not done, nothing else writes to its
-    /// memory; for a receiving transfer, nothing else reads it either. The memory stays valid until
-    /// all pieces are done or cancelled.
+    /// The memory has `bytes` bytes, or as many as the ring if that is less. It is readable, and
+    /// for a receiving transfer also writable. While a piece is ready and not done, nothing else
+    /// writes to its memory; for a receiving transfer, nothing else reads it either. The memory
+    /// stays valid until all pieces are done or cancelled.
     pub(super) unsafe fn new(
         peer: usize,
         (tag, direction): (Tag, TransferDirection),

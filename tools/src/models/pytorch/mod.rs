@@ -83,7 +83,7 @@ trait Pool: Debug {
 /// The allocator of a device.
 #[derive(Debug)]
 pub(super) struct PyTorch {
-    /// Of each [`Class`].
+    /// One pool of each [`Class`].
     pools: [Box<dyn Pool>; 2],
     reserved_bytes: u64,
     limit_bytes: u64,
