@@ -62,7 +62,7 @@ pub fn jvp<P: Parameters, T: Float>(
         dtype: T::DTYPE,
     };
     let gradients = tracked_backward(vec![(to_value, cotangents)], tape.first_step)?;
-    let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, tape.variables()))?;
+    let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, &tape.variables))?;
     // Only the steps of the backward pass read the cotangents.
     let mut products = tape.backward(seeds, forward_length)?;
     let product = match of_cotangents.and_then(|own| products.take(own)) {
@@ -109,10 +109,10 @@ pub fn hvp<P: Parameters, L: Loss>(
     tape.check_loss(&loss)?;
     let gradients = tracked_backward(seed(&loss, 1.0)?, tape.first_step)?;
     let is_reached = |variable: &u32| gradients.has(*variable);
-    tape.check_gradients(has_constants() || tape.variables().iter().any(is_reached))?;
-    let seeds = DirectionalSeeds::of(tracked, vector, (gradients, tape.variables()))?;
+    tape.check_gradients(has_constants() || tape.variables.iter().any(is_reached))?;
+    let seeds = DirectionalSeeds::of(tracked, vector, (gradients, &tape.variables))?;
     let products = tape.backward(seeds, tape.first_step)?;
-    let mut take = tape.take(products, tape.variables().to_vec());
+    let mut take = tape.take(products, tape.variables.clone());
     let products = parameters.map_arrays(&mut take).at_caller()?;
     Ok((tape.result(&loss), products))
 }

@@ -84,8 +84,8 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     drop(tracked);
     optimizer.begin();
     let order = Order {
-        variables: tape.variables(),
-        numbers: order_of_gradients(tape.variables()),
+        variables: &tape.variables,
+        numbers: order_of_gradients(&tape.variables),
     };
     // Not in a closure, which would be reported as the caller.
     let stepped = match see(optimizer, order) {
@@ -125,7 +125,7 @@ fn step_all<P: Parameters, T: Float>(
 ) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
     let nothing = no_elements(parameters)?;
-    let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
+    let mut waiting: Vec<Option<u32>> = tape.variables.iter().copied().map(Some).collect();
     let mut is_reached = false;
     let needs_norm = optimizer.needs_norm();
     let seeds = seed(loss, optimizer.loss_scale())?;
@@ -155,12 +155,12 @@ fn step_all<P: Parameters, T: Float>(
     let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
     let mut rest = backward_in_places(seeds, gradients, 0, &mut see).at_caller()?;
     let norm = match needs_norm {
-        true => Some(rest.norm(tape.variables()).at_caller()?),
+        true => Some(rest.norm(&tape.variables).at_caller()?),
         false => None,
     };
     // Handles the parameters that no step reads, or all of them after the norm.
     step(&mut rest, 0, norm).at_caller()?;
-    if tape.variables().iter().any(|&variable| rest.has(variable)) {
+    if tape.variables.iter().any(|&variable| rest.has(variable)) {
         let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
                     same in both runs";
         return Err(Error::new(ErrorKind::InvalidArgument, text));

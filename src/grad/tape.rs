@@ -44,7 +44,7 @@ pub struct Tape {
     /// The public function that computes the gradients, as error messages name it.
     function: &'static str,
     /// The numbers of its variables.
-    variables: Vec<u32>,
+    pub(super) variables: Vec<u32>,
     /// The first step that is not of an outer tape.
     pub(super) first_step: usize,
     /// True on the tape of an outer function, which tracks the gradients.
@@ -274,11 +274,6 @@ impl Tape {
         Ok((self.result(&loss), gradients.at_caller()?))
     }
 
-    /// Returns the numbers of the tape's variables.
-    pub(super) fn variables(&self) -> &[u32] {
-        &self.variables
-    }
-
     /// Returns an error if the loss is not a single value, or if no variable reaches it.
     #[track_caller]
     pub(super) fn check_loss<T: Float>(&self, loss: &Array<T>) -> Result<()> {
@@ -318,17 +313,10 @@ struct TrackParameters<'a> {
 
 impl MapArrays for TrackParameters<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let dense;
         let array = match (array.layout().is_contiguous(), self.has_outer) {
             (true, _) => array,
-            (false, true) => {
-                dense = array.lazy().eval()?;
-                &dense
-            }
-            (false, false) => {
-                dense = constant(array).lazy().eval()?;
-                &dense
-            }
+            (false, true) => &array.lazy().eval()?,
+            (false, false) => &constant(array).lazy().eval()?,
         };
         let layout = array.layout();
         let outer = match self.has_outer {
