@@ -225,38 +225,32 @@ pub mod cuda {
 /// The code of the documents for users, compiled and run as doc tests.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../docs/choosing-a-policy.md")]
-    mod choosing_a_policy {}
-    #[doc = include_str!("../docs/coming-from.md")]
-    mod coming_from {}
-    #[doc = include_str!("../docs/compile-times-and-features.md")]
-    mod compile_times_and_features {}
-    #[doc = include_str!("../docs/debugging-growth.md")]
-    mod debugging_growth {}
-    #[doc = include_str!("../docs/errors.md")]
-    mod errors {}
-    #[doc = include_str!("../docs/first-loop.md")]
-    mod first_loop {}
-    #[doc = include_str!("../docs/gradients-and-training.md")]
-    mod gradients_and_training {}
-    #[doc = include_str!("../docs/kernels-streams-graphs.md")]
-    mod kernels_streams_graphs {}
-    #[doc = include_str!("../docs/managing-memory.md")]
-    mod managing_memory {}
-    #[doc = include_str!("../docs/reading-the-out-of-memory-report.md")]
-    mod reading_the_out_of_memory_report {}
-    #[doc = include_str!("../docs/seeing-memory.md")]
-    mod seeing_memory {}
-    #[doc = include_str!("../docs/several-devices.md")]
-    mod several_devices {}
-    #[doc = include_str!("../docs/sharp-edges.md")]
-    mod sharp_edges {}
-    #[doc = include_str!("../docs/thinking-in-scopes.md")]
-    mod thinking_in_scopes {}
-    #[doc = include_str!("../docs/training-a-model.md")]
-    mod training_a_model {}
-    #[doc = include_str!("../docs/will-it-fit.md")]
-    mod will_it_fit {}
+    macro_rules! documents {
+        ($($name:ident $path:literal)+) => {
+            $(
+                #[doc = include_str!($path)]
+                mod $name {}
+            )+
+        };
+    }
+    documents! {
+        choosing_a_policy "../docs/choosing-a-policy.md"
+        coming_from "../docs/coming-from.md"
+        compile_times_and_features "../docs/compile-times-and-features.md"
+        debugging_growth "../docs/debugging-growth.md"
+        errors "../docs/errors.md"
+        first_loop "../docs/first-loop.md"
+        gradients_and_training "../docs/gradients-and-training.md"
+        kernels_streams_graphs "../docs/kernels-streams-graphs.md"
+        managing_memory "../docs/managing-memory.md"
+        reading_the_out_of_memory_report "../docs/reading-the-out-of-memory-report.md"
+        seeing_memory "../docs/seeing-memory.md"
+        several_devices "../docs/several-devices.md"
+        sharp_edges "../docs/sharp-edges.md"
+        thinking_in_scopes "../docs/thinking-in-scopes.md"
+        training_a_model "../docs/training-a-model.md"
+        will_it_fit "../docs/will-it-fit.md"
+    }
 }
 
 /// The items that the macros expand to; not for direct use.

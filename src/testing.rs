@@ -278,7 +278,6 @@ fn live_bytes(events: &[Event]) -> i128 {
     events.iter().map(live_change).sum()
 }
 
-/// Returns the change of live bytes by an event.
 fn live_change(event: &Event) -> i128 {
     let bytes = i128::from(event.bytes);
     if event.kind.is_allocation() {

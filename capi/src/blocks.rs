@@ -13,7 +13,8 @@ use cachescope_memory::internal::cache::SharedBlock;
 use cachescope_memory::internal::device::StreamId;
 
 use crate::caches::{Cache, lock};
-use crate::failure::{Code, Failure, Outcome, call};
+use crate::failure::{Code, Failure, Outcome, code, pointer};
+use crate::opened;
 
 /// The alignment of every block: a line of the cache, and the widest vector.
 const ALIGNMENT: usize = 64;
@@ -155,22 +156,12 @@ fn allocate_slowly(cache: &Cache, bytes: usize) -> Outcome<(*mut u8, bool)> {
     Ok((finish(allocation, bytes), is_hit))
 }
 
-fn cache_of<'a>(cache: *mut c_void) -> Outcome<&'a Cache> {
-    // SAFETY: by the contract of the header, null or a pointer of `cs_cache_open`, whose caches are
-    // never freed.
-    let cache = unsafe { cache.cast::<Cache>().as_ref() };
-    cache.ok_or_else(|| Failure::new(Code::Argument, "cs_malloc: the cache is null"))
-}
-
 /// Returns a small block, or null with the error noted.
 fn small(bytes: usize, zeroed: bool) -> *mut u8 {
     let block = allocate_small(bytes, zeroed);
     if block.is_null() {
         let text = format!("cs_malloc: the C library has no memory for {bytes} bytes");
-        return call(
-            |_| ptr::null_mut(),
-            || Err(Failure::new(Code::Memory, text)),
-        );
+        return pointer(|| Err(Failure::new(Code::Memory, text)));
     }
     block
 }
@@ -181,7 +172,8 @@ pub(crate) fn malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
     if bytes < LEAST_CACHED_BYTES {
         return small(bytes, false).cast();
     }
-    // SAFETY: as in `cache_of`.
+    // SAFETY: by the contract of the header, null or a pointer of `cs_cache_open`, whose caches are
+    // never freed.
     let hit = unsafe { cache.cast::<Cache>().as_ref() }.and_then(|cache| hit(cache, bytes));
     match hit {
         Some(block) => block.cast(),
@@ -192,10 +184,9 @@ pub(crate) fn malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 fn malloc_slowly(cache: *mut c_void, bytes: usize) -> *mut c_void {
-    call(
-        |_| ptr::null_mut(),
-        || Ok(allocate_slowly(cache_of(cache)?, bytes)?.0.cast()),
-    )
+    // SAFETY: by the contract of the header.
+    let cache = || unsafe { opened("cs_malloc", cache) };
+    pointer(|| Ok(allocate_slowly(cache()?, bytes)?.0.cast()))
 }
 
 /// `cs_calloc` of the header.
@@ -206,7 +197,8 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
         if bytes < LEAST_CACHED_BYTES {
             return Ok(small(bytes, true));
         }
-        let cache = cache_of(cache)?;
+        // SAFETY: by the contract of the header.
+        let cache = unsafe { opened("cs_malloc", cache) }?;
         let (block, is_hit) = match hit(cache, bytes) {
             Some(block) => (block, true),
             None => allocate_slowly(cache, bytes)?,
@@ -221,7 +213,7 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
         }
         Ok(block)
     };
-    call(|_| ptr::null_mut(), zeroed).cast()
+    pointer(zeroed).cast()
 }
 
 /// Sets a block to 0 that the cache did not hold. Its pages are likely new: those that are whole
@@ -326,10 +318,9 @@ pub(crate) unsafe fn free(block: *mut c_void) {
 #[cold]
 #[inline(never)]
 fn free_slowly(block: SharedBlock) {
-    let freed = || {
+    code(|| {
         let _state = lock();
         drop(block);
         Ok(())
-    };
-    call(|_| (), freed);
+    });
 }

@@ -137,7 +137,7 @@ impl State {
     /// Begins an entry.
     pub(crate) fn enter(&mut self, cache: &'static Cache) {
         cache.host.enter();
-        self.gpus.enter(&cache.name);
+        self.gpus.for_each(&cache.name, SharedCache::enter);
         self.entered.push((cache, thread::current().id()));
     }
 
@@ -154,7 +154,7 @@ impl State {
         };
         self.entered.remove(self.entered.len() - 1 - last);
         cache.host.exit();
-        self.gpus.exit(&cache.name);
+        self.gpus.for_each(&cache.name, SharedCache::exit);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
 use cachescope_memory::{Error, ErrorKind};
 
@@ -75,13 +76,18 @@ fn note(failure: &Failure) {
 }
 
 /// Runs a call. If it fails or panics, notes the text, and returns what `failed` makes of the code.
-pub(crate) fn call<R>(failed: impl FnOnce(Code) -> R, body: impl FnOnce() -> Outcome<R>) -> R {
+fn call<R>(failed: impl FnOnce(Code) -> R, body: impl FnOnce() -> Outcome<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(body));
     let outcome = outcome.unwrap_or_else(|payload| Err(Failure::of_panic(&*payload)));
     outcome.unwrap_or_else(|failure| {
         note(&failure);
         failed(failure.code)
     })
+}
+
+/// Runs a call that returns a pointer, null for an error.
+pub(crate) fn pointer<T>(body: impl FnOnce() -> Outcome<*mut T>) -> *mut T {
+    call(|_| ptr::null_mut(), body)
 }
 
 /// Runs a call that returns 0 or an error code.

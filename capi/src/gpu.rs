@@ -64,17 +64,10 @@ impl Gpus {
         (!self.caches.is_empty()).then(CurrentContext::get)
     }
 
-    pub(crate) fn enter(&self, name: &str) {
+    pub(crate) fn for_each(&self, name: &str, enter_or_exit: fn(&SharedCache) -> bool) {
         let _context = self.current_context();
         for (_, cache) in self.of(name) {
-            cache.enter();
-        }
-    }
-
-    pub(crate) fn exit(&self, name: &str) {
-        let _context = self.current_context();
-        for (_, cache) in self.of(name) {
-            cache.exit();
+            enter_or_exit(cache);
         }
     }
 
@@ -145,6 +138,14 @@ impl Gpus {
         }
         drop(block.0.free());
         Ok(())
+    }
+
+    fn take(&mut self, address: u64) -> Outcome<Block> {
+        self.blocks.remove(&address).ok_or_else(|| {
+            let text =
+                format!("{address:#x} is no live block of cs_torch_malloc or cs_cupy_malloc");
+            Failure::new(Code::Argument, text)
+        })
     }
 
     fn retry_frees(&mut self) {
@@ -223,9 +224,8 @@ impl State {
         let _context = CurrentContext::get();
         let raw_stream = raw_stream.map(address_of_stream).transpose()?;
         self.gpus.retry_frees();
-        let block = self.gpus.blocks.remove(&address);
-        self.gpus
-            .free(block.ok_or_else(|| unknown(address))?, raw_stream)
+        let block = self.gpus.take(address)?;
+        self.gpus.free(block, raw_stream)
     }
 
     /// Defers the reuse of device memory, once it is freed, until the work on a foreign stream that
@@ -233,15 +233,9 @@ impl State {
     pub(crate) fn use_on_gpu(&mut self, address: u64, raw_stream: usize) -> Outcome<()> {
         let _context = CurrentContext::get();
         let raw_stream = address_of_stream(raw_stream)?;
-        let block = self.gpus.blocks.remove(&address);
-        let block = block.ok_or_else(|| unknown(address))?;
+        let block = self.gpus.take(address)?;
         let used = self.gpus.use_on(&block, raw_stream);
         self.gpus.blocks.insert(address, block);
         used
     }
-}
-
-fn unknown(address: u64) -> Failure {
-    let text = format!("{address:#x} is no live block of cs_torch_malloc or cs_cupy_malloc");
-    Failure::new(Code::Argument, text)
 }

@@ -16,7 +16,7 @@ use std::ptr;
 use cachescope_memory::Device;
 
 use caches::{Cache, Settings, lock};
-use failure::{Code, Failure, Outcome, call, code};
+use failure::{Code, Failure, Outcome, code, pointer};
 
 /// `cs_options` of the header.
 #[repr(C)]
@@ -72,9 +72,9 @@ unsafe fn required<'a>(function: &str, what: &str, pointer: *const c_char) -> Ou
 /// # Safety
 ///
 /// `cache` is null or was returned by [`cs_cache_open`].
-unsafe fn opened(function: &str, cache: *mut Cache) -> Outcome<&'static Cache> {
+unsafe fn opened(function: &str, cache: *mut c_void) -> Outcome<&'static Cache> {
     // SAFETY: by this function's contract; caches are never freed.
-    let cache = unsafe { cache.as_ref() };
+    let cache = unsafe { cache.cast::<Cache>().as_ref() };
     cache.ok_or_else(|| Failure::new(Code::Argument, format!("{function}: the cache is null")))
 }
 
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn cs_cache_open(
         let cache: *const Cache = lock().open(name, settings);
         Ok(cache.cast_mut().cast())
     };
-    call(|_| ptr::null_mut(), open)
+    pointer(open)
 }
 
 /// See the header.
@@ -113,11 +113,8 @@ pub unsafe extern "C" fn cs_cache_open(
 /// `cache` is null or was returned by [`cs_cache_open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_cache_retain(cache: *mut c_void) {
-    code(|| {
-        // SAFETY: by this function's contract.
-        lock().retain(unsafe { opened("cs_cache_retain", cache.cast()) }?);
-        Ok(())
-    });
+    // SAFETY: by this function's contract.
+    code(|| unsafe { opened("cs_cache_retain", cache) }.map(|cache| lock().retain(cache)));
 }
 
 /// See the header.
@@ -127,11 +124,8 @@ pub unsafe extern "C" fn cs_cache_retain(cache: *mut c_void) {
 /// As for [`cs_cache_retain`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_cache_release(cache: *mut c_void) {
-    code(|| {
-        // SAFETY: by this function's contract.
-        lock().release(unsafe { opened("cs_cache_release", cache.cast()) }?);
-        Ok(())
-    });
+    // SAFETY: by this function's contract.
+    code(|| unsafe { opened("cs_cache_release", cache) }.map(|cache| lock().release(cache)));
 }
 
 /// See the header.
@@ -141,11 +135,8 @@ pub unsafe extern "C" fn cs_cache_release(cache: *mut c_void) {
 /// As for [`cs_cache_retain`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_enter(cache: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY: by this function's contract.
-        lock().enter(unsafe { opened("cs_enter", cache.cast()) }?);
-        Ok(())
-    })
+    // SAFETY: by this function's contract.
+    code(|| unsafe { opened("cs_enter", cache) }.map(|cache| lock().enter(cache)))
 }
 
 /// See the header.
@@ -156,7 +147,7 @@ pub unsafe extern "C" fn cs_enter(cache: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_exit(cache: *mut c_void) -> c_int {
     // SAFETY: by this function's contract.
-    code(|| lock().exit(unsafe { opened("cs_exit", cache.cast()) }?))
+    code(|| lock().exit(unsafe { opened("cs_exit", cache) }?))
 }
 
 /// See the header.
@@ -220,7 +211,7 @@ pub unsafe extern "C" fn cs_to_dlpack(
 ) -> *mut dlpack::Managed {
     // SAFETY: by this function's contract.
     let export = || unsafe { dlpack::export(block, (ndim, shape), (code, bits)) };
-    call(|_| ptr::null_mut(), export)
+    pointer(export)
 }
 
 /// See the header.
@@ -256,7 +247,7 @@ pub extern "C" fn cs_memory_limit(bytes: u64) -> c_int {
 pub unsafe extern "C" fn cs_stats(cache: *mut c_void, statistics: *mut Statistics) -> c_int {
     code(|| {
         // SAFETY: by this function's contract.
-        let cache = unsafe { opened("cs_stats", cache.cast()) }?;
+        let cache = unsafe { opened("cs_stats", cache) }?;
         if statistics.is_null() {
             let text = "cs_stats: statistics is null";
             return Err(Failure::new(Code::Argument, text));
@@ -286,11 +277,9 @@ pub unsafe extern "C" fn cs_stats(cache: *mut c_void, statistics: *mut Statistic
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_invalidate(name: *const c_char) -> c_int {
-    code(|| {
-        // SAFETY: by this function's contract.
-        lock().invalidate(unsafe { required("cs_invalidate", "name", name) }?);
-        Ok(())
-    })
+    // SAFETY: by this function's contract.
+    let name = || unsafe { required("cs_invalidate", "name", name) };
+    code(|| name().map(|name| lock().invalidate(name)))
 }
 
 /// See the header.
@@ -327,7 +316,7 @@ fn device_malloc(name: Option<&str>, bytes: usize, device: c_int, stream: usize)
         let address = lock().allocate_on_gpu(name, bytes, device, stream)?;
         Ok(ptr::without_provenance_mut(address as usize))
     };
-    call(|_| ptr::null_mut(), allocate)
+    pointer(allocate)
 }
 
 /// Frees device memory, which work on `stream`, if given, may still use.

@@ -49,7 +49,6 @@ impl FigureChange {
     }
 }
 
-/// The changes of a line.
 #[derive(Debug, Default, Serialize)]
 struct LineChange {
     line: String,
@@ -81,7 +80,11 @@ pub(crate) fn run(options: &CompareArguments) -> Result<(), ExitFailure> {
 
 fn compare(before: &Profile, after: &Profile) -> Comparison {
     let mut lines: BTreeMap<(String, Option<String>), LineChange> = BTreeMap::new();
-    for (profile, side) in [(before, before_of as ChangedSide), (after, after_of)] {
+    let sides: [(&Profile, ChangedSide); 2] = [
+        (before, |change| &mut change.before),
+        (after, |change| &mut change.after),
+    ];
+    for (profile, side) in sides {
         for summary in by_call_site(profile) {
             let line = line_of(&summary);
             let change = lines
@@ -131,14 +134,6 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
 }
 
 type ChangedSide = fn(&mut FigureChange) -> &mut u64;
-
-fn before_of(change: &mut FigureChange) -> &mut u64 {
-    &mut change.before
-}
-
-fn after_of(change: &mut FigureChange) -> &mut u64 {
-    &mut change.after
-}
 
 /// Without the column, which moves with every edit of the line.
 fn line_of(summary: &SiteSummary) -> String {

@@ -43,7 +43,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command; returns its exit code.
 fn run(options: &CommandArguments) -> Result<ExitCode, ExitFailure> {
     match &options.command {
         Command::Plan(options) => plan::run(options),

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::failure::ExitFailure;
 
-/// Prints a JSON object.
 pub(crate) fn print_json(object: &impl Serialize) -> Result<(), ExitFailure> {
     let text = serde_json::to_string_pretty(object).expect("plain numbers and names are JSON");
     print(&text)

@@ -42,7 +42,6 @@ impl Progress {
         }
     }
 
-    /// Advances by `amount`.
     pub(crate) fn advance(&mut self, amount: u64) {
         if self.appears_at.is_some_and(|then| then < Instant::now()) {
             self.appears_at = None;

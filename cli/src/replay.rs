@@ -312,7 +312,6 @@ impl ReplayArguments {
     }
 }
 
-/// The file of `--output`.
 struct OutputFile<'a> {
     path: &'a Path,
     placements: Placements<BufWriter<File>>,

@@ -1,8 +1,8 @@
 //! `cachescope replay --costs`: the calls of a simulated driver.
 
 use cachescope_tools::PoolKind;
-use cachescope_tools::models::{ModelOutcome, ModelReplay};
-use cachescope_tools::simulation::{DeviceOutcome, DeviceReplay, DriverCosts, DriverLedger};
+use cachescope_tools::models::ModelReplay;
+use cachescope_tools::simulation::{DeviceReplay, DriverCosts, DriverLedger};
 use cachescope_tools::trace::TraceEvent;
 use serde::Serialize;
 
@@ -41,11 +41,16 @@ impl DeviceRuns {
     /// Returns the driver calls of each pool, then of each model.
     pub(crate) fn rows(&self, models: &[ModelReplay]) -> Vec<DeviceRow> {
         let pools = self.0.iter();
-        let pools = pools.map(|(pool, run)| DeviceRow::of_pool(*pool, &run.outcome()));
+        let pools = pools.map(|(pool, run)| {
+            let own = run.outcome();
+            let peaks = (own.peak_reserved_bytes, own.peak_live_bytes);
+            DeviceRow::new(pool.to_string(), &own.ledger, peaks, own.failures)
+        });
         let models = models.iter().filter_map(|model| {
-            let outcome = model.outcome();
-            let ledger = outcome.ledger.as_ref()?;
-            Some(DeviceRow::of_model(&outcome, ledger))
+            let own = model.outcome();
+            let peaks = (own.peak_reserved_bytes, own.peak_live_bytes);
+            let (name, ledger) = (own.kind.name().into(), own.ledger?);
+            Some(DeviceRow::new(name, &ledger, peaks, own.failures))
         });
         pools.chain(models).collect()
     }
@@ -66,16 +71,6 @@ pub(crate) struct DeviceRow {
 }
 
 impl DeviceRow {
-    fn of_pool(pool: PoolKind, outcome: &DeviceOutcome) -> Self {
-        let peaks = (outcome.peak_reserved_bytes, outcome.peak_live_bytes);
-        Self::new(pool.to_string(), &outcome.ledger, peaks, outcome.failures)
-    }
-
-    fn of_model(outcome: &ModelOutcome, ledger: &DriverLedger) -> Self {
-        let peaks = (outcome.peak_reserved_bytes, outcome.peak_live_bytes);
-        Self::new(outcome.kind.name().into(), ledger, peaks, outcome.failures)
-    }
-
     fn new(
         name: String,
         ledger: &DriverLedger,

@@ -21,14 +21,10 @@ pub(crate) fn devices(
     let found: Vec<DeviceTrace> = (devices.into_iter())
         .filter(|device| device.ordinal == ordinal)
         .collect();
-    if found.is_empty() {
-        let text = format!(
-            "{}: nothing of device {ordinal}; there is {known}",
-            path.display()
-        );
-        return Err(ExitFailure::Usage(text));
+    match found.is_empty() {
+        true => Err(without_device(path, ordinal, &known)),
+        false => Ok(found),
     }
-    Ok(found)
 }
 
 /// The only device, or the one that `ordinal` names.
@@ -43,12 +39,19 @@ pub(crate) fn device(
         let text = format!("{}: {known}; name one by --device", path.display());
         return Err(ExitFailure::Usage(text));
     }
-    devices.pop().ok_or_else(|| {
-        ExitFailure::Usage(format!(
-            "{}: nothing of any device was recorded",
-            path.display()
-        ))
-    })
+    devices.pop().ok_or_else(|| without_any(path))
+}
+
+pub(crate) fn without_device(path: &Path, ordinal: usize, known: &str) -> ExitFailure {
+    let path = path.display();
+    ExitFailure::Usage(format!(
+        "{path}: nothing of device {ordinal}; there is {known}"
+    ))
+}
+
+pub(crate) fn without_any(path: &Path) -> ExitFailure {
+    let path = path.display();
+    ExitFailure::Usage(format!("{path}: nothing of any device was recorded"))
 }
 
 fn names(devices: &[DeviceTrace]) -> String {

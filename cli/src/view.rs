@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::failure::ExitFailure;
 use crate::output::print;
+use crate::snapshot::{without_any, without_device};
 
 /// Writes a page that shows a recorded program, for any browser, or another report of it.
 ///
@@ -70,12 +71,7 @@ pub(crate) fn read(path: &Path, selection: &Selection) -> Result<Profile, ExitFa
         let most = profiles
             .into_iter()
             .max_by_key(|profile| profile.events.len());
-        return most.ok_or_else(|| {
-            ExitFailure::Usage(format!(
-                "{}: nothing of any device was recorded",
-                path.display()
-            ))
-        });
+        return most.ok_or_else(|| without_any(path));
     };
     let names: Vec<String> = profiles
         .iter()
@@ -85,12 +81,5 @@ pub(crate) fn read(path: &Path, selection: &Selection) -> Result<Profile, ExitFa
     let found = profiles
         .into_iter()
         .find(|profile| profile.device == wanted);
-    found.ok_or_else(|| {
-        let text = format!(
-            "{}: nothing of device {ordinal}; there is {}",
-            path.display(),
-            names.join(", ")
-        );
-        ExitFailure::Usage(text)
-    })
+    found.ok_or_else(|| without_device(path, ordinal, &names.join(", ")))
 }

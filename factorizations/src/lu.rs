@@ -8,7 +8,6 @@ use faer::{MatMut, Spec};
 use crate::workspace::{buffer, parallel, workspace};
 use crate::{Failure, Outcome};
 
-/// See [`Real::solve`](crate::Real::solve).
 pub(crate) fn solve<T: RealField>(
     columns: &mut [T],
     right: &mut [T],
@@ -23,7 +22,6 @@ pub(crate) fn solve<T: RealField>(
     solve_into(columns, right, n, threads)
 }
 
-/// See [`Real::invert`](crate::Real::invert).
 pub(crate) fn invert<T: RealField>(
     columns: &mut [T],
     inverse: &mut [T],

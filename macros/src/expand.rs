@@ -46,8 +46,7 @@ use syn::{Expr, LitStr};
 pub(crate) fn cache_scope(call: &CacheScope) -> TokenStream {
     let krate = &call.krate;
     let enter = match (&call.name, call.options.as_slice()) {
-        (Name::Literal(name), []) => enter_site(krate, name),
-        (Name::Literal(name), options) => enter_site_with(krate, name, options),
+        (Name::Literal(name), options) => enter_site(krate, name, options),
         (Name::Computed(name), options) => enter_named(krate, name, options),
     };
     guarded(krate, &enter, &call.body)
@@ -78,13 +77,11 @@ fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream
     }
 }
 
-fn enter_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
+fn enter_site(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) -> TokenStream {
     let site = call_site(krate, name);
-    quote_spanned! {Span::mixed_site()=> #krate::__private::enter(#site) }
-}
-
-fn enter_site_with(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) -> TokenStream {
-    let site = call_site(krate, name);
+    if options.is_empty() {
+        return quote_spanned! {Span::mixed_site()=> #krate::__private::enter(#site) };
+    }
     let options = scope_options(krate, options);
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }

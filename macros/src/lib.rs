@@ -39,21 +39,17 @@ pub fn expand_elementwise(input: TokenStream) -> TokenStream {
 /// Derives `cachescope::grad::Parameters`.
 #[proc_macro_derive(Parameters, attributes(parameters))]
 pub fn derive_parameters(input: TokenStream) -> TokenStream {
-    let input = syn::parse_macro_input!(input as syn::DeriveInput);
-    let derived = parameters::derive(&input);
-    derived
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    expand_with(input, |call| {
+        parameters::derive(call).unwrap_or_else(syn::Error::into_compile_error)
+    })
 }
 
 /// Derives `cachescope::grad::CastParameters`.
 #[proc_macro_derive(CastParameters, attributes(parameters))]
 pub fn derive_cast_parameters(input: TokenStream) -> TokenStream {
-    let input = syn::parse_macro_input!(input as syn::DeriveInput);
-    let derived = cast_parameters::derive(&input);
-    derived
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    expand_with(input, |call| {
+        cast_parameters::derive(call).unwrap_or_else(syn::Error::into_compile_error)
+    })
 }
 
 fn expand_with<Call: Parse>(

@@ -3,8 +3,9 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Field, Index, Member, Path, Result};
+use syn::{Attribute, Data, DeriveInput, Error, Field, Index, Member, Path, Result};
 
 /// Returns the implementation of `Parameters` for a structure.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
@@ -90,43 +91,36 @@ pub(crate) fn member(field: &Field, number: usize) -> (Member, String) {
 /// Returns whether a field is marked `#[parameters(skip)]`.
 pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
-    for attribute in field
-        .attrs
-        .iter()
-        .filter(|own| own.path().is_ident("parameters"))
-    {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("skip") {
-                return Err(Error::new(
-                    meta.path.span(),
-                    "a field is `#[parameters(skip)]`, or nothing",
-                ));
-            }
-            skipped = true;
-            Ok(())
-        })?;
-    }
+    let problem = "a field is `#[parameters(skip)]`, or nothing";
+    each_option(&field.attrs, ("skip", problem), &mut |_| {
+        skipped = true;
+        Ok(())
+    })?;
     Ok(skipped)
 }
 
 /// Returns the path of the crate: `cachescope`, or the path in `#[parameters(crate = path)]`.
 pub(crate) fn krate(input: &DeriveInput) -> Result<Path> {
     let mut krate: Path = syn::parse_quote!(::cachescope);
-    for attribute in input
-        .attrs
-        .iter()
-        .filter(|own| own.path().is_ident("parameters"))
-    {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("crate") {
-                return Err(Error::new(
-                    meta.path.span(),
-                    "a structure is `#[parameters(crate = path)]`, or nothing",
-                ));
-            }
-            krate = meta.value()?.parse()?;
-            Ok(())
-        })?;
-    }
+    let problem = "a structure is `#[parameters(crate = path)]`, or nothing";
+    each_option(&input.attrs, ("crate", problem), &mut |meta| {
+        krate = meta.value()?.parse()?;
+        Ok(())
+    })?;
     Ok(krate)
+}
+
+/// Reads the options of attributes `#[parameters(…)]`, which all have the name `known`.
+fn each_option(
+    attributes: &[Attribute],
+    (known, problem): (&str, &str),
+    read: &mut dyn FnMut(ParseNestedMeta<'_>) -> Result<()>,
+) -> Result<()> {
+    let own = |attribute: &&Attribute| attribute.path().is_ident("parameters");
+    attributes.iter().filter(own).try_for_each(|attribute| {
+        attribute.parse_nested_meta(|meta| match meta.path.is_ident(known) {
+            true => read(meta),
+            false => Err(Error::new(meta.path.span(), problem)),
+        })
+    })
 }

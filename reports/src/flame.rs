@@ -29,13 +29,6 @@ struct FlameFrame<'a> {
     callees: BTreeMap<&'a str, FlameFrame<'a>>,
 }
 
-/// The position of a frame: pixels from the left, and frames below it.
-#[derive(Clone, Copy, Debug)]
-struct Corner {
-    left: f64,
-    depth: usize,
-}
-
 /// The scale of the graph.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
@@ -84,11 +77,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         WIDTH / 2.0
     )?;
     if root.bytes > 0 {
-        let corner = Corner {
-            left: 0.0,
-            depth: 0,
-        };
-        write_frame("all", &root, corner, scale, &mut out)?;
+        write_frames(&root, scale, &mut out)?;
     }
     writeln!(out, "</svg>")?;
     out.flush()
@@ -122,25 +111,18 @@ fn levels(root: &FlameFrame<'_>) -> usize {
     levels
 }
 
-/// Writes the frame `name` and those above it. Does not recurse: a backtrace may be long.
-fn write_frame(
-    name: &str,
-    frame: &FlameFrame<'_>,
-    corner: Corner,
-    scale: Scale,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut waiting = vec![(name, frame, corner)];
-    while let Some((name, frame, corner)) = waiting.pop() {
-        let width = scale.width(frame.bytes);
-        if width < NARROWEST {
+/// Writes the boxes of all frames, callees above their caller. Does not recurse: a backtrace may be
+/// long.
+fn write_frames(root: &FlameFrame<'_>, scale: Scale, out: &mut dyn Write) -> io::Result<()> {
+    // The frames with their left edges and depths.
+    let mut waiting = vec![("all", root, 0.0, 0)];
+    while let Some((name, frame, mut left, depth)) = waiting.pop() {
+        if scale.width(frame.bytes) < NARROWEST {
             continue;
         }
-        write_box(name, frame.bytes, corner, scale, out)?;
-        let mut left = corner.left;
+        write_box(name, frame.bytes, (left, depth), scale, out)?;
         for (callee, frame) in &frame.callees {
-            let depth = corner.depth + 1;
-            waiting.push((callee, frame, Corner { left, depth }));
+            waiting.push((callee, frame, left, depth + 1));
             left += scale.width(frame.bytes);
         }
     }
@@ -151,14 +133,14 @@ fn write_frame(
 fn write_box(
     name: &str,
     bytes: u64,
-    corner: Corner,
+    (left, depth): (f64, usize),
     scale: Scale,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let width = scale.width(bytes);
-    let top = HEAD + ROW * (scale.levels - 1 - corner.depth) as f64;
+    let top = HEAD + ROW * (scale.levels - 1 - depth) as f64;
     let share = 100.0 * bytes as f64 / scale.total_bytes as f64;
-    let (left, (red, green)) = (corner.left, colour(name));
+    let (red, green) = colour(name);
     writeln!(
         out,
         "<g><title>{} ({} bytes, {share:.2}%)</title>\

@@ -36,6 +36,16 @@ pub(crate) struct SliceMark {
     pub(crate) begins: bool,
 }
 
+impl SliceMark {
+    fn new(event: Option<usize>, slice: usize, begins: bool) -> Self {
+        Self {
+            event,
+            slice,
+            begins,
+        }
+    }
+}
+
 /// All slices of a profile.
 ///
 /// Invariant: on each thread slices nest, whatever events were lost. A slice without an end ends
@@ -51,7 +61,6 @@ pub(crate) struct Nesting {
     pub(crate) entries: Vec<Option<usize>>,
 }
 
-/// The open slices of a thread.
 #[derive(Debug, Default)]
 struct OpenSlices {
     /// Slices, the innermost last.
@@ -117,11 +126,7 @@ impl Nesting {
             end: None,
             parent: open.entry,
         });
-        self.marks.push(SliceMark {
-            event: Some(index),
-            slice: number,
-            begins: true,
-        });
+        self.marks.push(SliceMark::new(Some(index), number, true));
         open.slices.push(number);
         if matches!(activity, Activity::Scope(_)) {
             open.entry = Some(number);
@@ -143,11 +148,8 @@ impl Nesting {
                 end: Some(index),
                 parent: None,
             });
-            self.marks.push(SliceMark {
-                event: Some(index),
-                slice: self.slices.len() - 1,
-                begins: false,
-            });
+            let number = self.slices.len() - 1;
+            self.marks.push(SliceMark::new(Some(index), number, false));
         }
     }
 
@@ -159,11 +161,7 @@ impl Nesting {
             if matches!(slice.activity, Activity::Scope(_)) {
                 open.entry = slice.parent;
             }
-            self.marks.push(SliceMark {
-                event,
-                slice: number,
-                begins: false,
-            });
+            self.marks.push(SliceMark::new(event, number, false));
         }
     }
 
@@ -185,11 +183,7 @@ impl Nesting {
             let outer = around.get(&event.thread).copied();
             if let Some(number) = end_of_slice[index] {
                 self.slices[number].parent = outer;
-                begins.push(SliceMark {
-                    event: None,
-                    slice: number,
-                    begins: true,
-                });
+                begins.push(SliceMark::new(None, number, true));
                 if matches!(self.slices[number].activity, Activity::Scope(_)) {
                     around.insert(event.thread, number);
                 }

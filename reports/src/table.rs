@@ -41,7 +41,10 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     write_heading(profile, &mut out)?;
     let lines = Lines::of(profile);
-    write_table(&mut out, &sites_table(profile, &lines))?;
+    let sites = by_call_site(profile);
+    let rows = sites.iter().map(|own| site_row(own, &lines)).collect();
+    let titles = &SITES;
+    write_table(&mut out, &Table { titles, rows })?;
     let growths = growth(profile);
     let grown = growths.iter().filter(|own| own.left_bytes_per_entry > 0);
     let rows: Vec<Row> = grown
@@ -128,14 +131,6 @@ const GROWTH: [Title; 6] = [
     ("scope", false),
     ("line", false),
 ];
-
-fn sites_table(profile: &Profile, lines: &Lines<'_>) -> Table {
-    let sites = by_call_site(profile);
-    Table {
-        titles: &SITES,
-        rows: sites.iter().map(|own| site_row(own, lines)).collect(),
-    }
-}
 
 fn site_row(own: &SiteSummary, lines: &Lines<'_>) -> Row {
     let sizes = [

@@ -45,16 +45,6 @@ impl Group {
         .at_caller()
     }
 
-    /// Reduces in place without copy on write: other handles of the array see the change.
-    #[track_caller]
-    pub(super) fn all_reduce_shared<T: AnyElement>(
-        &self,
-        x: &mut Array<T>,
-        reduce: Reduce,
-    ) -> Result<()> {
-        self.in_place(x, Operation::AllReduce(reduce))
-    }
-
     /// Reduces each element over all ranks, and returns the result as a new array.
     ///
     /// # Examples
@@ -311,9 +301,14 @@ impl Group {
         .at_caller()
     }
 
-    /// Issues a call that reads and writes one array.
+    /// Issues a call that reads and writes one array, without copy on write: other handles of the
+    /// array see the change.
     #[track_caller]
-    fn in_place<T: AnyElement>(&self, x: &mut Array<T>, operation: Operation) -> Result<()> {
+    pub(super) fn in_place<T: AnyElement>(
+        &self,
+        x: &mut Array<T>,
+        operation: Operation,
+    ) -> Result<()> {
         let own = Some(Span::of(x));
         let writes = match operation {
             Operation::Reduce(_, root) => root == self.rank(),

@@ -1,11 +1,10 @@
 //! The transport of a group's calls: this rank's worker, over host memory, or NCCL.
 
 use super::call::{Call, Operation};
-use super::engine::{Members, WORLD, Work};
+use super::engine::{Members, Settings, WORLD, Work};
 use super::memory::Spans;
 use super::nccl::NcclCarrier;
-use super::settings::Settings;
-use super::worker::{SubmittedCall, Worker};
+use super::worker::Worker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -23,14 +22,14 @@ impl Carrier {
     pub(super) fn rank(&self) -> usize {
         match self {
             Self::Host(host) => host.members.own,
-            Self::Nccl(nccl) => nccl.rank(),
+            Self::Nccl(nccl) => nccl.rank,
         }
     }
 
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Host(host) => host.members.size(),
-            Self::Nccl(nccl) => nccl.size(),
+            Self::Nccl(nccl) => nccl.size,
         }
     }
 
@@ -99,8 +98,7 @@ impl HostCarrier {
 
     #[track_caller]
     fn submit(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
-        let work = self.work(call, settings);
-        self.worker.submit(SubmittedCall { work, spans })
+        self.worker.submit(self.work(call, settings), spans)
     }
 
     #[track_caller]
@@ -148,8 +146,7 @@ impl HostCarrier {
         Work {
             members: Arc::clone(&self.members),
             call,
-            timeout: settings.timeout,
-            checks: settings.checks,
+            settings,
         }
     }
 }

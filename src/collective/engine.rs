@@ -36,15 +36,21 @@ impl Members {
     }
 }
 
+/// The settings of calls, which must be equal on all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    /// The longest time to wait for the other ranks.
+    pub(super) timeout: Duration,
+    /// True if the ranks compare their calls, even where the comparison costs time.
+    pub(super) checks: bool,
+}
+
 /// A call of this rank.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) members: Arc<Members>,
     pub(super) call: Call,
-    /// The longest time to wait for the other ranks.
-    pub(super) timeout: Duration,
-    /// True if the ranks compare their calls, even where the comparison costs time.
-    pub(super) checks: bool,
+    pub(super) settings: Settings,
 }
 
 /// The memory of a call: host memory, or device memory if the engine supports it.
@@ -62,12 +68,9 @@ pub(super) struct CallMemory {
     pub(super) target: *mut u8,
 }
 
-/// Completion callback of a call: receives the result of the agreement between the ranks.
-pub(super) trait Completion {
-    /// Reports whether all ranks issued the call and agree, before anything is read or written.
-    /// Returns true if a thread waits for the report.
-    fn report(&mut self, agreed: Result<()>) -> bool;
-}
+/// Completion callback of a call: receives whether all ranks issued the call and agree, before
+/// anything is read or written. Returns true if a thread waits for the report.
+pub(super) type Completion<'a> = dyn FnMut(Result<()>) -> bool + 'a;
 
 /// Transfers the bytes of one rank. Its calls are executed one at a time, in the order in which the
 /// rank issued them.
@@ -87,7 +90,7 @@ pub(super) trait Engine: Send {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure>;
 
     /// Returns true if the call may use device memory. Otherwise it uses a copy in host memory.
@@ -118,12 +121,12 @@ pub(super) trait Engine: Send {
 
 /// Reports the outcome of a completed call to the caller.
 pub(super) fn report_outcome(
-    completion: &mut dyn Completion,
+    completion: &mut Completion<'_>,
     outcome: Result<()>,
 ) -> Result<(), HostFailure> {
     match outcome {
         Ok(()) => {
-            completion.report(Ok(()));
+            completion(Ok(()));
             Ok(())
         }
         Err(error) => failed(completion, error),
@@ -132,8 +135,8 @@ pub(super) fn report_outcome(
 
 /// Reports an error that occurred before anything was read or written. If no caller waits for the
 /// report, returns it as the failure of the stream, so that the next user of the memory gets it.
-pub(super) fn failed(completion: &mut dyn Completion, error: Error) -> Result<(), HostFailure> {
-    if completion.report(Err(error.clone())) {
+pub(super) fn failed(completion: &mut Completion<'_>, error: Error) -> Result<(), HostFailure> {
+    if completion(Err(error.clone())) {
         return Ok(());
     }
     Err(error.into())

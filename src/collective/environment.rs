@@ -14,19 +14,15 @@ enum Launch {
     Alone,
     /// MPI. `size` is the number of ranks, if the launcher reports it.
     Mpi { size: Option<usize> },
-    /// A launcher of several processes, which connect by NCCL.
-    Nccl(NcclLaunch),
-}
-
-/// One of several processes, each with its own CUDA device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct NcclLaunch {
-    rank: usize,
-    size: usize,
-    /// The number of the process on its machine, and of its CUDA device.
-    local_rank: usize,
-    /// The host and the port at which rank 0 listens.
-    address: (String, u16),
+    /// A launcher of several processes, each with its own CUDA device, which connect by NCCL.
+    Nccl {
+        rank: usize,
+        size: usize,
+        /// The number of the process on its machine, and of its CUDA device.
+        local_rank: usize,
+        /// The host and the port at which rank 0 listens.
+        address: (String, u16),
+    },
 }
 
 /// Variables in which MPI launchers set the number of ranks: Open MPI; MPICH and other launchers
@@ -76,29 +72,32 @@ impl Group {
             Launch::Alone => Self::alone(),
             Launch::Mpi { size: Some(1) } if !cfg!(feature = "mpi") => Self::alone(),
             Launch::Mpi { .. } => Self::mpi(),
-            Launch::Nccl(launch) => nccl(&launch),
+            Launch::Nccl {
+                rank,
+                size,
+                local_rank,
+                address,
+            } => nccl((rank, size), local_rank, &address),
         }
     }
 }
 
 /// Joins the group of processes that connect by NCCL.
 #[track_caller]
-fn nccl(launch: &NcclLaunch) -> Result<Group> {
-    let NcclLaunch {
-        rank,
-        size,
-        local_rank,
-        address: (host, port),
-    } = launch;
+fn nccl(
+    (rank, size): (usize, usize),
+    local_rank: usize,
+    (host, port): &(String, u16),
+) -> Result<Group> {
     // Must precede the device, because its driver starts threads, and `of_address` may need a
     // process of one thread.
     let id = NcclId::of_address(host, *port)?;
-    let device = Device::cuda(*local_rank).map_err(|error| {
+    let device = Device::cuda(local_rank).map_err(|error| {
         let text = format!("Group::from_environment: the device of rank {rank} of {size}");
         error.of(&text)
     })?;
     let _current = device.enter();
-    Group::nccl(*rank, *size, id)
+    Group::nccl(rank, size, id)
 }
 
 /// Looks up the value of a variable; `None` if it is not set.
@@ -137,12 +136,12 @@ impl Launch {
         if all == 1 {
             return Ok(Self::Alone);
         }
-        Ok(Self::Nccl(NcclLaunch {
+        Ok(Self::Nccl {
             rank: own,
             size: all,
             local_rank: number(variable, local_rank)?,
             address: address(variable, is_slurm)?,
-        }))
+        })
     }
 }
 
@@ -207,12 +206,12 @@ mod tests {
     }
 
     fn nccl(rank: usize, size: usize, local_rank: usize, address: (&str, u16)) -> Launch {
-        Launch::Nccl(NcclLaunch {
+        Launch::Nccl {
             rank,
             size,
             local_rank,
             address: (address.0.to_owned(), address.1),
-        })
+        }
     }
 
     const TORCHRUN: [(&str, &str); 5] = [

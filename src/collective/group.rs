@@ -5,11 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::carrier::Carrier;
+use super::engine::Settings;
 use super::nccl::{NcclCarrier, NcclId};
-use super::settings::{Settings, TIMEOUT};
 use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
+
+/// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A group of ranks that compute together, as one of its ranks sees it. A clone is another handle
 /// of the same rank.
@@ -131,7 +134,7 @@ impl Group {
     /// ```
     pub fn device(&self) -> Device {
         match &*self.carrier {
-            Carrier::Nccl(nccl) => nccl.device().clone(),
+            Carrier::Nccl(nccl) => nccl.device.clone(),
             Carrier::Host(_) => Device::current(),
         }
     }
@@ -157,12 +160,9 @@ impl Group {
     /// assert!(error.unwrap_err().to_string().contains("rank 1"));
     /// ```
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        let settings = Settings {
-            timeout,
-            ..self.settings
-        };
-        Self { settings, ..self }
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
     }
 
     /// Turns checks on or off; all ranks must choose alike. With checks, a collective call compares
@@ -184,12 +184,9 @@ impl Group {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     #[must_use]
-    pub fn checks(self, checks: bool) -> Self {
-        let settings = Settings {
-            checks,
-            ..self.settings
-        };
-        Self { settings, ..self }
+    pub fn checks(mut self, checks: bool) -> Self {
+        self.settings.checks = checks;
+        self
     }
 
     /// Sets the timeout: the old name of [`timeout`](Self::timeout).

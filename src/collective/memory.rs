@@ -85,7 +85,7 @@ impl<'a> Spans<'a> {
 /// The memory of a call, without handles.
 #[derive(Debug)]
 pub(super) struct Detached {
-    device: Device,
+    pub(super) device: Device,
     stream: StreamId,
     source: Option<(DevicePtr, usize)>,
     target: Option<(DevicePtr, usize)>,
@@ -107,17 +107,18 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
-        // SAFETY: by this function's contract.
+        // SAFETY: by this function's contract. Elements are aligned, because blocks are, and views
+        // start at element boundaries.
         let outcome = unsafe {
             match self.device.backend().cuda() {
                 // The engine cannot write to the addresses of a device without data.
                 _ if self.device.backend().is_meta() => self.carry_staged(engine, work, completion),
-                None => self.carry_here(engine, work, completion),
-                Some(gpu) if engine.takes_device_memory(work) => {
-                    self.carry_directly(gpu, engine, work, completion)
-                }
+                None => engine.run(work, self.here(), completion),
+                Some(gpu) if engine.takes_device_memory(work) => self
+                    .ready(gpu, engine, work)
+                    .and_then(|memory| engine.run(work, memory, completion)),
                 Some(_) => self.carry_staged(engine, work, completion),
             }
         };
@@ -132,46 +133,32 @@ impl Detached {
         std::mem::forget(self.device.clone());
     }
 
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// # Safety
-    ///
-    /// As for [`carry`](Self::carry), of memory of the host.
-    unsafe fn carry_here(
-        &self,
-        engine: &mut dyn Engine,
-        work: &Work,
-        completion: &mut dyn Completion,
-    ) -> Result<(), HostFailure> {
+    /// Returns memory of the host.
+    fn here(&self) -> CallMemory {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
             // Never accessed.
             _ => NonNull::<u128>::dangling().as_ptr().cast(),
         };
-        let memory = CallMemory {
+        CallMemory {
             is_of_device: false,
             source: pointer(self.source),
             target: pointer(self.target),
-        };
-        // SAFETY: by this function's contract; elements are aligned, because blocks are, and views
-        // start at element boundaries.
-        unsafe { engine.run(work, memory, completion) }
+        }
     }
 
-    /// Executes the call on device memory, which the engine passes to a CUDA-aware library.
+    /// Returns memory of a device, which the engine passes to a CUDA-aware library, when earlier
+    /// work on it is done.
     ///
     /// # Safety
     ///
     /// As for [`carry`](Self::carry), of memory of the device `gpu`.
-    unsafe fn carry_directly(
+    unsafe fn ready(
         &self,
         gpu: &Cuda,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
-    ) -> Result<(), HostFailure> {
+    ) -> Result<CallMemory, HostFailure> {
         let address = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(address, _)| address.0);
         let (source, target) = (address(self.source), address(self.target));
         let own_part = work.call.own_part(work.members.own, work.members.size());
@@ -190,14 +177,11 @@ impl Detached {
         };
         // The other ranks have a call that this rank will not reach.
         ready().inspect_err(|error| engine.fail(error))?;
-        let memory = CallMemory {
+        Ok(CallMemory {
             is_of_device: true,
             source: std::ptr::without_provenance(source as usize),
             target: std::ptr::without_provenance_mut(target as usize),
-        };
-        // SAFETY: by this function's contract; the engine takes device memory for this call, as the
-        // caller checked.
-        unsafe { engine.run(work, memory, completion) }
+        })
     }
 
     /// # Safety
@@ -207,7 +191,7 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         let backend = self.device.backend();
         let length = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(_, bytes)| bytes);

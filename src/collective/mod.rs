@@ -31,7 +31,7 @@ mod mpi;
 mod nccl;
 mod parallel;
 mod reduce_rows;
-mod settings;
+
 mod target;
 mod threads;
 mod worker;

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
 use super::call_queue::{CallQueue, Job, StreamFailure, ended};
-use super::channel::{OneShotSender, one_shot};
-use super::engine::{CallMemory, Completion, Engine, Members, Work};
+use super::channel::one_shot;
+use super::engine::{CallMemory, Engine, Members, Work};
 use super::memory::Spans;
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
@@ -24,12 +24,6 @@ pub(super) struct Worker {
     /// The host streams of the rank's calls, one for each device whose memory they use. Calls are
     /// queued under this lock, so that their order on the stream is their order in the queue.
     streams: Mutex<Vec<(Device, Arc<HostStream>)>>,
-}
-
-/// A call, and its memory on a device.
-pub(super) struct SubmittedCall<'a> {
-    pub(super) work: Work,
-    pub(super) spans: Spans<'a>,
 }
 
 impl Worker {
@@ -55,10 +49,9 @@ impl Worker {
     /// Queues a call on device memory, in stream order. If the ranks compare their calls, waits
     /// until they agree.
     #[track_caller]
-    pub(super) fn submit(&self, submitted: SubmittedCall<'_>) -> Result<()> {
-        let SubmittedCall { work, spans } = submitted;
+    pub(super) fn submit(&self, work: Work, spans: Spans<'_>) -> Result<()> {
         let (sender, receiver) = one_shot();
-        let verdict = work.checks.then_some(sender);
+        let mut verdict = work.settings.checks.then_some(sender);
         let (device, call_site) = (spans.device(), reported_call_site(Location::caller()));
         let is_recorded = device.memory().recorder().is_active();
         // The waiting thread may be capturing work of the device, or be inside of an operation that
@@ -74,9 +67,10 @@ impl Worker {
             let pending = PendingOperation::new(stream, work.call.operation.name());
             let job = move |engine: &mut dyn Engine| {
                 let serving = pending.stream.serve();
-                let begin = || Timed::begin_on_at(memory.device(), pending.id(), call_site);
+                let begin = || Timed::begin_on_at(&memory.device, pending.id(), call_site);
                 let timed = is_recorded.then(begin);
-                let mut completion = OneShotCompletion(verdict);
+                let mut completion =
+                    |agreed| verdict.take().is_some_and(|sender| sender.send(agreed));
                 let carried = catch_unwind(AssertUnwindSafe(|| {
                     // SAFETY: by the stream's order, the call alone uses its memory until `finish`:
                     // it waited for all earlier uses, and all later ones wait for it.
@@ -276,21 +270,5 @@ impl Drop for PendingOperation {
             let error = Error::new(ErrorKind::Thread, text);
             self.stream.finish(Err(error.into()));
         }
-    }
-}
-
-/// Reports once to the thread that waits.
-struct OneShotCompletion(Option<OneShotSender<Result<()>>>);
-
-impl Completion for OneShotCompletion {
-    fn report(&mut self, agreed: Result<()>) -> bool {
-        let sender = self.0.take();
-        sender.is_some_and(|sender| sender.send(agreed))
-    }
-}
-
-impl<F: FnMut(Result<()>) -> bool> Completion for F {
-    fn report(&mut self, agreed: Result<()>) -> bool {
-        self(agreed)
     }
 }

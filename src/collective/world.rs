@@ -95,7 +95,7 @@ impl Group {
 /// that the body began.
 fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Result<R>) -> Result<R> {
     let status = engine.status();
-    let rank = status.rank();
+    let rank = status.rank;
     let started = Worker::start(rank, Box::new(engine));
     let (worker, thread) = started.map_err(|error| absent(&status, error))?;
     let carrier = HostCarrier::new(worker.clone(), Members::all(rank, size));

@@ -22,14 +22,13 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
-use std::fmt::Display;
 use std::panic::Location;
 
-use super::place::follow_place;
+use super::place::{follow_place, map_erased, zeros_of};
 use super::{MapArrays, ParameterPath, Parameters, ZipArrays};
 use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::ops::derivatives::{self, AnyArray, Total};
+use crate::ops::derivatives::{AnyArray, Total};
 
 /// Returns a structure of zeros with the same types and shapes, each array on its device.
 ///
@@ -50,7 +49,7 @@ use crate::ops::derivatives::{self, AnyArray, Total};
 #[track_caller]
 pub fn zeros_like<P: Parameters>(x: &P) -> Result<P> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    x.map_arrays(&mut Zeros).at_caller()
+    zeros_of(x).at_caller()
 }
 
 /// Adds `a` times `x` to `y`, in place.
@@ -122,14 +121,14 @@ pub fn scale<P: Parameters>(a: f64, x: &P) -> Result<P> {
 #[track_caller]
 pub fn dot<P: Parameters>(x: &P, y: &P) -> Result<f64> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    let mut products = Products {
-        checking: SameShapes::of("dot"),
-        total: Total::default(),
-    };
+    let mut products = Products::default();
     // Handles of the arrays, because a traversal of two structures may write the first one.
-    let mut x = x.map_arrays(&mut Handles).at_caller()?;
-    x.zip_arrays(y, &mut products).at_caller()?;
-    products.total.item().at_caller()
+    let mut x = map_erased(x, Ok).at_caller()?;
+    let checked = x.zip_arrays(y, &mut SameShapes::of("dot"));
+    checked
+        .and_then(|()| x.zip_arrays(y, &mut products))
+        .at_caller()?;
+    products.0.item().at_caller()
 }
 
 /// Returns the square root of the sum of the squares of all elements, computed in `f64`. The host
@@ -167,10 +166,13 @@ pub fn norm<P: Parameters>(x: &P) -> Result<f64> {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub fn count<P: Parameters>(x: &P) -> usize {
-    let mut count = Count(0);
+    let mut count = 0;
     // It has no errors of its own, and an implementation by hand that fails has no more arrays.
-    let _ = x.map_arrays(&mut count);
-    count.0
+    let _ = map_erased(x, |array| {
+        count += array.layout.len();
+        Ok(array)
+    });
+    count
 }
 
 /// Returns a structure in which `function` replaces each array. It gets the
@@ -236,31 +238,6 @@ impl MapArrays for Mapping<'_> {
     follow_place!();
 }
 
-struct Zeros;
-
-impl MapArrays for Zeros {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        derivatives::zeros_like(array)
-    }
-}
-
-struct Handles;
-
-impl MapArrays for Handles {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        Ok(array.clone())
-    }
-}
-
-struct Count(usize);
-
-impl MapArrays for Count {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0 += array.len();
-        Ok(array.clone())
-    }
-}
-
 pub(super) struct Scaled(pub(super) f64);
 
 impl MapArrays for Scaled {
@@ -309,7 +286,6 @@ impl ZipArrays for SameShapes {
     follow_place!();
 }
 
-/// Returns the sum of the squares of all elements.
 #[track_caller]
 pub(crate) fn sum_of_squares<P: Parameters>(x: &P) -> Result<Total> {
     let mut squares = SumOfSquares::default();
@@ -327,23 +303,12 @@ impl MapArrays for SumOfSquares {
     }
 }
 
-struct Products {
-    checking: SameShapes,
-    total: Total,
-}
+#[derive(Default)]
+struct Products(Total);
 
 impl ZipArrays for Products {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
-        self.checking.zip(own, other)?;
         let products = own.cast::<f64>() * other.cast::<f64>();
-        self.total.add(products.sum()?)
-    }
-
-    fn enter(&mut self, name: &dyn Display) {
-        self.checking.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.checking.leave();
+        self.0.add(products.sum()?)
     }
 }

@@ -98,11 +98,7 @@ impl<P: CastParameters> CastParameters for Vec<P> {
 
     #[track_caller]
     fn cast<U: Float>(&self) -> Result<Vec<P::Cast<U>>> {
-        let mut parts = Vec::with_capacity(self.len());
-        for own in self {
-            parts.push(own.cast()?);
-        }
-        Ok(parts)
+        self.iter().map(P::cast).collect()
     }
 }
 
@@ -111,10 +107,7 @@ impl<P: CastParameters> CastParameters for Option<P> {
 
     #[track_caller]
     fn cast<U: Float>(&self) -> Result<Option<P::Cast<U>>> {
-        Ok(match self {
-            Some(own) => Some(own.cast()?),
-            None => None,
-        })
+        self.as_ref().map(P::cast).transpose()
     }
 }
 
@@ -132,11 +125,8 @@ impl<P: CastParameters, const N: usize> CastParameters for [P; N] {
 
     #[track_caller]
     fn cast<U: Float>(&self) -> Result<[P::Cast<U>; N]> {
-        let mut parts = Vec::with_capacity(N);
-        for own in self {
-            parts.push(own.cast()?);
-        }
-        let parts: Result<[P::Cast<U>; N], _> = parts.try_into();
+        let parts: Result<Vec<_>> = self.iter().map(P::cast).collect();
+        let parts: Result<[P::Cast<U>; N], _> = parts?.try_into();
         Ok(parts.unwrap_or_else(|_| unreachable!("there are as many")))
     }
 }

@@ -1,7 +1,8 @@
 //! Recomputation in the backward pass, which saves memory.
 
-use super::parameters::{MapArrays, Parameters};
-use crate::array::{Array, Buffer, Float, Layout};
+use super::parameters::Parameters;
+use super::place::map_erased;
+use crate::array::{Array, Float};
 use crate::error::{AtCaller, Result};
 use crate::ops::checkpointed;
 use crate::ops::derivatives::detects_anomalies;
@@ -44,23 +45,14 @@ pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,
     function: impl Fn(&P) -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
-    let mut held = Held::default();
-    let inputs = inputs.map_arrays(&mut held).at_caller()?;
-    let how = (held.bytes, detects_anomalies());
-    checkpointed(&held.arrays, how, move || function(&inputs))
-}
-
-/// Handles of arrays that share their memory and their variables.
-#[derive(Default)]
-struct Held {
-    arrays: Vec<(Buffer, Layout)>,
-    bytes: u64,
-}
-
-impl MapArrays for Held {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.arrays.push((array.buffer().share(), *array.layout()));
-        self.bytes += array.size_bytes() as u64;
-        Ok(array.viewed(*array.layout()))
-    }
+    // Handles of arrays that share their memory and their variables.
+    let (mut held, mut bytes) = (Vec::new(), 0);
+    let inputs = map_erased(inputs, |array| {
+        held.push((array.buffer.share(), array.layout));
+        bytes += (array.layout.len() * array.dtype.size_bytes()) as u64;
+        Ok(array)
+    });
+    let inputs = inputs.at_caller()?;
+    let how = (bytes, detects_anomalies());
+    checkpointed(&held, how, move || function(&inputs))
 }

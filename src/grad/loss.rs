@@ -217,7 +217,6 @@ pub fn stop_gradient<T: Float>(array: &Array<T>) -> Array<T> {
     constant(array)
 }
 
-/// Returns whether the thread has an [`AnomalyGuard`].
 pub(super) fn has_anomaly_guard() -> bool {
     DETECTS_ANOMALIES.get()
 }

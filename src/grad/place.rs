@@ -105,12 +105,43 @@ impl MapArrays for Listing {
     follow_place!();
 }
 
-/// A map to arrays without elements, for a traversal by `zip_arrays` that needs no second
-/// structure.
-pub(crate) struct NoElements;
+/// Maps the arrays of a structure by a function of type-erased arrays, which keeps their types. One
+/// instance of the traversal serves all functions.
+#[track_caller]
+pub(crate) fn map_erased<P: Parameters>(
+    parameters: &P,
+    mut function: impl FnMut(AnyArray) -> Result<AnyArray>,
+) -> Result<P> {
+    parameters.map_arrays(&mut MapErased(&mut function))
+}
 
-impl MapArrays for NoElements {
+struct MapErased<'a>(&'a mut dyn FnMut(AnyArray) -> Result<AnyArray>);
+
+impl MapArrays for MapErased<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        Ok(AnyArray::of(array).zeros(&[0].into())?.into_array())
+        Ok((self.0)(AnyArray::of(array))?.into_array())
     }
+}
+
+/// Returns handles of the arrays of a structure, in its order.
+#[track_caller]
+pub(crate) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
+    let mut handles = Vec::new();
+    map_erased(arrays, |array| {
+        handles.push(array.share());
+        Ok(array)
+    })?;
+    Ok(handles)
+}
+
+/// Returns arrays of zeros with the shapes and types of a structure.
+#[track_caller]
+pub(crate) fn zeros_of<P: Parameters>(like: &P) -> Result<P> {
+    map_erased(like, |array| array.zeros(array.layout.shape()))
+}
+
+/// Returns arrays without elements, for a traversal by `zip_arrays` that needs no second structure.
+#[track_caller]
+pub(crate) fn no_elements<P: Parameters>(like: &P) -> Result<P> {
+    map_erased(like, |array| array.zeros(&[0].into()))
 }

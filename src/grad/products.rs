@@ -61,8 +61,8 @@ pub fn jvp<P: Parameters, T: Float>(
         layout,
         dtype: T::DTYPE,
     };
-    let gradients = tracked_backward(vec![(to_value, cotangents)], tape.first_step())?;
-    let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, tape.variables()))?;
+    let gradients = tracked_backward(vec![(to_value, cotangents)], tape.first_step)?;
+    let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, &tape.variables))?;
     // Only the steps of the backward pass read the cotangents.
     let mut products = tape.backward(seeds, forward_length)?;
     let product = match of_cotangents.and_then(|own| products.take(own)) {
@@ -107,12 +107,12 @@ pub fn hvp<P: Parameters, L: Loss>(
     let tracked = tape.follow(parameters)?;
     let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
-    let gradients = tracked_backward(seed(&loss, 1.0)?, tape.first_step())?;
+    let gradients = tracked_backward(seed(&loss, 1.0)?, tape.first_step)?;
     let is_reached = |variable: &u32| gradients.has(*variable);
-    tape.check_gradients(has_constants() || tape.variables().iter().any(is_reached))?;
-    let seeds = DirectionalSeeds::of(tracked, vector, (gradients, tape.variables()))?;
-    let products = tape.backward(seeds, tape.first_step())?;
-    let mut take = tape.take(products, tape.variables().to_vec());
+    tape.check_gradients(has_constants() || tape.variables.iter().any(is_reached))?;
+    let seeds = DirectionalSeeds::of(tracked, vector, (gradients, &tape.variables))?;
+    let products = tape.backward(seeds, tape.first_step)?;
+    let mut take = tape.take(products, tape.variables.clone());
     let products = parameters.map_arrays(&mut take).at_caller()?;
     Ok((tape.result(&loss), products))
 }
@@ -145,7 +145,9 @@ impl<'a> DirectionalSeeds<'a> {
 impl ZipArrays for DirectionalSeeds<'_> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, vector: &Array<T>) -> Result<()> {
         if own.shape() != vector.shape() {
-            return Err(other_shape(own, vector));
+            let [own, vector] = [&*own, vector].map(|array| *array.layout().shape());
+            let text = format!("a vector has the shape {vector}, its parameter has {own}");
+            return Err(Error::new(ErrorKind::ShapeMismatch, text));
         }
         let variable = self.variables.next();
         if let Some(gradient) = variable.and_then(|&variable| self.gradients.take(variable))
@@ -156,12 +158,4 @@ impl ZipArrays for DirectionalSeeds<'_> {
         }
         Ok(())
     }
-}
-
-#[cold]
-#[track_caller]
-fn other_shape<T: Float>(own: &Array<T>, vector: &Array<T>) -> Error {
-    let [own, vector] = [own, vector].map(|array| *array.layout().shape());
-    let text = format!("a vector has the shape {vector}, its parameter has {own}");
-    Error::new(ErrorKind::ShapeMismatch, text)
 }

@@ -5,10 +5,9 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use super::loss::Loss;
-use super::optim::Named;
 use super::optim::interface::Optimizer;
 use super::parameters::{Parameters, ZipArrays};
-use super::place::NoElements;
+use super::place::{name_of, no_elements};
 use super::tape::Tape;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
@@ -54,19 +53,26 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     optimizer: &mut O,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<Array<L::Item>> {
-    let mut named = Named::new(optimizer);
-    let optimizer = ("value_and_step", &mut named);
-    let value = value_and_step_in_order(parameters, optimizer, function, |_, _| Ok(None));
-    named.name(value, parameters)
+    let mut failed = None;
+    let caller = ("value_and_step", &mut failed);
+    let value = value_and_step_in_order(parameters, (optimizer, caller), function, |_, _| Ok(None));
+    let value = value.map_err(|error| {
+        let name = failed.and_then(|number| name_of(parameters, number));
+        match name {
+            Some(name) => error.of(&format!("value_and_step: `{name}`")),
+            None => error,
+        }
+    });
+    value.at_caller()
 }
 
 /// Like [`value_and_step`], for the public function that `caller` names. Between the passes, calls
 /// `see` with the optimizer and the order in which the gradients will be complete. `see` may return
-/// memory for the gradients.
+/// memory for the gradients. `failed` is set to the number of the parameter whose step fails.
 #[track_caller]
 pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
-    (caller, optimizer): (&'static str, &mut O),
+    (optimizer, (caller, failed)): (&mut O, (&'static str, &mut Option<usize>)),
     function: impl FnOnce(&P) -> Result<L>,
     see: impl FnOnce(&mut O, Order<'_>) -> Result<Option<Rc<dyn Placer>>>,
 ) -> Result<Array<L::Item>> {
@@ -78,12 +84,12 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     drop(tracked);
     optimizer.begin();
     let order = Order {
-        variables: tape.variables(),
-        numbers: order_of_gradients(tape.variables()),
+        variables: &tape.variables,
+        numbers: order_of_gradients(&tape.variables),
     };
     // Not in a closure, which would be reported as the caller.
     let stepped = match see(optimizer, order) {
-        Ok(placer) => step_all(parameters, optimizer, (&loss, &tape), placer),
+        Ok(placer) => step_all(parameters, (optimizer, failed), (&loss, &tape), placer),
         Err(error) => Err(error),
     };
     if stepped.is_err() {
@@ -113,13 +119,13 @@ fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
 #[track_caller]
 fn step_all<P: Parameters, T: Float>(
     parameters: &mut P,
-    optimizer: &mut impl Optimizer,
+    (optimizer, failed): (&mut impl Optimizer, &mut Option<usize>),
     (loss, tape): (&Array<T>, &Tape),
     placer: Option<Rc<dyn Placer>>,
 ) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    let nothing = parameters.map_arrays(&mut NoElements)?;
-    let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
+    let nothing = no_elements(parameters)?;
+    let mut waiting: Vec<Option<u32>> = tape.variables.iter().copied().map(Some).collect();
     let mut is_reached = false;
     let needs_norm = optimizer.needs_norm();
     let seeds = seed(loss, optimizer.loss_scale())?;
@@ -133,6 +139,7 @@ fn step_all<P: Parameters, T: Float>(
         }
         let mut stepping = Stepping {
             optimizer: &mut *optimizer,
+            failed: &mut *failed,
             gradients,
             waiting: &mut waiting,
             is_reached: &mut is_reached,
@@ -148,29 +155,23 @@ fn step_all<P: Parameters, T: Float>(
     let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
     let mut rest = backward_in_places(seeds, gradients, 0, &mut see).at_caller()?;
     let norm = match needs_norm {
-        true => Some(rest.norm(tape.variables()).at_caller()?),
+        true => Some(rest.norm(&tape.variables).at_caller()?),
         false => None,
     };
     // Handles the parameters that no step reads, or all of them after the norm.
     step(&mut rest, 0, norm).at_caller()?;
-    if tape.variables().iter().any(|&variable| rest.has(variable)) {
-        return Err(read_late());
+    if tape.variables.iter().any(|&variable| rest.has(variable)) {
+        let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
+                    same in both runs";
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     tape.check_gradients(is_reached || has_constants())
-}
-
-/// Returns the error of a parameter that got a gradient after its step.
-#[cold]
-#[track_caller]
-fn read_late() -> Error {
-    let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
-                same in both runs";
-    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// The traversal of the parameters that steps those with a complete gradient, each once.
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
+    failed: &'a mut Option<usize>,
     gradients: &'a mut Gradients,
     /// The variables of the parameters that have not stepped yet; `None` for the others.
     waiting: &'a mut [Option<u32>],
@@ -197,6 +198,7 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
             }
             None => zeros_like(own)?,
         };
-        self.optimizer.step_one(number, own, &gradient)
+        let stepped = self.optimizer.step_one(number, own, &gradient);
+        stepped.inspect_err(|_| *self.failed = Some(number))
     }
 }

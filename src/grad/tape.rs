@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use super::loss::{Loss, check_value, has_anomaly_guard, unreached};
 use super::parameters::{MapArrays, Parameters};
+use super::place::map_erased;
 use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
@@ -43,9 +44,9 @@ pub struct Tape {
     /// The public function that computes the gradients, as error messages name it.
     function: &'static str,
     /// The numbers of its variables.
-    variables: Vec<u32>,
+    pub(super) variables: Vec<u32>,
     /// The first step that is not of an outer tape.
-    first_step: usize,
+    pub(super) first_step: usize,
     /// True on the tape of an outer function, which tracks the gradients.
     is_nested: bool,
     _first_run: Option<FirstRun>,
@@ -125,11 +126,6 @@ impl Tape {
             _guard: None,
             thread: PhantomData,
         }
-    }
-
-    /// Returns the first step that is not of an outer tape.
-    pub(super) fn first_step(&self) -> usize {
-        self.first_step
     }
 
     /// Passes gradients back down to the step `from`. If the tape is nested, the outer tape tracks
@@ -226,12 +222,23 @@ impl Tape {
         variables: P,
     ) -> Result<(Array<L::Item>, P)> {
         let numbers = |tape: &Self| {
-            let mut numbers = VariableIds {
-                of: &tape.variables,
-                numbers: Vec::new(),
-            };
-            variables.map_arrays(&mut numbers)?;
-            Ok(numbers.numbers)
+            let mut numbers = Vec::new();
+            map_erased(&variables, |array| {
+                let number = tracked(&array.buffer)?;
+                let number = number.filter(|number| tape.variables.contains(number));
+                let number = number.ok_or_else(no_variable)?;
+                let own = &array.layout;
+                with_value(number, |value| match value.layout == *own {
+                    true => Ok(()),
+                    false => Err(a_view([own.shape(), value.layout.shape()])),
+                })?;
+                if numbers.contains(&number) {
+                    return Err(twice(own.shape()));
+                }
+                numbers.push(number);
+                Ok(array)
+            })?;
+            Ok(numbers)
         };
         self.pass_back(loss, &variables, numbers)
     }
@@ -265,11 +272,6 @@ impl Tape {
         let _call_site = CallSiteOverride::at(Location::caller());
         let gradients = variables.map_arrays(&mut self.take(gradients, numbers));
         Ok((self.result(&loss), gradients.at_caller()?))
-    }
-
-    /// Returns the numbers of the tape's variables.
-    pub(super) fn variables(&self) -> &[u32] {
-        &self.variables
     }
 
     /// Returns an error if the loss is not a single value, or if no variable reaches it.
@@ -311,17 +313,10 @@ struct TrackParameters<'a> {
 
 impl MapArrays for TrackParameters<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let dense;
         let array = match (array.layout().is_contiguous(), self.has_outer) {
             (true, _) => array,
-            (false, true) => {
-                dense = array.lazy().eval()?;
-                &dense
-            }
-            (false, false) => {
-                dense = constant(array).lazy().eval()?;
-                &dense
-            }
+            (false, true) => &array.lazy().eval()?,
+            (false, false) => &constant(array).lazy().eval()?,
         };
         let layout = array.layout();
         let outer = match self.has_outer {
@@ -336,30 +331,6 @@ impl MapArrays for TrackParameters<'_> {
         self.variables
             .extend(value_id.map(|value_id| value_id.index));
         Ok(Array::from_parts(buffer, *layout))
-    }
-}
-
-/// Finds the numbers of variables.
-struct VariableIds<'a> {
-    of: &'a [u32],
-    numbers: Vec<u32>,
-}
-
-impl MapArrays for VariableIds<'_> {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let number = tracked(array.buffer())?;
-        let number = number.filter(|number| self.of.contains(number));
-        let number = number.ok_or_else(no_variable)?;
-        let own = array.layout();
-        with_value(number, |value| match value.layout == *own {
-            true => Ok(()),
-            false => Err(a_view([own.shape(), value.layout.shape()])),
-        })?;
-        if self.numbers.contains(&number) {
-            return Err(twice(own.shape()));
-        }
-        self.numbers.push(number);
-        Ok(array.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 //! arrays may be in device memory. It may fail, because copying allocates; so there is `TryFrom`,
 //! but no `From`.
 
-use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn};
+use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn, ShapeError};
 
 use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -58,11 +58,13 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn to_ndarray(&self) -> Result<ArrayD<T>> {
         ArrayD::from_shape_vec(IxDyn(self.shape()), self.to_vec()?)
-            .map_err(|error| {
-                Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")).caused_by(error)
-            })
+            .map_err(refused)
             .at_caller()
     }
+}
+
+fn refused(error: ShapeError) -> Error {
+    Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")).caused_by(error)
 }
 
 /// Like [`Array::to_ndarray`], with dynamic rank or a rank that is known at compile time.
@@ -97,10 +99,7 @@ impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
             ));
         }
         let host = array.to_ndarray()?.into_dimensionality();
-        host.map_err(|error| {
-            Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")).caused_by(error)
-        })
-        .at_caller()
+        host.map_err(refused).at_caller()
     }
 }
 

@@ -13,7 +13,7 @@
 //! The type has braces, because without them it would be a value too.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{format_ident, quote_spanned};
 use syn::Ident;
 use syn::spanned::Spanned;
 
@@ -27,12 +27,9 @@ use crate::expand::core_at;
 
 pub(crate) fn expand(call: &Elementwise) -> TokenStream {
     let functions = call.definitions.iter();
-    functions.map(|one| function(call, one)).collect()
-}
-
-fn function(call: &Elementwise, definition: &Definition) -> TokenStream {
-    let (types, builder) = (implementation(call, definition), builder(call, definition));
-    quote! { #types #builder }
+    functions
+        .flat_map(|one| [implementation(call, one), builder(call, one)])
+        .collect()
 }
 
 /// Returns the type, and the implementations of its traits.
@@ -42,16 +39,12 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     let Definition {
         visibility, name, ..
     } = definition;
-    let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
+    let names = definition.names();
     let (pass, of_pass) = (beside(names[0]), call.fresh.word("L"));
     let body = Host { krate, pass: &pass }.body(&definition.body);
     let terms = derivable(call, definition, &pass);
     let partials = partials(call, definition);
-    let types: Vec<_> = definition
-        .arguments
-        .iter()
-        .map(|one| &one.of.written)
-        .collect();
+    let types = definition.types();
     let output = &definition.output.written;
     let parts = lambda(definition).constants(krate);
     let rare = rare(krate, definition);
@@ -113,9 +106,8 @@ fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> Toke
     let Definition {
         name, visibility, ..
     } = definition;
-    let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
-    let types = definition.arguments.iter().map(|one| &one.of.written);
-    let types: Vec<_> = types.collect();
+    let names = definition.names();
+    let types = definition.types();
     let output = &definition.output.written;
     let body = match &definition.derivatives {
         None => Derivable { krate, terms }.body(&definition.body),
@@ -148,8 +140,7 @@ fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> Toke
 fn partials(call: &Elementwise, definition: &Definition) -> Option<TokenStream> {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
-    let types = definition.arguments.iter().map(|one| &one.of.written);
-    let types: Vec<_> = types.collect();
+    let types = definition.types();
     let partials = definition
         .derivatives
         .as_ref()?
@@ -175,12 +166,8 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
         name,
         ..
     } = definition;
-    let names: Vec<&Ident> = definition.arguments.iter().map(|one| &one.name).collect();
-    let types: Vec<_> = definition
-        .arguments
-        .iter()
-        .map(|one| &one.of.written)
-        .collect();
+    let names = definition.names();
+    let types = definition.types();
     let operands = &["A", "B", "C", "D"][..names.len()];
     let operands = operands.iter().map(|name| call.fresh.word(name));
     let operands: Vec<Ident> = operands.collect();

@@ -45,7 +45,7 @@ impl Derivable<'_> {
                     Lit::Int(lit) if lit.suffix().is_empty() => "integer",
                     _ => "value",
                 };
-                self.plain(literal.lit.span(), name, signed(literal))
+                self.call(literal.lit.span(), [name], &[signed(literal)])
             }
             Value::Local(name) => name.to_token_stream(),
             Value::Constant(path) => {
@@ -57,16 +57,11 @@ impl Derivable<'_> {
                     )
                 }
             }
-            Value::Negative(span, x) => self.operator(*span, "neg", &[x]),
-            Value::Not(span, x) => self.element(*span, "not", &[x]),
+            Value::Negative(span, x) => self.call(*span, ["operators", "neg"], &[self.value(x)]),
+            Value::Not(span, x) => self.call(*span, ["element", "not"], &[self.value(x)]),
             Value::Binary(operands, operator) => {
-                let [left, right] = &**operands;
-                let (is_element, name) = function(operator);
-                if is_element {
-                    self.element(operator.span(), name, &[left, right])
-                } else {
-                    self.operator(operator.span(), name, &[left, right])
-                }
+                let values = self.values(&**operands);
+                self.call(operator.span(), function(operator), &values)
             }
             Value::Cast(x, of) => {
                 let (x, written, terms) = (self.value(x), &of.written, self.terms);
@@ -78,79 +73,59 @@ impl Derivable<'_> {
             Value::If(choice) => self.choice(choice),
             Value::Block(body) => self.body(body),
             Value::Method(name, target, arguments) => {
-                let arguments: Vec<&Value> = arguments.iter().collect();
-                self.element(name.span(), target, &arguments)
+                self.call(name.span(), ["element", target], &self.values(arguments))
             }
             Value::Call(path, arguments) => {
                 let (terms, span) = (self.terms, at(path.span()));
-                let arguments = arguments.iter().map(|argument| self.value(argument));
+                let arguments = self.values(arguments);
                 // A list, so that their number is wrong once, in the host's form.
                 quote_spanned! {span=> { let all = [#(#arguments),*]; <#path>::__terms(&all, #terms) } }
             }
         }
     }
 
-    /// Returns a number or a truth value as a term.
-    fn plain(&self, span: Span, name: &str, value: TokenStream) -> TokenStream {
-        let (krate, terms, name) = (
-            krate_at(self.krate, span),
-            self.terms,
-            Ident::new(name, at(span)),
-        );
-        quote_spanned! {at(span)=> #krate::__private::terms::#name(#value, #terms) }
+    /// Returns a call of a function of the library's module `terms`, by its path in there.
+    fn call<const N: usize>(
+        &self,
+        span: Span,
+        path: [&str; N],
+        arguments: &[TokenStream],
+    ) -> TokenStream {
+        let (krate, terms) = (krate_at(self.krate, span), self.terms);
+        let path = path.map(|word| Ident::new(word, at(span)));
+        quote_spanned! {at(span)=> #krate::__private::terms #(::#path)* (#(#arguments,)* #terms) }
     }
 
-    /// Returns a call of a function of elements.
-    fn element(&self, span: Span, name: &str, arguments: &[&Value]) -> TokenStream {
-        let arguments = arguments.iter().map(|argument| self.value(argument));
-        let (krate, name, terms) = (
-            krate_at(self.krate, span),
-            Ident::new(name, at(span)),
-            self.terms,
-        );
-        quote_spanned! {at(span)=> #krate::__private::terms::element::#name(#(#arguments,)* #terms) }
-    }
-
-    /// Returns a call of the function that computes an operator.
-    fn operator(&self, span: Span, name: &str, arguments: &[&Value]) -> TokenStream {
-        let arguments = arguments.iter().map(|argument| self.value(argument));
-        let (krate, name, terms) = (
-            krate_at(self.krate, span),
-            Ident::new(name, at(span)),
-            self.terms,
-        );
-        quote_spanned! {at(span)=> #krate::__private::terms::operators::#name(#(#arguments,)* #terms) }
+    fn values<'v>(&self, values: impl IntoIterator<Item = &'v Value>) -> Vec<TokenStream> {
+        values.into_iter().map(|value| self.value(value)).collect()
     }
 
     fn choice(&self, choice: &Choice) -> TokenStream {
-        let (krate, terms) = (krate_at(self.krate, choice.span), self.terms);
         let condition = self.value(&choice.condition);
-        let (yes, no) = (self.body(&choice.yes), self.body(&choice.no));
-        quote_spanned! {at(choice.span)=>
-            #krate::__private::terms::choose(#condition, #yes, #no, #terms)
-        }
+        let arguments = [condition, self.body(&choice.yes), self.body(&choice.no)];
+        self.call(choice.span, ["choose"], &arguments)
     }
 }
 
-/// Returns whether an operator is a function of elements, and the name of its function.
-fn function(operator: &BinOp) -> (bool, &'static str) {
+/// Returns the path, in the module `terms`, of the function that computes an operator.
+fn function(operator: &BinOp) -> [&'static str; 2] {
     match operator {
-        BinOp::Add(_) => (false, "add"),
-        BinOp::Sub(_) => (false, "sub"),
-        BinOp::Mul(_) => (false, "mul"),
-        BinOp::Div(_) => (false, "div"),
-        BinOp::Rem(_) => (false, "rem"),
-        BinOp::Shl(_) => (false, "shl"),
-        BinOp::Shr(_) => (false, "shr"),
-        BinOp::And(_) | BinOp::BitAnd(_) => (true, "and"),
-        BinOp::Or(_) | BinOp::BitOr(_) => (true, "or"),
-        BinOp::BitXor(_) => (true, "xor"),
-        BinOp::Eq(_) => (true, "eq"),
-        BinOp::Ne(_) => (true, "ne"),
-        BinOp::Lt(_) => (true, "lt"),
-        BinOp::Le(_) => (true, "le"),
-        BinOp::Gt(_) => (true, "gt"),
-        BinOp::Ge(_) => (true, "ge"),
+        BinOp::Add(_) => ["operators", "add"],
+        BinOp::Sub(_) => ["operators", "sub"],
+        BinOp::Mul(_) => ["operators", "mul"],
+        BinOp::Div(_) => ["operators", "div"],
+        BinOp::Rem(_) => ["operators", "rem"],
+        BinOp::Shl(_) => ["operators", "shl"],
+        BinOp::Shr(_) => ["operators", "shr"],
+        BinOp::And(_) | BinOp::BitAnd(_) => ["element", "and"],
+        BinOp::Or(_) | BinOp::BitOr(_) => ["element", "or"],
+        BinOp::BitXor(_) => ["element", "xor"],
+        BinOp::Eq(_) => ["element", "eq"],
+        BinOp::Ne(_) => ["element", "ne"],
+        BinOp::Lt(_) => ["element", "lt"],
+        BinOp::Le(_) => ["element", "le"],
+        BinOp::Gt(_) => ["element", "gt"],
+        BinOp::Ge(_) => ["element", "ge"],
         _ => unreachable!("operators that assign are refused"),
     }
 }

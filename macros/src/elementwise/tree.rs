@@ -76,6 +76,16 @@ pub(crate) struct Choice {
     pub(crate) no: FunctionBody,
 }
 
+impl Definition {
+    pub(crate) fn names(&self) -> Vec<&Ident> {
+        self.arguments.iter().map(|one| &one.name).collect()
+    }
+
+    pub(crate) fn types(&self) -> Vec<&Type> {
+        self.arguments.iter().map(|one| &one.of.written).collect()
+    }
+}
+
 impl FunctionBody {
     /// Shows every value, each before those that it is made of, from left to right.
     pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {

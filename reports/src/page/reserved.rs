@@ -29,7 +29,6 @@ impl ReservedChange {
     }
 }
 
-/// Returns the changes of a profile, in their order.
 pub(super) fn changes(profile: &Profile) -> Vec<ReservedChange> {
     let before = (profile.segments.iter())
         .map(|segment| ReservedChange::new(0, segment.address, segment.bytes, true));

@@ -6,7 +6,7 @@ use super::pickle::{Memo, Pickle};
 use crate::place::{Place, UNKNOWN, scope_name};
 use crate::profile::{Frame, Profile};
 
-/// The keys of the dictionaries, and the constant texts.
+/// The keys of the dictionaries, and the constant texts: the variants in snake case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NameKey {
     Action,
@@ -44,42 +44,20 @@ pub(super) enum NameKey {
     Blocks,
 }
 
-/// In the order of the keys.
-const TEXTS: [&str; 33] = [
-    "action",
-    "addr",
-    "size",
-    "stream",
-    "time_us",
-    "frames",
-    "category",
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_map",
-    "segment_unmap",
-    "oom",
-    "snapshot",
-    "device_free",
-    "name",
-    "filename",
-    "line",
-    "unknown",
-    "address",
-    "requested_size",
-    "state",
-    "active_allocated",
-    "active_pending_free",
-    "inactive",
-    "device",
-    "total_size",
-    "allocated_size",
-    "active_size",
-    "segment_type",
-    "large",
-    "is_expandable",
-    "blocks",
-];
+impl NameKey {
+    const COUNT: usize = Self::Blocks as usize + 1;
+
+    fn text(self) -> String {
+        let mut text = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_ascii_uppercase() && !text.is_empty() {
+                text.push('_');
+            }
+            text.push(letter.to_ascii_lowercase());
+        }
+        text
+    }
+}
 
 /// A frame: its name, its file and its line.
 type NamedLine<'p> = (&'p str, &'p str, u32);
@@ -87,7 +65,7 @@ type NamedLine<'p> = (&'p str, &'p str, u32);
 /// The values written so far, to which later ones refer.
 pub(super) struct Names<'p> {
     profile: &'p Profile,
-    keys: [Option<Memo>; TEXTS.len()],
+    keys: [Option<Memo>; NameKey::COUNT],
     texts: HashMap<&'p str, Memo>,
     frames: HashMap<NamedLine<'p>, Memo>,
     frame_lists: HashMap<Place, Memo>,
@@ -97,7 +75,7 @@ impl<'p> Names<'p> {
     pub(super) fn new(profile: &'p Profile) -> Self {
         Self {
             profile,
-            keys: [None; TEXTS.len()],
+            keys: [None; NameKey::COUNT],
             texts: HashMap::new(),
             frames: HashMap::new(),
             frame_lists: HashMap::new(),
@@ -109,7 +87,7 @@ impl<'p> Names<'p> {
         if let Some(memo) = self.keys[number] {
             pickle.again(memo);
         } else {
-            pickle.text(TEXTS[number]);
+            pickle.text(&key.text());
             self.keys[number] = Some(pickle.memoise());
         }
     }

@@ -5,9 +5,9 @@ mod watch;
 use std::env;
 
 use super::call::{Call, Operation, Reduce};
+use super::engine::Settings;
 use super::header::{HEADER_WORDS, MessageHeader};
 use super::memory::{Span, Spans};
-use super::settings::Settings;
 use crate::array::{Array, DType, Shape, Writer};
 use crate::context::{Device, Stream};
 use crate::device::DevicePtr;
@@ -128,12 +128,12 @@ fn is_the_only_thread() -> bool {
 /// The transport of one rank of a group of CUDA devices.
 #[derive(Debug)]
 pub(super) struct NcclCarrier {
-    device: Device,
+    pub(super) device: Device,
     /// The stream that calls are enqueued on, in order.
     stream: Stream,
     communicator: Arc<Communicator>,
-    rank: usize,
-    size: usize,
+    pub(super) rank: usize,
+    pub(super) size: usize,
     /// The key of this communicator's memory registrations.
     key: u64,
     /// The number of enqueued calls, which checks compare. Locked while a call is enqueued.
@@ -163,18 +163,6 @@ impl NcclCarrier {
         })
     }
 
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
     #[track_caller]
     pub(super) fn submit(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         if *spans.device() != self.device {
@@ -193,7 +181,6 @@ impl NcclCarrier {
         self.enqueue(call, spans, settings)
     }
 
-    /// Enqueues a call on the stream.
     #[track_caller]
     fn enqueue(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         let nccl_call = self.translated(call, spans)?;

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use super::layout::{BucketLayout, BucketShape, Slot};
 use crate::array::{AnyElement, Array, Buffer, Float, Layout, Shape};
+use crate::collective::call::Operation;
 use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -30,41 +31,6 @@ macro_rules! with_float {
 
 pub(super) use with_float;
 
-/// A type-erased bucket.
-trait AnyBucket {
-    /// Sets each element to its mean over the ranks.
-    fn average(&mut self, group: &Group) -> Result<()>;
-
-    /// Returns this rank's part of the means.
-    fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>>;
-
-    fn as_any(&self) -> &dyn Any;
-
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-}
-
-impl<T: Float> AnyBucket for Array<T> {
-    #[track_caller]
-    fn average(&mut self, group: &Group) -> Result<()> {
-        // Not `all_reduce`, which would copy: the backward pass may still have a handle of the
-        // bucket's last gradient.
-        group.all_reduce_shared(self, Reduce::Mean)
-    }
-
-    #[track_caller]
-    fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>> {
-        Ok(Box::new(group.reduce_scatter(self, Reduce::Mean)?))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
 /// The exchange of a full bucket between the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
@@ -82,7 +48,8 @@ pub(super) enum Exchange {
 /// are done.
 pub(super) struct Buckets {
     pub(super) layout: BucketLayout,
-    arrays: Vec<Option<Box<dyn AnyBucket>>>,
+    /// An [`Array`] of each bucket's type.
+    arrays: Vec<Option<Box<dyn Any>>>,
     /// This rank's part of each exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
     /// Per bucket: the number of gradients that are not complete.
@@ -100,7 +67,7 @@ impl Buckets {
     pub(super) fn new(layout: BucketLayout, exchange: Exchange) -> Self {
         let count = layout.buckets.len();
         Self {
-            missing: layout.buckets.iter().map(|own| own.members.len()).collect(),
+            missing: layout.members_each(),
             arrays: (0..count).map(|_| None).collect(),
             parts: (0..count).map(|_| None).collect(),
             exchanged: 0,
@@ -124,12 +91,7 @@ impl Buckets {
     }
 
     fn again(&mut self) {
-        self.missing = self
-            .layout
-            .buckets
-            .iter()
-            .map(|own| own.members.len())
-            .collect();
+        self.missing = self.layout.members_each();
         self.exchanged = 0;
         self.adds = true;
     }
@@ -157,7 +119,7 @@ impl Buckets {
     fn view<T: Float>(&self, number: usize) -> Result<Array<T>> {
         let Slot { bucket, elements } = self.layout.slots[number].clone();
         let own = self.arrays[bucket].as_ref();
-        let own = own.and_then(|own| own.as_any().downcast_ref::<Array<T>>());
+        let own = own.and_then(|own| own.downcast_ref::<Array<T>>());
         own.ok_or_else(others)?.slice(s![elements])
     }
 
@@ -210,13 +172,19 @@ impl Buckets {
         while self.missing.get(self.exchanged) == Some(&0) {
             let bucket = self.exchanged;
             self.exchanged += 1;
-            let own = self.arrays[bucket].as_mut().expect("it is full");
-            if exchange == Exchange::Average {
-                own.average(group)?;
-            } else {
-                self.parts[bucket] = Some(own.averaged_part(group)?);
-                self.arrays[bucket] = None;
-            }
+            with_float!(self.layout.buckets[bucket].dtype, T => {
+                let own = self.arrays[bucket].as_mut();
+                let own: Option<&mut Array<T>> = own.and_then(|own| own.downcast_mut());
+                let own = own.expect("it is full");
+                if exchange == Exchange::Average {
+                    // Not `all_reduce`, which would copy: the backward pass may still have a handle
+                    // of the bucket's last gradient.
+                    group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
+                } else {
+                    self.parts[bucket] = Some(Box::new(group.reduce_scatter(own, Reduce::Mean)?));
+                    self.arrays[bucket] = None;
+                }
+            });
         }
         Ok(())
     }
@@ -229,7 +197,7 @@ impl Buckets {
             let array = fresh::<T>(&self.layout.buckets[bucket], device, self.outlives_pass)?;
             *own = Some(Box::new(array));
         }
-        let own = own.as_mut().and_then(|own| own.as_any_mut().downcast_mut());
+        let own = own.as_mut().and_then(|own| own.downcast_mut());
         own.ok_or_else(others)
     }
 
@@ -301,22 +269,4 @@ fn others() -> Error {
     let text =
         "data-parallel training: the parameters changed: pass the same parameters to every step";
     Error::new(ErrorKind::InvalidArgument, text)
-}
-
-/// Returns handles of the arrays of a structure, in its order.
-#[track_caller]
-pub(super) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
-    let mut handles = CollectHandles::default();
-    arrays.map_arrays(&mut handles)?;
-    Ok(handles.0)
-}
-
-#[derive(Default)]
-struct CollectHandles(Vec<AnyArray>);
-
-impl MapArrays for CollectHandles {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.push(AnyArray::of(array));
-        Ok(array.clone())
-    }
 }

@@ -45,6 +45,11 @@ pub(super) struct BucketSizes {
 }
 
 impl BucketLayout {
+    /// Returns the number of gradients of each bucket.
+    pub(super) fn members_each(&self) -> Vec<usize> {
+        self.buckets.iter().map(|own| own.members.len()).collect()
+    }
+
     /// Assigns gradients of those types and lengths, which become ready in `order`. A gradient that
     /// is larger than a bucket gets its own.
     pub(super) fn new(order: &[usize], gradients: &[(DType, usize)], sizes: BucketSizes) -> Self {

@@ -15,12 +15,13 @@ use crate::array::{Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::error::{AtCaller, Result};
 pub use crate::grad::data::Sampler;
-use crate::grad::optim::{ShareArrays, Stateful};
+use crate::grad::optim::Stateful;
 use crate::grad::{
-    Loss, NoElements, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
+    Loss, Optimizer, Order, Parameters, ZipArrays, handles, map_erased, no_elements,
+    value_and_step_in_order,
 };
 use crate::ops::derivatives::{AnyArray, Placer};
-use buckets::{Buckets, Exchange, handles};
+use buckets::{Buckets, Exchange};
 use layout::{BucketLayout, BucketSizes};
 use roster::Roster;
 pub use sharded::Sharded;
@@ -344,7 +345,7 @@ impl DataParallel {
             roster.check("DataParallel", parameters)?;
         }
         let likes = handles(parameters)?;
-        let mut own = parameters.map_arrays(&mut ShareArrays)?;
+        let mut own = map_erased(parameters, Ok)?;
         let accumulated = self.accumulated.take();
         let accumulated = accumulated
             .map(|accumulated| accumulated.resumed(layout.as_ref()))
@@ -371,7 +372,7 @@ impl DataParallel {
             });
             Ok(Some(placer))
         };
-        let optimizer = ("DataParallel", &mut filling);
+        let optimizer = (&mut filling, ("DataParallel", &mut None));
         let value = value_and_step_in_order(&mut own, optimizer, function, agree).at_caller()?;
         drop(filling);
         let buckets = buckets.take().expect(MADE);
@@ -469,7 +470,7 @@ impl fmt::Debug for GradientSlots {
 /// Copies the parameters of rank 0 to all ranks.
 #[track_caller]
 fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
-    let nothing = parameters.map_arrays(&mut NoElements)?;
+    let nothing = no_elements(parameters)?;
     parameters.zip_arrays(&nothing, &mut Broadcasting(group))
 }
 

@@ -4,17 +4,17 @@ use std::panic::Location;
 
 use ndarray::s;
 
-use super::buckets::{Buckets, handles, with_float};
+use super::buckets::{Buckets, with_float};
 use super::layout::{BucketLayout, Slot};
 use super::roster::Roster;
 use crate::array::{AnyElement, Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
-use crate::grad::{MapArrays, NoElements, Parameters, ZipArrays};
+use crate::grad::optim::{CopyArrays, OptimizerState, Stateful, check_count, short_name, steps_of};
+use crate::grad::{Parameters, ZipArrays, handles, map_erased, no_elements, zeros_of};
 use crate::ops::concat;
-use crate::ops::derivatives::{AnyArray, zeros_like};
+use crate::ops::derivatives::AnyArray;
 
 /// An optimizer whose states and steps are divided among the ranks: the first stage of ZeRO
 /// (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
@@ -267,15 +267,22 @@ impl<O: Stateful> Sharded<O> {
                 roster.check("Sharded::state", parameters)?;
             }
             for loaded in &loaded.arrays {
-                arrays.push(parameters.map_arrays(&mut TakeHandles(loaded.iter()))?);
+                // In the order of a structure of the same types, as checked.
+                let mut own = loaded.iter().cloned();
+                let next = |_| Ok(own.next().expect("the structures were compared"));
+                arrays.push(map_erased(parameters, next)?);
             }
             let steps = Array::full([], loaded.steps as f64)?;
             return Ok(OptimizerState { steps, arrays });
         }
-        let (roster, layout) = self.agreed.as_ref().ok_or_else(no_step)?;
+        let Some((roster, layout)) = &self.agreed else {
+            let text =
+                "Sharded::state: there is no state yet: call it after a step or after set_state";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
         roster.check("Sharded::state", parameters)?;
         for which in 0..self.optimizer.states() {
-            let mut state = parameters.map_arrays(&mut ZeroArrays)?;
+            let mut state = zeros_of(parameters)?;
             for (bucket, shape) in layout.buckets.iter().enumerate() {
                 with_float!(shape.dtype, T => {
                     let like = part_of::<T>(&handles(&state)?, layout, bucket, &self.group)?;
@@ -347,7 +354,7 @@ impl<O: Stateful> Sharded<O> {
                 roster.check(OPERATION, own)?;
             }
             arrays.push(match is_in_scope {
-                true => handles(&own.map_arrays(&mut CopyStates)?)?,
+                true => handles(&own.map_arrays(&mut CopyArrays)?)?,
                 false => handles(own)?,
             });
         }
@@ -387,13 +394,6 @@ impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
             .field("optimizer", &self.optimizer)
             .finish_non_exhaustive()
     }
-}
-
-#[cold]
-#[track_caller]
-fn no_step() -> Error {
-    let text = "Sharded::state: there is no state yet: call it after a step or after set_state";
-    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// Returns a copy of this rank's part of a bucket that is filled from `arrays`.
@@ -436,7 +436,7 @@ fn write<T: Float, P: Parameters>(
     bucket: usize,
     whole: &Array<T>,
 ) -> Result<()> {
-    let nothing = arrays.map_arrays(&mut NoElements)?;
+    let nothing = no_elements(arrays)?;
     arrays.zip_arrays(
         &nothing,
         &mut ShardWriter {
@@ -465,33 +465,5 @@ impl<W: Float> ZipArrays for ShardWriter<'_, W> {
         let whole: &Array<T> = self.whole.downcast_ref();
         let part = whole.slice(s![elements])?.reshape(*own.layout().shape())?;
         own.assign(&part)
-    }
-}
-
-/// Makes arrays of zeros with the same shapes.
-struct ZeroArrays;
-
-impl MapArrays for ZeroArrays {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        zeros_like(array)
-    }
-}
-
-/// Copies arrays.
-struct CopyStates;
-
-impl MapArrays for CopyStates {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        array.lazy().eval()
-    }
-}
-
-/// Replaces arrays by handles, in the order of a structure of the same types.
-struct TakeHandles<'a>(std::slice::Iter<'a, AnyArray>);
-
-impl MapArrays for TakeHandles<'_> {
-    fn map<T: Float>(&mut self, _: &Array<T>) -> Result<Array<T>> {
-        let next = self.0.next().expect("the structures were compared");
-        Ok(next.share().into_array())
     }
 }

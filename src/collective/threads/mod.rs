@@ -54,18 +54,13 @@ impl ThreadEngine {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
-        let Work {
-            members,
-            call,
-            timeout,
-            ..
-        } = work;
+        let Work { members, call, .. } = work;
         let operation = call.operation.name();
         let arriving = WaitLimit {
             operation,
-            timeout: Some(*timeout),
+            timeout: Some(work.settings.timeout),
         };
         let slot = RankSlot {
             call: *call,
@@ -87,7 +82,7 @@ impl ThreadEngine {
             .zip(slots.iter().map(|own| &own.call));
         let outcome = match call.check_same(calls) {
             Ok(()) => {
-                completion.report(Ok(()));
+                completion(Ok(()));
                 // After a panic, the others would wait for ever.
                 let shared = catch_unwind(|| {
                     // SAFETY: all members have arrived with equal calls, so each slot has memory
@@ -133,7 +128,7 @@ impl ThreadEngine {
     unsafe fn receive(&mut self, work: &Work, memory: CallMemory, from: usize) -> Result<()> {
         let limit = WaitLimit {
             operation: work.call.operation.name(),
-            timeout: Some(work.timeout),
+            timeout: Some(work.settings.timeout),
         };
         let message = self.rendezvous.receive(&work.members, from, limit);
         let message = message.inspect_err(|error| self.broken = Some(error.clone()))?;
@@ -156,7 +151,7 @@ impl Engine for ThreadEngine {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         debug_assert!(!memory.is_of_device, "this engine takes the host's alone");
         if let Some(error) = &self.broken {
@@ -192,15 +187,10 @@ impl Engine for ThreadEngine {
 #[derive(Clone, Debug)]
 pub(super) struct RankStatus {
     rendezvous: Arc<Rendezvous>,
-    rank: usize,
+    pub(super) rank: usize,
 }
 
 impl RankStatus {
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Marks the rank as gone.
     pub(super) fn mark_gone(&self, reason: &str) {
         self.rendezvous.mark_gone(self.rank, reason);
     }
@@ -224,6 +214,10 @@ unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());
     let source = |rank: usize| ptr::with_exposed_provenance::<u8>(slots[rank].source);
     let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(slots[rank].target);
+    let rows = |at: usize| -> Vec<*const u8> {
+        let rows = (0..size).map(|rank| source(rank).wrapping_add(at));
+        rows.collect()
+    };
     // SAFETY: this member's ranges are inside of the memory that each member has posted. No other
     // member writes the target ranges. If they are source ranges, too, no other member reads them.
     unsafe {
@@ -231,25 +225,18 @@ unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
             Operation::AllReduce(reduce) => {
                 let part = part_of(count, own, size);
                 let at = part.start * width;
-                let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
                 let targets: Vec<_> = (0..size).map(|rank| target(rank).add(at)).collect();
-                reduce_rows((reduce, call.dtype), &rows, &targets, part.len());
+                reduce_rows((reduce, call.dtype), &rows(at), &targets, part.len());
             }
             Operation::Reduce(reduce, root) => {
                 let part = part_of(count, own, size);
                 let at = part.start * width;
-                let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
-                reduce_rows(
-                    (reduce, call.dtype),
-                    &rows,
-                    &[target(root).add(at)],
-                    part.len(),
-                );
+                let targets = [target(root).add(at)];
+                reduce_rows((reduce, call.dtype), &rows(at), &targets, part.len());
             }
             Operation::ReduceScatter(reduce) => {
                 let part = count / size;
-                let at = own * part * width;
-                let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
+                let rows = rows(own * part * width);
                 reduce_rows((reduce, call.dtype), &rows, &[target(own)], part);
             }
             Operation::Broadcast(root) if root != own => {
@@ -281,6 +268,7 @@ mod tests {
     use super::*;
     use crate::array::{DType, Shape};
     use crate::collective::call::Reduce;
+    use crate::collective::engine::Settings;
 
     #[test]
     fn the_other_ranks_name_a_rank_that_panicked() {
@@ -313,8 +301,10 @@ mod tests {
                 shape: Shape::from(1),
             },
             members: Arc::new(Members::all(engine.rank, 2)),
-            timeout: Duration::from_secs(60),
-            checks: false,
+            settings: Settings {
+                timeout: Duration::from_secs(60),
+                checks: false,
+            },
         };
         let (source, mut target) = ([true], [false]);
         let memory = CallMemory {

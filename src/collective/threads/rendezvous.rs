@@ -28,7 +28,6 @@ struct RendezvousState {
     gone: Vec<Option<String>>,
 }
 
-/// The rendezvous of a group.
 #[derive(Debug)]
 struct GroupRendezvous {
     /// Per member: the number of rendezvous that it has reached.
@@ -152,7 +151,6 @@ impl Rendezvous {
         }
     }
 
-    /// Queues a message for a member.
     pub(super) fn send(&self, members: &Members, to: usize, message: Message) -> Result<()> {
         let route = Route {
             group: members.group,

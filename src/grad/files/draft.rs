@@ -14,7 +14,7 @@ const MAX_LINKS: usize = 40;
 
 /// A file beside the one to replace. It is removed unless it is finished.
 pub(super) struct Draft {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// The file to replace: the path of the call, or the file that it links to.
     target: PathBuf,
     /// The permissions of that file, if it exists.
@@ -54,10 +54,6 @@ impl Draft {
                 Err(error) => return Err(context.io(error)),
             }
         }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Replaces the file, once the bytes are on the disk. After a crash, the disk has either the

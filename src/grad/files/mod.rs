@@ -150,12 +150,12 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
-            let writer = npz::NpzTarget::create(draft.path(), &entries, &context)?;
+            let writer = npz::create(&draft.path, &entries, &context)?;
             write_all(parameters, writer)?;
         }
         #[cfg(feature = "safetensors")]
         Format::Safetensors => {
-            let writer = safetensors::SafetensorsTarget::create(draft.path(), &entries, &context)?;
+            let writer = safetensors::SafetensorsTarget::create(&draft.path, &entries, &context)?;
             write_all(parameters, writer)?;
         }
     }
@@ -186,7 +186,7 @@ fn load_from<P: Parameters>(like: &P, path: &Path) -> Result<P> {
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
-            let reader = npz::NpzSource::open(&entries, &context)?;
+            let reader = npz::open(&entries, &context)?;
             read_all(like, &entries, reader, &context)
         }
         #[cfg(feature = "safetensors")]

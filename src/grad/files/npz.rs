@@ -7,46 +7,38 @@ use crate::array::{Array, DType, Float};
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
 
-pub(super) struct NpzTarget(NpzWriter);
-
-impl NpzTarget {
-    pub(super) fn create(
-        path: &Path,
-        entries: &[Member],
-        context: &FileContext<'_>,
-    ) -> Result<Self> {
-        refuse_bf16(entries, context)?;
-        NpzWriter::create(path).map(Self)
-    }
+pub(super) fn create(
+    path: &Path,
+    entries: &[Member],
+    context: &FileContext<'_>,
+) -> Result<NpzWriter> {
+    refuse_bf16(entries, context)?;
+    NpzWriter::create(path)
 }
 
-impl ArrayTarget for NpzTarget {
+pub(super) fn open(entries: &[Member], context: &FileContext<'_>) -> Result<NpzReader> {
+    refuse_bf16(entries, context)?;
+    NpzReader::open(context.path)
+}
+
+impl ArrayTarget for NpzWriter {
     fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
-        self.0.write(name, array)
+        Self::write(self, name, array)
     }
 
     fn finish(self) -> Result<()> {
-        self.0.finish()
+        Self::finish(self)
     }
 }
 
-pub(super) struct NpzSource(NpzReader);
-
-impl NpzSource {
-    pub(super) fn open(entries: &[Member], context: &FileContext<'_>) -> Result<Self> {
-        refuse_bf16(entries, context)?;
-        NpzReader::open(context.path).map(Self)
-    }
-}
-
-impl ArraySource for NpzSource {
+impl ArraySource for NpzReader {
     fn names(&self) -> Vec<String> {
-        self.0.names()
+        Self::names(self)
     }
 
     fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
         let _current = like.device().enter();
-        self.0.read_of_shape(name, like.shape())
+        self.read_expecting(name, Some(like.shape()))
     }
 }
 

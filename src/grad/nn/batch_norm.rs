@@ -133,7 +133,11 @@ impl<T: Float> BatchNorm<T> {
         let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
         let count = x.len() / self.weight.len().max(1);
         if count < 2 {
-            return Err(too_few(x));
+            let shape = x.layout().shape();
+            let text = format!(
+                "BatchNorm: a channel of x, of shape {shape}, has fewer than 2 elements: its variance is not known"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let axes: Vec<isize> = (0..x.ndim() as isize).filter(|&axis| axis != 1).collect();
         let (mean, centred, variance) = centred::<T, A>(x, &axes)?;
@@ -310,14 +314,4 @@ impl<T: Float> Statistics for RunningStatistics<T> {
             None => self.lock().each_ref().map(AnyArray::of),
         }
     }
-}
-
-#[cold]
-#[track_caller]
-fn too_few<T: Float>(x: &Array<T>) -> Error {
-    let shape = x.layout().shape();
-    let text = format!(
-        "BatchNorm: a channel of x, of shape {shape}, has fewer than 2 elements: its variance is not known"
-    );
-    Error::new(ErrorKind::InvalidArgument, text)
 }

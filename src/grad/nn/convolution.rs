@@ -45,14 +45,8 @@ impl<T: Float> Conv2d<T> {
         size: [usize; 2],
         options: ConvOptions,
     ) -> Result<Self> {
-        let groups = options.groups;
-        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-            let text = format!(
-                "Conv2d: {inputs} inputs and {outputs} outputs do not divide into {groups} groups"
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        let each = inputs / groups;
+        check_groups("Conv2d", (inputs, outputs), options.groups)?;
+        let each = inputs / options.groups;
         let count = each.saturating_mul(size[0]).saturating_mul(size[1]);
         Ok(Self {
             weight: uniform(count, [outputs, each, size[0], size[1]])?,
@@ -91,4 +85,20 @@ impl<T: Float> Conv2d<T> {
         }
         Ok(convolved)
     }
+}
+
+/// Returns an error for channels that do not divide into groups.
+#[track_caller]
+pub(super) fn check_groups(
+    layer: &str,
+    (inputs, outputs): (usize, usize),
+    groups: usize,
+) -> Result<()> {
+    if groups > 0 && inputs.is_multiple_of(groups) && outputs.is_multiple_of(groups) {
+        return Ok(());
+    }
+    let text = format!(
+        "{layer}: {inputs} inputs and {outputs} outputs do not divide into {groups} groups"
+    );
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }

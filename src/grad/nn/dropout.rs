@@ -23,11 +23,7 @@ use crate::error::Result;
 /// The errors of [`Array::dropout_mask`].
 #[track_caller]
 pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
-    if probability == 0.0 {
-        return Ok(x.clone());
-    }
-    let _device = x.device().enter();
-    (x * Array::dropout_mask(probability, *x.layout().shape())?).eval()
+    of_leading_axes(x, x.ndim(), probability)
 }
 
 /// Sets whole channels of `x`, of shape `[count, channels, ..]`, to 0 with the given probability,
@@ -123,11 +119,9 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
     if probability == 0.0 {
         return Ok(x.clone());
     }
-    let lengths = x.shape().iter().enumerate();
-    let shape: Vec<usize> = lengths
-        .map(|(axis, &length)| if axis < axes { length } else { 1 })
-        .collect();
-    let shape: Shape = shape.iter().collect();
+    let kept = x.shape().iter().take(axes);
+    let ones = std::iter::repeat_n(&1, x.ndim().saturating_sub(axes));
+    let shape: Shape = kept.chain(ones).collect();
     let _device = x.device().enter();
     (x * Array::dropout_mask(probability, shape)?).eval()
 }

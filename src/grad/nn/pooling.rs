@@ -162,12 +162,7 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 /// the two or a number of windows is 0.
 #[track_caller]
 pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
-    check_adaptive("adaptive_avg_pool2d", x, size)?;
-    // A mean over a rectangle is a mean over its rows of means over its columns.
-    let rows = by_windows(x, x.ndim() - 2, size[0], |own, axis| {
-        own.mean_keepdims(axis)
-    })?;
-    by_windows(&rows, x.ndim() - 1, size[1], |own, axis| {
+    adaptive("adaptive_avg_pool2d", x, size, |own, axis| {
         own.mean_keepdims(axis)
     })
 }
@@ -191,19 +186,24 @@ pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<A
 /// Those of [`adaptive_avg_pool2d`].
 #[track_caller]
 pub fn adaptive_max_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
-    check_adaptive("adaptive_max_pool2d", x, size)?;
-    let rows = by_windows(x, x.ndim() - 2, size[0], |own, axis| own.max_keepdims(axis))?;
-    by_windows(&rows, x.ndim() - 1, size[1], |own, axis| {
+    adaptive("adaptive_max_pool2d", x, size, |own, axis| {
         own.max_keepdims(axis)
     })
 }
 
 #[track_caller]
-fn check_adaptive<T: Float>(function: &str, x: &Array<T>, size: [usize; 2]) -> Result<()> {
+fn adaptive<T: Float>(
+    function: &str,
+    x: &Array<T>,
+    size: [usize; 2],
+    reduce: fn(&Array<T>, isize) -> Result<Array<T>>,
+) -> Result<Array<T>> {
     if let [.., height, width] = x.shape()
         && ![*height, *width, size[0], size[1]].contains(&0)
     {
-        return Ok(());
+        // A mean over a rectangle is a mean over its rows of means over its columns.
+        let rows = by_windows(x, x.ndim() - 2, size[0], reduce)?;
+        return by_windows(&rows, x.ndim() - 1, size[1], reduce);
     }
     let shape = x.layout().shape();
     let text = format!(

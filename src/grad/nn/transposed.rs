@@ -1,5 +1,6 @@
 //! Transposed convolutions.
 
+use super::convolution::check_groups;
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
@@ -54,13 +55,8 @@ impl<T: Float> ConvTranspose2d<T> {
         size: [usize; 2],
         options: ConvOptions,
     ) -> Result<Self> {
-        let groups = options.groups;
-        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-            return Err(invalid(format!(
-                "{inputs} inputs and {outputs} outputs do not divide into {groups} groups"
-            )));
-        }
-        let each = outputs / groups;
+        check_groups("ConvTranspose2d", (inputs, outputs), options.groups)?;
+        let each = outputs / options.groups;
         let count = each.saturating_mul(size[0]).saturating_mul(size[1]);
         Ok(Self {
             weight: uniform(count, [inputs, each, size[0], size[1]])?,

@@ -160,15 +160,12 @@ impl<P: Parameters> Accumulated<P> {
     #[track_caller]
     pub fn take_sum(&mut self) -> Result<P> {
         self.parts = 0;
-        self.sum.take().ok_or_else(nothing_added)
+        let Some(sum) = self.sum.take() else {
+            let text = "Accumulated: no gradients were added: call add first";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
+        Ok(sum)
     }
-}
-
-#[cold]
-#[track_caller]
-fn nothing_added() -> Error {
-    let text = "Accumulated: no gradients were added: call add first";
-    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// Adds arrays, to memory outside of every cache.

@@ -1,12 +1,12 @@
 //! Averages of parameters over steps.
 
-use std::fmt::Display;
 use std::panic::Location;
 
 use super::memory::unshare;
 use crate::array::{AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
+use crate::grad::place::follow_place;
 use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 
 /// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
@@ -115,7 +115,7 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-pub(super) struct CopyArrays;
+pub(crate) struct CopyArrays;
 
 impl MapArrays for CopyArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
@@ -125,7 +125,9 @@ impl MapArrays for CopyArrays {
 
 /// Returns an error for parameters of other shapes.
 #[derive(Default)]
-struct CheckShapes(ParameterPath);
+struct CheckShapes {
+    place: ParameterPath,
+}
 
 impl ZipArrays for CheckShapes {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
@@ -133,18 +135,12 @@ impl ZipArrays for CheckShapes {
         if own == other {
             return Ok(());
         }
-        let name = self.0.name();
+        let name = self.place.name();
         let text = format!("parameter `{name}` has shape {other:?}, its average has shape {own:?}");
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.0.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.0.leave();
-    }
+    follow_place!();
 }
 
 /// Moves an average towards the parameters by a share.

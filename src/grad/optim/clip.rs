@@ -180,7 +180,6 @@ impl<O: Optimizer> Clipped<O> {
         Ok(norm.map(|norm| norm / self.scale))
     }
 
-    /// Returns the gradient after clipping.
     #[track_caller]
     fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
         let of = |value: f64| <T as AnyElement>::from_f64(value);

@@ -151,16 +151,13 @@ impl<O: Stateful> Groups<O> {
     fn of(&mut self, number: usize) -> Result<&mut O> {
         match self.of.get(number) {
             Some(&group) => Ok(&mut self.groups[group]),
-            None => Err(self.has_no(number)),
+            None => {
+                let count = self.of.len();
+                let text =
+                    format!("Groups: parameter {number}, the groups are of {count} parameters");
+                Err(Error::new(ErrorKind::InvalidArgument, text))
+            }
         }
-    }
-
-    #[cold]
-    #[track_caller]
-    fn has_no(&self, number: usize) -> Error {
-        let count = self.of.len();
-        let text = format!("Groups: parameter {number}, the groups are of {count} parameters");
-        Error::new(ErrorKind::InvalidArgument, text)
     }
 }
 

@@ -7,7 +7,7 @@ use super::wolfe::Search;
 use crate::array::{AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Result};
-use crate::grad::{Loss, MapArrays, NoElements, Parameters, ZipArrays, value_and_grad};
+use crate::grad::{Loss, MapArrays, Parameters, ZipArrays, no_elements, value_and_grad};
 use crate::ops::concat;
 use ndarray::s;
 
@@ -187,7 +187,7 @@ impl Lbfgs {
     ) -> Result<f64> {
         let _call_site = CallSiteOverride::at(Location::caller());
         let start = flat(parameters).at_caller()?;
-        let nothing = parameters.map_arrays(&mut NoElements).at_caller()?;
+        let nothing = no_elements(parameters).at_caller()?;
         // A function object, so that the method is compiled once.
         let mut evaluate = |x: &Array<f64>| -> Result<Point> {
             parameters.zip_arrays(&nothing, &mut WriteFlat { from: x, at: 0 })?;

@@ -21,7 +21,7 @@ pub(super) struct Memory {
     /// The states. An optimizer that has fewer leaves the last ones empty.
     pub(super) states: [ParameterState; 3],
     /// The number of parameters of the last complete step.
-    count: Option<usize>,
+    pub(super) count: Option<usize>,
     /// The steps and the rate on the device, for captured steps.
     pub(super) clock: Clock,
 }
@@ -41,11 +41,6 @@ impl Memory {
             Some(count) if count != subject.number => Err(subject.has_count(count)),
             _ => Ok(()),
         }
-    }
-
-    /// Records the number of parameters of a complete step.
-    pub(super) fn set_count(&mut self, count: usize) {
-        self.count = Some(count);
     }
 }
 

@@ -48,6 +48,7 @@ use std::panic::Location;
 pub use accumulated::Accumulated;
 pub use adam::{Adam, AdamW};
 pub use average::Average;
+pub(crate) use average::CopyArrays;
 pub use clip::{Clipped, clip_norm};
 pub use groups::Groups;
 pub use lbfgs::Lbfgs;
@@ -57,12 +58,12 @@ pub use muon::Muon;
 pub use schedule::{cosine, linear};
 pub use sgd::Sgd;
 pub use state::{OptimizerState, Stateful};
-pub(crate) use state::{ShareArrays, check_count, steps_of};
+pub(crate) use state::{check_count, steps_of};
 pub(crate) use subject::short_name;
 
 use super::arithmetic::{SameShapes, sum_of_squares};
 use super::parameters::{Parameters, ZipArrays};
-use super::place::{ParameterPath, follow_place, name_of};
+use super::place::{ParameterPath, follow_place};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
 use crate::ops::derivatives::Total;
@@ -216,13 +217,9 @@ use optimizer;
 fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients: &P) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
     let count = check(optimizer, parameters, gradients).at_caller()?;
-    optimizer.begin();
-    let stepped = parameters.zip_arrays(gradients, &mut Stepping::of(optimizer));
-    match &stepped {
-        Ok(()) => optimizer.memory().set_count(count),
-        Err(_) => optimizer.abandon(),
-    }
-    stepped.at_caller()
+    step_checked(optimizer, parameters, gradients).at_caller()?;
+    optimizer.memory().count = Some(count);
+    Ok(())
 }
 
 /// Moves all parameters, for an optimizer that is no [`Rule`].
@@ -235,22 +232,27 @@ pub(super) fn step_any<P: Parameters>(
     let _call_site = CallSiteOverride::at(Location::caller());
     let checked = parameters.zip_arrays(gradients, &mut SameShapes::of("step"));
     checked.at_caller()?;
+    step_checked(optimizer, parameters, gradients).at_caller()
+}
+
+fn step_checked<P: Parameters>(
+    optimizer: &mut impl Optimizer,
+    parameters: &mut P,
+    gradients: &P,
+) -> Result<()> {
     optimizer.begin();
-    if optimizer.needs_norm() {
-        let squares = sum_of_squares(gradients);
-        match squares.and_then(Total::root) {
-            Ok(norm) => optimizer.set_norm(&norm),
-            Err(error) => {
-                optimizer.abandon();
-                return Err(error).at_caller();
-            }
-        }
-    }
-    let stepped = parameters.zip_arrays(gradients, &mut Stepping::of(optimizer));
+    let norm = match optimizer.needs_norm() {
+        true => sum_of_squares(gradients).and_then(Total::root).map(Some),
+        false => Ok(None),
+    };
+    let stepped = norm.and_then(|norm| {
+        norm.iter().for_each(|norm| optimizer.set_norm(norm));
+        parameters.zip_arrays(gradients, &mut Stepping::of(optimizer))
+    });
     if stepped.is_err() {
         optimizer.abandon();
     }
-    stepped.at_caller()
+    stepped
 }
 
 struct Stepping<'a, O> {
@@ -347,68 +349,4 @@ fn check_gradient<T: Float>(
         return Ok(());
     }
     Err(subject.has_shapes("gradient", gradient.shape(), own.shape()))
-}
-
-/// Passes steps on to an optimizer, and records the parameter whose step failed.
-pub(super) struct Named<'a, O> {
-    optimizer: &'a mut O,
-    failed: Option<usize>,
-}
-
-impl<'a, O: Optimizer> Named<'a, O> {
-    pub(super) fn new(optimizer: &'a mut O) -> Self {
-        Self {
-            optimizer,
-            failed: None,
-        }
-    }
-
-    /// Adds the name of the parameter whose step failed to the error of a pass, and the caller's
-    /// line.
-    #[track_caller]
-    pub(super) fn name<R, P: Parameters>(&self, outcome: Result<R>, parameters: &P) -> Result<R> {
-        let named = outcome.map_err(|error| {
-            let name = self.failed.and_then(|number| name_of(parameters, number));
-            match name {
-                Some(name) => error.of(&format!("value_and_step: `{name}`")),
-                None => error,
-            }
-        });
-        named.at_caller()
-    }
-}
-
-impl<O: Optimizer> Optimizer for Named<'_, O> {
-    fn begin(&mut self) {
-        self.optimizer.begin();
-    }
-
-    fn abandon(&mut self) {
-        self.optimizer.abandon();
-    }
-
-    fn needs_norm(&self) -> bool {
-        self.optimizer.needs_norm()
-    }
-
-    fn set_norm(&mut self, norm: &Array<f64>) {
-        self.optimizer.set_norm(norm);
-    }
-
-    fn loss_scale(&self) -> f64 {
-        self.optimizer.loss_scale()
-    }
-
-    fn step_one<T: Float>(
-        &mut self,
-        number: usize,
-        own: &mut Array<T>,
-        gradient: &Array<T>,
-    ) -> Result<()> {
-        let stepped = self.optimizer.step_one(number, own, gradient);
-        if stepped.is_err() {
-            self.failed = Some(number);
-        }
-        stepped
-    }
 }

@@ -6,7 +6,7 @@ use super::short_name;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::place::follow_place;
+use crate::grad::place::{follow_place, map_erased};
 use crate::grad::{MapArrays, Optimizer, ParameterPath, Parameters, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
@@ -251,7 +251,6 @@ pub trait Stateful: Optimizer {
     }
 }
 
-/// Returns the name of a method for errors.
 fn method<O>(name: &str) -> String {
     format!("{}::{name}", short_name::<O>())
 }
@@ -283,7 +282,7 @@ fn write<O: Stateful, P: Parameters>(
     let _outside = enter_uncached();
     check_count(optimizer.states(), state.arrays.len())?;
     let steps = steps_of(&state.steps)?;
-    let mut own = parameters.map_arrays(&mut ShareArrays)?;
+    let mut own = map_erased(parameters, Ok)?;
     for is_checked in [false, true] {
         for (which, arrays) in state.arrays.iter().enumerate() {
             let mut writing = StateWriter {
@@ -388,15 +387,6 @@ impl<O: Stateful> ZipArrays for StateWriter<'_, O> {
     }
 
     follow_place!();
-}
-
-/// Makes handles that share the memory of the arrays.
-pub(crate) struct ShareArrays;
-
-impl MapArrays for ShareArrays {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        Ok(array.clone())
-    }
 }
 
 /// Implements [`Stateful`] for a wrapper by the states of its `optimizer`.

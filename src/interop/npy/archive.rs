@@ -163,19 +163,10 @@ impl NpzReader {
         self.read_expecting(name, None)
     }
 
-    /// Like [`read`](Self::read), but returns an error for an array of another shape before memory
-    /// is requested for it.
+    /// Like [`read`](Self::read). If a shape is expected, returns an error for an array of another
+    /// shape before memory is requested for it.
     #[track_caller]
-    pub(crate) fn read_of_shape<T: AnyElement>(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-    ) -> Result<Array<T>> {
-        self.read_expecting(name, Some(shape))
-    }
-
-    #[track_caller]
-    fn read_expecting<T: AnyElement>(
+    pub(crate) fn read_expecting<T: AnyElement>(
         &mut self,
         name: &str,
         shape: Option<&[usize]>,

@@ -1,6 +1,6 @@
 //! The elements of a NumPy file, as the bytes of their type.
 
-use std::io::{self, ErrorKind as IoKind, Read, Write};
+use std::io::{self, ErrorKind as IoKind, Read};
 
 use super::header::{self, Header};
 use super::{Length, NpyContext};
@@ -85,7 +85,10 @@ pub(super) fn read<T: AnyElement>(
     let (reader, available): (&mut dyn Read, _) = match length {
         Length::AtMost(available) | Length::Exactly(available) => (reader, available),
         Length::Unknown => {
-            buffered = read_to_memory(reader, expected as u64, context)?;
+            let mut bytes = Vec::new();
+            let read = reader.take(expected as u64).read_to_end(&mut bytes);
+            read.map_err(|error| context.io(error))?;
+            buffered = bytes;
             buffered_reader = buffered.as_slice();
             (&mut buffered_reader, buffered.len() as u64)
         }
@@ -121,19 +124,6 @@ pub(super) fn read<T: AnyElement>(
     Ok(array)
 }
 
-/// Reads up to `expected` bytes into a vector that grows as they arrive.
-#[track_caller]
-fn read_to_memory(
-    reader: &mut dyn Read,
-    expected: u64,
-    context: &NpyContext<'_>,
-) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = reader.take(expected).read_to_end(&mut bytes);
-    read.map_err(|error| context.io(error))?;
-    Ok(bytes)
-}
-
 /// Returns true if the reader is at its end. An archive compares an entry's checksum only when it
 /// is read to its end.
 #[track_caller]
@@ -147,14 +137,4 @@ fn is_at_end(reader: &mut dyn Read, context: &NpyContext<'_>) -> Result<bool> {
             Err(error) => return Err(context.io(error)),
         }
     }
-}
-
-/// Writes the elements of `array` in row-major order.
-#[track_caller]
-pub(super) fn write<T: AnyElement>(
-    writer: &mut impl Write,
-    array: &Array<T>,
-    context: &NpyContext<'_>,
-) -> Result<()> {
-    elements::write(writer, array, false, |error| context.io(error))
 }

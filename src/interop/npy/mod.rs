@@ -21,6 +21,7 @@ use header::Header;
 
 use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::interop::elements;
 
 /// The call and the file that an error is about.
 struct NpyContext<'a> {
@@ -104,7 +105,7 @@ fn write<T: AnyElement>(
     let header = header::format(array);
     let written = writer.write_all(&header);
     written.map_err(|error| context.io(error))?;
-    data::write(&mut writer, array, context)?;
+    elements::write(&mut writer, array, false, |error| context.io(error))?;
     writer.flush().map_err(|error| context.io(error))
 }
 

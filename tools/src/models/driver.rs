@@ -9,7 +9,6 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Charges a call over `bytes` bytes.
     pub(super) fn call(&mut self, call: DriverCall, bytes: u64) {
         if let Some(ledger) = &mut self.ledger {
             ledger.charge(call, bytes);

@@ -33,7 +33,7 @@ pub(crate) struct CsvTable<R> {
     line: String,
     fields: Vec<Range<usize>>,
     /// The line number of the current row, from 1.
-    line_number: u64,
+    pub(crate) line_number: u64,
 }
 
 impl<R: BufRead> CsvTable<R> {
@@ -96,11 +96,6 @@ impl<R: BufRead> CsvTable<R> {
         Ok(true)
     }
 
-    /// Returns the line number of the row, from 1.
-    pub(crate) fn line_number(&self) -> u64 {
-        self.line_number
-    }
-
     /// Returns a field of the row.
     #[inline]
     pub(crate) fn text(&self, column: usize) -> &str {
@@ -136,7 +131,6 @@ impl<R: BufRead> CsvTable<R> {
         self.row_error(format!("{place}: {reason}"))
     }
 
-    /// Returns the error for the row.
     fn row_error(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
         Error::new(ErrorCode::Content, text)

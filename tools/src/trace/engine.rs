@@ -33,7 +33,7 @@ pub(crate) struct ReplayEngine<A: TraceAllocator> {
     /// By slot; `None` for a slot that is free, failed, or of 0 bytes.
     live: Vec<Option<A::Block>>,
     /// The addresses of the last batch; `None` for an allocation that failed.
-    addresses: Vec<Option<u64>>,
+    pub(crate) addresses: Vec<Option<u64>>,
     /// By slot; 0 for an unused one.
     requested: Vec<u64>,
     live_bytes: u64,
@@ -76,11 +76,6 @@ impl<A: TraceAllocator> ReplayEngine<A> {
         let elapsed = start.elapsed();
         self.count(batch);
         elapsed
-    }
-
-    /// Returns the address of each allocation of the last batch, `None` if it failed.
-    pub(crate) fn addresses(&self) -> &[Option<u64>] {
-        &self.addresses
     }
 
     #[inline]

@@ -118,8 +118,8 @@ fn sorted_segments<'a>(
 
 /// Checks that no two segments of a device overlap.
 fn check_disjoint(segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
-    let mut ranges: Vec<_> = (segments.iter())
-        .filter(|segment| segment.total_bytes > 0)
+    let filled = segments.iter().filter(|segment| segment.total_bytes > 0);
+    let mut ranges: Vec<_> = filled
         .map(|segment| {
             (
                 segment.device,

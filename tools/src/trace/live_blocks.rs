@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::entries::EntryPath;
 
-/// A live block.
 pub(super) struct LiveBlock<T> {
     pub(super) value: T,
     /// The step at which its free was requested.

@@ -126,9 +126,9 @@ impl<R: BufRead> Trace<R> {
             EventReader::Lifetimes { events, .. } => batch.extend(events.take(BATCH_EVENTS)),
             EventReader::Log(log) => {
                 while batch.len() < BATCH_EVENTS
-                    && let Some(event) = log.next()?
+                    && let Some(entry) = log.next_entry()?
                 {
-                    batch.push(event);
+                    batch.push(entry.event);
                 }
             }
         }

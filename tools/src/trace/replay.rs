@@ -141,7 +141,7 @@ impl Replay {
     /// ```
     pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
         self.elapsed += self.engine.apply(batch);
-        self.engine.addresses()
+        &self.engine.addresses
     }
 
     /// Repeats a trace of one batch on fresh pools, and uses the median time: a short measurement

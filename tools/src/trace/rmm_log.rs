@@ -22,20 +22,14 @@ pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "S
 /// Invariant: each slot below `slots` is in `live` or in `vacant`.
 #[derive(Debug)]
 pub(crate) struct RmmLog<R> {
-    table: CsvTable<R>,
-    columns: LogColumns,
+    pub(super) table: CsvTable<R>,
+    action_column: usize,
+    pointer_column: usize,
+    size_column: usize,
     /// By pointer.
     live: HashMap<u64, LiveSlot>,
     vacant: Vec<u32>,
     slots: u32,
-}
-
-/// The indices of the columns that are used.
-#[derive(Clone, Copy, Debug)]
-struct LogColumns {
-    action: usize,
-    pointer: usize,
-    size: usize,
 }
 
 /// A row that is an event.
@@ -56,43 +50,30 @@ struct LiveSlot {
 impl<R: BufRead> RmmLog<R> {
     /// Reads the rows of a table whose header was already read.
     pub(crate) fn new(table: CsvTable<R>) -> Result<Self> {
-        let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
+        let [_, _, action_column, pointer_column, size_column, _] = table.columns(COLUMNS)?;
         Ok(Self {
             table,
-            columns: LogColumns {
-                action,
-                pointer,
-                size,
-            },
+            action_column,
+            pointer_column,
+            size_column,
             live: HashMap::new(),
             vacant: Vec::new(),
             slots: 0,
         })
     }
 
-    /// Returns the next event, or `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> Result<Option<TraceEvent>> {
-        let entry = self.next_entry()?;
-        Ok(entry.map(|entry| entry.event))
-    }
-
-    /// Returns the table, whose current row is the row of the last entry.
-    pub(super) fn table(&self) -> &CsvTable<R> {
-        &self.table
-    }
-
     /// Returns the next entry that is an event, or `None` at the end of the file.
     pub(super) fn next_entry(&mut self) -> Result<Option<LogEntry>> {
         while self.table.advance()? {
             let pointer = self.pointer()?;
-            let bytes = self.table.number(self.columns.size)?;
-            let event = match self.table.text(self.columns.action) {
+            let bytes = self.table.number(self.size_column)?;
+            let event = match self.table.text(self.action_column) {
                 "allocate" => self.allocate(pointer, bytes)?,
                 "free" => self.free(pointer, bytes)?,
                 "allocate failure" => None,
                 _ => {
                     let what = "not allocate, allocate failure or free";
-                    return Err(self.table.value_error(self.columns.action, what));
+                    return Err(self.table.value_error(self.action_column, what));
                 }
             };
             if let Some(event) = event {
@@ -110,11 +91,11 @@ impl<R: BufRead> RmmLog<R> {
         if pointer == 0 && bytes == 0 {
             return Ok(None);
         }
-        let line_number = self.table.line_number();
+        let line_number = self.table.line_number;
         match self.live.entry(pointer) {
             Entry::Occupied(earlier) => {
                 let what = format!("alive since line {}", earlier.get().line_number);
-                Err(self.table.value_error(self.columns.pointer, what))
+                Err(self.table.value_error(self.pointer_column, what))
             }
             Entry::Vacant(place) => {
                 let slot = self.vacant.pop().unwrap_or(self.slots);
@@ -134,14 +115,14 @@ impl<R: BufRead> RmmLog<R> {
             None if pointer == 0 && bytes == 0 => Ok(None),
             None => {
                 let what = "not allocated, or freed already";
-                Err(self.table.value_error(self.columns.pointer, what))
+                Err(self.table.value_error(self.pointer_column, what))
             }
         }
     }
 
     /// Returns the pointer of this row: hexadecimal, with or without "0x", or C's null pointer.
     fn pointer(&self) -> Result<u64> {
-        let text = self.table.text(self.columns.pointer);
+        let text = self.table.text(self.pointer_column);
         if text == "(nil)" {
             return Ok(0);
         }
@@ -150,7 +131,7 @@ impl<R: BufRead> RmmLog<R> {
         // Rust also parses "+1".
         number.filter(|_| !digits.starts_with('+')).ok_or_else(|| {
             let what = "not a hexadecimal pointer";
-            self.table.value_error(self.columns.pointer, what)
+            self.table.value_error(self.pointer_column, what)
         })
     }
 }

@@ -191,7 +191,6 @@ fn plain_name(pattern: &Pat) -> Result<Ident> {
     }
 }
 
-/// Checks the type of an element.
 fn element(of: &Type) -> Result<ElementType> {
     let last = match of {
         Type::Group(group) => return element(&group.elem),

@@ -30,8 +30,8 @@ pub(super) enum Tag {
 #[derive(Debug)]
 pub(super) struct Comm {
     raw: ffi::MPI_Comm,
-    rank: usize,
-    size: usize,
+    pub(super) rank: usize,
+    pub(super) size: usize,
 }
 
 // SAFETY: it is a handle, which any thread may use: MPI was initialised for calls that threads make
@@ -73,14 +73,6 @@ impl Comm {
                 size: size as usize,
             })
         }
-    }
-
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.size
     }
 
     /// Starts a send.
@@ -265,6 +257,27 @@ pub(super) fn arrived_of<'a>(
             Ok((place, bytes))
         })
         .collect()
+}
+
+/// Removes the items whose request is done. Those whose test fails stay.
+///
+/// # Errors
+///
+/// The last error of a test.
+pub(super) fn retain_pending<T>(
+    items: &mut Vec<T>,
+    request: impl Fn(&mut T) -> &mut MpiRequest,
+) -> Result<()> {
+    let mut outcome = Ok(());
+    items.retain_mut(|item| {
+        let arrived = request(item).arrived();
+        let is_pending = !matches!(arrived, Ok(Some(_)));
+        if let Err(error) = arrived {
+            outcome = Err(error);
+        }
+        is_pending
+    });
+    outcome
 }
 
 /// Converts a length to MPI's type.

@@ -34,7 +34,7 @@ pub(super) struct DeadlockDetector {
     search: u64,
     /// The duration of the wait at its latest search.
     searched_at: Duration,
-    is_found: bool,
+    pub(super) is_found: bool,
 }
 
 impl DeadlockDetector {
@@ -49,16 +49,10 @@ impl DeadlockDetector {
         self.numbers.remove(&group);
     }
 
-    /// Ends the wait.
     pub(super) fn end_wait(&mut self) {
         self.place = None;
         self.forwarded.clear();
         self.searched_at = Duration::ZERO;
-    }
-
-    /// Returns true if this rank waits in a deadlock.
-    pub(super) fn is_found(&self) -> bool {
-        self.is_found
     }
 
     /// Returns true if it is time for another search, after a wait of `waited`.
@@ -150,7 +144,7 @@ mod tests {
             probe = next;
         }
         assert_eq!(ranks[0].receive(0, probe), None);
-        assert!(ranks[0].is_found());
+        assert!(ranks[0].is_found);
     }
 
     #[test]

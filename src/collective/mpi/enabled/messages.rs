@@ -3,11 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::MpiEngine;
-use super::comm::{Comm, MpiRequest, Tag};
+use super::comm::{Comm, MpiRequest, Tag, retain_pending};
 use super::movement::PIECE;
 use super::opening::INLINE;
 use super::peers::{Wait, WaitTarget};
-use super::transfer::{Region, Transfer, TransferDirection};
+use super::transfer::{Ring, Transfer, TransferDirection};
 use crate::collective::call::Call;
 use crate::collective::engine::{CallMemory, Work};
 use crate::collective::header::{HEADER_WORDS, MessageHeader};
@@ -49,20 +49,15 @@ impl Messages {
 
     /// Removes the messages that have been sent.
     pub(super) fn reap(&mut self) -> Result<()> {
-        let mut failure = None;
+        let mut outcome = Ok(());
         self.outgoing.retain_mut(|message| {
-            message
-                .in_flight
-                .retain_mut(|request| match request.arrived() {
-                    Ok(arrived) => arrived.is_none(),
-                    Err(error) => {
-                        failure = Some(error);
-                        true
-                    }
-                });
+            let reaped = retain_pending(&mut message.in_flight, |request| request);
+            if reaped.is_err() {
+                outcome = reaped;
+            }
             !message.in_flight.is_empty()
         });
-        failure.map_or(Ok(()), Err)
+        outcome
     }
 
     /// Removes the messages of a group that this rank has dropped.
@@ -226,14 +221,9 @@ impl MpiEngine {
         from: usize,
         (memory, bytes): (*mut u8, usize),
     ) -> Result<(), HostFailure> {
-        let region = Region {
-            memory,
-            wrap: usize::MAX,
-            bytes,
-            piece: PIECE,
-        };
+        let way = (Tag::Body, TransferDirection::In);
         // SAFETY: by this function's contract.
-        let transfer = unsafe { Transfer::new(from, (Tag::Body, TransferDirection::In), region) };
+        let transfer = unsafe { Transfer::new(from, way, Ring::whole(memory), (bytes, PIECE)) };
         self.carry(work, &mut [transfer.all_ready()], &mut |_| false)
     }
 }

@@ -56,7 +56,7 @@ struct MpiEngine {
 impl MpiEngine {
     fn new(comm: Comm, shutdown: Arc<Shutdown>, knows_cuda: bool) -> Self {
         Self {
-            peers: Peers::new(comm.size()),
+            peers: Peers::new(comm.size),
             comm,
             messages: Messages::default(),
             buffers: HeaderBuffers::default(),
@@ -75,7 +75,7 @@ impl MpiEngine {
         }
         let message = ControlMessage::Failed(reason.to_owned());
         // A rank that cannot be notified times out.
-        let _ = self.peers.notify(&self.comm, 0..self.comm.size(), &message);
+        let _ = self.peers.notify(&self.comm, 0..self.comm.size, &message);
     }
 
     /// Executes a collective call: waits for all members, checks that they agree, and does this
@@ -88,11 +88,11 @@ impl MpiEngine {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         match unsafe { self.open(work, memory) } {
-            Ok(Ok(())) => completion.report(Ok(())),
+            Ok(Ok(())) => completion(Ok(())),
             Ok(Err(disagreement)) => return failed(completion, disagreement),
             Err(error) => {
                 self.fail(&error);
@@ -168,7 +168,7 @@ impl Engine for MpiEngine {
         &mut self,
         work: &Work,
         memory: CallMemory,
-        completion: &mut dyn Completion,
+        completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure> {
         if let Some(error) = &self.broken {
             return failed(completion, error.clone());
@@ -184,7 +184,12 @@ impl Engine for MpiEngine {
                     Ok(received) => received,
                     Err(failure) => {
                         self.fail(&failure.error);
-                        return fail_receiving(completion, failure);
+                        // If MPI may still use the memory, the stream reports the failure to the
+                        // next user of the memory.
+                        return match failure.keeps_memory {
+                            true => Err(failure),
+                            false => failed(completion, failure.error),
+                        };
                     }
                 },
                 _ => return self.together(work, memory, completion),
@@ -265,18 +270,6 @@ impl Drop for MpiEngine {
         self.shutdown.set(Err(is_over("the end")));
         self.peers.abandon();
         self.messages.abandon();
-    }
-}
-
-/// Reports a failed receive to the caller, unless MPI may still use its memory. Then the stream
-/// reports it to the next user of the memory.
-fn fail_receiving(
-    completion: &mut dyn Completion,
-    failure: HostFailure,
-) -> Result<(), HostFailure> {
-    match failure.keeps_memory {
-        true => Err(failure),
-        false => failed(completion, failure.error),
     }
 }
 

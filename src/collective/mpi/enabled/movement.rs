@@ -3,7 +3,7 @@
 use super::MpiEngine;
 use super::comm::Tag;
 use super::opening::{INLINE, input_for};
-use super::transfer::{Region, Transfer, TransferDirection};
+use super::transfer::{Ring, Transfer, TransferDirection};
 use crate::collective::call::Operation;
 use crate::collective::engine::{CallMemory, Work};
 use crate::device::host_streams::HostFailure;
@@ -14,16 +14,6 @@ pub(super) const PIECE: usize = 4 << 20;
 
 /// The length of a piece that ranks forward. It is shorter, because ranks forward whole pieces.
 const FORWARDED_PIECE: usize = 512 << 10;
-
-/// Returns a region whose memory is as long as the transfer, not a ring.
-fn whole(memory: *mut u8, bytes: usize, piece: usize) -> Region {
-    Region {
-        memory,
-        wrap: usize::MAX,
-        bytes,
-        piece,
-    }
-}
 
 impl MpiEngine {
     /// Sends one block of data from each member to each other member.
@@ -45,16 +35,15 @@ impl MpiEngine {
         unsafe {
             for step in (1..size).filter(|_| bytes > INLINE) {
                 let (from, to) = ((own + size - step) % size, (own + step) % size);
-                let region = whole(taken(from), bytes, PIECE);
-                let peer = work.members.ranks[from];
-                transfers.push(
-                    Transfer::new(peer, (Tag::Input, TransferDirection::In), region).all_ready(),
-                );
-                let region = whole(input_for(work, memory, to).0.cast_mut(), bytes, PIECE);
-                let peer = work.members.ranks[to];
-                transfers.push(
-                    Transfer::new(peer, (Tag::Input, TransferDirection::Out), region).all_ready(),
-                );
+                let given = input_for(work, memory, to).0.cast_mut();
+                for (member, direction, memory) in [
+                    (from, TransferDirection::In, taken(from)),
+                    (to, TransferDirection::Out, given),
+                ] {
+                    let (peer, way) = (work.members.ranks[member], (Tag::Input, direction));
+                    let transfer = Transfer::new(peer, way, Ring::whole(memory), (bytes, PIECE));
+                    transfers.push(transfer.all_ready());
+                }
             }
             for from in (0..size).filter(|from| *from != own && bytes <= INLINE) {
                 taken(from).copy_from_nonoverlapping(self.buffers.data(from), bytes);
@@ -108,27 +97,24 @@ impl MpiEngine {
             0 => memory.source.cast_mut(),
             _ => memory.target,
         };
-        let region = whole(data, bytes, FORWARDED_PIECE);
-        let mut transfers = Vec::with_capacity(3);
         // SAFETY: by this function's contract; a piece is forwarded after it has arrived, and does
         // not change any more.
-        unsafe {
-            if place > 0 {
-                let from = peer((place - 1) / 2);
-                transfers.push(
-                    Transfer::new(from, (Tag::Input, TransferDirection::In), region).all_ready(),
-                );
-            }
-            for branch in [2 * place + 1, 2 * place + 2] {
-                if branch < size {
-                    transfers.push(Transfer::new(
-                        peer(branch),
-                        (Tag::Input, TransferDirection::Out),
-                        region,
-                    ));
-                }
-            }
+        let transfer = |place: usize, direction: TransferDirection| unsafe {
+            let way = (Tag::Input, direction);
+            Transfer::new(
+                peer(place),
+                way,
+                Ring::whole(data),
+                (bytes, FORWARDED_PIECE),
+            )
+        };
+        let mut transfers = Vec::with_capacity(3);
+        if place > 0 {
+            transfers.push(transfer((place - 1) / 2, TransferDirection::In).all_ready());
         }
+        let branches = [2 * place + 1, 2 * place + 2].into_iter();
+        let branches = branches.filter(|branch| *branch < size);
+        transfers.extend(branches.map(|branch| transfer(branch, TransferDirection::Out)));
         let mut forward = |transfers: &mut [Transfer]| {
             let (has, branches) = match place {
                 0 => (bytes, transfers),

@@ -5,7 +5,7 @@ use std::hint::spin_loop;
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
-use super::comm::{Comm, MpiRequest, Tag};
+use super::comm::{Comm, MpiRequest, Tag, retain_pending};
 use super::deadlock::{DeadlockDetector, DeadlockProbe};
 use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_out};
 use crate::collective::engine::{Members, Work};
@@ -85,7 +85,7 @@ impl Wait {
         Self {
             operation: work.call.operation.name(),
             group: work.members.group,
-            timeout: work.timeout,
+            timeout: work.settings.timeout,
             target,
             since: Instant::now(),
             idle_polls: 0,
@@ -172,8 +172,8 @@ impl Peers {
         waited: Duration,
         missing: &[usize],
     ) -> Result<()> {
-        let (own, other) = (comm.rank(), missing.first());
-        if let (true, Some(other)) = (self.deadlocks.is_found(), other) {
+        let (own, other) = (comm.rank, missing.first());
+        if let (true, Some(other)) = (self.deadlocks.is_found, other) {
             return Err(deadlocked(wait.operation, own, *other));
         }
         let probe = self.deadlocks.start(own, wait.group, waited, missing);
@@ -282,7 +282,7 @@ impl Peers {
                 self.dropped.entry(group).or_default().insert(from);
             }
             Some(ControlMessage::Probe(probe)) => {
-                if let Some((probe, to)) = self.deadlocks.receive(comm.rank(), probe) {
+                if let Some((probe, to)) = self.deadlocks.receive(comm.rank, probe) {
                     self.notify(comm, to.into_iter(), &ControlMessage::Probe(probe))?;
                 }
             }
@@ -300,7 +300,7 @@ impl Peers {
     ) -> Result<()> {
         self.reap()?;
         let text = message.bytes();
-        for rank in ranks.filter(|rank| *rank != comm.rank()) {
+        for rank in ranks.filter(|rank| *rank != comm.rank) {
             let text = text.clone();
             let place = (text.as_ptr(), text.len());
             // SAFETY: the text lives, and does not change, until the request is done.
@@ -312,16 +312,8 @@ impl Peers {
 
     /// Removes the control messages that have been sent. Returns true if none is left.
     pub(super) fn reap(&mut self) -> Result<bool> {
-        let mut failure = None;
-        self.outgoing
-            .retain_mut(|(request, _)| match request.arrived() {
-                Ok(arrived) => arrived.is_none(),
-                Err(error) => {
-                    failure = Some(error);
-                    true
-                }
-            });
-        failure.map_or(Ok(self.outgoing.is_empty()), Err)
+        retain_pending(&mut self.outgoing, |(request, _)| request)?;
+        Ok(self.outgoing.is_empty())
     }
 
     /// Records that this rank has dropped the group. When all members have, the record is removed.

@@ -7,7 +7,7 @@
 use super::MpiEngine;
 use super::comm::Tag;
 use super::opening::{INLINE, input_for};
-use super::transfer::{Region, Transfer, TransferDirection, WINDOW};
+use super::transfer::{Ring, Transfer, TransferDirection, WINDOW};
 use crate::collective::call::{Call, Operation, Reduce};
 use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
@@ -33,21 +33,8 @@ struct PartReduction<'a> {
     bytes: usize,
     reduced: usize,
     /// Per member: its input.
-    rows: Vec<InputRow>,
-    result: InputRow,
-}
-
-/// Memory of a whole part, or a ring of its latest pieces. Byte `i` of the part is at `i % wrap`.
-#[derive(Clone, Copy)]
-struct InputRow {
-    memory: *mut u8,
-    wrap: usize,
-}
-
-impl InputRow {
-    fn at(&self, byte: usize) -> *mut u8 {
-        self.memory.wrapping_add(byte % self.wrap)
-    }
+    rows: Vec<Ring>,
+    result: Ring,
 }
 
 /// Indices of the transfers by role. Each role has at most one transfer per member.
@@ -109,18 +96,18 @@ impl MpiEngine {
         let row = |member: usize| ring.wrapping_add(member * wrap);
         let (source, bytes) = input_for(work, memory, own);
         let result = match work.call.operation {
-            Operation::ReduceScatter(_) => plain(memory.target),
+            Operation::ReduceScatter(_) => Ring::whole(memory.target),
             // This rank's array must not change.
-            Operation::Reduce(_, root) if root != own => InputRow {
+            Operation::Reduce(_, root) if root != own => Ring {
                 memory: row(own),
                 wrap,
             },
-            _ => plain(memory.target.wrapping_add(offset(work, own))),
+            _ => Ring::whole(memory.target.wrapping_add(offset(work, own))),
         };
         let rows = (0..size).map(|member| match member {
-            _ if member == own => plain(source.cast_mut()),
-            _ if bytes <= INLINE => plain(self.buffers.data(member).cast_mut()),
-            _ => InputRow {
+            _ if member == own => Ring::whole(source.cast_mut()),
+            _ if bytes <= INLINE => Ring::whole(self.buffers.data(member).cast_mut()),
+            _ => Ring {
                 memory: row(member),
                 wrap,
             },
@@ -158,13 +145,6 @@ fn piece(size: usize, bytes: usize) -> usize {
     (1 << share.ilog2()).clamp(SHORTEST, longest)
 }
 
-fn plain(memory: *mut u8) -> InputRow {
-    InputRow {
-        memory,
-        wrap: usize::MAX,
-    }
-}
-
 /// Returns the offset of a member's part in the inputs, in bytes.
 fn offset(work: &Work, member: usize) -> usize {
     let nowhere = CallMemory {
@@ -192,45 +172,37 @@ unsafe fn transfers(
         _ => None,
     };
     let has_results = !matches!(work.call.operation, Operation::ReduceScatter(_));
-    let region = |row: InputRow, bytes: usize| Region {
-        memory: row.memory,
-        wrap: row.wrap,
-        bytes,
-        piece: part.piece,
+    // SAFETY: by this function's contract. A piece becomes ready when its data is written, or when
+    // nothing reads the memory that it overwrites.
+    let transfer = |peer, tag, direction, memory, bytes| unsafe {
+        Transfer::new(peer, (tag, direction), memory, (bytes, part.piece))
     };
     let (mut transfers, mut roles) = (Vec::with_capacity(4 * size), Roles::default());
     for step in 1..size {
         let (from, to) = ((own + size - step) % size, (own + step) % size);
         let (from_peer, to_peer) = (work.members.ranks[from], work.members.ranks[to]);
-        // SAFETY: by this function's contract. A piece becomes ready when its data is written, or
-        // when nothing reads the memory that it overwrites.
-        unsafe {
-            if part.bytes > INLINE {
-                roles.input_receives.push(transfers.len());
-                let region = region(part.rows[from], part.bytes);
-                transfers.push(Transfer::new(
-                    from_peer,
-                    (Tag::Input, TransferDirection::In),
-                    region,
-                ));
-            }
-            let (source, bytes) = input_for(work, memory, to);
-            if bytes > INLINE {
-                let region = region(plain(source.cast_mut()), bytes);
-                transfers.push(
-                    Transfer::new(to_peer, (Tag::Input, TransferDirection::Out), region)
-                        .all_ready(),
-                );
-            }
-            if has_results && root.is_none_or(|root| root == to) && part.bytes > 0 {
-                roles.result_sends.push(transfers.len());
-                let region = region(part.result, part.bytes);
-                transfers.push(Transfer::new(
-                    to_peer,
-                    (Tag::Reduced, TransferDirection::Out),
-                    region,
-                ));
-            }
+        if part.bytes > INLINE {
+            roles.input_receives.push(transfers.len());
+            let row = part.rows[from];
+            let input = transfer(
+                from_peer,
+                Tag::Input,
+                TransferDirection::In,
+                row,
+                part.bytes,
+            );
+            transfers.push(input);
+        }
+        let (source, bytes) = input_for(work, memory, to);
+        if bytes > INLINE {
+            let row = Ring::whole(source.cast_mut());
+            let input = transfer(to_peer, Tag::Input, TransferDirection::Out, row, bytes);
+            transfers.push(input.all_ready());
+        }
+        if has_results && root.is_none_or(|root| root == to) && part.bytes > 0 {
+            roles.result_sends.push(transfers.len());
+            let (way, row) = (TransferDirection::Out, part.result);
+            transfers.push(transfer(to_peer, Tag::Reduced, way, row, part.bytes));
         }
     }
     for from in (0..size).filter(|from| *from != own && has_results) {
@@ -244,15 +216,15 @@ unsafe fn transfers(
             transfers.len(),
             transfers.iter().position(sends_input).filter(|_| in_place),
         ));
-        let place = memory.target.wrapping_add(offset(work, from));
-        // SAFETY: as before; a piece becomes ready when the input that it overwrites has been sent.
-        transfers.push(unsafe {
-            Transfer::new(
-                peer,
-                (Tag::Reduced, TransferDirection::In),
-                region(plain(place), bytes),
-            )
-        });
+        // A piece becomes ready when the input that it overwrites has been sent.
+        let row = Ring::whole(memory.target.wrapping_add(offset(work, from)));
+        transfers.push(transfer(
+            peer,
+            Tag::Reduced,
+            TransferDirection::In,
+            row,
+            bytes,
+        ));
     }
     (transfers, roles)
 }

@@ -80,13 +80,13 @@ impl MpiEngine {
             return Ok(ExitStep::Skip);
         }
         self.peers
-            .notify(&self.comm, 0..self.comm.size(), &ControlMessage::Ends)?;
+            .notify(&self.comm, 0..self.comm.size, &ControlMessage::Ends)?;
         let began = Instant::now();
         loop {
             self.messages.reap()?;
             self.peers.receive_control(&self.comm)?;
             let is_sent = self.peers.reap()?;
-            let all_end = self.peers.all_end(self.comm.rank());
+            let all_end = self.peers.all_end(self.comm.rank);
             let waited = began.elapsed();
             let end = match self.shutdown.is_ours {
                 // No rank receives messages any more.

@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// delay.
 pub(super) const WINDOW: usize = 2;
 
-/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransferDirection {
     Out,
@@ -25,9 +24,7 @@ pub(super) struct Transfer {
     pub(super) peer: usize,
     tag: Tag,
     direction: TransferDirection,
-    memory: *mut u8,
-    /// The length of the memory, as a ring: byte `i` of the transfer is at `i % wrap`.
-    wrap: usize,
+    memory: Ring,
     bytes: usize,
     piece: usize,
     /// The position up to which pieces may be started.
@@ -46,41 +43,47 @@ struct Piece {
     arrived: Option<usize>,
 }
 
-/// The memory and the lengths of a transfer.
+/// Memory as a ring of its latest pieces: byte `i` of a transfer is at `i % wrap`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Region {
+pub(super) struct Ring {
     pub(super) memory: *mut u8,
     pub(super) wrap: usize,
-    pub(super) bytes: usize,
-    pub(super) piece: usize,
+}
+
+impl Ring {
+    /// Returns memory that is as long as the transfer.
+    pub(super) fn whole(memory: *mut u8) -> Self {
+        Self {
+            memory,
+            wrap: usize::MAX,
+        }
+    }
+
+    pub(super) fn at(&self, byte: usize) -> *mut u8 {
+        self.memory.wrapping_add(byte % self.wrap)
+    }
 }
 
 impl Transfer {
-    /// Creates a transfer of which nothing is ready.
+    /// Creates a transfer of `bytes` bytes, in pieces of `piece` bytes, of which nothing is ready.
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes, or `wrap` if that is less. It is readable, and for a receiving
-    /// transfer also writable. While a piece is ready and not done, nothing else writes to its
-    /// memory; for a receiving transfer, nothing else reads it either. The memory stays valid until
-    /// all pieces are done or cancelled.
+    /// The memory has `bytes` bytes, or as many as the ring if that is less. It is readable, and
+    /// for a receiving transfer also writable. While a piece is ready and not done, nothing else
+    /// writes to its memory; for a receiving transfer, nothing else reads it either. The memory
+    /// stays valid until all pieces are done or cancelled.
     pub(super) unsafe fn new(
         peer: usize,
         (tag, direction): (Tag, TransferDirection),
-        region: Region,
+        memory: Ring,
+        (bytes, piece): (usize, usize),
     ) -> Self {
-        let Region {
-            memory,
-            wrap,
-            bytes,
-            piece,
-        } = region;
         Self {
             peer,
             tag,
             direction,
             memory,
-            wrap,
             bytes,
             piece,
             ready: 0,
@@ -148,7 +151,9 @@ impl Transfer {
                 break;
             };
             if self.direction == TransferDirection::In && arrived != piece.length {
-                return Err(other_length(self.peer, piece.length, arrived));
+                let (peer, expected) = (self.peer, piece.length);
+                let text = format!("rank {peer} sent {arrived} bytes, expected {expected}");
+                return Err(Error::new(ErrorKind::Communication, text));
             }
             self.done += piece.length;
             self.in_flight.pop_front();
@@ -166,7 +171,7 @@ impl Transfer {
             // SAFETY: the address is inside of the memory; by the contract of `new`, this transfer
             // alone uses it while the piece is in flight.
             let request = unsafe {
-                let place = self.memory.add(self.begun % self.wrap);
+                let place = self.memory.at(self.begun);
                 match self.direction {
                     TransferDirection::Out => comm.send(self.tag, self.peer, (place, length))?,
                     TransferDirection::In => comm.receive(self.tag, self.peer, (place, length))?,
@@ -188,10 +193,4 @@ impl Transfer {
         self.in_flight.retain_mut(|piece| !piece.request.cancel());
         self.in_flight.is_empty()
     }
-}
-
-#[cold]
-fn other_length(peer: usize, expected: usize, arrived: usize) -> Error {
-    let text = format!("rank {peer} sent {arrived} bytes, expected {expected}");
-    Error::new(ErrorKind::Communication, text)
 }

@@ -53,7 +53,7 @@ impl World {
     fn begin(takes_device_memory: Option<bool>) -> Result<Self> {
         let is_ours = initialise()?;
         let comm = Comm::duplicate_world()?;
-        let (rank, size) = (comm.rank(), comm.size());
+        let (rank, size) = (comm.rank, comm.size);
         let shutdown = Arc::new(Shutdown::new(is_ours));
         let knows_cuda = takes_device_memory.unwrap_or_else(knows_cuda);
         let engine = MpiEngine::new(comm, Arc::clone(&shutdown), knows_cuda);

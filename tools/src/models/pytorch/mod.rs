@@ -83,8 +83,8 @@ trait Pool: Debug {
 /// The allocator of a device.
 #[derive(Debug)]
 pub(super) struct PyTorch {
-    small: Box<dyn Pool>,
-    large: Box<dyn Pool>,
+    /// One pool of each [`Class`].
+    pools: [Box<dyn Pool>; 2],
     reserved_bytes: u64,
     limit_bytes: u64,
     driver: Driver,
@@ -101,57 +101,42 @@ impl PyTorch {
             }
         };
         Self {
-            small: pool(Class::Small),
-            large: pool(Class::Large),
+            pools: [Class::Small, Class::Large].map(pool),
             reserved_bytes: 0,
             limit_bytes: limit_bytes.unwrap_or(RANGE_BYTES).min(RANGE_BYTES),
             driver,
         }
     }
 
-    fn pool(&mut self, class: Class) -> &mut dyn Pool {
-        match class {
-            Class::Small => &mut *self.small,
-            Class::Large => &mut *self.large,
-        }
-    }
-
-    fn grow_and_take(&mut self, class: Class, bytes: u64) -> Option<u64> {
+    fn grow_and_take(&mut self, pool: usize, bytes: u64) -> Option<u64> {
         let room_bytes = self.limit_bytes - self.reserved_bytes;
-        let pool = match class {
-            Class::Small => &mut self.small,
-            Class::Large => &mut self.large,
-        };
+        let pool = &mut self.pools[pool];
         self.reserved_bytes += pool.grow(bytes, room_bytes, &mut self.driver);
         pool.take(bytes)
     }
 
     fn trim(&mut self) {
-        let driver = &mut self.driver;
-        self.reserved_bytes -= self.small.trim(driver) + self.large.trim(driver);
+        for pool in &mut self.pools {
+            self.reserved_bytes -= pool.trim(&mut self.driver);
+        }
     }
 }
 
 impl Model for PyTorch {
     fn allocate(&mut self, bytes: u64) -> Option<ModelBlock> {
         let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
-        let class = Class::of(bytes);
-        let start = self.pool(class).take(bytes);
-        let start = start.or_else(|| self.grow_and_take(class, bytes));
+        let pool = Class::of(bytes) as usize;
+        let start = self.pools[pool].take(bytes);
+        let start = start.or_else(|| self.grow_and_take(pool, bytes));
         let start = start.or_else(|| {
             self.trim();
-            self.grow_and_take(class, bytes)
+            self.grow_and_take(pool, bytes)
         })?;
-        let pool = class as usize;
         Some(ModelBlock { pool, start })
     }
 
     fn free(&mut self, block: ModelBlock) {
-        let class = match block.pool {
-            0 => Class::Small,
-            _ => Class::Large,
-        };
-        self.pool(class).release(block.start);
+        self.pools[block.pool].release(block.start);
     }
 
     fn reserved_bytes(&self) -> u64 {
@@ -168,8 +153,8 @@ impl Model for PyTorch {
 
     #[cfg(test)]
     fn check(&self) -> Vec<(u64, u64)> {
-        let (mut small, small_bytes) = self.small.check();
-        let (large, large_bytes) = self.large.check();
+        let [(mut small, small_bytes), (large, large_bytes)] =
+            self.pools.each_ref().map(|pool| pool.check());
         assert_eq!(small_bytes + large_bytes, self.reserved_bytes);
         small.extend(large);
         small

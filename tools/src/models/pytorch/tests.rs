@@ -315,8 +315,8 @@ impl Pair {
     }
 
     fn check(&self) {
-        let (small, small_bytes) = self.model.small.check();
-        let (large, large_bytes) = self.model.large.check();
+        let [(small, small_bytes), (large, large_bytes)] =
+            self.model.pools.each_ref().map(|pool| pool.check());
         let reserved_bytes = self.model.reserved_bytes();
         assert_eq!(small_bytes + large_bytes, reserved_bytes);
         assert_eq!(self.naive_reserved_bytes(), reserved_bytes);

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::Value;
 
-/// The kind of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerKind {
     List,

@@ -7,16 +7,12 @@ use super::opcodes::Opcode;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    at: usize,
+    pub(super) at: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
-    }
-
-    pub(super) fn position(&self) -> usize {
-        self.at
     }
 
     /// Returns the length of the file.

@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     /// Reads the whole file. Returns its containers and the value at the top.
     pub(super) fn read(mut self) -> Parsed<(Arena, Value)> {
         loop {
-            self.opcode_at = self.cursor.position();
+            self.opcode_at = self.cursor.at;
             let byte = self.operand(Cursor::byte)?;
             let Some(opcode) = Opcode::of(byte) else {
                 let reason = match name_of(byte) {

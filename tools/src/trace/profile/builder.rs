@@ -3,12 +3,22 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use cachescope_reports::{CallSite, Event, Frame, Profile};
+use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
+
+/// Returns an event of `bytes` bytes, which are the block's too.
+pub(super) fn event_of(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
+    Event {
+        address,
+        bytes,
+        block_bytes: bytes,
+        ..Event::new(kind, time_ns)
+    }
+}
 
 /// A profile under construction.
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
-    profile: Profile,
+    pub(super) profile: Profile,
     /// Allocations from before the first event.
     before: Vec<Event>,
     scopes: ValueNumbers,
@@ -26,10 +36,6 @@ impl ProfileBuilder {
             profile,
             ..Self::default()
         }
-    }
-
-    pub(super) fn profile(&mut self) -> &mut Profile {
-        &mut self.profile
     }
 
     pub(super) fn scope(&mut self, name: String) -> u32 {

@@ -8,7 +8,7 @@ use cachescope_reports::internal::{AddressSpan, Reserved};
 use cachescope_reports::{self as reports, CallSite, Event, EventKind, Frame, Profile};
 
 use super::ProfileOptions;
-use super::builder::ProfileBuilder;
+use super::builder::{ProfileBuilder, event_of};
 use super::call_site::call_site_of;
 use crate::error::Result;
 use crate::trace::Parsed;
@@ -94,7 +94,7 @@ impl<'a> ProfileReader<'a> {
 
     fn read(mut self, device: &DeviceEntries<'a>) -> Parsed<Profile> {
         let entries = device.entries(self.pickle, self.budget, EVENT_BYTES)?;
-        let events = &mut self.builder.profile().events;
+        let events = &mut self.builder.profile.events;
         events.reserve_exact(device.trace.len());
         for entry in entries {
             self.apply(&entry?)?;
@@ -152,7 +152,7 @@ impl<'a> ProfileReader<'a> {
             self.live.remove(address);
         }
         self.push_block(entry, kind, address, bytes, lines);
-        self.requested = Some((address, self.builder.profile().events.len() - 1));
+        self.requested = Some((address, self.builder.profile.events.len() - 1));
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl<'a> ProfileReader<'a> {
         self.live.remove(address);
         match self.requested.take() {
             Some((requested, index)) if requested == address => {
-                self.builder.profile().events[index].kind = EventKind::Free;
+                self.builder.profile.events[index].kind = EventKind::Free;
             }
             _ if was_requested => {}
             _ => self.push_block(entry, EventKind::Free, address, bytes, lines),
@@ -193,11 +193,8 @@ impl<'a> ProfileReader<'a> {
         lines: Lines,
     ) {
         self.requested = None;
-        let mut event = Event::new(kind, self.time_ns(entry));
+        let mut event = event_of(kind, self.time_ns(entry), address, bytes);
         event.stream = entry.number("stream").unwrap_or(0) as u32;
-        event.address = address;
-        event.bytes = bytes;
-        event.block_bytes = bytes;
         event.call_site = lines.call_site;
         event.stack = lines.stack;
         event.scope = lines.scope;
@@ -212,10 +209,7 @@ impl<'a> ProfileReader<'a> {
         } else {
             self.was_reserved(span);
         }
-        let mut event = Event::new(kind, self.time_ns(entry));
-        event.address = address;
-        event.bytes = bytes;
-        event.block_bytes = bytes;
+        let mut event = event_of(kind, self.time_ns(entry), address, bytes);
         event.stream = entry.number("stream").unwrap_or(0) as u32;
         self.builder.push(event);
         Ok(())
@@ -229,7 +223,7 @@ impl<'a> ProfileReader<'a> {
             address: part.start,
             bytes: part.bytes(),
         });
-        self.builder.profile().segments.extend(before);
+        self.builder.profile.segments.extend(before);
     }
 
     /// Adds what exists at the end without an entry: it existed at the beginning.
@@ -249,10 +243,7 @@ impl<'a> ProfileReader<'a> {
     }
 
     fn lived_throughout(&mut self, address: u64, bytes: u64, lines: Lines) {
-        let mut event = Event::new(EventKind::Allocate, 0);
-        event.address = address;
-        event.bytes = bytes;
-        event.block_bytes = bytes;
+        let mut event = event_of(EventKind::Allocate, 0, address, bytes);
         event.call_site = lines.call_site;
         event.stack = lines.stack;
         self.builder.push_before(event);
@@ -274,7 +265,7 @@ impl<'a> ProfileReader<'a> {
         lines.call_site = Some(match self.freed.get(&number) {
             Some(&known) => known,
             None => {
-                let site = &self.builder.profile().call_sites[number as usize];
+                let site = &self.builder.profile.call_sites[number as usize];
                 let site = CallSite {
                     file: format!("freed at {}", site.file),
                     ..*site

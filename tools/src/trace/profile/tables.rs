@@ -2,9 +2,9 @@
 
 use std::io::BufRead;
 
-use cachescope_reports::{CallSite, Event, EventKind, Profile};
+use cachescope_reports::{CallSite, EventKind, Profile};
 
-use super::builder::ProfileBuilder;
+use super::builder::{ProfileBuilder, event_of};
 use crate::error::Result;
 use crate::trace::csv_table::CsvTable;
 use crate::trace::event::TraceEvent;
@@ -18,19 +18,16 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let mut log = RmmLog::new(table)?;
     let mut last_ns = 0;
     while let Some(entry) = log.next_entry()? {
-        let table = log.table();
+        let table = &log.table;
         // If the time of a row does not parse, the row is a microsecond after its predecessor.
         last_ns = time_of_day_ns(table.text(time)).unwrap_or(last_ns + 1000);
         let kind = match entry.event {
             TraceEvent::Allocate { .. } => EventKind::Allocate,
             TraceEvent::Free { .. } => EventKind::Free,
         };
-        let mut event = Event::new(kind, last_ns);
+        let mut event = event_of(kind, last_ns, entry.pointer, entry.bytes);
         event.thread = numeral(table.text(thread)) as u32;
         event.stream = numeral(table.text(stream)) as u32;
-        event.address = entry.pointer;
-        event.bytes = entry.bytes;
-        event.block_bytes = entry.bytes;
         builder.push(event);
     }
     Ok(builder.finish())
@@ -80,17 +77,15 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let ends = placed
         .iter()
         .map(|own| own.offset.saturating_add(own.bytes));
-    let mut reserve = Event::new(EventKind::Reserve, 0);
-    reserve.bytes = ends.max().unwrap_or(0);
-    reserve.block_bytes = reserve.bytes;
-    builder.push(reserve);
+    let end = ends.max().unwrap_or(0);
+    builder.push(event_of(EventKind::Reserve, 0, 0, end));
     // At equal times frees come before allocations, each in the order of the table.
     let mut order: Vec<(u64, bool, usize)> = (placed.iter().enumerate())
         .flat_map(|(number, own)| [(own.upper, false, number), (own.lower, true, number)])
         .collect();
     order.sort_unstable();
     let first_step = order.first().map_or(0, |(step, _, _)| *step);
-    builder.profile().events.reserve_exact(order.len());
+    builder.profile.events.reserve_exact(order.len());
     for (step, allocates, number) in order {
         let own = &placed[number];
         let kind = if allocates {
@@ -99,10 +94,7 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
             EventKind::Free
         };
         let time_ns = (step - first_step).saturating_mul(1000);
-        let mut event = Event::new(kind, time_ns);
-        event.address = own.offset;
-        event.bytes = own.bytes;
-        event.block_bytes = own.bytes;
+        let mut event = event_of(kind, time_ns, own.offset, own.bytes);
         event.call_site = Some(own.call_site);
         builder.push(event);
     }
