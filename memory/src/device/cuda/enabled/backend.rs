@@ -22,6 +22,9 @@ impl Backend for Cuda {
     }
 
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        if let Some(imitation) = &self.context.imitation {
+            return Ok(imitation.driver.allocate(bytes));
+        }
         let Ok(length) = usize::try_from(bytes) else {
             return Ok(None);
         };
@@ -37,7 +40,11 @@ impl Backend for Cuda {
         check_alignment(self, reserved, |address| self.release(address, bytes))
     }
 
-    fn release(&self, address: DevicePtr, _bytes: u64) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        if let Some(imitation) = &self.context.imitation {
+            imitation.driver.free(bytes);
+            return Ok(());
+        }
         // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
         self.context.release("releasing memory", |driver| unsafe {
             driver.mem_free(address.0)
@@ -45,8 +52,7 @@ impl Backend for Cuda {
     }
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        let ranges = self.ranges.as_ref()?;
-        Some(ranges)
+        self.ranges.as_deref()
     }
 
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
@@ -179,7 +185,7 @@ impl Backend for Cuda {
 
     fn simulated_ledger(&self) -> Option<DriverLedger> {
         let imitation = self.context.imitation.as_ref()?;
-        Some(imitation.ledger())
+        Some(imitation.driver.with_ledger(|ledger| ledger.clone()))
     }
 
     fn is_capturing(&self) -> bool {

@@ -16,7 +16,6 @@ mod fft;
 mod graphs;
 mod kernels;
 mod library;
-mod meta;
 mod nccl;
 mod once_vec;
 mod ordered;
@@ -42,15 +41,17 @@ use super::nccl::{NcclCall, NcclId};
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::costs::DriverLedger;
+use crate::device::handles::Handles;
 use crate::device::host_streams::HostStreams;
-use crate::device::{Backend, DevicePtr, StreamId};
+use crate::device::simulated::SimulatedDriver;
+use crate::device::{Backend, DevicePtr, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 use bad_index::BadIndex;
 use blas::Blas;
-use context::Context;
 pub use context::CurrentContext;
+use context::{Context, Imitation};
 use driver::Driver;
 #[cfg(feature = "fft")]
 use fft::Fft;
@@ -58,10 +59,8 @@ use graphs::LaunchLock;
 pub use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 use kernels::KernelSources;
-use meta::Imitation;
 pub use nccl::Communicator;
 pub(crate) use ordered::OrderedPool;
-use ranges::MappedRanges;
 #[cfg(feature = "linalg")]
 use solver::Solver;
 use staging::StagingPool;
@@ -85,9 +84,10 @@ pub struct Cuda {
     fft: Fft,
     streams: StreamTable,
     /// `None` if the device does not support virtual memory.
-    ranges: Option<MappedRanges>,
+    ranges: Option<Box<dyn VirtualMemory>>,
     staging: StagingPool,
-    bad_index: BadIndex,
+    /// `None` on a device without data, which runs no kernels.
+    bad_index: Option<BadIndex>,
     launch_lock: LaunchLock,
     host_streams: HostStreams,
     /// The errors of aborted exchanges, by the keys of their groups. Calls that wait for the device
@@ -107,12 +107,20 @@ impl Cuda {
         total_bytes: u64,
         assumed_count: Option<usize>,
     ) -> Result<Self> {
-        let imitation = Imitation::new(ledger, total_bytes, assumed_count);
-        Self::over(Arc::new(Context::imitated(imitation, total_bytes)))
+        Self::over(Arc::new(Context::imitated(Imitation {
+            driver: Arc::new(SimulatedDriver::new(ledger, total_bytes)),
+            assumed_count,
+        })))
     }
 
     fn over(context: Arc<Context>) -> Result<Self> {
-        let ranges = context.has_ranges.then(|| ranges::ranges(&context));
+        let ranges: Option<Box<dyn VirtualMemory>> = match &context.imitation {
+            Some(imitation) => Some(Box::new(Handles::new(Arc::clone(&imitation.driver)))),
+            None if context.has_ranges => Some(Box::new(ranges::ranges(&context)?)),
+            None => None,
+        };
+        let has_kernels = !context.is_imitated();
+        let bad_index = has_kernels.then(|| BadIndex::new(&context));
         Ok(Self {
             blas: Blas::new(&context),
             #[cfg(feature = "linalg")]
@@ -120,9 +128,9 @@ impl Cuda {
             #[cfg(feature = "fft")]
             fft: Fft::new(&context),
             streams: StreamTable::new(&context)?,
-            ranges: ranges.transpose()?,
+            ranges,
             staging: StagingPool::new(&context),
-            bad_index: BadIndex::new(&context)?,
+            bad_index: bad_index.transpose()?,
             launch_lock: LaunchLock::default(),
             host_streams: HostStreams::default(),
             aborted: Mutex::default(),
@@ -386,7 +394,7 @@ impl Cuda {
         if let Some((_, error)) = self.aborted.lock().first() {
             return Err(error.clone());
         }
-        self.bad_index.take_error()
+        self.bad_index.as_ref().map_or(Ok(()), BadIndex::take_error)
     }
 
     /// Returns the number of multiprocessors.
@@ -400,7 +408,8 @@ impl Cuda {
     /// stays. The second is the index, the third the length of the axis. Synchronising calls check
     /// the words and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {
-        self.bad_index.address()
+        let report = self.bad_index.as_ref();
+        report.map_or(DevicePtr(0), BadIndex::address)
     }
 }
 

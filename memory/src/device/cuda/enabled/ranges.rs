@@ -16,9 +16,6 @@ use crate::device::handles::{Handle, HandleDriver, Handles};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// The ranges of a device.
-pub(super) type MappedRanges = Handles<DriverHandles>;
-
 /// The driver's handles.
 #[derive(Debug)]
 pub(super) struct DriverHandles {
@@ -28,7 +25,7 @@ pub(super) struct DriverHandles {
 }
 
 /// Returns the ranges of a device that supports them.
-pub(super) fn ranges(context: &Arc<Context>) -> Result<MappedRanges> {
+pub(super) fn ranges(context: &Arc<Context>) -> Result<Handles<DriverHandles>> {
     let properties = properties(context);
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
     let mut granularity_bytes = 0;
