@@ -19,7 +19,7 @@ use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
 use host_streams::{HostStream, StealWork};
-pub(crate) use virtual_memory::{PageCost, VirtualMemory};
+pub(crate) use virtual_memory::{Destination, PageCost, VirtualMemory};
 
 /// An address in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -27,7 +27,7 @@ pub(crate) mod uses;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::device::{Backend, DevicePtr, PageCost, StreamId};
+use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorCode, OutOfMemoryReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
@@ -48,7 +48,6 @@ pub use phases::PhaseReport;
 use phases::{Phase, Phases};
 pub(crate) use pressure::CallbackId;
 use pressure::Callbacks;
-use release::Destination;
 pub use report::MemoryReport;
 use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
@@ -363,7 +362,13 @@ impl DeviceMemory {
     /// Returns the bytes held from the device: the reserved bytes, and the bytes that a source
     /// keeps for the next growth.
     fn device_bytes(&self) -> u64 {
-        self.source.reserved_bytes() + self.source.kept_bytes()
+        self.source.reserved_bytes() + self.kept_bytes()
+    }
+
+    /// Returns the bytes that a source keeps for the next growth.
+    fn kept_bytes(&self) -> u64 {
+        let source = self.expandable.as_ref();
+        source.map_or(0, |source| source.kept_bytes())
     }
 
     pub(crate) fn reset_peaks(&self) {

@@ -3,21 +3,12 @@
 use cachescope_reports::internal::AddressSpan;
 
 use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
-use crate::device::{DevicePtr, PageCost, StreamId};
+use crate::device::{Destination, DevicePtr, PageCost, StreamId};
 use crate::error::Result;
 use crate::pool::{Pages, SegmentId, Span, StreamOwner};
 use crate::recorder::EventKind;
 use crate::size::{UNIT_BYTES, round_up};
 use crate::source::Source;
-
-/// The destination of released memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Destination {
-    /// To the device.
-    Device,
-    /// To the growth that this release makes room for; the source may keep it until then.
-    NextGrowth,
-}
 
 impl DeviceMemory {
     /// Takes blocks back in one locked step.
@@ -220,7 +211,8 @@ impl DeviceMemory {
         }
         if destination == Destination::Device
             && !self.backend.is_capturing()
-            && let Err(error) = self.source.release_kept()
+            && let Some(source) = &self.expandable
+            && let Err(error) = source.release_kept()
         {
             state.defer(error);
         }
@@ -414,7 +406,7 @@ impl DeviceMemory {
         })
     }
 
-    /// Releases memory to the source. Nothing else calls the source's `release` and `recycle`.
+    /// Releases memory to the source. Nothing else calls the source's `release`.
     fn release(
         &self,
         state: &mut MemoryState,
@@ -430,10 +422,7 @@ impl DeviceMemory {
             matches!(parts[..], [part] if part.span == span),
             "{span:?} was not reserved"
         );
-        let release = || match destination {
-            Destination::Device => self.source.release(address, bytes, stream),
-            Destination::NextGrowth => self.source.recycle(address, bytes, stream),
-        };
+        let release = || self.source.release(address, bytes, stream, destination);
         if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);
         }

@@ -1,7 +1,6 @@
 //! The statistics of a device's memory.
 
 use super::DeviceMemory;
-use crate::source::Source;
 
 /// A snapshot of a device's memory; all sizes in bytes.
 ///
@@ -102,7 +101,7 @@ impl DeviceMemory {
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();
-        let kept_bytes = self.source.kept_bytes();
+        let kept_bytes = self.kept_bytes();
         let pending_bytes = state.pending.bytes();
         MemoryStats {
             allocated_bytes: reserved_bytes - state.pool.free_bytes() - pending_bytes,

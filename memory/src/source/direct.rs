@@ -1,7 +1,7 @@
 //! The direct source: segments reserved from the device.
 
 use super::{ReserveAt, Source};
-use crate::device::{Backend, DevicePtr, StreamId};
+use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Source for DirectSource {
         }
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, _stream: StreamId) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64, _: StreamId, _: Destination) -> Result<()> {
         self.backend.release(address, bytes)
     }
 }

@@ -1,7 +1,7 @@
 //! A hard limit on the bytes reserved from a source.
 
 use super::{ReserveAt, Source};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::plain::{AtomicU64, Ordering};
 
@@ -84,25 +84,17 @@ impl<S: Source> Source for Limit<S> {
         reserved
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+    fn release(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+        to: Destination,
+    ) -> Result<()> {
         // Memory that could not be released is still held, and still counts.
-        self.inner.release(address, bytes, stream)?;
+        self.inner.release(address, bytes, stream, to)?;
         self.unclaim(bytes);
         Ok(())
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.inner.recycle(address, bytes, stream)?;
-        self.unclaim(bytes);
-        Ok(())
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.inner.kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        self.inner.release_kept()
     }
 }
 
@@ -173,7 +165,8 @@ mod tests {
             .reserve(ReserveAt::Anywhere, 50, StreamId(0))
             .unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
-        source.release(first, 600, StreamId(0)).unwrap_err();
+        let released = source.release(first, 600, StreamId(0), Destination::Device);
+        released.unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
     }
 
@@ -192,7 +185,7 @@ mod tests {
             Ok(Some(DevicePtr(4096)))
         }
 
-        fn release(&self, _: DevicePtr, bytes: u64, _: StreamId) -> Result<()> {
+        fn release(&self, _: DevicePtr, bytes: u64, _: StreamId, _: Destination) -> Result<()> {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
             Ok(())
         }

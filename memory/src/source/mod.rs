@@ -5,7 +5,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
 
 pub(crate) mod direct;
@@ -37,24 +37,13 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
 
     /// Releases memory that [`reserve`](Self::reserve) returned: a segment with its `bytes`, or any
     /// pages of a range. `stream` is the stream that a segment was reserved for.
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
-
-    /// Like [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the
-    /// source may keep their memory until then. An adaptor passes this call and the two below on.
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.release(address, bytes, stream)
-    }
-
-    /// Returns the bytes kept by [`recycle`](Self::recycle): released, but still held from the
-    /// device.
-    fn kept_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Releases the memory that [`recycle`](Self::recycle) kept.
-    fn release_kept(&self) -> Result<()> {
-        Ok(())
-    }
+    fn release(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+        to: Destination,
+    ) -> Result<()>;
 }
 
 impl<P> Source for P
@@ -65,19 +54,13 @@ where
         (**self).reserve(at, bytes, stream)
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        (**self).release(address, bytes, stream)
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        (**self).recycle(address, bytes, stream)
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        (**self).kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        (**self).release_kept()
+    fn release(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+        to: Destination,
+    ) -> Result<()> {
+        (**self).release(address, bytes, stream, to)
     }
 }

@@ -3,7 +3,7 @@
 use super::direct::outside_ranges;
 use super::{ReserveAt, Source};
 use crate::device::cuda::{Cuda, OrderedPool};
-use crate::device::{Backend, DevicePtr, StreamId};
+use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Source for StreamOrdered {
         }
     }
 
-    fn release(&self, address: DevicePtr, _bytes: u64, stream: StreamId) -> Result<()> {
+    fn release(&self, address: DevicePtr, _: u64, stream: StreamId, _: Destination) -> Result<()> {
         self.cuda().release_ordered(address, stream)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ReserveAt, Source};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 
@@ -74,7 +74,7 @@ impl Source for TestSource {
         Ok(Some(DevicePtr(address)))
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, _stream: StreamId) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64, _: StreamId, _: Destination) -> Result<()> {
         let mut state = self.state.lock();
         state.broken()?;
         assert_eq!(state.held.remove(&address.0), Some(bytes), "{address:?}");
@@ -102,5 +102,6 @@ pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
 
 /// Releases a segment, which must succeed.
 pub(crate) fn release(source: &dyn Source, address: DevicePtr, bytes: u64) {
-    source.release(address, bytes, StreamId(0)).unwrap();
+    let released = source.release(address, bytes, StreamId(0), Destination::Device);
+    released.unwrap();
 }

@@ -223,8 +223,9 @@ fn a_log_has_a_row_for_each_page_and_each_segment() {
             .unwrap(),
         None
     );
-    source.release(segment, 700, StreamId(2)).unwrap();
-    source.release(pages, 2 * PAGE, StreamId(17)).unwrap();
+    let to = Destination::Device;
+    source.release(segment, 700, StreamId(2), to).unwrap();
+    source.release(pages, 2 * PAGE, StreamId(17), to).unwrap();
     // The first two columns are thread and time.
     let text = scratch.text();
     let rows: Vec<_> = text

@@ -1,7 +1,7 @@
 //! Ranges for platforms without virtual memory.
 
 use crate::device::host::budget::Budget;
-use crate::device::{DevicePtr, PageCost, VirtualMemory};
+use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
@@ -59,7 +59,7 @@ impl VirtualMemory for Ranges {
         match *self {}
     }
 
-    unsafe fn decommit(&self, _address: DevicePtr, _bytes: u64) -> Result<()> {
+    unsafe fn decommit(&self, _address: DevicePtr, _bytes: u64, _to: Destination) -> Result<()> {
         match *self {}
     }
 }
