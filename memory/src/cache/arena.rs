@@ -12,13 +12,10 @@ pub(super) const SUBALLOCATION: usize = CLASSES;
 pub(super) const ARENA: usize = CLASSES + 1;
 
 /// The arenas of a policy; its cursor is in the first one.
+#[derive(Default)]
 pub(super) struct Arenas(List);
 
 impl Arenas {
-    pub(super) const fn new() -> Self {
-        Self(List::new())
-    }
-
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -45,7 +42,7 @@ impl Arenas {
     }
 
     pub(super) fn take(&mut self) -> List {
-        std::mem::replace(&mut self.0, List::new())
+        std::mem::take(&mut self.0)
     }
 
     pub(super) fn bytes(&self) -> u64 {

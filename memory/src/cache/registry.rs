@@ -321,8 +321,7 @@ impl Caches {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {
-                let idle = guard.drain_deferred();
-                guard.publish();
+                let idle = guard.drain_and_publish();
                 guard.count_arenas();
                 self.return_idle(idle);
             }

@@ -182,7 +182,7 @@ impl Store {
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
-        for header in std::mem::replace(&mut self.deferred, List::new()) {
+        for header in std::mem::take(&mut self.deferred) {
             match events_of.events(&header.block.other_uses) {
                 Ok(events) => self.pending.push(events, header),
                 // Retried by the next call.

@@ -83,11 +83,6 @@ impl Caches {
         CachesRef::first(caches)
     }
 
-    /// Returns a weak reference, which does not keep the device alive.
-    pub(crate) fn weak(&self) -> Weak<Self> {
-        self.this.clone()
-    }
-
     #[inline]
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.memory
@@ -140,8 +135,7 @@ impl Caches {
         let Some(mut guard) = slot.as_ref().and_then(|shard| shard.guard()) else {
             return 0;
         };
-        let idle = guard.drain_deferred();
-        guard.publish();
+        let idle = guard.drain_and_publish();
         self.return_idle(idle)
     }
 

@@ -73,10 +73,7 @@ impl Shard {
         if self.is_closed() {
             return Some(List::new());
         }
-        let mut guard = self.guard()?;
-        let idle = guard.drain_deferred();
-        guard.publish();
-        Some(idle)
+        Some(self.guard()?.drain_and_publish())
     }
 
     /// Follows signals that were sent while the holder was leaving. The holder reads the signals
@@ -91,8 +88,7 @@ impl Shard {
         if signals & (DRAIN | INVALIDATE) != 0
             && let Some(mut guard) = self.guard()
         {
-            let idle = guard.drain_deferred();
-            guard.publish();
+            let idle = guard.drain_and_publish();
             self.return_as_signalled(idle, signals);
         }
         if signals & CLOSE != 0 {

@@ -10,7 +10,7 @@
 
 mod list;
 
-pub(crate) use list::{List, Slot};
+pub(crate) use list::List;
 
 use std::fmt;
 use std::ptr::{self, NonNull};
