@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
 
+pub(crate) mod budget;
 pub(crate) mod cuda;
 pub(crate) mod handles;
 pub(crate) mod host;

@@ -12,7 +12,6 @@ pub(crate) struct DirectSource {
 }
 
 impl DirectSource {
-    /// Creates a source of `backend`.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend }
     }

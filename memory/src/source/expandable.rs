@@ -67,7 +67,6 @@ fn power_below(bytes: u64) -> u64 {
     1 << bytes.max(1).ilog2()
 }
 
-/// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressRange {
     pub(crate) address: DevicePtr,
@@ -177,7 +176,6 @@ impl Expandable {
         self.memory().release_kept()
     }
 
-    /// Returns the page size of the ranges.
     pub(crate) fn page_bytes(&self) -> u64 {
         self.page_bytes
     }

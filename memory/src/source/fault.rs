@@ -64,7 +64,6 @@ impl FaultPlan {
         ))
     }
 
-    /// Returns whether the reservation of this number, counted from 1, fails.
     fn fails(self, number: u64) -> bool {
         match self {
             Self::Nth(nth) => number == nth,

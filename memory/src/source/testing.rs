@@ -47,7 +47,6 @@ impl TestSource {
         }
     }
 
-    /// Returns the bytes reserved and not released.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.state.lock().held_bytes()
     }

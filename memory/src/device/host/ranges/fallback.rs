@@ -1,6 +1,6 @@
 //! Ranges for platforms without virtual memory.
 
-use crate::device::host::budget::Budget;
+use crate::device::budget::Budget;
 use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
@@ -10,12 +10,10 @@ use crate::sync::Arc;
 pub(in crate::device::host) enum Ranges {}
 
 impl Ranges {
-    /// Returns `None` on this platform.
     pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }
 
-    /// Returns `None` on this platform.
     pub(in crate::device::host) fn without_data(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }

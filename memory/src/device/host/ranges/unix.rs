@@ -7,7 +7,7 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use crate::device::host::budget::Budget;
+use crate::device::budget::Budget;
 use crate::device::host::host_pointer;
 use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
