@@ -22,7 +22,6 @@ impl Attachments {
         of.any(|(own, made_by, _)| (*own, *made_by) == (segment, key))
     }
 
-    /// Ends the attachments of a segment.
     pub(super) fn end_of(&mut self, segment: SegmentId) {
         self.0.retain(|(own, ..)| *own != segment);
     }

@@ -63,18 +63,14 @@ pub(crate) trait Reclaim: Send + Sync {
     fn describe(&self, report: &mut OutOfMemoryReport);
 }
 
-/// The configuration of a memory.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryConfig {
     pub(crate) pool: PoolKind,
-    /// The limit on reserved bytes.
     pub(crate) limit_bytes: Option<u64>,
     /// True to use ranges (expandable segments) if pool and device support them.
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
-    /// The path of the reservation log.
     pub(crate) log_path: Option<PathBuf>,
-    /// True to time phases.
     pub(crate) time_phases: bool,
 }
 
@@ -91,7 +87,6 @@ impl Default for MemoryConfig {
     }
 }
 
-/// One request for a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// Bytes requested; not 0.
@@ -105,7 +100,6 @@ pub(crate) struct Request<'a> {
 /// A block that is handed out: plain data, to be returned with [`DeviceMemory::free`].
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Its first address.
     pub(crate) address: DevicePtr,
     /// The stream that orders its contents.
     pub(crate) stream: StreamId,
@@ -149,7 +143,6 @@ impl Block {
         self.span.node = number as u32;
     }
 
-    /// Returns the number of a suballocation.
     #[inline]
     pub(crate) fn suballocation_index(&self) -> usize {
         self.span.node as usize
@@ -372,8 +365,7 @@ impl DeviceMemory {
     }
 
     pub(crate) fn reset_peaks(&self) {
-        let mut state = self.state.lock();
-        state.peak_reserved_bytes = self.device_bytes();
+        self.state.lock().counted.peak_reserved_bytes = self.device_bytes();
     }
 
     /// Asserts the invariants of this layer and of its pool.
@@ -382,12 +374,10 @@ impl DeviceMemory {
         self.state.lock().check(self.source.reserved_bytes());
     }
 
-    /// Returns the time of each phase.
     pub(crate) fn phases(&self) -> Vec<PhaseReport> {
         self.phases.report()
     }
 
-    /// Takes a block from the pool.
     fn take(&self, state: &mut MemoryState, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
         let taken = self
             .phases

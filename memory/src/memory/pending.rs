@@ -36,7 +36,6 @@ impl<'a> StreamEvents<'a> {
         }
     }
 
-    /// Returns events after `uses`.
     pub(crate) fn events(&mut self, uses: &StreamUses) -> Result<Vec<Event>> {
         uses.iter().map(|used| self.event(used)).collect()
     }
@@ -82,7 +81,6 @@ impl<T> EventQueue<T> {
         done.map(|(_, item)| item).collect()
     }
 
-    /// Removes and returns all items.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> {
         self.0.drain(..).map(|(_, item)| item)
     }
@@ -125,7 +123,6 @@ impl PendingFree {
     }
 }
 
-/// The pending blocks of a memory.
 #[derive(Debug)]
 pub(super) struct PendingBlocks {
     /// Blocks without events yet.

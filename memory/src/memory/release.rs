@@ -361,7 +361,7 @@ impl DeviceMemory {
         }
         state.attachments.end_of(id);
         if let Some(segment) = state.remove(id) {
-            state.releases += segment.reserves;
+            state.counted.releases += segment.reserves;
             let Segment {
                 address,
                 held_bytes,
@@ -388,7 +388,7 @@ impl DeviceMemory {
         let range = state.segment_mut(pages.segment);
         let (address, stream) = (range.address.offset(pages.offset), range.stream);
         let ended = range.shrink(pages.bytes);
-        state.releases += ended;
+        state.counted.releases += ended;
         self.release(state, address, pages.bytes, stream, destination);
     }
 

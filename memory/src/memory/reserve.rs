@@ -61,7 +61,6 @@ impl DeviceMemory {
         source.map_or(u64::MAX, |source| source.page_bytes())
     }
 
-    /// Returns the cost of a page of a range.
     pub(super) fn page_cost(&self) -> PageCost {
         let source = self.expandable.as_ref();
         source.map_or(PageCost::Low, |source| source.page_cost())
@@ -220,8 +219,9 @@ impl DeviceMemory {
         let span = AddressSpan::new(address.0, bytes);
         let gaps = state.reserved.fill(span, 0);
         debug_assert_eq!(gaps, [span], "memory was reserved twice");
-        state.reserves += 1;
-        state.peak_reserved_bytes = state.peak_reserved_bytes.max(self.device_bytes());
+        let counted = &mut state.counted;
+        counted.reserves += 1;
+        counted.peak_reserved_bytes = counted.peak_reserved_bytes.max(self.device_bytes());
     }
 }
 

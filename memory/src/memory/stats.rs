@@ -94,7 +94,7 @@ impl MemoryStats {
 impl DeviceMemory {
     /// Counts results that were computed again.
     pub(crate) fn note_recomputed(&self, bytes: u64) {
-        self.state.lock().recomputed_bytes += bytes;
+        self.state.lock().counted.recomputed_bytes += bytes;
     }
 
     /// Returns the fields that this layer knows; the caches fill in the others.
@@ -108,15 +108,9 @@ impl DeviceMemory {
             reserved_bytes: reserved_bytes + kept_bytes,
             kept_bytes,
             pending_bytes,
-            peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),
             segments: state.held().count() as u64,
-            reserves: state.reserves,
-            releases: state.releases,
-            retries: state.retries,
-            out_of_memory: state.out_of_memory,
-            recomputed_bytes: state.recomputed_bytes,
-            ..MemoryStats::default()
+            ..state.counted
         }
     }
 }
