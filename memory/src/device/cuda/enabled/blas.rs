@@ -193,25 +193,19 @@ unsafe fn multiply(
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
     let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
-    let (data, compute, [alpha, beta]) = match element {
-        GemmType::F16 => (DataType::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::Bf16 => (DataType::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::F32 if tf32 => (
-            DataType::CUDA_R_32F,
-            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
-            single,
-        ),
-        GemmType::F32 => (DataType::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::F64 => (DataType::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, double),
-        GemmType::C32 if tf32 => (
-            DataType::CUDA_C_32F,
-            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
-            single,
-        ),
-        GemmType::C32 => (DataType::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::C64 => (DataType::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F, double),
+    let data = match element {
+        GemmType::F16 => DataType::CUDA_R_16F,
+        GemmType::Bf16 => DataType::CUDA_R_16BF,
+        GemmType::F32 => DataType::CUDA_R_32F,
+        GemmType::F64 => DataType::CUDA_R_64F,
+        GemmType::C32 => DataType::CUDA_C_32F,
+        GemmType::C64 => DataType::CUDA_C_64F,
+    } as c_uint;
+    let (compute, [alpha, beta]) = match element {
+        GemmType::F64 | GemmType::C64 => (Compute::CUBLAS_COMPUTE_64F, double),
+        GemmType::F32 | GemmType::C32 if tf32 => (Compute::CUBLAS_COMPUTE_32F_FAST_TF32, single),
+        _ => (Compute::CUBLAS_COMPUTE_32F, single),
     };
-    let data = data as c_uint;
     let [first, second] = call.transposed.map(|transposed| match transposed {
         true => Operation::CUBLAS_OP_T as c_uint,
         false => Operation::CUBLAS_OP_N as c_uint,

@@ -153,7 +153,6 @@ impl Context {
         }
     }
 
-    /// Returns whether the device has no data.
     pub(super) fn is_imitated(&self) -> bool {
         self.imitation.is_some()
     }

@@ -39,7 +39,6 @@ macro_rules! functions {
         };
 
         impl Driver {
-            /// Looks up every function.
             fn look_up() -> Result<Self> {
                 // SAFETY: the library is present, as checked before, so loading does not panic.
                 let library = unsafe { sys::culib() };
@@ -169,7 +168,6 @@ impl Driver {
         outcome.map_or(0, |()| version)
     }
 
-    /// Returns the driver, if it is loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
         *LOADED.lock()
     }
@@ -191,7 +189,6 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Returns the number of devices.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         // SAFETY: `count` is writable, and the driver is initialised.

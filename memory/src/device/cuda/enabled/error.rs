@@ -9,10 +9,8 @@ use cudarc::driver::sys::CUresult;
 use super::driver::Driver;
 use crate::error::{Error, ErrorKind};
 
-/// The result of a driver call.
 pub(super) type DriverResult<T = ()> = std::result::Result<T, DriverError>;
 
-/// A failed driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriverError {
     call: &'static str,

@@ -265,7 +265,6 @@ static LIBRARY: Library = Library {
 
 const ALLOC_FAILED: c_uint = 2;
 
-/// The number of a plan.
 type PlanNumber = sys::cufftHandle;
 
 library_functions! { LIBRARY:

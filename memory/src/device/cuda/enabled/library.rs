@@ -50,7 +50,6 @@ impl Library {
     }
 }
 
-/// The result of a call.
 pub(super) type LibraryResult<T = ()> = Result<T, LibraryError>;
 
 /// A failed call.
@@ -101,7 +100,6 @@ impl Display for LibraryError {
 /// symbol for f64](arguments);`. The method of the second form selects the symbol by `width`.
 macro_rules! library_functions {
     ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
-        /// The functions that are called.
         #[derive(Debug)]
         struct Functions {
             $($method: $crate::device::cuda::enabled::library::library_functions!(

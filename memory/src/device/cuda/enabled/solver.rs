@@ -207,11 +207,7 @@ impl Functions {
         call: &SolverCall,
         length: &mut c_int,
     ) -> LibraryResult {
-        let SolverCall {
-            rows: m,
-            columns: n,
-            ..
-        } = *call;
+        let (m, n) = (call.rows, call.columns);
         let (width, a) = (usize::from(call.is_wide), call.matrix.0 as Opaque);
         // SAFETY: by this function's contract.
         unsafe {
@@ -247,11 +243,7 @@ impl Functions {
         workspace: Opaque,
         length: c_int,
     ) -> LibraryResult {
-        let SolverCall {
-            rows: m,
-            columns: n,
-            ..
-        } = *call;
+        let (m, n) = (call.rows, call.columns);
         let (width, info) = (usize::from(call.is_wide), call.info.0 as Opaque);
         let raw = |address: DevicePtr| address.0 as Opaque;
         let a = raw(call.matrix);

@@ -19,7 +19,6 @@ use crate::sync::plain::Mutex;
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// The maximum number of buffers.
 const MAX_BUFFERS: usize = 8;
-/// The alignment of suballocations.
 const ALIGNMENT_BYTES: usize = 256;
 /// A buffer with less room is full.
 const MIN_ROOM_BYTES: usize = 4 << 10;
@@ -175,7 +174,6 @@ impl StagingPool {
         })
     }
 
-    /// Returns a buffer to the pool.
     pub(super) fn give(&self, streams: &StreamTable, mut buffer: StagingBuffer) {
         if buffer.room() >= MIN_ROOM_BYTES {
             self.buffers.lock().open.push(buffer);
