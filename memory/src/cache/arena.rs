@@ -8,7 +8,6 @@ use crate::pool::size_class::CLASSES;
 
 /// The class of a suballocation: above the size classes.
 pub(super) const SUBALLOCATION: usize = CLASSES;
-/// The class of an arena.
 pub(super) const ARENA: usize = CLASSES + 1;
 
 /// The arenas of a policy; its cursor is in the first one.
@@ -34,7 +33,6 @@ impl Arenas {
         self.0.push(arena);
     }
 
-    /// Exchanges the first two.
     pub(super) fn swap_first(&mut self) {
         let (first, second) = (self.0.pop(), self.0.pop());
         let pair = first.into_iter().chain(second);
@@ -49,7 +47,6 @@ impl Arenas {
         bytes(self.0.iter())
     }
 
-    /// Returns the bytes of all arenas except the first.
     pub(super) fn full_bytes(&self) -> u64 {
         bytes(self.0.iter().skip(1))
     }

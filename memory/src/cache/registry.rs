@@ -355,7 +355,6 @@ impl Caches {
         invalidation
     }
 
-    /// Returns the bytes of all blocks of the shard's cache.
     pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
         let Some(settings) = &shard.settings else {
             return 0;

@@ -16,7 +16,6 @@ const MORE_PASSES: u32 = 8;
 /// The time of first fit for many buffers, in skyline passes.
 const FIRST_FIT_PASSES: u32 = 6;
 
-/// The deadlines of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimits {
     /// The end of the first heuristic passes.
@@ -62,7 +61,6 @@ impl<'a> Incumbent<'a> {
         incumbent
     }
 
-    /// Returns the offset of each item.
     pub(crate) fn offsets(&self) -> &[u64] {
         &self.offsets
     }

@@ -77,7 +77,6 @@ impl Occupancy {
         )
     }
 
-    /// Returns the lowest offset at which `item` fits.
     pub(crate) fn lowest_fit(&mut self, item: &Item) -> u64 {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);

@@ -190,7 +190,6 @@ fn pack_within(
     }
 }
 
-/// A plan of the whole input.
 struct WholePlan {
     offsets: Vec<u64>,
     slab_bytes: u64,

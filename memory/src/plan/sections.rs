@@ -10,7 +10,6 @@ use super::BufferInterval;
 /// A buffer, with its lifetime in sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// The first section.
     pub(crate) first: u32,
     /// The section after the last one.
     pub(crate) end: u32,
@@ -21,13 +20,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Returns the sections, as indices.
     #[inline]
     pub(crate) fn sections(&self) -> std::ops::Range<usize> {
         self.first as usize..self.end as usize
     }
 
-    /// Returns whether the lifetimes intersect.
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.first < other.end && other.first < self.end

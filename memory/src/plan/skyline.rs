@@ -10,7 +10,6 @@ use std::collections::BinaryHeap;
 use super::kd_tree::{KdTree, REMOVED};
 use super::sections::{Item, Problem};
 
-/// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct SkylineFit {
     /// The offsets; `None` if the slab exceeded the bound.

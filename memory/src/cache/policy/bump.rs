@@ -319,7 +319,6 @@ impl Bump {
         (self.headers - idle, self.header_bytes - idle_bytes)
     }
 
-    /// Releases the arenas, if none of their suballocations is live.
     fn release_arenas(&mut self, store: &mut Store) {
         self.mark_freed(store);
         if self.live(store).0 == 0 {

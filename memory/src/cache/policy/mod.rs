@@ -100,7 +100,6 @@ pub(super) trait CachePolicy {
         false
     }
 
-    /// Begins an outermost entry.
     fn begin(&mut self, store: &mut Store) {
         store.record_as_set();
     }

@@ -153,7 +153,6 @@ impl Caches {
         bytes
     }
 
-    /// Limits the reserved bytes.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.drain_all();
         self.memory.set_limit(limit_bytes);
@@ -189,7 +188,6 @@ impl Caches {
         ManuallyDrop::new(CachesRef(caches))
     }
 
-    /// Makes a shard of the cache `settings`, or of no cache.
     pub(in crate::cache) fn new_shard(&self, settings: Option<Arc<CacheSettings>>) -> Arc<Shard> {
         let fills = self.config.fill_recycled.is_some();
         Shard::new(self.uncounted(), settings, fills)

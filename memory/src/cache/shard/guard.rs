@@ -20,7 +20,6 @@ pub(in crate::cache) struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Begins an outermost entry.
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Some(settings) = &self.shard.settings {

@@ -17,7 +17,6 @@ pub(in crate::cache) const DRAIN: u64 = 1;
 pub(in crate::cache) const INVALIDATE: u64 = 2;
 /// The cache was removed, and the shard is to be closed.
 pub(in crate::cache) const CLOSE: u64 = 4;
-/// Any of these signals.
 pub(super) const ANY_SIGNAL: u64 = DRAIN | INVALIDATE | CLOSE;
 /// Never cleared. The heavy barrier of this system does not order other threads, so every exit
 /// needs a barrier of its own.

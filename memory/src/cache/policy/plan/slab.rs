@@ -78,7 +78,6 @@ impl Plan {
         store.release(self.take_headers());
     }
 
-    /// Releases the slab, if none of its suballocations is live.
     pub(super) fn release_slab(&mut self, store: &mut Store) {
         if !self.has_live() {
             store.release(self.take_headers());
