@@ -31,7 +31,6 @@ use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorCode, OutOfMemoryReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
-use crate::source::Source;
 use crate::source::direct::DirectSource;
 use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
@@ -39,6 +38,7 @@ use crate::source::limit::Limit;
 use crate::source::logging::Logging;
 use crate::source::reservation_log::ReservationLog;
 use crate::source::stream_ordered::StreamOrdered;
+use crate::source::{Source, SourcePart};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) use foreign::Destructor;
@@ -46,8 +46,7 @@ use order::Streams;
 pub(crate) use pending::WaitMode;
 pub use phases::PhaseReport;
 use phases::{Phase, Phases};
-pub(crate) use pressure::CallbackId;
-use pressure::Callbacks;
+pub(crate) use pressure::{CallbackId, Callbacks};
 pub use report::MemoryReport;
 use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
@@ -236,17 +235,9 @@ impl DeviceMemory {
         })
     }
 
-    /// Registers a callback for rung 5. It is passed the bytes needed, and returns the bytes that
-    /// it freed.
-    pub(crate) fn on_pressure(
-        &self,
-        callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
-    ) -> CallbackId {
-        self.callbacks.add(callback)
-    }
-
-    pub(crate) fn remove_callback(&self, id: CallbackId) {
-        self.callbacks.remove(id);
+    /// Returns the callbacks of rung 5.
+    pub(crate) fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
     }
 
     /// Sets the layer that rung 3 of the ladder calls; once.
@@ -295,12 +286,12 @@ impl DeviceMemory {
     }
 
     /// Records that memory was reserved or released.
-    fn record_segment(&self, kind: EventKind, address: DevicePtr, bytes: u64, stream: StreamId) {
+    fn record_segment(&self, kind: EventKind, part: SourcePart) {
         self.recorder.record(|| EventRecord {
-            stream,
-            address: address.0,
-            block_bytes: bytes,
-            ..EventRecord::of(kind, bytes)
+            stream: part.stream,
+            address: part.address.0,
+            block_bytes: part.bytes,
+            ..EventRecord::of(kind, part.bytes)
         });
     }
 
@@ -379,11 +370,9 @@ impl DeviceMemory {
     }
 
     fn take(&self, state: &mut MemoryState, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
-        let taken = self
-            .phases
-            .time(Phase::Take, || state.pool.take(bytes, stream));
-        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
-        ordered.transpose()
+        let take = || state.pool.take(bytes, stream);
+        let taken = self.phases.time(Phase::Take, take);
+        self.ordered_block(state, taken, stream)
     }
 
     /// Takes a block from any segment of the pool, before failing.
@@ -393,11 +382,9 @@ impl DeviceMemory {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Block>> {
-        let taken = self
-            .phases
-            .time(Phase::Take, || state.pool.take_from_any(bytes, stream));
-        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
-        ordered.transpose()
+        let take = || state.pool.take_from_any(bytes, stream);
+        let taken = self.phases.time(Phase::Take, take);
+        self.ordered_block(state, taken, stream)
     }
 }
 

@@ -204,9 +204,12 @@ impl DeviceMemory {
     pub(super) fn ordered_block(
         &self,
         state: &mut MemoryState,
-        (span, owner): (Span, StreamOwner),
+        taken: Option<(Span, StreamOwner)>,
         stream: StreamId,
-    ) -> Result<Block> {
+    ) -> Result<Option<Block>> {
+        let Some((span, owner)) = taken else {
+            return Ok(None);
+        };
         if !owner.is_ready_for(stream) {
             let count = self.backend.streams();
             let others = owner.streams(count).filter(|other| self.may_own(*other));
@@ -218,7 +221,7 @@ impl DeviceMemory {
                 return Err(error);
             }
         }
-        Ok(state.block(span, stream))
+        Ok(Some(state.block(span, stream)))
     }
 
     /// Rung 1: returns pending blocks whose streams are done to the pool. Returns true if there

@@ -2,13 +2,13 @@
 
 use cachescope_reports::internal::AddressSpan;
 
-use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
+use super::{Block, DeviceMemory, MemoryState, Phase, WaitMode};
 use crate::device::{Destination, DevicePtr, PageCost, StreamId};
 use crate::error::Result;
 use crate::pool::{Pages, SegmentId, Span, StreamOwner};
 use crate::recorder::EventKind;
 use crate::size::{UNIT_BYTES, round_up};
-use crate::source::Source;
+use crate::source::{Source, SourcePart};
 
 impl DeviceMemory {
     /// Takes blocks back in one locked step.
@@ -362,13 +362,8 @@ impl DeviceMemory {
         state.attachments.end_of(id);
         if let Some(segment) = state.remove(id) {
             state.counted.releases += segment.reserves;
-            let Segment {
-                address,
-                held_bytes,
-                stream,
-                ..
-            } = segment;
-            self.release(state, address, held_bytes, stream, Destination::Device);
+            let part = SourcePart::new(segment.address, segment.held_bytes, segment.stream);
+            self.release(state, part, Destination::Device);
         }
     }
 
@@ -386,10 +381,11 @@ impl DeviceMemory {
         }
         state.pool.decommit(pages);
         let range = state.segment_mut(pages.segment);
-        let (address, stream) = (range.address.offset(pages.offset), range.stream);
+        let address = range.address.offset(pages.offset);
+        let part = SourcePart::new(address, pages.bytes, range.stream);
         let ended = range.shrink(pages.bytes);
         state.counted.releases += ended;
-        self.release(state, address, pages.bytes, stream, destination);
+        self.release(state, part, destination);
     }
 
     /// Calls [`may_release`](Self::may_release). If it fails, defers the error and returns false.
@@ -407,22 +403,15 @@ impl DeviceMemory {
     }
 
     /// Releases memory to the source. Nothing else calls the source's `release`.
-    fn release(
-        &self,
-        state: &mut MemoryState,
-        address: DevicePtr,
-        bytes: u64,
-        stream: StreamId,
-        destination: Destination,
-    ) {
-        self.record_segment(EventKind::Release, address, bytes, stream);
-        let span = AddressSpan::new(address.0, bytes);
+    fn release(&self, state: &mut MemoryState, part: SourcePart, destination: Destination) {
+        self.record_segment(EventKind::Release, part);
+        let span = AddressSpan::new(part.address.0, part.bytes);
         let parts = state.reserved.remove(span);
         debug_assert!(
             matches!(parts[..], [part] if part.span == span),
             "{span:?} was not reserved"
         );
-        let release = || self.source.release(address, bytes, stream, destination);
+        let release = || self.source.release(part, destination);
         if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);
         }

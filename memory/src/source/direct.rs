@@ -1,6 +1,6 @@
 //! The direct source: segments reserved from the device.
 
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -25,8 +25,8 @@ impl Source for DirectSource {
         }
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, _: StreamId, _: Destination) -> Result<()> {
-        self.backend.release(address, bytes)
+    fn release(&self, part: SourcePart, _to: Destination) -> Result<()> {
+        self.backend.release(part.address, part.bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The expandable source: address ranges reserved ahead, with pages committed on demand.
 
 use super::direct::{DirectSource, outside_ranges};
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId, VirtualMemory};
 use crate::error::Result;
 use crate::size::round_up;
@@ -255,15 +255,10 @@ impl Source for Expandable {
         Ok(committed.then_some(address))
     }
 
-    fn release(
-        &self,
-        address: DevicePtr,
-        bytes: u64,
-        stream: StreamId,
-        to: Destination,
-    ) -> Result<()> {
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
+        let SourcePart { address, bytes, .. } = part;
         if !self.has_pages(address, bytes) {
-            return self.segments.release(address, bytes, stream, to);
+            return self.segments.release(part, to);
         }
         // SAFETY: the pages lie in a range, as checked above. They are committed and unused,
         // because the caller reserved them and now releases them.

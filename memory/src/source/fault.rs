@@ -1,6 +1,6 @@
 //! Fault injection: reservations that fail on purpose, to test every path of exhaustion.
 
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -114,14 +114,8 @@ impl<S: Source> Source for Fault<S> {
         self.inner.reserve(at, bytes, stream)
     }
 
-    fn release(
-        &self,
-        address: DevicePtr,
-        bytes: u64,
-        stream: StreamId,
-        to: Destination,
-    ) -> Result<()> {
-        self.inner.release(address, bytes, stream, to)
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
+        self.inner.release(part, to)
     }
 }
 

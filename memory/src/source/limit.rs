@@ -1,6 +1,6 @@
 //! A hard limit on the bytes reserved from a source.
 
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::budget::Budget;
 use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
@@ -61,16 +61,10 @@ impl<S: Source> Source for Limit<S> {
         reserved
     }
 
-    fn release(
-        &self,
-        address: DevicePtr,
-        bytes: u64,
-        stream: StreamId,
-        to: Destination,
-    ) -> Result<()> {
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
         // Memory that could not be released is still held, and still counts.
-        self.inner.release(address, bytes, stream, to)?;
-        self.reserved.unclaim(bytes);
+        self.inner.release(part, to)?;
+        self.reserved.unclaim(part.bytes);
         Ok(())
     }
 }
@@ -143,8 +137,8 @@ mod tests {
             .reserve(ReserveAt::Anywhere, 50, StreamId(0))
             .unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
-        let released = source.release(first, 600, StreamId(0), Destination::Device);
-        released.unwrap_err();
+        let part = SourcePart::new(first, 600, StreamId(0));
+        source.release(part, Destination::Device).unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
     }
 
@@ -163,8 +157,8 @@ mod tests {
             Ok(Some(DevicePtr(4096)))
         }
 
-        fn release(&self, _: DevicePtr, bytes: u64, _: StreamId, _: Destination) -> Result<()> {
-            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        fn release(&self, part: SourcePart, _: Destination) -> Result<()> {
+            self.held.fetch_sub(part.bytes, Ordering::Relaxed);
             Ok(())
         }
     }

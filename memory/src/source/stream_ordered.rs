@@ -1,7 +1,7 @@
 //! The stream-ordered source: a memory pool of the driver.
 
 use super::direct::outside_ranges;
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::cuda::{Cuda, OrderedPool};
 use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
@@ -57,8 +57,8 @@ impl Source for StreamOrdered {
         }
     }
 
-    fn release(&self, address: DevicePtr, _: u64, stream: StreamId, _: Destination) -> Result<()> {
-        self.cuda().release_ordered(address, stream)
+    fn release(&self, part: SourcePart, _to: Destination) -> Result<()> {
+        self.cuda().release_ordered(part.address, part.stream)
     }
 }
 

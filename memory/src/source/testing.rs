@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
@@ -73,7 +73,8 @@ impl Source for TestSource {
         Ok(Some(DevicePtr(address)))
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, _: StreamId, _: Destination) -> Result<()> {
+    fn release(&self, part: SourcePart, _to: Destination) -> Result<()> {
+        let SourcePart { address, bytes, .. } = part;
         let mut state = self.state.lock();
         state.broken()?;
         assert_eq!(state.held.remove(&address.0), Some(bytes), "{address:?}");
@@ -101,6 +102,11 @@ pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
 
 /// Releases a segment, which must succeed.
 pub(crate) fn release(source: &dyn Source, address: DevicePtr, bytes: u64) {
-    let released = source.release(address, bytes, StreamId(0), Destination::Device);
-    released.unwrap();
+    release_on(source, address, bytes, StreamId(0));
+}
+
+/// Like [`release`], for a segment that was reserved for `stream`.
+pub(crate) fn release_on(source: &dyn Source, address: DevicePtr, bytes: u64, stream: StreamId) {
+    let part = SourcePart::new(address, bytes, stream);
+    source.release(part, Destination::Device).unwrap();
 }
