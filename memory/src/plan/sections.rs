@@ -68,6 +68,18 @@ impl Problem {
         }
     }
 
+    /// Returns the problem of all buffers that have a size and a lifetime.
+    pub(crate) fn of_all(buffers: &[BufferInterval]) -> Self {
+        Self::new(buffers, occupying(buffers))
+    }
+
+    /// Writes the offset of each item to its index in the input, `base` higher.
+    pub(crate) fn write_offsets(&self, placed: &[u64], base: u64, offsets: &mut [u64]) {
+        for (&index, offset) in self.indices.iter().zip(placed) {
+            offsets[index as usize] = base + offset;
+        }
+    }
+
     /// Returns a lower bound on the slab.
     pub(crate) fn max_load(&self) -> u64 {
         self.load.iter().copied().max().unwrap_or(0)
@@ -80,6 +92,12 @@ impl Problem {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// Returns the indices of the buffers that have a size and a lifetime.
+pub(crate) fn occupying(buffers: &[BufferInterval]) -> Vec<u32> {
+    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
+    occupying.map(|(index, _)| index).collect()
 }
 
 fn unnumbered(buffer: &BufferInterval) -> Item {
