@@ -1,6 +1,7 @@
 //! A CUDA device as a [`Backend`].
 
 use super::Cuda;
+use super::error::unless_exhausted;
 use crate::costs::DriverLedger;
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{
@@ -31,11 +32,8 @@ impl Backend for Cuda {
         let reserved = self.context.run("reserving memory", |driver| {
             let mut address = 0;
             // SAFETY: `address` is writable.
-            match unsafe { driver.mem_alloc(&mut address, length) } {
-                Ok(()) => Ok(Some(DevicePtr(address))),
-                Err(failure) if failure.is_out_of_memory() => Ok(None),
-                Err(failure) => Err(failure),
-            }
+            let outcome = unsafe { driver.mem_alloc(&mut address, length) };
+            unless_exhausted(outcome.map(|()| DevicePtr(address)))
         })?;
         check_alignment(self, reserved, |address| self.release(address, bytes))
     }

@@ -107,6 +107,14 @@ fn text(query: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'stat
     unsafe { CStr::from_ptr(pointer) }.to_str().ok()
 }
 
+/// Returns `None` if the device is out of memory.
+pub(super) fn unless_exhausted<T>(outcome: DriverResult<T>) -> DriverResult<Option<T>> {
+    match outcome {
+        Err(failure) if failure.is_out_of_memory() => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
 /// Ignores a failed release after the driver has shut down.
 pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
