@@ -18,46 +18,25 @@ impl Ranges {
         None
     }
 
-    pub(in crate::device::host) fn make_readable(
-        &self,
-        _address: DevicePtr,
-        _bytes: u64,
-    ) -> Result<bool> {
-        match *self {}
+    uninhabited! {
+        pub(in crate::device::host) fn make_readable(
+            &self, _address: DevicePtr, _bytes: u64
+        ) -> Result<bool>;
     }
 }
 
 impl VirtualMemory for Ranges {
-    fn page_bytes(&self) -> u64 {
-        match *self {}
-    }
-
-    fn min_page_bytes(&self) -> u64 {
-        match *self {}
-    }
-
-    fn page_cost(&self) -> PageCost {
-        match *self {}
-    }
-
-    fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
-        match *self {}
-    }
-
-    unsafe fn release_range(&self, _range: DevicePtr, _bytes: u64) -> Result<()> {
-        match *self {}
-    }
-
-    unsafe fn commit(
-        &self,
-        _address: DevicePtr,
-        _bytes: u64,
-        _max_handle_bytes: u64,
-    ) -> Result<bool> {
-        match *self {}
-    }
-
-    unsafe fn decommit(&self, _address: DevicePtr, _bytes: u64, _to: Destination) -> Result<()> {
-        match *self {}
+    uninhabited! {
+        fn page_bytes(&self) -> u64;
+        fn min_page_bytes(&self) -> u64;
+        fn page_cost(&self) -> PageCost;
+        fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>>;
+        unsafe fn release_range(&self, _range: DevicePtr, _bytes: u64) -> Result<()>;
+        unsafe fn commit(
+            &self, _address: DevicePtr, _bytes: u64, _max_handle_bytes: u64
+        ) -> Result<bool>;
+        unsafe fn decommit(
+            &self, _address: DevicePtr, _bytes: u64, _to: Destination
+        ) -> Result<()>;
     }
 }
