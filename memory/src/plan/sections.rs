@@ -30,6 +30,35 @@ impl Item {
         self.first < other.end && other.first < self.end
     }
 
+    /// Calls `visit` with the nodes of a segment tree over `leaves` sections that together cover the
+    /// lifetime, and true. Then calls it with the nodes above them, from the bottom, and false: the
+    /// ancestors of the outermost leaves.
+    #[inline]
+    pub(crate) fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
+        let (mut left, mut right) = (leaves + self.first as usize, leaves + self.end as usize);
+        let (mut low, mut high) = (left >> 1, (right - 1) >> 1);
+        while left < right {
+            if left & 1 == 1 {
+                visit(left, true);
+                left += 1;
+            }
+            if right & 1 == 1 {
+                right -= 1;
+                visit(right, true);
+            }
+            left >>= 1;
+            right >>= 1;
+        }
+        while low > 0 {
+            visit(low, false);
+            if high != low {
+                visit(high, false);
+            }
+            low >>= 1;
+            high >>= 1;
+        }
+    }
+
     /// Returns size times lifetime.
     pub(crate) fn area(&self) -> u128 {
         u128::from(self.size) * u128::from(self.lifetime)
