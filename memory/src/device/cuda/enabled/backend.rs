@@ -2,6 +2,8 @@
 
 use super::Cuda;
 use super::error::unless_exhausted;
+use super::staging::BUFFER_BYTES;
+use super::transfer::{self, PendingDownload};
 use crate::costs::DriverLedger;
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{
@@ -54,18 +56,57 @@ impl Backend for Cuda {
     }
 
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.copy_in(stream, target, source) }
+        let capture = &self.streams.capture;
+        capture.check_not_captured("a copy from the host", stream)?;
+        if self.context.is_imitated() {
+            return Ok(());
+        }
+        for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
+            let target = target.offset(number * BUFFER_BYTES as u64);
+            // SAFETY: the parts are contiguous in the target, as they are in `source`.
+            unsafe { self.copy_in_part(stream, target, part) }?;
+        }
+        Ok(())
     }
 
+    /// The host empties one buffer while the device fills the next.
     unsafe fn download(
         &self,
         stream: StreamId,
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.copy_out(stream, source, target) }?;
+        let capture = &self.streams.capture;
+        capture.check_not_captured("a copy to the host", stream)?;
+        if self.context.is_imitated() {
+            target.fill(0);
+            return Ok(());
+        }
+        let last = target.len().saturating_sub(1) / BUFFER_BYTES;
+        let mut before: Option<PendingDownload<'_>> = None;
+        let mut outcome = Ok(());
+        for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
+            let source = source.offset((number * BUFFER_BYTES) as u64);
+            // SAFETY: the parts are contiguous in the source, as they are in `target`.
+            let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
+            outcome = before.take().map_or(Ok(()), |part| self.receive(part));
+            before = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    outcome = outcome.and(Err(error));
+                    None
+                }
+            };
+            if outcome.is_err() {
+                break;
+            }
+        }
+        match before {
+            Some(part) if outcome.is_err() => self.staging.give(&self.streams, part.buffer),
+            Some(part) => outcome = self.receive(part),
+            None => {}
+        }
+        outcome?;
         self.take_failure()
     }
 
@@ -77,7 +118,10 @@ impl Backend for Cuda {
         pattern: &[u8],
     ) -> Result<()> {
         // SAFETY: by this function's contract.
-        unsafe { self.set(stream, target, bytes, pattern) }
+        self.streams
+            .run(stream, "filling memory", |driver, raw| unsafe {
+                transfer::set(driver, raw, target.0, bytes as usize, pattern)
+            })
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {

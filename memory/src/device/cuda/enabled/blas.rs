@@ -11,6 +11,7 @@ use cudarc::cublas::sys::{
 };
 use cudarc::driver::sys::CUstream;
 
+use super::Cuda;
 use super::context::{Context, RawHandle};
 use super::driver::Driver;
 use super::error::DriverResult;
@@ -42,6 +43,40 @@ struct BlasHandle {
     workspace: u64,
 }
 
+impl Cuda {
+    /// Computes matrix products in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order
+    /// nothing else may write the operands or use the product.
+    pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
+        let calls = gemm.calls()?;
+        if self.context.is_imitated() {
+            return Ok(());
+        }
+        let submission = self.streams.submit_to(stream)?;
+        let (blas, functions) = (&self.blas, Functions::get()?);
+        let mut handles = blas.handles.lock();
+        let handle = match handles.get(&stream) {
+            Some(&handle) => handle,
+            None => {
+                let made = blas.make(functions, submission.raw())?;
+                handles.insert(stream, made);
+                made
+            }
+        };
+        // The lock is still held: a handle takes one call at a time.
+        blas.enter()?;
+        for call in calls {
+            // SAFETY: by this function's contract, and the handle is this stream's.
+            let outcome = unsafe { multiply(functions, handle, gemm.element, blas.tf32, &call) };
+            outcome.map_err(|failure| blas.error("matmul", failure))?;
+        }
+        Ok(())
+    }
+}
+
 impl Blas {
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self {
@@ -49,35 +84,6 @@ impl Blas {
             handles: Mutex::default(),
             tf32: false,
         }
-    }
-
-    /// Computes products in the order of a stream.
-    ///
-    /// # Safety
-    ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order
-    /// nothing else may write the operands or use the product. `raw` is the handle of `stream`, and
-    /// lives as long as `self`.
-    pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
-        let calls = gemm.calls()?;
-        let functions = Functions::get()?;
-        let mut handles = self.handles.lock();
-        let handle = match handles.get(&stream) {
-            Some(&handle) => handle,
-            None => {
-                let made = self.make(functions, raw)?;
-                handles.insert(stream, made);
-                made
-            }
-        };
-        // The lock is still held: a handle takes one call at a time.
-        self.enter()?;
-        for call in calls {
-            // SAFETY: by this function's contract, and the handle is this stream's.
-            let outcome = unsafe { multiply(functions, handle, gemm.element, self.tf32, &call) };
-            outcome.map_err(|failure| self.error("matmul", failure))?;
-        }
-        Ok(())
     }
 
     /// Makes the context current for this thread, because cuBLAS uses the current context.
@@ -128,8 +134,8 @@ impl Blas {
         // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
         let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
         // The stream first: setting it resets the workspace.
-        // SAFETY: the handle was just created, the stream lives longer than it by the contract of
-        // `gemm`, and the workspace is its own until it is destroyed.
+        // SAFETY: the handle was just created, streams live longer than it, and the workspace is
+        // its own until it is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)
@@ -180,7 +186,7 @@ impl Drop for Blas {
 ///
 /// # Safety
 ///
-/// As for [`Blas::gemm`]; `handle` is the handle of the stream, and its context is current.
+/// As for [`Cuda::gemm`]; `handle` is the handle of the stream, and its context is current.
 unsafe fn multiply(
     functions: &Functions,
     handle: BlasHandle,

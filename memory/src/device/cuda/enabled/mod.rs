@@ -30,22 +30,17 @@ mod transfer;
 pub use compiler::{compile_for_all, ptx_of};
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::time::Duration;
 
 use cudarc::driver::sys::{CUfunction_attribute, CUstream};
 
-#[cfg(feature = "fft")]
-use super::fft::{FftCall, FftPlan};
-use super::nccl::{NcclCall, NcclId};
-#[cfg(feature = "linalg")]
-use super::solver::SolverCall;
-use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use super::nccl::NcclId;
+use super::{Arguments, Grid};
 use crate::costs::DriverLedger;
 use crate::device::handles::Handles;
 use crate::device::host_streams::HostStreams;
 use crate::device::simulated::SimulatedDriver;
-use crate::device::{Backend, DevicePtr, StreamId, VirtualMemory};
-use crate::error::{Error, ErrorKind, Result};
+use crate::device::{DevicePtr, StreamId, VirtualMemory};
+use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 use bad_index::BadIndex;
@@ -58,7 +53,6 @@ use fft::Fft;
 use graphs::LaunchLock;
 pub use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
-use kernels::KernelSources;
 pub use nccl::Communicator;
 pub(crate) use ordered::OrderedPool;
 #[cfg(feature = "linalg")]
@@ -143,16 +137,6 @@ impl Cuda {
         Driver::get().and_then(Driver::count).unwrap_or(0)
     }
 
-    /// Returns the kernel of `key`. If it is not known yet, calls `source`, compiles and loads it.
-    pub fn kernel(&self, key: KernelKey, source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
-        self.context.kernels.get(&self.context, key, source)
-    }
-
-    /// Compiles the kernels of `wanted` that are not known yet, concurrently.
-    pub fn prepare(&self, wanted: &KernelSources<'_>) {
-        self.context.kernels.prepare(&self.context, wanted);
-    }
-
     /// Launches a kernel in the order of `stream`.
     ///
     /// # Safety
@@ -231,134 +215,10 @@ impl Cuda {
         self.blas.tf32 = allow;
     }
 
-    /// Computes matrix products in the order of `stream`.
-    ///
-    /// # Safety
-    ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order
-    /// nothing else may write the operands or use the product.
-    pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
-        if self.context.is_imitated() {
-            return gemm.calls().map(drop);
-        }
-        let submission = self.streams.submit_to(stream)?;
-        let raw = submission.raw();
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.blas.gemm(stream, raw, gemm) }
-    }
-
-    /// Returns the elements of workspace that [`factorize`](Self::factorize) needs for a call.
-    ///
-    /// # Safety
-    ///
-    /// The addresses of the call must be of memory of this device.
-    #[cfg(feature = "linalg")]
-    pub unsafe fn solver_workspace(&self, stream: StreamId, call: &SolverCall) -> Result<usize> {
-        if self.context.is_imitated() {
-            return Ok(0);
-        }
-        let submission = self.streams.submit_to(stream)?;
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.solver.workspace(stream, submission.raw(), call) }
-    }
-
-    /// Factorizes a matrix in the order of `stream`.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this device that is as long as the call says. The
-    /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Outside
-    /// the stream's order nothing else may use memory that is written.
-    #[cfg(feature = "linalg")]
-    pub unsafe fn factorize(
-        &self,
-        stream: StreamId,
-        call: &SolverCall,
-        workspace: (DevicePtr, usize),
-    ) -> Result<()> {
-        if self.context.is_imitated() {
-            return Ok(());
-        }
-        let submission = self.streams.submit_to(stream)?;
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.solver.run(stream, submission.raw(), call, workspace) }
-    }
-
-    /// Returns the bytes of work area that [`transform`](Self::transform) needs for a plan.
-    #[cfg(feature = "fft")]
-    pub fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
-        if self.context.is_imitated() {
-            return Ok(0);
-        }
-        self.fft.workspace(plan)
-    }
-
-    /// Transforms rows or matrices in the order of `stream`.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says. The
-    /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Outside the
-    /// stream's order nothing else may use memory that is written.
-    #[cfg(feature = "fft")]
-    pub unsafe fn transform(
-        &self,
-        stream: StreamId,
-        call: &FftCall,
-        workspace: DevicePtr,
-    ) -> Result<()> {
-        if self.context.is_imitated() {
-            return Ok(());
-        }
-        let submission = self.streams.submit_to(stream)?;
-        let place = (submission.raw(), self.streams.capture.captures(stream));
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.fft.run(place, call, workspace) }
-    }
-
     /// Returns the unique id of a new communicator, which all its ranks pass to
     /// [`join`](Self::join).
     pub fn new_nccl_id() -> Result<NcclId> {
         nccl::new_id()
-    }
-
-    /// Joins a communicator as a rank on this device. Waits until all ranks have joined, for at
-    /// most `timeout`, which is also the timeout of every later call.
-    pub fn join(
-        &self,
-        id: &NcclId,
-        rank: usize,
-        size: usize,
-        timeout: Duration,
-    ) -> Result<Communicator> {
-        if self.context.is_imitated() {
-            let text = "a device without data has no NCCL: use Group::threads";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        Communicator::join(&self.context, id, rank, size, timeout)
-    }
-
-    /// Runs this rank's part of an operation in the order of `stream`, once all ranks have called
-    /// it. A failure ends the communicator.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this device that is as long as the call says. Outside the
-    /// stream's order nothing else may write memory that is read, or use memory that is written.
-    pub unsafe fn communicate(
-        &self,
-        communicator: &Communicator,
-        stream: StreamId,
-        call: &NcclCall,
-    ) -> Result<()> {
-        if !communicator.is_of(&self.context) {
-            let text = format!("{}: {communicator:?} is of another device", self.id());
-            return Err(Error::new(ErrorKind::DeviceMismatch, text));
-        }
-        let submission = self.streams.submit_to(stream)?;
-        let place = (submission.raw(), self.streams.capture.captures(stream));
-        // SAFETY: by this function's contract, and as checked above; streams live as long as this.
-        unsafe { communicator.run(place, call) }
     }
 
     /// Exports the driver's handle of a stream to foreign code; valid until the process ends.

@@ -136,7 +136,7 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Communicator::run`]; `handle` is the handle of a communicator of `size` ranks.
+    /// As for [`Cuda::communicate`](super::Cuda::communicate); `handle` is the handle of a communicator of `size` ranks.
     unsafe fn issue(
         &self,
         (handle, size): (CommHandle, usize),
