@@ -118,7 +118,7 @@ impl Caches {
 
     /// Configures the cache `name`. If it was not used yet, its first use finds the configuration.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
-        self.named(name).configure(config);
+        self.named(name).settings.configure(config);
     }
 
     /// Returns the statistics of `name`, or `None` if no cache has this name.

@@ -142,10 +142,6 @@ impl Store {
         Header::new(block, SUBALLOCATION, self.home)
     }
 
-    pub(super) fn new_empty(&self) -> Box<Header> {
-        Header::new(Block::EMPTY, 0, self.home)
-    }
-
     pub(super) fn release_where(&mut self, is_released: impl Fn(&Header) -> bool) {
         for class in set_bits(self.classes) {
             let mut released = self.free_lists[class].extract(&is_released);

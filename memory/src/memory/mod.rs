@@ -191,8 +191,7 @@ impl DeviceMemory {
         let pool = config.pool.build();
         let expands = config.expandable && pool.supports_ranges();
         let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
-        let expandable = expandable.flatten();
-        let expandable = expandable.map(Arc::new);
+        let expandable = expandable.flatten().map(Arc::new);
         let is_ordered = config.pool == PoolKind::StreamOrdered;
         let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
         let ordered = ordered.transpose()?.map(Arc::new);
@@ -209,13 +208,11 @@ impl DeviceMemory {
             (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
             (None, None) => Box::new(DirectSource::new(Arc::clone(&backend))),
         };
-        let page_cost = expandable
-            .as_ref()
-            .map_or(PageCost::Low, |source| source.page_cost());
+        let page_cost = expandable.as_ref().map(|source| source.page_cost());
         let exchange_cost = match page_cost {
             _ if !pool.keeps_idle_segments() && backend.cuda().is_some() => ExchangeCost::High,
-            PageCost::High => ExchangeCost::BelowGrowth,
-            PageCost::Low => ExchangeCost::Low,
+            Some(PageCost::High) => ExchangeCost::BelowGrowth,
+            Some(PageCost::Low) | None => ExchangeCost::Low,
         };
         let source = with_adaptors(source, page_bytes, config.fault, log.as_ref())?;
         Ok(Self {

@@ -78,11 +78,6 @@ impl DeviceMemory {
         before.saturating_sub(self.held_bytes())
     }
 
-    /// Returns true if the source releases memory in the order of `stream`.
-    fn releases_in_order_of(&self, stream: StreamId) -> bool {
-        self.stream_ordered.is_some() && !self.is_blocked_by_capture(stream)
-    }
-
     /// Returns true if a release in the order of `stream` must wait for a capture. Either some
     /// thread captures the stream, and would record the release. Or this thread captures, and the
     /// captured work may use the memory whenever it runs.
@@ -353,13 +348,15 @@ impl DeviceMemory {
             return;
         };
         let stream = state.segment(id).stream;
-        let in_order = self.releases_in_order_of(stream) && owner.is_ready_for(stream);
+        let in_order = self.stream_ordered.is_some()
+            && !self.is_blocked_by_capture(stream)
+            && owner.is_ready_for(stream);
         if !in_order && !self.may_release_now(state, owner, wait_mode)
             || state.pool.remove_segment(id).is_none()
         {
             return;
         }
-        state.attachments.end_of(id);
+        state.attachments.retain(|(segment, ..)| *segment != id);
         if let Some(segment) = state.remove(id) {
             state.counted.releases += segment.reserves;
             let part = SourcePart::new(segment.address, segment.held_bytes, segment.stream);

@@ -41,7 +41,8 @@ impl Guard<'_> {
         self.record_entry(EventKind::Exit);
     }
 
-    /// Ends the outermost entry, and does all deferred work. Returns the blocks that go to the pool.
+    /// Ends the outermost entry, and does all deferred work. Returns the blocks that go to the
+    /// pool.
     pub(super) fn end_and_drain(&mut self) -> List {
         self.drain_remote();
         self.end();

@@ -55,12 +55,6 @@ impl DriverError {
         self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Returns whether the process is exiting and the driver has shut down: everything is already
-    /// released.
-    pub(super) fn is_at_exit(self) -> bool {
-        self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
-    }
-
     /// Returns the error of a call made while `attempting` an operation, with the driver's name and
     /// description of the failure.
     #[cold]
@@ -115,10 +109,11 @@ pub(super) fn unless_exhausted<T>(outcome: DriverResult<T>) -> DriverResult<Opti
     }
 }
 
-/// Ignores a failed release after the driver has shut down.
+/// Ignores a failed release after the driver has shut down, as the process exits: everything is
+/// already released.
 pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
-        Err(failure) if failure.is_at_exit() => Ok(()),
+        Err(failure) if failure.is(CUresult::CUDA_ERROR_DEINITIALIZED) => Ok(()),
         outcome => outcome,
     }
 }
