@@ -240,7 +240,8 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Cuda::factorize`]; `handle` is the handle of the stream, and its context is current.
+    /// As for [`factorize`](Cuda::factorize); `handle` is the handle of the stream, and its context
+    /// is current.
     unsafe fn run(
         &self,
         handle: Opaque,

@@ -136,7 +136,8 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Cuda::communicate`](super::Cuda::communicate); `handle` is the handle of a communicator of `size` ranks.
+    /// As for [`communicate`](super::Cuda::communicate); `handle` is the handle of a communicator
+    /// of `size` ranks.
     unsafe fn issue(
         &self,
         (handle, size): (CommHandle, usize),
