@@ -67,7 +67,7 @@ impl Cuda {
             }
         };
         // The lock is still held: a handle takes one call at a time.
-        blas.enter()?;
+        blas.context.make_current("matmul")?;
         for call in calls {
             // SAFETY: by this function's contract, and the handle is this stream's.
             let outcome = unsafe { multiply(functions, handle, gemm.element, blas.tf32, &call) };
@@ -86,18 +86,13 @@ impl Blas {
         }
     }
 
-    /// Makes the context current for this thread, because cuBLAS uses the current context.
-    fn enter(&self) -> Result<()> {
-        self.context.run("matmul", |_| Ok(()))
-    }
-
     fn error(&self, attempting: &str, failure: LibraryError) -> Error {
         failure.of(self.context.id(), attempting)
     }
 
     /// Creates a handle that works in the order of the stream.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<BlasHandle> {
-        self.enter()?;
+        self.context.make_current("matmul")?;
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }

@@ -193,6 +193,11 @@ impl Context {
         self.run_outcome(attempting, self.enter().and_then(call))
     }
 
+    /// Makes the context current for the calling thread, for a library that uses the current one.
+    pub(super) fn make_current(&self, attempting: &str) -> Result<()> {
+        self.run(attempting, |_| Ok(()))
+    }
+
     /// Like [`run`](Self::run), for a release: it succeeds if the driver has already shut down.
     pub(super) fn release(
         &self,

@@ -84,7 +84,7 @@ impl Cuda {
                 cached.streams.push(RawHandle(raw));
             }
             let handle = cached.handle;
-            fft.enter()?;
+            fft.context.make_current("fft")?;
             // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
             // held; streams live as long as this; the rest by this function's contract.
             unsafe {
@@ -142,7 +142,7 @@ impl Fft {
         plans: &mut Vec<CachedPlan>,
         plan: &FftPlan,
     ) -> Result<CachedPlan> {
-        self.enter()?;
+        self.context.make_current("fft")?;
         self.evict_to(functions, plans, MOST_PLANS - 1);
         let cached = self.make(functions, plan).or_else(|failure| {
             if failure.status != ALLOC_FAILED {
@@ -203,11 +203,6 @@ impl Fft {
                 Err(failure)
             }
         }
-    }
-
-    /// Makes the context current for this thread, because cuFFT uses the current context.
-    fn enter(&self) -> Result<()> {
-        self.context.run("fft", |_| Ok(()))
     }
 
     fn error(&self, failure: LibraryError) -> Error {

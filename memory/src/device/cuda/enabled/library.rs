@@ -23,7 +23,6 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Returns the error for a library that was not found.
     #[cold]
     pub(super) fn missing(&self) -> Error {
         let Self {
@@ -36,7 +35,6 @@ impl Library {
         Error::new(ErrorCode::Library, text)
     }
 
-    /// Returns the error for a library without the function `symbol`.
     #[cold]
     pub(super) fn lacks(&self, symbol: &str) -> Error {
         let Self {

@@ -105,13 +105,8 @@ impl Solver {
             }
         };
         // The lock is still held: a handle takes one call at a time.
-        self.enter()?;
+        self.context.make_current("linalg")?;
         call(functions, handle.0).map_err(|failure| self.error(failure))
-    }
-
-    /// Makes the context current for this thread, because cuSOLVER uses the current context.
-    fn enter(&self) -> Result<()> {
-        self.context.run("linalg", |_| Ok(()))
     }
 
     fn error(&self, failure: LibraryError) -> Error {
@@ -120,7 +115,7 @@ impl Solver {
 
     /// Creates a handle that works in the order of the stream.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<RawHandle<c_void>> {
-        self.enter()?;
+        self.context.make_current("linalg")?;
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }.map_err(|failure| self.error(failure))?;

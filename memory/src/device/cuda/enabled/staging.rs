@@ -17,7 +17,6 @@ use crate::sync::plain::Mutex;
 /// The size of a buffer. Longer copies use several, so that the host fills one while the device
 /// empties another.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
-/// The maximum number of buffers.
 const MAX_BUFFERS: usize = 8;
 const ALIGNMENT_BYTES: usize = 256;
 /// A buffer with less room is full.
@@ -125,7 +124,6 @@ enum Acquired {
 }
 
 impl StagingPool {
-    /// Creates an empty pool.
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self {
             context: Arc::clone(context),

@@ -154,7 +154,6 @@ impl Nvrtc {
     }
 }
 
-/// Returns the architectures that the library supports.
 fn architectures() -> Result<Vec<i32>> {
     let failed = |error| failed("the architectures", error);
     let mut count: c_int = 0;

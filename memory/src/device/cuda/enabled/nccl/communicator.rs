@@ -104,7 +104,7 @@ impl Cuda {
             let text = format!("{rank_name}: expected at most {} ranks", c_int::MAX);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
-        context.run(attempting, |_| Ok(()))?;
+        context.make_current(attempting)?;
         let id = sys::ncclUniqueId {
             internal: id.0.map(|byte| byte as c_char),
         };
@@ -140,7 +140,7 @@ impl Cuda {
         let raw = submission.raw();
         let is_captured = self.streams.capture.captures(stream);
         let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
+        shared.context.make_current(attempting)?;
         shared.call(attempting, |functions, handle| {
             // SAFETY: by this function's contract; streams live as long as this, and the handle is
             // a communicator's of `shared.size` ranks.
@@ -195,7 +195,7 @@ impl Communicator {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
+        shared.context.make_current(attempting)?;
         // The library may write the handle as long as the call is in progress. If the call never
         // ends, the handle's memory is never freed.
         let made: &'static mut RawHandle<sys::ncclComm> =
@@ -268,7 +268,7 @@ impl Communicator {
     pub fn register(&self, address: DevicePtr, bytes: u64) -> Result<Registration> {
         let (shared, attempting) = (&*self.shared, "registering memory");
         let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
+        shared.context.make_current(attempting)?;
         let mut handle = RawHandle(ptr::null_mut());
         let Ok(length) = usize::try_from(bytes) else {
             let text = format!("{shared}: {attempting}: {bytes} bytes");

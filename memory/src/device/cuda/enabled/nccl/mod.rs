@@ -87,7 +87,6 @@ const CONFIG_VERSION: c_uint = 23_000;
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
 
-/// A communicator's handle.
 type CommHandle = *mut sys::ncclComm;
 
 library_functions! { LIBRARY:
