@@ -52,26 +52,28 @@ impl HostBackend {
     /// Creates a host device with this much memory.
     pub(crate) fn of(total_bytes: u64) -> Self {
         let budget = Arc::new(Budget::new(total_bytes));
-        Self {
-            ranges: Ranges::new(&budget),
-            budget,
-            ids: StreamIds::default(),
-            mode: Mode::AtOnce,
-            host_streams: HostStreams::default(),
-        }
+        Self::over(Ranges::new(&budget), budget, Mode::AtOnce)
     }
 
     /// Creates a device without data. Returns `None` on a platform without virtual memory.
     pub(crate) fn meta(total_bytes: u64, assumed_count: Option<usize>) -> Option<Self> {
         let budget = Arc::new(Budget::new(total_bytes));
         let ranges = Ranges::without_data(&budget)?;
-        Some(Self {
+        Some(Self::over(
+            Some(ranges),
             budget,
-            ranges: Some(ranges),
+            Mode::Meta { assumed_count },
+        ))
+    }
+
+    fn over(ranges: Option<Ranges>, budget: Arc<Budget>, mode: Mode) -> Self {
+        Self {
+            budget,
+            ranges,
             ids: StreamIds::default(),
-            mode: Mode::Meta { assumed_count },
+            mode,
             host_streams: HostStreams::default(),
-        })
+        }
     }
 
     /// Creates a host device whose streams delay their work as long as stream order allows.

@@ -100,7 +100,6 @@ pub struct DelayedStreams {
 #[derive(Default)]
 struct StreamQueues {
     streams: Vec<Queue>,
-    /// The message of the panic.
     failure: Option<String>,
     /// The number of events so far.
     recorded: u64,
