@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-/// The line that made a handle, not stored. Its functions are those of the other module.
+/// The line that made a handle, not stored. The module `enabled` documents the functions.
 pub(in crate::buffer) struct SharedAt;
 
 impl SharedAt {
