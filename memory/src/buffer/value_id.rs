@@ -45,14 +45,11 @@ impl ValueId {
 pub struct TapeId(NonZeroU32);
 
 thread_local! {
-    /// Set if this thread has a tape.
     static HAS_TAPE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The number of live tapes.
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
-/// The numbers of all live tapes.
 static NUMBERS: Mutex<Vec<TapeId>> = Mutex::new(Vec::new());
 
 impl TapeId {

@@ -81,18 +81,26 @@ impl Caches {
             let block = self.allocate_from_memory(None, request)?;
             return Ok((block, EventKind::Uncached));
         };
+        self.miss_in(&shard, request)
+    }
+
+    /// Serves a miss in a scope. Returns the block, and whether the request counts as a hit or a
+    /// miss.
+    pub(super) fn miss_in(
+        &self,
+        shard: &Shard,
+        request: &Request,
+    ) -> Result<(BlockHandle, EventKind)> {
         let misses = shard.counters.misses.get();
-        let block = self.miss_in(&shard, request)?;
-        let kind = if shard.counters.misses.get() == misses {
-            EventKind::Hit
-        } else {
-            EventKind::Miss
+        let block = self.serve_miss(shard, request)?;
+        let kind = match shard.counters.misses.get() == misses {
+            true => EventKind::Hit,
+            false => EventKind::Miss,
         };
         Ok((block, kind))
     }
 
-    /// Serves a miss in a scope.
-    pub(super) fn miss_in(&self, shard: &Shard, request: &Request) -> Result<BlockHandle> {
+    fn serve_miss(&self, shard: &Shard, request: &Request) -> Result<BlockHandle> {
         let need = match self.refill(shard, request) {
             Ok(block) => return Ok(block),
             Err(need) => need,

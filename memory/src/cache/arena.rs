@@ -8,17 +8,13 @@ use crate::pool::size_class::CLASSES;
 
 /// The class of a suballocation: above the size classes.
 pub(super) const SUBALLOCATION: usize = CLASSES;
-/// The class of an arena.
 pub(super) const ARENA: usize = CLASSES + 1;
 
 /// The arenas of a policy; its cursor is in the first one.
+#[derive(Default)]
 pub(super) struct Arenas(List);
 
 impl Arenas {
-    pub(super) const fn new() -> Self {
-        Self(List::new())
-    }
-
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -37,7 +33,6 @@ impl Arenas {
         self.0.push(arena);
     }
 
-    /// Exchanges the first two.
     pub(super) fn swap_first(&mut self) {
         let (first, second) = (self.0.pop(), self.0.pop());
         let pair = first.into_iter().chain(second);
@@ -45,14 +40,13 @@ impl Arenas {
     }
 
     pub(super) fn take(&mut self) -> List {
-        std::mem::replace(&mut self.0, List::new())
+        std::mem::take(&mut self.0)
     }
 
     pub(super) fn bytes(&self) -> u64 {
         bytes(self.0.iter())
     }
 
-    /// Returns the bytes of all arenas except the first.
     pub(super) fn full_bytes(&self) -> u64 {
         bytes(self.0.iter().skip(1))
     }

@@ -21,7 +21,6 @@ impl Caches {
         mark
     }
 
-    /// Ends a recording.
     pub(crate) fn end_recording(&self, mark: &RecordingStart) {
         scope::settle();
         self.memory.recorder().end(mark);
@@ -52,7 +51,6 @@ impl Caches {
         scope::shard_of(self).map_or(NO_SCOPE, |shard| shard.scope_number())
     }
 
-    /// Records that a request was served.
     #[inline]
     pub(super) fn record_allocation(
         &self,

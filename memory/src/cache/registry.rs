@@ -118,7 +118,7 @@ impl Caches {
 
     /// Configures the cache `name`. If it was not used yet, its first use finds the configuration.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
-        self.named(name).configure(config);
+        self.named(name).settings.configure(config);
     }
 
     /// Returns the statistics of `name`, or `None` if no cache has this name.
@@ -321,8 +321,7 @@ impl Caches {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {
-                let idle = guard.drain_deferred();
-                guard.publish();
+                let idle = guard.drain_and_publish();
                 guard.count_arenas();
                 self.return_idle(idle);
             }
@@ -356,7 +355,6 @@ impl Caches {
         invalidation
     }
 
-    /// Returns the bytes of all blocks of the shard's cache.
     pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
         let Some(settings) = &shard.settings else {
             return 0;

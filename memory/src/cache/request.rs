@@ -5,7 +5,6 @@ use std::panic::Location;
 use crate::device::StreamId;
 use crate::pool::Rounding;
 
-/// The size of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) requested_bytes: u64,

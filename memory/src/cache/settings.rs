@@ -72,7 +72,6 @@ impl EntryOptions {
         self.policy.is_none() && self.max_bytes.is_none()
     }
 
-    /// Applies these options to `config`.
     pub(super) fn apply(&self, config: &mut CacheConfig) {
         config.policy = self.policy.unwrap_or(config.policy);
         config.max_bytes = self.max_bytes.or(config.max_bytes);
@@ -113,7 +112,6 @@ impl CacheSettings {
         self.change(|own| *own = config);
     }
 
-    /// Applies the options of an entry.
     pub(super) fn apply(&self, options: &EntryOptions) {
         if !options.is_empty() {
             self.change(|config| options.apply(config));

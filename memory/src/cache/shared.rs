@@ -78,22 +78,14 @@ impl SharedCache {
         };
         let (block, kind) = match hit {
             Some(block) => (block.into(), EventKind::Hit),
-            None => self.miss(&request).map_err(|error| error.at(call_site))?,
+            None => {
+                let served = self.caches.miss_in(&self.shard, &request);
+                served.map_err(|error| error.at(call_site))?
+            }
         };
         self.caches.record_allocation(kind, &block, &request);
         let block = SharedBlock(self.caches.filled(block)?);
         Ok((block, kind == EventKind::Hit))
-    }
-
-    fn miss(&self, request: &Request) -> Result<(BlockHandle, EventKind)> {
-        let misses = self.shard.counters.misses.get();
-        let block = self.caches.miss_in(&self.shard, request)?;
-        let kind = if self.shard.counters.misses.get() == misses {
-            EventKind::Hit
-        } else {
-            EventKind::Miss
-        };
-        Ok((block, kind))
     }
 
     /// Keeps all other threads out of the cache's shard until [`release`](Self::release): to be

@@ -43,7 +43,6 @@ pub(super) struct Store {
     pub(super) exit_epoch: u64,
     /// Blocks of epochs before this one go to the pool when they drop.
     pub(super) invalidation_epoch: u64,
-    /// The recording of the present entry.
     pub(super) recording: Option<Recording>,
     /// True if the settings request that each entry is recorded.
     pub(super) records: bool,
@@ -71,7 +70,6 @@ impl Store {
         self.home
     }
 
-    /// Returns the free list of a class.
     #[inline]
     pub(super) fn list(&mut self, class: usize) -> &mut List {
         const { assert!(CLASSES <= SUBALLOCATION && SUBALLOCATION < LISTS) };
@@ -144,12 +142,6 @@ impl Store {
         Header::new(block, SUBALLOCATION, self.home)
     }
 
-    /// Makes a header without a block.
-    pub(super) fn new_empty(&self) -> Box<Header> {
-        Header::new(Block::EMPTY, 0, self.home)
-    }
-
-    /// Releases the idle blocks for which `is_released` returns true.
     pub(super) fn release_where(&mut self, is_released: impl Fn(&Header) -> bool) {
         for class in set_bits(self.classes) {
             let mut released = self.free_lists[class].extract(&is_released);
@@ -182,7 +174,7 @@ impl Store {
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
-        for header in std::mem::replace(&mut self.deferred, List::new()) {
+        for header in std::mem::take(&mut self.deferred) {
             match events_of.events(&header.block.other_uses) {
                 Ok(events) => self.pending.push(events, header),
                 // Retried by the next call.

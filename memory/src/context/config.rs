@@ -281,7 +281,7 @@ impl Device {
             caches: Caches::over(memory, caches),
         };
         if let Some(ProfileFile { path, interval }) = profile {
-            let caches = device.caches.weak();
+            let caches = device.caches.downgrade();
             let counters = move || match caches.upgrade() {
                 Some(caches) => caches.live_and_reserved_bytes(),
                 None => (0, 0),

@@ -98,7 +98,6 @@ pub(super) fn profile() -> Result<Option<ProfileFile>> {
     Ok(Some(ProfileFile { path, interval }))
 }
 
-/// A positive number of seconds.
 struct Seconds(Duration);
 
 impl FromStr for Seconds {

@@ -47,7 +47,7 @@ impl Device {
     ) -> PressureGuard {
         PressureGuard {
             device: self.caches().downgrade(),
-            id: self.caches().memory().on_pressure(callback),
+            id: self.caches().memory().callbacks().add(callback),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Device {
 impl Drop for PressureGuard {
     fn drop(&mut self) {
         if let Some(caches) = self.device.upgrade() {
-            caches.memory().remove_callback(self.id);
+            caches.memory().callbacks().remove(self.id);
         }
     }
 }

@@ -2,6 +2,44 @@
 //!
 //! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
 
+/// Implements the methods of an uninhabited type by their signatures: they cannot be called.
+#[allow(unused_macros, reason = "some builds have no such type")]
+macro_rules! uninhabited {
+    () => {};
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident(&$self:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;
+        $($rest:tt)*
+    ) => {
+        $(#[$meta])*
+        $vis fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
+            match *$self {}
+        }
+
+        uninhabited! { $($rest)* }
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis unsafe fn $name:ident(
+            &$self:ident $(, $argument:ident: $type:ty)*
+        ) $(-> $result:ty)?;
+        $($rest:tt)*
+    ) => {
+        $(#[$meta])*
+        /// Cannot be called: there is no value of the type.
+        ///
+        /// # Safety
+        ///
+        /// Nothing is required, because there is nothing to call it on.
+        $vis unsafe fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
+            match *$self {}
+        }
+
+        uninhabited! { $($rest)* }
+    };
+}
+
+pub(crate) mod budget;
 pub(crate) mod cuda;
 pub(crate) mod handles;
 pub(crate) mod host;
@@ -19,7 +57,7 @@ use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
 use host_streams::{HostStream, StealWork};
-pub(crate) use virtual_memory::{PageCost, VirtualMemory};
+pub(crate) use virtual_memory::{Destination, PageCost, VirtualMemory};
 
 /// An address in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

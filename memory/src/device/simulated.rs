@@ -47,7 +47,6 @@ impl SimulatedDriver {
         self.total_bytes
     }
 
-    /// Returns the bytes that are reserved from the device.
     #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes

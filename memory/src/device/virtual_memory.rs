@@ -14,6 +14,15 @@ pub enum PageCost {
     High,
 }
 
+/// The destination of decommitted memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To the device.
+    Device,
+    /// To the growth that this release makes room for; the device may keep it until then.
+    NextGrowth,
+}
+
 /// A device with virtual memory: a range of addresses is reserved once, and its pages are committed
 /// and decommitted, so that segments grow and shrink in place.
 ///
@@ -58,18 +67,7 @@ pub trait VirtualMemory: fmt::Debug + Send + Sync {
     /// # Safety
     ///
     /// The part lies in a reserved range, all of it is committed, and nothing uses it any longer.
-    unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()>;
-
-    /// Like [`decommit`](Self::decommit), for memory that is soon committed elsewhere. The device
-    /// may keep the memory until then.
-    ///
-    /// # Safety
-    ///
-    /// As for [`decommit`](Self::decommit).
-    unsafe fn recycle(&self, address: DevicePtr, bytes: u64) -> Result<()> {
-        // SAFETY: `decommit` has the contract of this function.
-        unsafe { self.decommit(address, bytes) }
-    }
+    unsafe fn decommit(&self, address: DevicePtr, bytes: u64, to: Destination) -> Result<()>;
 
     /// Returns the parts of a committed part that can be decommitted, by address. If memory comes
     /// in handles, these are the handles that lie completely in it.
@@ -77,12 +75,12 @@ pub trait VirtualMemory: fmt::Debug + Send + Sync {
         vec![(address, bytes)]
     }
 
-    /// Returns the bytes kept by [`recycle`](Self::recycle).
+    /// Returns the bytes kept for the [next growth](Destination::NextGrowth).
     fn kept_bytes(&self) -> u64 {
         0
     }
 
-    /// Releases the memory that [`recycle`](Self::recycle) kept.
+    /// Releases the memory that is kept for the next growth.
     fn release_kept(&self) -> Result<()> {
         Ok(())
     }

@@ -64,6 +64,7 @@ pub struct Error {
     location: Option<&'static Location<'static>>,
 }
 
+#[derive(Clone)]
 enum ErrorInner {
     Message {
         code: ErrorCode,
@@ -101,13 +102,7 @@ impl Error {
     #[cold]
     #[doc(hidden)]
     pub fn caused_by(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        match &*self.inner {
-            ErrorInner::Message { code, text, .. } => {
-                let source: Cause = Arc::new(cause);
-                self.with_message(*code, text.clone(), Some(source))
-            }
-            ErrorInner::OutOfMemory(_) => self,
-        }
+        self.change(|_, source| *source = Some(Arc::new(cause)))
     }
 
     pub(crate) fn out_of_memory(report: OutOfMemoryReport) -> Self {
@@ -129,37 +124,24 @@ impl Error {
     #[cold]
     #[doc(hidden)]
     pub fn of(self, operation: &str) -> Self {
-        match &*self.inner {
-            ErrorInner::Message { text, .. } => self.with_text(format!("{operation}: {text}")),
-            ErrorInner::OutOfMemory(_) => self,
-        }
+        self.change(|text, _| *text = format!("{operation}: {text}"))
     }
 
     /// Appends the number of errors that were not reported; an out-of-memory report is unchanged.
     pub(crate) fn with_omitted(self, count: u64) -> Self {
-        match &*self.inner {
-            ErrorInner::Message { text, .. } if count > 0 => {
-                let errors = if count == 1 { "error" } else { "errors" };
-                self.with_text(format!("{text} (and {count} more {errors} since)"))
-            }
-            _ => self,
+        if count == 0 {
+            return self;
         }
+        let errors = if count == 1 { "error" } else { "errors" };
+        self.change(|text, _| *text = format!("{text} (and {count} more {errors} since)"))
     }
 
-    fn with_text(&self, text: String) -> Self {
-        match &*self.inner {
-            ErrorInner::Message { code, source, .. } => {
-                self.with_message(*code, text, source.clone())
-            }
-            ErrorInner::OutOfMemory(_) => self.clone(),
+    /// Changes the text and the cause of a message; an out-of-memory report is unchanged.
+    fn change(mut self, change: impl FnOnce(&mut String, &mut Option<Cause>)) -> Self {
+        if let ErrorInner::Message { text, source, .. } = Arc::make_mut(&mut self.inner) {
+            change(text, source);
         }
-    }
-
-    fn with_message(&self, code: ErrorCode, text: String, source: Option<Cause>) -> Self {
-        Self {
-            inner: Arc::new(ErrorInner::Message { code, text, source }),
-            location: self.location,
-        }
+        self
     }
 
     /// Returns the line of the program whose call failed, which `Display` appends to the message. A

@@ -18,7 +18,7 @@ impl DeviceMemory {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(block);
         }
-        self.state.lock().retries += 1;
+        self.state.lock().counted.retries += 1;
         self.record_request(EventKind::Retry, request);
 
         if let Some(block) = self.serve_from_idle(bytes, request)? {
@@ -194,7 +194,7 @@ impl DeviceMemory {
         };
         {
             let mut state = self.state.lock();
-            state.out_of_memory += 1;
+            state.counted.out_of_memory += 1;
             report.free_bytes = state.pool.free_bytes();
             report.pending_bytes = state.pending.bytes();
             report.largest_free_block_bytes = state.pool.largest_free_block_bytes();

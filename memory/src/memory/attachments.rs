@@ -13,24 +13,7 @@ use crate::pool::SegmentId;
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
 /// The attachments of a memory's segments, each with the key of its maker.
-#[derive(Default)]
-pub(super) struct Attachments(Vec<(SegmentId, u64, Attachment)>);
-
-impl Attachments {
-    fn has(&self, segment: SegmentId, key: u64) -> bool {
-        let mut of = self.0.iter();
-        of.any(|(own, made_by, _)| (*own, *made_by) == (segment, key))
-    }
-
-    /// Ends the attachments of a segment.
-    pub(super) fn end_of(&mut self, segment: SegmentId) {
-        self.0.retain(|(own, ..)| *own != segment);
-    }
-
-    fn end_made_by(&mut self, key: u64) {
-        self.0.retain(|(_, made_by, _)| *made_by != key);
-    }
-}
+pub(super) type Attachments = Vec<(SegmentId, u64, Attachment)>;
 
 impl DeviceMemory {
     /// Attaches the result of `make` to the segment that contains `address`, unless that segment
@@ -52,20 +35,22 @@ impl DeviceMemory {
         let Some((id, first, bytes)) = state.whole_segment_of(address) else {
             return Ok(false);
         };
-        if state.attachments.has(id, key) {
+        let mut known = state.attachments.iter();
+        if known.any(|(segment, made_by, _)| (*segment, *made_by) == (id, key)) {
             return Ok(true);
         }
         let Some(attachment) = make(first, bytes)? else {
             return Ok(false);
         };
-        state.attachments.0.push((id, key, attachment));
+        state.attachments.push((id, key, attachment));
         Ok(true)
     }
 
     /// Ends all attachments of that key.
     #[doc(hidden)]
     pub fn detach_all(&self, key: u64) {
-        self.state.lock().attachments.end_made_by(key);
+        let attachments = &mut self.state.lock().attachments;
+        attachments.retain(|(_, made_by, _)| *made_by != key);
     }
 }
 

@@ -27,11 +27,10 @@ pub(crate) mod uses;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::device::{Backend, DevicePtr, PageCost, StreamId};
+use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorCode, OutOfMemoryReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
-use crate::source::Source;
 use crate::source::direct::DirectSource;
 use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
@@ -39,6 +38,7 @@ use crate::source::limit::Limit;
 use crate::source::logging::Logging;
 use crate::source::reservation_log::ReservationLog;
 use crate::source::stream_ordered::StreamOrdered;
+use crate::source::{Source, SourcePart};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) use foreign::Destructor;
@@ -46,9 +46,7 @@ use order::Streams;
 pub(crate) use pending::WaitMode;
 pub use phases::PhaseReport;
 use phases::{Phase, Phases};
-pub(crate) use pressure::CallbackId;
-use pressure::Callbacks;
-use release::Destination;
+pub(crate) use pressure::{CallbackId, Callbacks};
 pub use report::MemoryReport;
 use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
@@ -64,18 +62,14 @@ pub(crate) trait Reclaim: Send + Sync {
     fn describe(&self, report: &mut OutOfMemoryReport);
 }
 
-/// The configuration of a memory.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryConfig {
     pub(crate) pool: PoolKind,
-    /// The limit on reserved bytes.
     pub(crate) limit_bytes: Option<u64>,
     /// True to use ranges (expandable segments) if pool and device support them.
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
-    /// The path of the reservation log.
     pub(crate) log_path: Option<PathBuf>,
-    /// True to time phases.
     pub(crate) time_phases: bool,
 }
 
@@ -92,7 +86,6 @@ impl Default for MemoryConfig {
     }
 }
 
-/// One request for a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// Bytes requested; not 0.
@@ -106,7 +99,6 @@ pub(crate) struct Request<'a> {
 /// A block that is handed out: plain data, to be returned with [`DeviceMemory::free`].
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Its first address.
     pub(crate) address: DevicePtr,
     /// The stream that orders its contents.
     pub(crate) stream: StreamId,
@@ -150,7 +142,6 @@ impl Block {
         self.span.node = number as u32;
     }
 
-    /// Returns the number of a suballocation.
     #[inline]
     pub(crate) fn suballocation_index(&self) -> usize {
         self.span.node as usize
@@ -200,8 +191,7 @@ impl DeviceMemory {
         let pool = config.pool.build();
         let expands = config.expandable && pool.supports_ranges();
         let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
-        let expandable = expandable.flatten();
-        let expandable = expandable.map(Arc::new);
+        let expandable = expandable.flatten().map(Arc::new);
         let is_ordered = config.pool == PoolKind::StreamOrdered;
         let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
         let ordered = ordered.transpose()?.map(Arc::new);
@@ -218,13 +208,11 @@ impl DeviceMemory {
             (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
             (None, None) => Box::new(DirectSource::new(Arc::clone(&backend))),
         };
-        let page_cost = expandable
-            .as_ref()
-            .map_or(PageCost::Low, |source| source.page_cost());
+        let page_cost = expandable.as_ref().map(|source| source.page_cost());
         let exchange_cost = match page_cost {
             _ if !pool.keeps_idle_segments() && backend.cuda().is_some() => ExchangeCost::High,
-            PageCost::High => ExchangeCost::BelowGrowth,
-            PageCost::Low => ExchangeCost::Low,
+            Some(PageCost::High) => ExchangeCost::BelowGrowth,
+            Some(PageCost::Low) | None => ExchangeCost::Low,
         };
         let source = with_adaptors(source, page_bytes, config.fault, log.as_ref())?;
         Ok(Self {
@@ -244,17 +232,9 @@ impl DeviceMemory {
         })
     }
 
-    /// Registers a callback for rung 5. It is passed the bytes needed, and returns the bytes that
-    /// it freed.
-    pub(crate) fn on_pressure(
-        &self,
-        callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
-    ) -> CallbackId {
-        self.callbacks.add(callback)
-    }
-
-    pub(crate) fn remove_callback(&self, id: CallbackId) {
-        self.callbacks.remove(id);
+    /// Returns the callbacks of rung 5.
+    pub(crate) fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
     }
 
     /// Sets the layer that rung 3 of the ladder calls; once.
@@ -303,12 +283,12 @@ impl DeviceMemory {
     }
 
     /// Records that memory was reserved or released.
-    fn record_segment(&self, kind: EventKind, address: DevicePtr, bytes: u64, stream: StreamId) {
+    fn record_segment(&self, kind: EventKind, part: SourcePart) {
         self.recorder.record(|| EventRecord {
-            stream,
-            address: address.0,
-            block_bytes: bytes,
-            ..EventRecord::of(kind, bytes)
+            stream: part.stream,
+            address: part.address.0,
+            block_bytes: part.bytes,
+            ..EventRecord::of(kind, part.bytes)
         });
     }
 
@@ -363,12 +343,17 @@ impl DeviceMemory {
     /// Returns the bytes held from the device: the reserved bytes, and the bytes that a source
     /// keeps for the next growth.
     fn device_bytes(&self) -> u64 {
-        self.source.reserved_bytes() + self.source.kept_bytes()
+        self.source.reserved_bytes() + self.kept_bytes()
+    }
+
+    /// Returns the bytes that a source keeps for the next growth.
+    fn kept_bytes(&self) -> u64 {
+        let source = self.expandable.as_ref();
+        source.map_or(0, |source| source.kept_bytes())
     }
 
     pub(crate) fn reset_peaks(&self) {
-        let mut state = self.state.lock();
-        state.peak_reserved_bytes = self.device_bytes();
+        self.state.lock().counted.peak_reserved_bytes = self.device_bytes();
     }
 
     /// Asserts the invariants of this layer and of its pool.
@@ -377,18 +362,14 @@ impl DeviceMemory {
         self.state.lock().check(self.source.reserved_bytes());
     }
 
-    /// Returns the time of each phase.
     pub(crate) fn phases(&self) -> Vec<PhaseReport> {
         self.phases.report()
     }
 
-    /// Takes a block from the pool.
     fn take(&self, state: &mut MemoryState, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
-        let taken = self
-            .phases
-            .time(Phase::Take, || state.pool.take(bytes, stream));
-        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
-        ordered.transpose()
+        let take = || state.pool.take(bytes, stream);
+        let taken = self.phases.time(Phase::Take, take);
+        self.ordered_block(state, taken, stream)
     }
 
     /// Takes a block from any segment of the pool, before failing.
@@ -398,11 +379,9 @@ impl DeviceMemory {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Block>> {
-        let taken = self
-            .phases
-            .time(Phase::Take, || state.pool.take_from_any(bytes, stream));
-        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
-        ordered.transpose()
+        let take = || state.pool.take_from_any(bytes, stream);
+        let taken = self.phases.time(Phase::Take, take);
+        self.ordered_block(state, taken, stream)
     }
 }
 

@@ -82,7 +82,6 @@ impl Uses {
         }
     }
 
-    /// Returns the last write.
     pub(super) fn last_write(&self) -> StreamUse {
         StreamUse::from_word(self.writer.load(Ordering::Acquire))
     }

@@ -36,7 +36,6 @@ impl<'a> StreamEvents<'a> {
         }
     }
 
-    /// Returns events after `uses`.
     pub(crate) fn events(&mut self, uses: &StreamUses) -> Result<Vec<Event>> {
         uses.iter().map(|used| self.event(used)).collect()
     }
@@ -82,7 +81,6 @@ impl<T> EventQueue<T> {
         done.map(|(_, item)| item).collect()
     }
 
-    /// Removes and returns all items.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> {
         self.0.drain(..).map(|(_, item)| item)
     }
@@ -125,7 +123,6 @@ impl PendingFree {
     }
 }
 
-/// The pending blocks of a memory.
 #[derive(Debug)]
 pub(super) struct PendingBlocks {
     /// Blocks without events yet.
@@ -207,9 +204,12 @@ impl DeviceMemory {
     pub(super) fn ordered_block(
         &self,
         state: &mut MemoryState,
-        (span, owner): (Span, StreamOwner),
+        taken: Option<(Span, StreamOwner)>,
         stream: StreamId,
-    ) -> Result<Block> {
+    ) -> Result<Option<Block>> {
+        let Some((span, owner)) = taken else {
+            return Ok(None);
+        };
         if !owner.is_ready_for(stream) {
             let count = self.backend.streams();
             let others = owner.streams(count).filter(|other| self.may_own(*other));
@@ -221,7 +221,7 @@ impl DeviceMemory {
                 return Err(error);
             }
         }
-        Ok(state.block(span, stream))
+        Ok(Some(state.block(span, stream)))
     }
 
     /// Rung 1: returns pending blocks whose streams are done to the pool. Returns true if there

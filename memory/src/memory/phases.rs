@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::sync::plain::{AtomicU64, Ordering};
 use crate::sync::thread_local;
 
-/// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Take,
@@ -81,7 +80,6 @@ struct PhaseTimer {
     nanoseconds: AtomicU64,
 }
 
-/// The timers of one memory, if timing is on.
 #[derive(Debug)]
 pub(super) struct Phases(Option<Box<[PhaseTimer; Phase::ALL.len()]>>);
 

@@ -30,7 +30,7 @@ pub(crate) struct CallbackId(u64);
 
 /// The callbacks of one memory, in order of registration.
 #[derive(Default)]
-pub(super) struct Callbacks(Mutex<Registered>);
+pub(crate) struct Callbacks(Mutex<Registered>);
 
 #[derive(Default)]
 struct Registered {
@@ -39,7 +39,8 @@ struct Registered {
 }
 
 impl Callbacks {
-    pub(super) fn add(&self, callback: impl Fn(u64) -> u64 + Send + Sync + 'static) -> CallbackId {
+    /// Registers a callback. It is passed the bytes needed, and returns the bytes that it freed.
+    pub(crate) fn add(&self, callback: impl Fn(u64) -> u64 + Send + Sync + 'static) -> CallbackId {
         let callback = Arc::new(Callback(Some(Box::new(callback))));
         let mut registered = self.0.lock();
         registered.last += 1;
@@ -48,7 +49,7 @@ impl Callbacks {
         id
     }
 
-    pub(super) fn remove(&self, id: CallbackId) {
+    pub(crate) fn remove(&self, id: CallbackId) {
         let mut registered = self.0.lock();
         let index = registered.list.iter().position(|(other, _)| *other == id);
         let removed = index.map(|index| registered.list.remove(index));

@@ -2,22 +2,13 @@
 
 use cachescope_reports::internal::AddressSpan;
 
-use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
-use crate::device::{DevicePtr, PageCost, StreamId};
+use super::{Block, DeviceMemory, MemoryState, Phase, WaitMode};
+use crate::device::{Destination, DevicePtr, PageCost, StreamId};
 use crate::error::Result;
 use crate::pool::{Pages, SegmentId, Span, StreamOwner};
 use crate::recorder::EventKind;
 use crate::size::{UNIT_BYTES, round_up};
-use crate::source::Source;
-
-/// The destination of released memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Destination {
-    /// To the device.
-    Device,
-    /// To the growth that this release makes room for; the source may keep it until then.
-    NextGrowth,
-}
+use crate::source::{Source, SourcePart};
 
 impl DeviceMemory {
     /// Takes blocks back in one locked step.
@@ -85,11 +76,6 @@ impl DeviceMemory {
             self.release_idle_beyond(keep_bytes, wait_mode);
         });
         before.saturating_sub(self.held_bytes())
-    }
-
-    /// Returns true if the source releases memory in the order of `stream`.
-    fn releases_in_order_of(&self, stream: StreamId) -> bool {
-        self.stream_ordered.is_some() && !self.is_blocked_by_capture(stream)
     }
 
     /// Returns true if a release in the order of `stream` must wait for a capture. Either some
@@ -220,7 +206,8 @@ impl DeviceMemory {
         }
         if destination == Destination::Device
             && !self.backend.is_capturing()
-            && let Err(error) = self.source.release_kept()
+            && let Some(source) = &self.expandable
+            && let Err(error) = source.release_kept()
         {
             state.defer(error);
         }
@@ -361,22 +348,19 @@ impl DeviceMemory {
             return;
         };
         let stream = state.segment(id).stream;
-        let in_order = self.releases_in_order_of(stream) && owner.is_ready_for(stream);
+        let in_order = self.stream_ordered.is_some()
+            && !self.is_blocked_by_capture(stream)
+            && owner.is_ready_for(stream);
         if !in_order && !self.may_release_now(state, owner, wait_mode)
             || state.pool.remove_segment(id).is_none()
         {
             return;
         }
-        state.attachments.end_of(id);
+        state.attachments.retain(|(segment, ..)| *segment != id);
         if let Some(segment) = state.remove(id) {
-            state.releases += segment.reserves;
-            let Segment {
-                address,
-                held_bytes,
-                stream,
-                ..
-            } = segment;
-            self.release(state, address, held_bytes, stream, Destination::Device);
+            state.counted.releases += segment.reserves;
+            let part = SourcePart::new(segment.address, segment.held_bytes, segment.stream);
+            self.release(state, part, Destination::Device);
         }
     }
 
@@ -394,10 +378,11 @@ impl DeviceMemory {
         }
         state.pool.decommit(pages);
         let range = state.segment_mut(pages.segment);
-        let (address, stream) = (range.address.offset(pages.offset), range.stream);
+        let address = range.address.offset(pages.offset);
+        let part = SourcePart::new(address, pages.bytes, range.stream);
         let ended = range.shrink(pages.bytes);
-        state.releases += ended;
-        self.release(state, address, pages.bytes, stream, destination);
+        state.counted.releases += ended;
+        self.release(state, part, destination);
     }
 
     /// Calls [`may_release`](Self::may_release). If it fails, defers the error and returns false.
@@ -414,26 +399,16 @@ impl DeviceMemory {
         })
     }
 
-    /// Releases memory to the source. Nothing else calls the source's `release` and `recycle`.
-    fn release(
-        &self,
-        state: &mut MemoryState,
-        address: DevicePtr,
-        bytes: u64,
-        stream: StreamId,
-        destination: Destination,
-    ) {
-        self.record_segment(EventKind::Release, address, bytes, stream);
-        let span = AddressSpan::new(address.0, bytes);
+    /// Releases memory to the source. Nothing else calls the source's `release`.
+    fn release(&self, state: &mut MemoryState, part: SourcePart, destination: Destination) {
+        self.record_segment(EventKind::Release, part);
+        let span = AddressSpan::new(part.address.0, part.bytes);
         let parts = state.reserved.remove(span);
         debug_assert!(
             matches!(parts[..], [part] if part.span == span),
             "{span:?} was not reserved"
         );
-        let release = || match destination {
-            Destination::Device => self.source.release(address, bytes, stream),
-            Destination::NextGrowth => self.source.recycle(address, bytes, stream),
-        };
+        let release = || self.source.release(part, destination);
         if let Err(error) = self.phases.time(Phase::Release, release) {
             state.defer(error);
         }

@@ -14,11 +14,11 @@
 use cachescope_reports::internal::AddressSpan;
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
-use crate::device::{DevicePtr, PageCost, StreamId};
+use crate::device::{PageCost, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::Pages;
 use crate::recorder::EventKind;
-use crate::source::{ReserveAt, Source};
+use crate::source::{ReserveAt, Source, SourcePart};
 
 /// Below this many pages in use, an underused page is expensive.
 const FEW_PAGES: u64 = 16;
@@ -61,7 +61,6 @@ impl DeviceMemory {
         source.map_or(u64::MAX, |source| source.page_bytes())
     }
 
-    /// Returns the cost of a page of a range.
     pub(super) fn page_cost(&self) -> PageCost {
         let source = self.expandable.as_ref();
         source.map_or(PageCost::Low, |source| source.page_cost())
@@ -125,7 +124,7 @@ impl DeviceMemory {
         if self.phases.time(Phase::Reserve, reserve)?.is_none() {
             return Ok(false);
         }
-        self.note_reserve(state, address, pages.bytes, stream);
+        self.note_reserve(state, SourcePart::new(address, pages.bytes, stream));
         state.pool.commit(pages);
         let range = state.segment_mut(pages.segment);
         range.held_bytes += pages.bytes;
@@ -203,25 +202,20 @@ impl DeviceMemory {
         let Some(address) = self.phases.time(Phase::Reserve, reserve)? else {
             return Ok(false);
         };
-        self.note_reserve(state, address, segment_bytes, stream);
+        self.note_reserve(state, SourcePart::new(address, segment_bytes, stream));
         let id = state.insert(Segment::whole(address, segment_bytes, stream));
         state.pool.add_segment(id, segment_bytes, bytes);
         Ok(true)
     }
 
-    fn note_reserve(
-        &self,
-        state: &mut MemoryState,
-        address: DevicePtr,
-        bytes: u64,
-        stream: StreamId,
-    ) {
-        self.record_segment(EventKind::Reserve, address, bytes, stream);
-        let span = AddressSpan::new(address.0, bytes);
+    fn note_reserve(&self, state: &mut MemoryState, part: SourcePart) {
+        self.record_segment(EventKind::Reserve, part);
+        let span = AddressSpan::new(part.address.0, part.bytes);
         let gaps = state.reserved.fill(span, 0);
         debug_assert_eq!(gaps, [span], "memory was reserved twice");
-        state.reserves += 1;
-        state.peak_reserved_bytes = state.peak_reserved_bytes.max(self.device_bytes());
+        let counted = &mut state.counted;
+        counted.reserves += 1;
+        counted.peak_reserved_bytes = counted.peak_reserved_bytes.max(self.device_bytes());
     }
 }
 

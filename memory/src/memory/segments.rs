@@ -6,6 +6,7 @@ use super::Block;
 use super::attachments::Attachments;
 use super::foreign::ImportedBlocks;
 use super::pending::PendingBlocks;
+use super::stats::MemoryStats;
 use super::uses::StreamUses;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
@@ -82,20 +83,15 @@ pub(super) struct MemoryState {
     vacant: Vec<SegmentId>,
     /// The first deferred error, and the number of later ones.
     deferred: Option<(Error, u64)>,
-    pub(super) peak_reserved_bytes: u64,
+    /// The statistics that are counted as they change; the others are computed when they are read.
+    pub(super) counted: MemoryStats,
     /// The peak of the used bytes, sampled as pages are reserved.
     pub(super) peak_used_bytes: u64,
     /// The rise of the growth bound, if pages are expensive.
     pub(super) slack_bytes: u64,
-    pub(super) reserves: u64,
-    pub(super) releases: u64,
-    pub(super) retries: u64,
-    pub(super) out_of_memory: u64,
-    pub(super) recomputed_bytes: u64,
 }
 
 impl MemoryState {
-    /// Makes the state of an empty memory.
     pub(super) fn new(pool: Box<dyn Pool>) -> Self {
         Self {
             pool,
@@ -106,14 +102,9 @@ impl MemoryState {
             segments: Vec::new(),
             vacant: Vec::new(),
             deferred: None,
-            peak_reserved_bytes: 0,
+            counted: MemoryStats::default(),
             peak_used_bytes: 0,
             slack_bytes: 0,
-            reserves: 0,
-            releases: 0,
-            retries: 0,
-            out_of_memory: 0,
-            recomputed_bytes: 0,
         }
     }
 
@@ -197,7 +188,7 @@ impl MemoryState {
         let reserves: u64 = self.held().map(|segment| segment.reserves).sum();
         assert_eq!(
             reserves,
-            self.reserves - self.releases,
+            self.counted.reserves - self.counted.releases,
             "reservations add up"
         );
         let count = self.segments.iter().flatten().count();

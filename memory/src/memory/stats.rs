@@ -1,7 +1,6 @@
 //! The statistics of a device's memory.
 
 use super::DeviceMemory;
-use crate::source::Source;
 
 /// A snapshot of a device's memory; all sizes in bytes.
 ///
@@ -95,29 +94,23 @@ impl MemoryStats {
 impl DeviceMemory {
     /// Counts results that were computed again.
     pub(crate) fn note_recomputed(&self, bytes: u64) {
-        self.state.lock().recomputed_bytes += bytes;
+        self.state.lock().counted.recomputed_bytes += bytes;
     }
 
     /// Returns the fields that this layer knows; the caches fill in the others.
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();
-        let kept_bytes = self.source.kept_bytes();
+        let kept_bytes = self.kept_bytes();
         let pending_bytes = state.pending.bytes();
         MemoryStats {
             allocated_bytes: reserved_bytes - state.pool.free_bytes() - pending_bytes,
             reserved_bytes: reserved_bytes + kept_bytes,
             kept_bytes,
             pending_bytes,
-            peak_reserved_bytes: state.peak_reserved_bytes,
             largest_free_block_bytes: state.pool.largest_free_block_bytes(),
             segments: state.held().count() as u64,
-            reserves: state.reserves,
-            releases: state.releases,
-            retries: state.retries,
-            out_of_memory: state.out_of_memory,
-            recomputed_bytes: state.recomputed_bytes,
-            ..MemoryStats::default()
+            ..state.counted
         }
     }
 }

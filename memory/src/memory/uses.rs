@@ -84,14 +84,12 @@ impl StreamUses {
         self.bits == 0
     }
 
-    /// Returns whether a use of `stream` is in the set.
     pub(super) fn contains(&self, stream: StreamId) -> bool {
         let bit = StreamUse::on(stream).bit();
         bit.is_some_and(|bit| self.bits & bit != 0)
             || self.beyond.iter().any(|used| used.stream() == stream)
     }
 
-    /// Returns whether the set has uses of other streams than `stream`.
     pub(super) fn has_others_than(&self, stream: StreamId) -> bool {
         self.iter().any(|used| used.stream() != stream)
     }
@@ -116,7 +114,6 @@ impl StreamUses {
         self.beyond.merge(other.beyond);
     }
 
-    /// Removes the uses of `stream`.
     pub(super) fn remove(&mut self, stream: StreamId) {
         if let Some(bit) = StreamUse::on(stream).bit() {
             self.bits &= !bit;

@@ -5,7 +5,7 @@
 //! in a training step once its weights are removed.
 
 use super::BufferInterval;
-use super::sections::Problem;
+use super::sections::{Problem, occupying};
 
 /// The maximum number of visits to each buffer, on average. It bounds the work on lifetimes that
 /// are nested a thousand deep.
@@ -22,11 +22,7 @@ pub(crate) struct Component {
 pub(crate) fn decompose(buffers: &[BufferInterval]) -> (Vec<Component>, Vec<u64>) {
     let mut offsets = vec![0; buffers.len()];
     let mut components = Vec::new();
-    let living: Vec<u32> = (0u32..)
-        .zip(buffers)
-        .filter(|(_, buffer)| buffer.occupies())
-        .map(|(index, _)| index)
-        .collect();
+    let living = occupying(buffers);
     let mut visits = living.len() * VISITS;
     let mut open = vec![(living, 0)];
     open.retain(|(indices, _)| !indices.is_empty());

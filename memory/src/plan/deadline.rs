@@ -19,7 +19,6 @@ impl Deadline {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Returns whether `time` fits before the deadline.
     pub(crate) fn allows(&self, time: Duration) -> bool {
         self.end.is_none_or(|end| Instant::now() + time < end)
     }

@@ -16,7 +16,6 @@ const MORE_PASSES: u32 = 8;
 /// The time of first fit for many buffers, in skyline passes.
 const FIRST_FIT_PASSES: u32 = 6;
 
-/// The deadlines of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimits {
     /// The end of the first heuristic passes.
@@ -55,14 +54,17 @@ impl<'a> Incumbent<'a> {
         for key in [SortKey::Size, SortKey::Area] {
             let time = incumbent.first_fit_time();
             if incumbent.slab > capacity && limits.first_passes.allows(time) {
-                incumbent.greed(key);
+                let order = incumbent.orderings.by(key);
+                let placed = greedy::first_fit(problem, &order, incumbent.slab - 1);
+                placed
+                    .into_iter()
+                    .for_each(|offsets| incumbent.offer(offsets));
             }
         }
         incumbent.repeat_skyline(capacity, MORE_PASSES, &limits.search);
         incumbent
     }
 
-    /// Returns the offset of each item.
     pub(crate) fn offsets(&self) -> &[u64] {
         &self.offsets
     }
@@ -106,12 +108,5 @@ impl<'a> Incumbent<'a> {
         }
         self.weights.learn(&fit.overflow);
         self.longest_pass = self.longest_pass.max(begin.elapsed());
-    }
-
-    fn greed(&mut self, key: SortKey) {
-        let order = self.orderings.by(key);
-        if let Some(offsets) = greedy::first_fit(self.problem, &order, self.slab - 1) {
-            self.offer(offsets);
-        }
     }
 }

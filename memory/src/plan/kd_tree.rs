@@ -2,7 +2,6 @@
 
 use super::sections::Item;
 
-/// The number of items in a leaf.
 const LEAF: usize = 8;
 
 /// A k-d tree (Bentley 1975) over the points (first section, end section) of the items.
@@ -52,7 +51,6 @@ impl KdNode {
 }
 
 impl KdTree {
-    /// Creates a tree of the items in `order`.
     pub(crate) fn new(items: &[Item], order: &[u32]) -> Self {
         let leaves = order.len().div_ceil(LEAF).next_power_of_two();
         let width = order.len().div_ceil(leaves).max(1);
@@ -145,7 +143,6 @@ impl KdTree {
         best
     }
 
-    /// Removes an item.
     pub(crate) fn remove(&mut self, rank: u32) {
         let position = self.positions[rank as usize] as usize;
         self.ranks[position] = REMOVED;

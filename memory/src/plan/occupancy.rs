@@ -42,42 +42,14 @@ impl Occupancy {
     /// Occupies `size` bytes at `offset` for the lifetime of `item`.
     pub(crate) fn place(&mut self, item: &Item, offset: u64) {
         let interval = (offset, offset + item.size);
-        let (mut left, mut right) = self.leaves_of(item);
-        let (lowest, highest) = (left, right - 1);
-        while left < right {
-            if left & 1 == 1 {
-                add(&mut self.covering[left], interval);
-                add(&mut self.any[left], interval);
-                left += 1;
+        item.walk(self.leaves, |node, covers| {
+            if covers {
+                add(&mut self.covering[node], interval);
             }
-            if right & 1 == 1 {
-                right -= 1;
-                add(&mut self.covering[right], interval);
-                add(&mut self.any[right], interval);
-            }
-            left >>= 1;
-            right >>= 1;
-        }
-        // Above the entered nodes are only ancestors of the outermost leaves.
-        let (mut low, mut high) = (lowest >> 1, highest >> 1);
-        while low > 0 {
-            add(&mut self.any[low], interval);
-            if high != low {
-                add(&mut self.any[high], interval);
-            }
-            low >>= 1;
-            high >>= 1;
-        }
+            add(&mut self.any[node], interval);
+        });
     }
 
-    fn leaves_of(&self, item: &Item) -> (usize, usize) {
-        (
-            self.leaves + item.first as usize,
-            self.leaves + item.end as usize,
-        )
-    }
-
-    /// Returns the lowest offset at which `item` fits.
     pub(crate) fn lowest_fit(&mut self, item: &Item) -> u64 {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);
@@ -98,36 +70,15 @@ impl Occupancy {
     /// Collects the lists whose union is occupied at some time of `item`.
     fn collect(&mut self, item: &Item) {
         self.lists.clear();
-        let (mut left, mut right) = self.leaves_of(item);
-        let (mut low, mut high) = (left, right - 1);
-        while left < right {
-            if left & 1 == 1 {
-                self.push_list(NodeList::Any(left as u32));
-                left += 1;
+        item.walk(self.leaves, |node, covers| {
+            let list = match covers {
+                true => NodeList::Any(node as u32),
+                false => NodeList::Covering(node as u32),
+            };
+            if !self.intervals(list).is_empty() {
+                self.lists.push((list, 0));
             }
-            if right & 1 == 1 {
-                right -= 1;
-                self.push_list(NodeList::Any(right as u32));
-            }
-            left >>= 1;
-            right >>= 1;
-        }
-        low >>= 1;
-        high >>= 1;
-        while low > 0 {
-            self.push_list(NodeList::Covering(low as u32));
-            if high != low {
-                self.push_list(NodeList::Covering(high as u32));
-            }
-            low >>= 1;
-            high >>= 1;
-        }
-    }
-
-    fn push_list(&mut self, list: NodeList) {
-        if !self.intervals(list).is_empty() {
-            self.lists.push((list, 0));
-        }
+        });
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use super::components::{self, Component};
 use super::deadline::Deadline;
 use super::incumbent::{Incumbent, TimeLimits};
 use super::ordering::{Orderings, SortKey};
-use super::sections::Problem;
+use super::sections::{Problem, occupying};
 use super::{BufferInterval, greedy, improve};
 
 /// The target and the time limit of a plan.
@@ -82,8 +82,7 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
         offsets.extend(pack_quickly(rest).offsets);
         return offsets;
     }
-    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
-    let problem = Problem::new(buffers, occupying.map(|(index, _)| index).collect());
+    let problem = Problem::of_all(buffers);
     let orderings = Orderings::new(&problem);
     let placed = [SortKey::Size, SortKey::Area].map(|key| {
         let offsets = greedy::first_fit_around(&problem, &orderings.by(key), &fixed);
@@ -91,9 +90,7 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
     });
     let (_, placed) = placed.into_iter().min().unwrap_or_default();
     let mut offsets = vec![0; buffers.len()];
-    for (&index, offset) in problem.indices.iter().zip(placed) {
-        offsets[index as usize] = offset;
-    }
+    problem.write_offsets(&placed, 0, &mut offsets);
     offsets
 }
 
@@ -135,6 +132,11 @@ fn pack_within(
     if capacity_bytes.is_some_and(|bytes| bytes < max_load_bytes) {
         limits.search = Deadline::after(Duration::ZERO);
     }
+    let mut enter = |component: &Component, incumbent: &Incumbent<'_>| {
+        let placed = incumbent.offsets();
+        let Component { problem, base } = component;
+        problem.write_offsets(placed, *base, &mut offsets);
+    };
     let mut slab_bytes = goal;
     let mut lower_bound_bytes = max_load_bytes;
     let mut open = Vec::new();
@@ -145,7 +147,7 @@ fn pack_within(
         if component.base + incumbent.slab() > slab_bytes {
             open.push((component, incumbent));
         } else {
-            enter(component, &incumbent, &mut offsets);
+            enter(component, &incumbent);
         }
     }
     // Before the search, which may use all of the time.
@@ -156,7 +158,10 @@ fn pack_within(
         .max()
         .filter(|_| limits.first_passes.allows(first_fit_time * 2))
         .and_then(|slab_bytes| place_whole(buffers, &components, slab_bytes));
-    if whole.as_ref().is_some_and(|whole| whole.slab_bytes <= goal) {
+    if whole
+        .as_ref()
+        .is_some_and(|(_, slab_bytes)| *slab_bytes <= goal)
+    {
         limits.search = Deadline::after(Duration::ZERO);
     }
     // The component with the largest lower bound decides how much the others may use.
@@ -173,14 +178,11 @@ fn pack_within(
             lower_bound_bytes = lower_bound_bytes.max(component.base + least);
             slab_bytes = slab_bytes.max(component.base + incumbent.slab());
         }
-        enter(component, &incumbent, &mut offsets);
+        enter(component, &incumbent);
     }
     let mut slab_bytes = highest_end(buffers, &offsets);
-    if let Some(whole) = whole.filter(|whole| whole.slab_bytes < slab_bytes) {
-        WholePlan {
-            offsets,
-            slab_bytes,
-        } = whole;
+    if let Some(whole) = whole.filter(|(_, whole_bytes)| *whole_bytes < slab_bytes) {
+        (offsets, slab_bytes) = whole;
     }
     Packing {
         slab_bytes,
@@ -190,21 +192,15 @@ fn pack_within(
     }
 }
 
-/// A plan of the whole input.
-struct WholePlan {
-    offsets: Vec<u64>,
-    slab_bytes: u64,
-}
-
 /// Runs first fit over the whole input, for a slab smaller than `slab_bytes`. It can beat the
-/// decomposition, which places an item that lives through all of a component at the bottom.
+/// decomposition, which places an item that lives through all of a component at the bottom. Returns
+/// the offsets and the slab.
 fn place_whole(
     buffers: &[BufferInterval],
     components: &[Component],
     mut slab_bytes: u64,
-) -> Option<WholePlan> {
-    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
-    let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();
+) -> Option<(Vec<u64>, u64)> {
+    let indices = occupying(buffers);
     if components
         .iter()
         .any(|component| component.problem.indices.len() == indices.len())
@@ -221,20 +217,8 @@ fn place_whole(
         }
     }
     let mut offsets = vec![0; buffers.len()];
-    for (&index, offset) in problem.indices.iter().zip(best?) {
-        offsets[index as usize] = offset;
-    }
-    Some(WholePlan {
-        offsets,
-        slab_bytes,
-    })
-}
-
-/// Writes the offsets of a component to the offsets of the input.
-fn enter(component: &Component, incumbent: &Incumbent<'_>, offsets: &mut [u64]) {
-    for (&index, offset) in component.problem.indices.iter().zip(incumbent.offsets()) {
-        offsets[index as usize] = component.base + offset;
-    }
+    problem.write_offsets(&best?, 0, &mut offsets);
+    Some((offsets, slab_bytes))
 }
 
 /// Returns the load of the input: the largest load of a component, including the items removed from

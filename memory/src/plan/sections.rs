@@ -10,7 +10,6 @@ use super::BufferInterval;
 /// A buffer, with its lifetime in sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// The first section.
     pub(crate) first: u32,
     /// The section after the last one.
     pub(crate) end: u32,
@@ -21,16 +20,43 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Returns the sections, as indices.
     #[inline]
     pub(crate) fn sections(&self) -> std::ops::Range<usize> {
         self.first as usize..self.end as usize
     }
 
-    /// Returns whether the lifetimes intersect.
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.first < other.end && other.first < self.end
+    }
+
+    /// Calls `visit` with the nodes of a segment tree over `leaves` sections that cover the
+    /// lifetime, and true. Then calls it with the nodes above these, from the bottom, and false.
+    /// Only ancestors of the outermost leaves are above them.
+    #[inline]
+    pub(crate) fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
+        let (mut left, mut right) = (leaves + self.first as usize, leaves + self.end as usize);
+        let (mut low, mut high) = (left >> 1, (right - 1) >> 1);
+        while left < right {
+            if left & 1 == 1 {
+                visit(left, true);
+                left += 1;
+            }
+            if right & 1 == 1 {
+                right -= 1;
+                visit(right, true);
+            }
+            left >>= 1;
+            right >>= 1;
+        }
+        while low > 0 {
+            visit(low, false);
+            if high != low {
+                visit(high, false);
+            }
+            low >>= 1;
+            high >>= 1;
+        }
     }
 
     /// Returns size times lifetime.
@@ -71,6 +97,18 @@ impl Problem {
         }
     }
 
+    /// Returns the problem of all buffers that have a size and a lifetime.
+    pub(crate) fn of_all(buffers: &[BufferInterval]) -> Self {
+        Self::new(buffers, occupying(buffers))
+    }
+
+    /// Writes the offset of each item to its index in the input, `base` higher.
+    pub(crate) fn write_offsets(&self, placed: &[u64], base: u64, offsets: &mut [u64]) {
+        for (&index, offset) in self.indices.iter().zip(placed) {
+            offsets[index as usize] = base + offset;
+        }
+    }
+
     /// Returns a lower bound on the slab.
     pub(crate) fn max_load(&self) -> u64 {
         self.load.iter().copied().max().unwrap_or(0)
@@ -83,6 +121,12 @@ impl Problem {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// Returns the indices of the buffers that have a size and a lifetime.
+pub(crate) fn occupying(buffers: &[BufferInterval]) -> Vec<u32> {
+    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
+    occupying.map(|(index, _)| index).collect()
 }
 
 fn unnumbered(buffer: &BufferInterval) -> Item {

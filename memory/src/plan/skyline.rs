@@ -10,7 +10,6 @@ use std::collections::BinaryHeap;
 use super::kd_tree::{KdTree, REMOVED};
 use super::sections::{Item, Problem};
 
-/// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct SkylineFit {
     /// The offsets; `None` if the slab exceeded the bound.
@@ -223,29 +222,10 @@ impl ResidualLoad {
     }
 
     fn remove(&mut self, item: &Item) {
-        let mut left = self.leaves + item.first as usize;
-        let mut right = self.leaves + item.end as usize;
-        let (mut low, mut high) = (left >> 1, (right - 1) >> 1);
-        while left < right {
-            if left & 1 == 1 {
-                self.subtract(left, item.size);
-                left += 1;
-            }
-            if right & 1 == 1 {
-                right -= 1;
-                self.subtract(right, item.size);
-            }
-            left >>= 1;
-            right >>= 1;
-        }
-        while low > 0 {
-            self.update(low);
-            if high != low {
-                self.update(high);
-            }
-            low >>= 1;
-            high >>= 1;
-        }
+        item.walk(self.leaves, |node, covers| match covers {
+            true => self.subtract(node, item.size),
+            false => self.update(node),
+        });
     }
 
     fn subtract(&mut self, node: usize, size: u64) {

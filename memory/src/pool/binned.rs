@@ -95,7 +95,6 @@ impl Binned {
     }
 }
 
-/// Returns the bin of a segment of `bytes`.
 #[inline]
 fn bin_of(bytes: u64) -> usize {
     bytes.ilog2() as usize

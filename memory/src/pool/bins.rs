@@ -129,7 +129,6 @@ impl Bins {
         word * 64 + self.words[word].trailing_zeros() as usize
     }
 
-    /// Returns the length of the longest block.
     pub(crate) fn largest_bytes(&self, blocks: &BlockTable) -> u64 {
         let highest = (0..WORDS).rev().find_map(|word| {
             let bit = self.class_bits(word).checked_ilog2()?;
@@ -201,7 +200,6 @@ fn bin_of(block: &BlockNode) -> usize {
     }
 }
 
-/// Returns the blocks of a bin.
 fn list(blocks: &BlockTable, head: u32) -> impl Iterator<Item = u32> {
     let link = |index: u32| (index != NONE).then_some(index);
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))

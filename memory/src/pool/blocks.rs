@@ -6,7 +6,6 @@ use super::{Pages, SegmentId, StreamOwner};
 /// The index that stands for no block. A full table would take 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     /// Free, in a bin.
@@ -41,12 +40,9 @@ impl Partition {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockNode {
     pub(crate) bytes: u64,
-    /// The offset in the segment.
     pub(crate) offset: u64,
     pub(crate) segment: SegmentId,
-    /// The preceding block of the segment.
     pub(crate) before: u32,
-    /// The following block of the segment.
     pub(crate) after: u32,
     /// The previous block of the bin, while free; the number of the take that handed it out, while
     /// used.
@@ -103,7 +99,6 @@ impl BlockTable {
         &mut self.nodes[index as usize]
     }
 
-    /// Inserts `block`. Returns its index.
     #[inline]
     pub(crate) fn insert(&mut self, block: BlockNode) -> u32 {
         let index = self.vacant;
@@ -127,7 +122,6 @@ impl BlockTable {
         self.vacant = index;
     }
 
-    /// Returns whether `index` is a free block.
     #[inline]
     pub(crate) fn is_free(&self, index: u32) -> bool {
         index != NONE
@@ -147,7 +141,6 @@ impl BlockTable {
         }
     }
 
-    /// Returns whether `index` is a block in `state`.
     #[inline]
     pub(crate) fn is(&self, index: u32, state: BlockState) -> bool {
         index != NONE && self.get(index).state == state

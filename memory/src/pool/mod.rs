@@ -33,7 +33,6 @@ pub(crate) struct SegmentId(pub(crate) u32);
 /// A block that the pool has handed out: a contiguous part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// The segment.
     pub(crate) segment: SegmentId,
     /// The offset in the segment; a multiple of 512.
     pub(crate) offset: u64,
@@ -48,9 +47,7 @@ pub(crate) struct Span {
 /// page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// The range.
     pub(crate) segment: SegmentId,
-    /// The offset in the range.
     pub(crate) offset: u64,
     /// The length; not 0.
     pub(crate) bytes: u64,
@@ -180,7 +177,6 @@ pub(crate) trait Pool: fmt::Debug + Send {
         StreamOwner::NONE
     }
 
-    /// Asserts all invariants.
     #[cfg(test)]
     fn check(&self);
 }

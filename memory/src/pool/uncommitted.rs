@@ -54,7 +54,6 @@ impl Uncommitted {
         best(&self.0)
     }
 
-    /// Returns the number of blocks before `key`.
     fn lower_bound(&self, blocks: &BlockTable, key: SizeOrder) -> usize {
         self.0
             .partition_point(|&index| self::key(blocks, index) < key)
@@ -111,7 +110,6 @@ fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Op
     })
 }
 
-/// Returns the length of a free block, else 0.
 fn free_bytes(blocks: &BlockTable, index: u32) -> u64 {
     if blocks.is_free(index) {
         blocks.get(index).bytes

@@ -21,7 +21,6 @@ struct UnsplitSegment {
 }
 
 impl UnsplitSegments {
-    /// Adds a free segment.
     pub(crate) fn insert(&mut self, id: SegmentId, bytes: u64) {
         debug_assert!(self.get(id).is_none(), "{id:?} is here");
         debug_assert!(bytes > 0);
@@ -69,7 +68,6 @@ impl UnsplitSegments {
         (span, owner)
     }
 
-    /// Frees a segment.
     #[inline]
     pub(crate) fn give(&mut self, span: Span, owner: StreamOwner) {
         let segment = self.get_mut(span.segment);
@@ -82,7 +80,6 @@ impl UnsplitSegments {
         self.free_bytes += span.bytes;
     }
 
-    /// Returns the length of a segment.
     #[inline]
     pub(crate) fn bytes(&self, id: SegmentId) -> u64 {
         self.get(id).map_or(0, |segment| segment.bytes)

@@ -24,7 +24,6 @@ impl SimulatedDevice {
         }
     }
 
-    /// Returns the bytes that are reserved from the device.
     #[cfg(test)]
     pub(super) fn used_bytes(&self) -> u64 {
         self.driver.used_bytes()

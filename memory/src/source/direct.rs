@@ -1,7 +1,7 @@
 //! The direct source: segments reserved from the device.
 
-use super::{ReserveAt, Source};
-use crate::device::{Backend, DevicePtr, StreamId};
+use super::{ReserveAt, Source, SourcePart};
+use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -12,7 +12,6 @@ pub(crate) struct DirectSource {
 }
 
 impl DirectSource {
-    /// Creates a source of `backend`.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend }
     }
@@ -26,8 +25,8 @@ impl Source for DirectSource {
         }
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, _stream: StreamId) -> Result<()> {
-        self.backend.release(address, bytes)
+    fn release(&self, part: SourcePart, _to: Destination) -> Result<()> {
+        self.backend.release(part.address, part.bytes)
     }
 }
 

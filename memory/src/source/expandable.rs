@@ -1,8 +1,8 @@
 //! The expandable source: address ranges reserved ahead, with pages committed on demand.
 
 use super::direct::{DirectSource, outside_ranges};
-use super::{ReserveAt, Source};
-use crate::device::{Backend, DevicePtr, PageCost, StreamId, VirtualMemory};
+use super::{ReserveAt, Source, SourcePart};
+use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId, VirtualMemory};
 use crate::error::Result;
 use crate::size::round_up;
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -67,7 +67,6 @@ fn power_below(bytes: u64) -> u64 {
     1 << bytes.max(1).ilog2()
 }
 
-/// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressRange {
     pub(crate) address: DevicePtr,
@@ -167,7 +166,16 @@ impl Expandable {
         self.memory().separable(address, bytes)
     }
 
-    /// Returns the page size of the ranges.
+    /// Returns the bytes that are released, but still held from the device for the next growth.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.memory().kept_bytes()
+    }
+
+    /// Releases the memory that is kept for the next growth.
+    pub(crate) fn release_kept(&self) -> Result<()> {
+        self.memory().release_kept()
+    }
+
     pub(crate) fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
@@ -247,33 +255,16 @@ impl Source for Expandable {
         Ok(committed.then_some(address))
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
+        let SourcePart { address, bytes, .. } = part;
         if !self.has_pages(address, bytes) {
-            return self.segments.release(address, bytes, stream);
+            return self.segments.release(part, to);
         }
         // SAFETY: the pages lie in a range, as checked above. They are committed and unused,
         // because the caller reserved them and now releases them.
-        unsafe { self.memory().decommit(address, bytes) }?;
+        unsafe { self.memory().decommit(address, bytes, to) }?;
         self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        if !self.has_pages(address, bytes) {
-            return self.segments.release(address, bytes, stream);
-        }
-        // SAFETY: as for `release`.
-        unsafe { self.memory().recycle(address, bytes) }?;
-        self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.memory().kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        self.memory().release_kept()
     }
 }
 

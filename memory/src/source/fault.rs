@@ -1,7 +1,7 @@
 //! Fault injection: reservations that fail on purpose, to test every path of exhaustion.
 
-use super::{ReserveAt, Source};
-use crate::device::{DevicePtr, StreamId};
+use super::{ReserveAt, Source, SourcePart};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
 
@@ -64,7 +64,6 @@ impl FaultPlan {
         ))
     }
 
-    /// Returns whether the reservation of this number, counted from 1, fails.
     fn fails(self, number: u64) -> bool {
         match self {
             Self::Nth(nth) => number == nth,
@@ -115,20 +114,8 @@ impl<S: Source> Source for Fault<S> {
         self.inner.reserve(at, bytes, stream)
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.inner.release(address, bytes, stream)
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.inner.recycle(address, bytes, stream)
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.inner.kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        self.inner.release_kept()
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
+        self.inner.release(part, to)
     }
 }
 

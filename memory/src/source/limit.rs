@@ -1,9 +1,9 @@
 //! A hard limit on the bytes reserved from a source.
 
-use super::{ReserveAt, Source};
-use crate::device::{DevicePtr, StreamId};
+use super::{ReserveAt, Source, SourcePart};
+use crate::device::budget::Budget;
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
-use crate::sync::plain::{AtomicU64, Ordering};
 
 /// No limit; no device has as much.
 const UNLIMITED: u64 = u64::MAX;
@@ -16,16 +16,11 @@ const UNLIMITED: u64 = u64::MAX;
 ///   released, so the source below never exceeds it;
 /// - memory that a source below keeps does not count here, nor towards the limit. That source
 ///   releases it before it reserves more, so the held bytes are at most the larger of the bytes
-///   held before and the bytes reserved now;
-/// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed
-///   it.
-///
-/// The counters publish no other memory, so their order is relaxed.
+///   held before and the bytes reserved now.
 #[derive(Debug)]
 pub(crate) struct Limit<S> {
     inner: S,
-    limit: AtomicU64,
-    reserved: AtomicU64,
+    reserved: Budget,
 }
 
 impl<S> Limit<S> {
@@ -33,76 +28,44 @@ impl<S> Limit<S> {
     pub(crate) fn new(inner: S, limit_bytes: Option<u64>) -> Self {
         Self {
             inner,
-            limit: AtomicU64::new(limit_bytes.unwrap_or(UNLIMITED)),
-            reserved: AtomicU64::new(0),
+            reserved: Budget::new(limit_bytes.unwrap_or(UNLIMITED)),
         }
     }
 
     /// Sets the limit. A limit below the reserved bytes releases nothing: it refuses every
     /// `reserve` until enough is released. A concurrent `reserve` may still use the old limit.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
-        self.limit
-            .store(limit_bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
+        self.reserved.set_limit(limit_bytes.unwrap_or(UNLIMITED));
     }
 
-    /// Returns the limit in bytes.
     pub(crate) fn limit(&self) -> Option<u64> {
-        Some(self.limit.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNLIMITED)
+        Some(self.reserved.limit_bytes()).filter(|&bytes| bytes != UNLIMITED)
     }
 
     /// Returns the bytes reserved and not yet released, without the bytes that a source below
     /// keeps.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.reserved.load(Ordering::Relaxed)
-    }
-
-    /// Counts `bytes` as reserved, unless that would exceed the limit.
-    fn claim(&self, bytes: u64) -> bool {
-        self.reserved
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
-                let limit = self.limit.load(Ordering::Relaxed);
-                reserved.checked_add(bytes).filter(|&sum| sum <= limit)
-            })
-            .is_ok()
-    }
-
-    fn unclaim(&self, bytes: u64) {
-        let before = self.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "released more than was reserved");
+        self.reserved.held_bytes()
     }
 }
 
 impl<S: Source> Source for Limit<S> {
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        if !self.claim(bytes) {
+        if !self.reserved.claim(bytes) {
             return Ok(None);
         }
         let reserved = self.inner.reserve(at, bytes, stream);
         if !matches!(reserved, Ok(Some(_))) {
-            self.unclaim(bytes);
+            self.reserved.unclaim(bytes);
         }
         reserved
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
         // Memory that could not be released is still held, and still counts.
-        self.inner.release(address, bytes, stream)?;
-        self.unclaim(bytes);
+        self.inner.release(part, to)?;
+        self.reserved.unclaim(part.bytes);
         Ok(())
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.inner.recycle(address, bytes, stream)?;
-        self.unclaim(bytes);
-        Ok(())
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.inner.kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        self.inner.release_kept()
     }
 }
 
@@ -112,6 +75,7 @@ mod tests {
 
     use super::super::testing::{TestSource, release, reserve, reserve_none, try_reserve};
     use super::*;
+    use crate::sync::plain::{AtomicU64, Ordering};
 
     #[test]
     fn the_limit_is_exact_after_every_release() {
@@ -173,7 +137,8 @@ mod tests {
             .reserve(ReserveAt::Anywhere, 50, StreamId(0))
             .unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
-        source.release(first, 600, StreamId(0)).unwrap_err();
+        let part = SourcePart::new(first, 600, StreamId(0));
+        source.release(part, Destination::Device).unwrap_err();
         assert_eq!(source.reserved_bytes(), 600);
     }
 
@@ -192,8 +157,8 @@ mod tests {
             Ok(Some(DevicePtr(4096)))
         }
 
-        fn release(&self, _: DevicePtr, bytes: u64, _: StreamId) -> Result<()> {
-            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        fn release(&self, part: SourcePart, _: Destination) -> Result<()> {
+            self.held.fetch_sub(part.bytes, Ordering::Relaxed);
             Ok(())
         }
     }

@@ -1,8 +1,8 @@
 //! The logging adaptor, like RMM's `logging_resource_adaptor`.
 
 use super::reservation_log::ReservationLog;
-use super::{ReserveAt, Source};
-use crate::device::{DevicePtr, StreamId};
+use super::{ReserveAt, Source, SourcePart};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::Arc;
 
@@ -46,23 +46,10 @@ impl<S: Source> Source for Logging<S> {
         reserved
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
         // Before the release: afterwards another thread may reserve the address.
-        self.log.log_release(address, bytes, stream);
-        self.inner.release(address, bytes, stream)
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.log.log_release(address, bytes, stream);
-        self.inner.recycle(address, bytes, stream)
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.inner.kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        self.inner.release_kept()
+        self.log.log_release(part.address, part.bytes, part.stream);
+        self.inner.release(part, to)
     }
 }
 

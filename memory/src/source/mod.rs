@@ -5,7 +5,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
 
 pub(crate) mod direct;
@@ -29,32 +29,34 @@ pub(crate) enum ReserveAt {
     Address(DevicePtr),
 }
 
+/// A segment, or pages of a range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourcePart {
+    pub(crate) address: DevicePtr,
+    pub(crate) bytes: u64,
+    /// The stream that a segment was reserved for.
+    pub(crate) stream: StreamId,
+}
+
+impl SourcePart {
+    pub(crate) fn new(address: DevicePtr, bytes: u64, stream: StreamId) -> Self {
+        Self {
+            address,
+            bytes,
+            stream,
+        }
+    }
+}
+
 /// A source of segments, and of pages of ranges.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
     /// Reserves `bytes` (not 0) for first use by `stream`. Returns `None` if this source or one
     /// below is exhausted, and an error if the device failed.
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
-    /// Releases memory that [`reserve`](Self::reserve) returned: a segment with its `bytes`, or any
-    /// pages of a range. `stream` is the stream that a segment was reserved for.
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
-
-    /// Like [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the
-    /// source may keep their memory until then. An adaptor passes this call and the two below on.
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        self.release(address, bytes, stream)
-    }
-
-    /// Returns the bytes kept by [`recycle`](Self::recycle): released, but still held from the
-    /// device.
-    fn kept_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Releases the memory that [`recycle`](Self::recycle) kept.
-    fn release_kept(&self) -> Result<()> {
-        Ok(())
-    }
+    /// Releases memory that [`reserve`](Self::reserve) returned: a whole segment, or any pages of a
+    /// range.
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()>;
 }
 
 impl<P> Source for P
@@ -65,19 +67,7 @@ where
         (**self).reserve(at, bytes, stream)
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        (**self).release(address, bytes, stream)
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        (**self).recycle(address, bytes, stream)
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        (**self).kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        (**self).release_kept()
+    fn release(&self, part: SourcePart, to: Destination) -> Result<()> {
+        (**self).release(part, to)
     }
 }

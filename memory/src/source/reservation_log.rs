@@ -14,7 +14,6 @@ use crate::sync::at_exit::at_exit;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, thread_token};
 
-/// The header line.
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 /// A log file; several devices may share it.
@@ -37,7 +36,6 @@ struct LogState {
     is_broken: bool,
 }
 
-/// The action of a row.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Allocate,
@@ -101,7 +99,6 @@ impl ReservationLog {
         }
     }
 
-    /// Logs a refused reservation of `bytes`.
     pub(super) fn log_failure(&self, bytes: u64, stream: StreamId) {
         let mut state = self.state.lock();
         self.write(&mut state, Action::Fail, DevicePtr(0), bytes, stream);

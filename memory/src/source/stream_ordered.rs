@@ -1,9 +1,9 @@
 //! The stream-ordered source: a memory pool of the driver.
 
 use super::direct::outside_ranges;
-use super::{ReserveAt, Source};
+use super::{ReserveAt, Source, SourcePart};
 use crate::device::cuda::{Cuda, OrderedPool};
-use crate::device::{Backend, DevicePtr, StreamId};
+use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -57,8 +57,8 @@ impl Source for StreamOrdered {
         }
     }
 
-    fn release(&self, address: DevicePtr, _bytes: u64, stream: StreamId) -> Result<()> {
-        self.cuda().release_ordered(address, stream)
+    fn release(&self, part: SourcePart, _to: Destination) -> Result<()> {
+        self.cuda().release_ordered(part.address, part.stream)
     }
 }
 

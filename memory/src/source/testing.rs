@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{ReserveAt, Source};
-use crate::device::{DevicePtr, StreamId};
+use super::{ReserveAt, Source, SourcePart};
+use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 
@@ -47,7 +47,6 @@ impl TestSource {
         }
     }
 
-    /// Returns the bytes reserved and not released.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.state.lock().held_bytes()
     }
@@ -74,7 +73,8 @@ impl Source for TestSource {
         Ok(Some(DevicePtr(address)))
     }
 
-    fn release(&self, address: DevicePtr, bytes: u64, _stream: StreamId) -> Result<()> {
+    fn release(&self, part: SourcePart, _to: Destination) -> Result<()> {
+        let SourcePart { address, bytes, .. } = part;
         let mut state = self.state.lock();
         state.broken()?;
         assert_eq!(state.held.remove(&address.0), Some(bytes), "{address:?}");
@@ -102,5 +102,11 @@ pub(crate) fn reserve_none(source: &dyn Source, bytes: u64) {
 
 /// Releases a segment, which must succeed.
 pub(crate) fn release(source: &dyn Source, address: DevicePtr, bytes: u64) {
-    source.release(address, bytes, StreamId(0)).unwrap();
+    release_on(source, address, bytes, StreamId(0));
+}
+
+/// Like [`release`], for a segment that was reserved for `stream`.
+pub(crate) fn release_on(source: &dyn Source, address: DevicePtr, bytes: u64, stream: StreamId) {
+    let part = SourcePart::new(address, bytes, stream);
+    source.release(part, Destination::Device).unwrap();
 }

@@ -9,7 +9,7 @@ use super::fault::{Fault, FaultPlan};
 use super::limit::Limit;
 use super::logging::Logging;
 use super::reservation_log::ReservationLog;
-use super::testing::{TestSource, release, reserve, reserve_none};
+use super::testing::{TestSource, release, release_on, reserve, reserve_none};
 use super::*;
 use crate::device::Backend;
 use crate::device::host::{HostBackend, host_pointer};
@@ -223,8 +223,8 @@ fn a_log_has_a_row_for_each_page_and_each_segment() {
             .unwrap(),
         None
     );
-    source.release(segment, 700, StreamId(2)).unwrap();
-    source.release(pages, 2 * PAGE, StreamId(17)).unwrap();
+    release_on(&source, segment, 700, StreamId(2));
+    release_on(&source, pages, 2 * PAGE, StreamId(17));
     // The first two columns are thread and time.
     let text = scratch.text();
     let rows: Vec<_> = text

@@ -2,24 +2,20 @@
 
 use std::panic::Location;
 
-/// The line that made a handle, not stored.
+/// The line that made a handle, not stored. The module `enabled` documents the functions.
 pub(in crate::buffer) struct SharedAt;
 
 impl SharedAt {
-    /// Returns the line of the first handle on a block.
     #[inline(always)]
     pub(in crate::buffer) fn first() -> Self {
         Self
     }
 
-    /// Returns the line of another handle, made from `self`'s, on the block whose header is at
-    /// `_block`.
     #[inline(always)]
     pub(in crate::buffer) fn share(&self, _block: usize) -> Self {
         Self
     }
 
-    /// Like [`share`](Self::share).
     #[inline(always)]
     pub(in crate::buffer) fn share_as_view(&self, _block: usize) -> Self {
         Self

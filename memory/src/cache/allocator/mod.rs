@@ -78,7 +78,7 @@ impl AllocatorState {
         store.invalidation_epoch = u64::from(is_uncached);
         let mut new = Self {
             store,
-            policies: Policies::new(),
+            policies: Policies::default(),
             fast_path: None,
             fills,
             is_observed: false,

@@ -5,7 +5,6 @@ use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::request::Request;
 use crate::memory::header::{HandedOut, Header};
 
-/// An epoch that no block ever has.
 const NO_EPOCH: u64 = u64::MAX - 1;
 
 impl AllocatorState {

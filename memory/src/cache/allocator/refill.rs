@@ -104,7 +104,7 @@ impl Allocator<'_> {
     /// Hands out a header without a block.
     pub(in crate::cache) fn hand_out_empty(&mut self) -> HandedOut {
         self.empties += 1;
-        self.store.new_empty().hand_out(0, EMPTY_EPOCH)
+        Header::new(Block::EMPTY, 0, self.store.home()).hand_out(0, EMPTY_EPOCH)
     }
 
     /// Hands out a block that was no hit, and records it if the entry is recorded.

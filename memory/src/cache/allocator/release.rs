@@ -114,7 +114,7 @@ impl Allocator<'_> {
 
     /// Takes the blocks that go to the pool.
     pub(in crate::cache) fn take_released(&mut self) -> List {
-        let released = std::mem::replace(&mut self.store.to_release, List::new());
+        let released = std::mem::take(&mut self.store.to_release);
         let mut blocks = List::new();
         for header in released {
             self.counters

@@ -1,7 +1,5 @@
 //! Threads that end, and threads that take over their shards.
 
-use loom::thread;
-
 use super::*;
 
 fn work(bench: &Bench) {
@@ -13,14 +11,9 @@ fn work(bench: &Bench) {
 fn threads_end_while_others_enter_for_the_first_time() {
     check(|| {
         let bench = Bench::new();
-        let threads = [(); 2].map(|()| {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || work(&bench))
-        });
+        let threads = [(); 2].map(|()| bench.spawn(work));
         // Joining does not wait for the end of a thread's bindings.
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         work(&bench);
         assert!(bench.shards().len() <= 3);
         bench.check();
@@ -36,13 +29,8 @@ fn one_of_two_threads_takes_over_what_was_left() {
         let bench = Bench::new();
         work(&bench);
         bench.shards()[0].end_binding(); // As the end of a thread does.
-        let threads = [(); 2].map(|()| {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || work(&bench))
-        });
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        let threads = [(); 2].map(|()| bench.spawn(work));
+        join(threads);
         assert!(bench.shards().len() <= 2);
         bench.check();
         assert!(bench.caches.cache_stats("a").unwrap().hits > 0);
@@ -56,10 +44,7 @@ fn a_cache_is_removed_while_its_shard_is_taken_over() {
         let bench = Bench::new();
         work(&bench);
         bench.shards()[0].end_binding();
-        let next = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || work(&bench))
-        };
+        let next = bench.spawn(work);
         bench.caches.remove("a");
         next.join().unwrap();
         bench.check();

@@ -1,14 +1,12 @@
 //! The end of a shard and of its device, which happens once, and not before the last block drops.
 
-use loom::thread;
-
 use super::*;
 
 /// Drops the last handle of the device while other threads drop blocks that escaped, or were never
 /// in a cache.
 fn close_while(blocks: impl Fn(&Bench) -> Vec<BlockHandle>) {
-    let bench = Arc::into_inner(Bench::new()).unwrap();
-    let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
+    let bench = Bench::new();
+    let weak = bench.caches.downgrade();
     let blocks = blocks(&bench);
     let threads: Vec<_> = blocks
         .into_iter()
@@ -20,11 +18,9 @@ fn close_while(blocks: impl Fn(&Bench) -> Vec<BlockHandle>) {
             })
         })
         .collect();
-    drop(bench);
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert_is_over(&weak, &backend);
+    let closed = bench.close();
+    join(threads);
+    closed.assert_is_over();
 }
 
 fn escaped(bench: &Bench) -> BlockHandle {
@@ -52,13 +48,11 @@ fn the_last_block_of_a_closed_device_ends_it() {
     check(|| {
         let bench = Bench::new();
         let (first, second) = (escaped(&bench), escaped(&bench));
-        let bench = Arc::into_inner(bench).unwrap();
-        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
-        drop(bench);
+        let closed = bench.close();
         let other = thread::spawn(move || read_and_drop(first));
         read_and_drop(second);
         other.join().unwrap();
-        assert_is_over(&weak, &backend);
+        closed.assert_is_over();
     });
 }
 
@@ -67,16 +61,14 @@ fn a_device_that_is_requested_as_it_closes_closes_again() {
     check(|| {
         let bench = Bench::new();
         let block = escaped(&bench);
-        let bench = Arc::into_inner(bench).unwrap();
-        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
         let other = thread::spawn(move || {
             let again = block.home().device().clone();
             read_and_drop(block);
             drop(again);
         });
-        drop(bench);
+        let closed = bench.close();
         other.join().unwrap();
-        assert_is_over(&weak, &backend);
+        closed.assert_is_over();
     });
 }
 
@@ -99,8 +91,6 @@ fn what_is_allocated_on_a_device_as_it_closes_closes_it_again() {
     check(|| {
         let bench = Bench::new();
         let block = escaped(&bench);
-        let bench = Arc::into_inner(bench).unwrap();
-        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
         let other = thread::spawn(move || {
             // Not counted as a handle: the block alone keeps the device.
             let device = block.home().device();
@@ -109,8 +99,8 @@ fn what_is_allocated_on_a_device_as_it_closes_closes_it_again() {
             drop(block);
             read_and_drop(next.unwrap());
         });
-        drop(bench);
+        let closed = bench.close();
         other.join().unwrap();
-        assert_is_over(&weak, &backend);
+        closed.assert_is_over();
     });
 }

@@ -1,8 +1,6 @@
 //! Deferred entries, which hold no shard, against threads that visit, signal or close the shard, or
 //! drop blocks of it.
 
-use loom::thread;
-
 use super::*;
 
 impl Bench {
@@ -46,10 +44,7 @@ fn defer_while(
         };
         // An entry without a request. The next one may be skipped.
         drop(bench.enter_lazily());
-        let other = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || work(&bench, block))
-        };
+        let other = bench.spawn(move |bench| work(bench, block));
         {
             let _scope = bench.enter_lazily();
             if requests {

@@ -1,7 +1,5 @@
 //! Blocks that are dropped while their thread does not hold the shard, and the holder changes.
 
-use loom::thread;
-
 use super::*;
 
 #[test]
@@ -28,13 +26,10 @@ fn a_block_returns_home_while_another_thread_adopts_its_shard() {
         let scope = bench.enter();
         let block = bench.allocate();
         let dropper = thread::spawn(move || read_and_drop(block));
-        let next = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || {
-                let _scope = bench.enter();
-                bench.warm();
-            })
-        };
+        let next = bench.spawn(|bench| {
+            let _scope = bench.enter();
+            bench.warm();
+        });
         let shard = Arc::clone(&bench.shards()[0]);
         drop(scope);
         shard.end_binding(); // As the end of a thread does.

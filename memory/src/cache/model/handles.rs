@@ -1,7 +1,5 @@
 //! The handles on one block.
 
-use loom::thread;
-
 use super::*;
 
 #[test]
@@ -45,9 +43,7 @@ fn three_threads_drop_the_last_handles() {
         let threads =
             [block.clone(), block.clone()].map(|block| thread::spawn(move || read_and_drop(block)));
         read_and_drop(block);
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         assert_eq!(bench.caches.memory_stats().live_blocks, 0);
         bench.end();
     });

@@ -20,6 +20,8 @@ mod visits;
 
 use std::panic::Location;
 
+use loom::thread;
+
 use super::shard::Shard;
 use super::*;
 use crate::device::StreamId;
@@ -31,7 +33,6 @@ use crate::sync::Arc;
 /// The maximum number of preemptions in one run, unless `LOOM_MAX_PREEMPTIONS` overrides it.
 const PREEMPTIONS: usize = 3;
 
-/// Runs a model in all orders.
 fn check(model: impl Fn() + Send + Sync + 'static) {
     check_within(usize::MAX, model);
 }
@@ -98,19 +99,43 @@ impl Bench {
         }
     }
 
+    /// Runs `work` on another thread.
+    fn spawn<R: 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> R + 'static,
+    ) -> thread::JoinHandle<R> {
+        let bench = Arc::clone(self);
+        thread::spawn(move || work(&bench))
+    }
+
+    /// Drops the last handle on the device. No other thread may be using the bench.
+    fn close(self: Arc<Self>) -> Closed {
+        let Self { caches, backend } = Arc::into_inner(self).expect("the threads were joined");
+        Closed(caches.downgrade(), backend)
+    }
+
     /// Asserts that the device ends here, with nothing left over. No other handle or block may
     /// exist.
     fn end(self: Arc<Self>) {
-        let bench = Arc::into_inner(self).expect("the threads were joined");
-        let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
-        drop(bench);
-        assert_is_over(&weak, &backend);
+        self.close().assert_is_over();
     }
 }
 
-fn assert_is_over(caches: &WeakCaches, backend: &HostBackend) {
-    assert_eq!(caches.strong_count(), 0, "somebody keeps the device");
-    assert!(backend.holds_nothing(), "memory is stranded");
+fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// A device whose last handle has dropped.
+struct Closed(WeakCaches, Arc<HostBackend>);
+
+impl Closed {
+    fn assert_is_over(self) {
+        let Self(caches, backend) = self;
+        assert_eq!(caches.strong_count(), 0, "somebody keeps the device");
+        assert!(backend.holds_nothing(), "memory is stranded");
+    }
 }
 
 /// Reads a block and drops it, as a thread of a model does.

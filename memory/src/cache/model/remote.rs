@@ -1,7 +1,5 @@
 //! The list of remote headers.
 
-use loom::thread;
-
 use super::*;
 use crate::cache::shard::RemoteFreeList;
 use crate::memory::Block;
@@ -28,9 +26,7 @@ fn what_two_threads_push_is_drained_once() {
         });
         let mut drained = bytes(list.drain());
         drained += bytes(list.drain());
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         drained += bytes(list.drain());
         assert_eq!(drained, 11);
     });

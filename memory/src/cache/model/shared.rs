@@ -1,7 +1,5 @@
 //! Threads that share a handle on a cache, against each other and against an invalidation.
 
-use loom::thread;
-
 use super::*;
 
 fn serve(cache: &SharedCache) {

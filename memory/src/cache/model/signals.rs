@@ -1,7 +1,5 @@
 //! Signals to a shard while a thread leaves it: once both are done, they have been followed.
 
-use loom::thread;
-
 use super::*;
 use crate::sync::barrier;
 
@@ -15,10 +13,7 @@ fn leave_while(
         let bench = Bench::new();
         let scope = bench.enter();
         bench.warm();
-        let sender = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || signal(&bench))
-        };
+        let sender = bench.spawn(signal);
         drop(scope);
         sender.join().unwrap();
         bench.check();
@@ -71,10 +66,7 @@ fn an_invalidation_is_not_lost_by_the_next_entry() {
         let bench = Bench::new();
         let scope = bench.enter();
         bench.warm();
-        let sender = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || bench.caches.invalidate("a"))
-        };
+        let sender = bench.spawn(|bench| bench.caches.invalidate("a"));
         drop(scope);
         drop(bench.enter());
         sender.join().unwrap();
@@ -92,10 +84,7 @@ fn a_block_that_is_live_at_an_invalidation_returns_to_the_pool() {
         let bench = Bench::new();
         let scope = bench.enter();
         let block = bench.allocate();
-        let sender = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || bench.caches.invalidate("a"))
-        };
+        let sender = bench.spawn(|bench| bench.caches.invalidate("a"));
         drop(scope);
         sender.join().unwrap();
         read_and_drop(block);
@@ -111,10 +100,7 @@ fn a_removal_is_seen_by_a_thread_that_enters_for_the_first_time() {
     check(|| {
         let bench = Bench::new();
         bench.caches.configure("a", CacheConfig::default());
-        let remover = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || bench.caches.remove("a"))
-        };
+        let remover = bench.spawn(|bench| bench.caches.remove("a"));
         {
             let _scope = bench.enter();
             bench.warm();

@@ -1,7 +1,5 @@
 //! Visitors of a shard, against threads that enter it and against each other.
 
-use loom::thread;
-
 use super::*;
 
 #[test]
@@ -9,10 +7,7 @@ fn a_visitor_and_an_entering_thread_exclude_each_other() {
     check(|| {
         let bench = Bench::new();
         drop(bench.enter());
-        let visitor = {
-            let bench = Arc::clone(&bench);
-            thread::spawn(move || bench.caches.cache_stats("a").unwrap().entries)
-        };
+        let visitor = bench.spawn(|bench| bench.caches.cache_stats("a").unwrap().entries);
         {
             let _scope = bench.enter();
             bench.warm();
@@ -46,9 +41,7 @@ fn two_visitors_and_an_entering_thread_exclude_each_other() {
             let _scope = bench.enter();
             bench.warm();
         }
-        for visitor in visitors {
-            visitor.join().unwrap();
-        }
+        join(visitors);
         drop(shard);
         bench.check();
         bench.end();

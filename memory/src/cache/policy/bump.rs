@@ -37,6 +37,7 @@ const UNNUMBERED: usize = u32::MAX as usize;
 ///   ends of the suballocations since, in order;
 /// - an idle header of the present epoch that has a number represents the end at its index, which
 ///   is not [`FREED`].
+#[derive(Default)]
 pub(in crate::cache) struct Bump {
     /// The arenas; the cursor is in the first.
     arenas: Arenas,
@@ -220,21 +221,6 @@ impl CachePolicy for Bump {
 }
 
 impl Bump {
-    pub(super) fn new() -> Self {
-        Self {
-            arenas: Arenas::new(),
-            cursor: 0,
-            limit: 0,
-            stream: StreamId::default(),
-            headers: 0,
-            header_bytes: 0,
-            ends: Vec::new(),
-            nested: Vec::new(),
-            high_water: (0, 0),
-            later_bytes: 0,
-        }
-    }
-
     /// Returns the block of a hit. Allocates and releases nothing.
     #[inline]
     pub(in crate::cache) fn allocate(
@@ -333,7 +319,6 @@ impl Bump {
         (self.headers - idle, self.header_bytes - idle_bytes)
     }
 
-    /// Releases the arenas, if none of their suballocations is live.
     fn release_arenas(&mut self, store: &mut Store) {
         self.mark_freed(store);
         if self.live(store).0 == 0 {
@@ -347,7 +332,7 @@ impl Bump {
         self.release_arenas(store);
         let (live, live_bytes) = self.live(store);
         (self.headers, self.header_bytes) = (live, live_bytes);
-        let headers = std::mem::replace(store.idle_suballocations(), List::new());
+        let headers = std::mem::take(store.idle_suballocations());
         store.release(headers);
     }
 

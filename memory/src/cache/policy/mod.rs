@@ -5,16 +5,14 @@
 //! the pool: it returns its [`Need`] instead.
 
 pub(super) mod bump;
+pub(super) mod free_lists;
 pub(super) mod plan;
-pub(super) mod recycle;
-pub(super) mod release;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 use self::bump::Bump;
+use self::free_lists::FreeLists;
 use self::plan::Plan;
-use self::recycle::Recycle;
-use self::release::Release;
 use super::record::RecordedAllocation;
 use super::request::Request;
 use super::stats::Counters;
@@ -102,7 +100,6 @@ pub(super) trait CachePolicy {
         false
     }
 
-    /// Begins an outermost entry.
     fn begin(&mut self, store: &mut Store) {
         store.record_as_set();
     }
@@ -188,10 +185,10 @@ pub(super) trait CachePolicy {
 }
 
 /// The policies of a shard, one of which is active; the others hold nothing.
+#[derive(Default)]
 pub(super) struct Policies {
     pub(super) active: Policy,
-    pub(super) recycle: Recycle,
-    pub(super) release: Release,
+    pub(super) free_lists: FreeLists,
     pub(super) bump: Bump,
     pub(super) plan: Plan,
 }
@@ -200,12 +197,8 @@ pub(super) struct Policies {
 macro_rules! dispatch {
     ($policies:expr, $policy:ident => $call:expr) => {
         match $policies.active {
-            $crate::cache::Policy::Recycle => {
-                let $policy = &mut $policies.recycle;
-                $call
-            }
-            $crate::cache::Policy::Release => {
-                let $policy = &mut $policies.release;
+            $crate::cache::Policy::Recycle | $crate::cache::Policy::Release => {
+                let $policy = &mut $policies.free_lists;
                 $call
             }
             $crate::cache::Policy::Bump => {
@@ -223,19 +216,10 @@ macro_rules! dispatch {
 pub(super) use dispatch;
 
 impl Policies {
-    pub(super) fn new() -> Self {
-        Self {
-            active: Policy::Recycle,
-            recycle: Recycle,
-            release: Release,
-            bump: Bump::new(),
-            plan: Plan::new(),
-        }
-    }
-
     /// Makes a policy active. The policy before has released everything.
     pub(super) fn activate(&mut self, policy: Policy) {
-        *self = Self::new();
+        *self = Self::default();
         self.active = policy;
+        self.free_lists.releases = policy == Policy::Release;
     }
 }

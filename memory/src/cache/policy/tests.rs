@@ -30,7 +30,7 @@ struct Bench {
 
 impl Bench {
     fn new(policy: Policy) -> Self {
-        let mut policies = Policies::new();
+        let mut policies = Policies::default();
         policies.activate(policy);
         Self {
             policies,

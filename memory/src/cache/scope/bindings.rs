@@ -25,7 +25,6 @@ impl ThreadBindings {
         }
     }
 
-    /// Returns the shard of the cache `settings`.
     pub(super) fn find(&self, settings: &Arc<CacheSettings>) -> Option<&LocalShard> {
         self.shards.get(&Arc::as_ptr(settings))
     }

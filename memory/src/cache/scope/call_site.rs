@@ -142,7 +142,6 @@ impl CallSiteCache {
         is_known.then_some((slot, &entry.shard))
     }
 
-    /// Returns the shard in a slot, and the options of its entry.
     #[inline]
     pub(super) fn at(&self, slot: usize) -> Option<(&LocalShard, &EntryOptions)> {
         let entry = self.0[slot % SLOTS].as_ref()?;

@@ -8,14 +8,12 @@ use super::call_site::CallSiteCache;
 use crate::cache::shard::{Caches, Shard};
 use crate::sync::thread_local;
 
-/// The serial of no entry.
 pub(super) const NOT_DEFERRED: u64 = u64::MAX;
 
 /// The state of a thread that an entry reads before it touches the stack of bindings.
 pub(super) struct Entrance {
     /// The device that a frame made current, or null.
     pub(super) device: Cell<*const Caches>,
-    /// The serial of the last frame.
     pub(super) last_serial: Cell<u64>,
     /// The serial that the frame of the deferred entry will have.
     pub(super) serial: Cell<u64>,

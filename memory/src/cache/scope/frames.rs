@@ -53,7 +53,6 @@ impl Deref for CurrentDevice {
 /// The entry of one guard in its thread's stack of bindings.
 pub(super) struct Frame {
     pub(super) serial: u64,
-    /// The device that this frame made current.
     pub(super) device: Option<Rc<CurrentDevice>>,
     /// The shard that was current before, if this frame changed it.
     pub(super) before: Option<LocalShard>,

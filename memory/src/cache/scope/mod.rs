@@ -359,7 +359,6 @@ fn leave(serial: u64) {
     });
 }
 
-/// Makes a device current.
 pub(crate) fn enter_device(device: &CachesRef) -> Entered {
     Entered::by(|stack| stack.push_on(Some(device), None))
 }
@@ -406,13 +405,16 @@ fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option
     caches.enter_shard(name, options)
 }
 
+/// Calls `look`, except while the thread's locals are being destroyed.
+fn with_stack<R>(look: impl FnOnce(&Stack) -> Option<R>) -> Option<R> {
+    let found = STACK.try_with(|stack| look(&stack.borrow()));
+    found.ok().flatten()
+}
+
 /// Returns the device that a frame of this thread made current.
 pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
     settle();
-    STACK
-        .try_with(|stack| stack.borrow().current_device().cloned())
-        .ok()
-        .flatten()
+    with_stack(|stack| stack.current_device().cloned())
 }
 
 /// Returns the device and the settings of the innermost scope; `None` outside, and beyond an
@@ -449,27 +451,18 @@ fn stream_of(caches: &Caches) -> StreamId {
 /// Returns the shard that requests of this thread to `caches` go to.
 pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
     settle();
-    STACK
-        .try_with(|stack| stack.borrow().shard_of(caches))
-        .ok()
-        .flatten()
+    with_stack(|stack| stack.shard_of(caches))
 }
 
 /// Returns the shard of exactly this cache that the thread is inside.
 pub(in crate::cache) fn held_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
     settle();
-    STACK
-        .try_with(|stack| stack.borrow().held(settings))
-        .ok()
-        .flatten()
+    with_stack(|stack| stack.held(settings))
 }
 
 /// Returns the shard of exactly this cache that is bound to the thread.
 pub(in crate::cache) fn thread_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
-    STACK
-        .try_with(|stack| stack.borrow().bindings.find(settings).cloned())
-        .ok()
-        .flatten()
+    with_stack(|stack| stack.bindings.find(settings).cloned())
 }
 
 /// Binds a shard to the thread until the thread ends.

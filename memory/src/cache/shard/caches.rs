@@ -83,11 +83,6 @@ impl Caches {
         CachesRef::first(caches)
     }
 
-    /// Returns a weak reference, which does not keep the device alive.
-    pub(crate) fn weak(&self) -> Weak<Self> {
-        self.this.clone()
-    }
-
     #[inline]
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.memory
@@ -140,8 +135,7 @@ impl Caches {
         let Some(mut guard) = slot.as_ref().and_then(|shard| shard.guard()) else {
             return 0;
         };
-        let idle = guard.drain_deferred();
-        guard.publish();
+        let idle = guard.drain_and_publish();
         self.return_idle(idle)
     }
 
@@ -159,7 +153,6 @@ impl Caches {
         bytes
     }
 
-    /// Limits the reserved bytes.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.drain_all();
         self.memory.set_limit(limit_bytes);
@@ -195,7 +188,6 @@ impl Caches {
         ManuallyDrop::new(CachesRef(caches))
     }
 
-    /// Makes a shard of the cache `settings`, or of no cache.
     pub(in crate::cache) fn new_shard(&self, settings: Option<Arc<CacheSettings>>) -> Arc<Shard> {
         let fills = self.config.fill_recycled.is_some();
         Shard::new(self.uncounted(), settings, fills)

@@ -42,7 +42,6 @@ thread_local! {
     };
 }
 
-/// Returns the current shard, or null.
 #[inline]
 pub(super) fn current() -> *const Shard {
     CURRENT.with(|current| current.shard.get())
@@ -95,7 +94,6 @@ pub(in crate::cache) fn with_current<R>(look: impl FnOnce(Option<&LocalShard>) -
     result
 }
 
-/// Returns the current shard.
 pub(in crate::cache) fn current_shard() -> Option<LocalShard> {
     let current = set_current(None);
     set_current(current.clone());

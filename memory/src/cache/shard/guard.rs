@@ -20,7 +20,6 @@ pub(in crate::cache) struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Begins an outermost entry.
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Some(settings) = &self.shard.settings {
@@ -40,6 +39,17 @@ impl Guard<'_> {
             self.shard.keep_record(&recorded);
         }
         self.record_entry(EventKind::Exit);
+    }
+
+    /// Ends the outermost entry, and does all deferred work. Returns the blocks that go to the
+    /// pool.
+    pub(super) fn end_and_drain(&mut self) -> List {
+        self.drain_remote();
+        self.end();
+        if self.shard.counters.count_growth() {
+            self.shard.warn_of_growth();
+        }
+        self.drain_and_publish()
     }
 
     /// Sets how many entries may be skipped after this exit.
@@ -112,6 +122,13 @@ impl Guard<'_> {
         }
         self.trim_between_entries();
         self.take_released()
+    }
+
+    /// Like [`drain_deferred`](Self::drain_deferred), and publishes the live bytes.
+    pub(in crate::cache) fn drain_and_publish(&mut self) -> List {
+        let idle = self.drain_deferred();
+        self.publish();
+        idle
     }
 
     /// Releases everything when the shard closes. Returns the idle blocks, the number of headers

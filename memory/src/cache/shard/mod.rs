@@ -261,13 +261,7 @@ impl Shard {
     #[inline(never)]
     fn drain_at_exit(&self, signals: u64) {
         let mut guard = self.own();
-        guard.drain_remote();
-        guard.end();
-        if self.counters.count_growth() {
-            self.warn_of_growth();
-        }
-        let idle = guard.drain_deferred();
-        guard.publish();
+        let idle = guard.end_and_drain();
         guard.allow_skips();
         drop(guard);
         self.return_as_signalled(idle, signals);

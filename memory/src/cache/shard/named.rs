@@ -22,10 +22,6 @@ impl NamedCache {
         }
     }
 
-    pub(in crate::cache) fn configure(&self, config: CacheConfig) {
-        self.settings.configure(config);
-    }
-
     /// Returns a shard for this thread: the most recently used shard of an ended thread, with its
     /// idle blocks, or a new one.
     pub(in crate::cache) fn bind_shard(

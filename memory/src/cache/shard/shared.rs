@@ -35,13 +35,7 @@ impl Shard {
         if !guard.end_nested() {
             return true;
         }
-        guard.drain_remote();
-        guard.end();
-        if self.counters.count_growth() {
-            self.warn_of_growth();
-        }
-        let idle = guard.drain_deferred();
-        guard.publish();
+        let idle = guard.end_and_drain();
         drop(guard);
         self.device.return_idle(idle);
         true

@@ -17,7 +17,6 @@ pub(in crate::cache) const DRAIN: u64 = 1;
 pub(in crate::cache) const INVALIDATE: u64 = 2;
 /// The cache was removed, and the shard is to be closed.
 pub(in crate::cache) const CLOSE: u64 = 4;
-/// Any of these signals.
 pub(super) const ANY_SIGNAL: u64 = DRAIN | INVALIDATE | CLOSE;
 /// Never cleared. The heavy barrier of this system does not order other threads, so every exit
 /// needs a barrier of its own.
@@ -73,10 +72,7 @@ impl Shard {
         if self.is_closed() {
             return Some(List::new());
         }
-        let mut guard = self.guard()?;
-        let idle = guard.drain_deferred();
-        guard.publish();
-        Some(idle)
+        Some(self.guard()?.drain_and_publish())
     }
 
     /// Follows signals that were sent while the holder was leaving. The holder reads the signals
@@ -91,8 +87,7 @@ impl Shard {
         if signals & (DRAIN | INVALIDATE) != 0
             && let Some(mut guard) = self.guard()
         {
-            let idle = guard.drain_deferred();
-            guard.publish();
+            let idle = guard.drain_and_publish();
             self.return_as_signalled(idle, signals);
         }
         if signals & CLOSE != 0 {

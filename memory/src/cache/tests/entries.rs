@@ -136,7 +136,7 @@ impl Entries {
     fn install(&self, caches: &CachesRef) -> CallbackId {
         let weak = caches.downgrade();
         let (spare, written) = (Arc::clone(&self.spare), Arc::clone(&self.written));
-        caches.memory.on_pressure(move |request| {
+        caches.memory.callbacks().add(move |request| {
             let given = std::mem::take(&mut *spare.lock());
             let bytes: u64 = given.iter().map(|(handle, _)| handle.block.bytes()).sum();
             drop(given);
@@ -291,7 +291,7 @@ fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<EntryStep>], turned: V
         drop(scope);
         entries.check(&caches, entry_bytes);
     }
-    caches.memory.remove_callback(callback);
+    caches.memory.callbacks().remove(callback);
     drop(entries);
     caches.invalidate_all();
     caches.trim(0);

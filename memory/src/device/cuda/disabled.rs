@@ -17,42 +17,6 @@ use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::{Arc, Weak};
 
-/// Implements methods by their signatures: they cannot be called, because there is no device.
-macro_rules! without_device {
-    () => {};
-    (
-        $(#[$meta:meta])*
-        $vis:vis fn $name:ident(&$self:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;
-        $($rest:tt)*
-    ) => {
-        $(#[$meta])*
-        $vis fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
-            match *$self {}
-        }
-
-        without_device! { $($rest)* }
-    };
-    (
-        $(#[$meta:meta])*
-        $vis:vis unsafe fn $name:ident(
-            &$self:ident $(, $argument:ident: $type:ty)*
-        ) $(-> $result:ty)?;
-        $($rest:tt)*
-    ) => {
-        $(#[$meta])*
-        /// Cannot be called: there is no device.
-        ///
-        /// # Safety
-        ///
-        /// Nothing: without the feature `cuda` there is no device to call it on.
-        $vis unsafe fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
-            match *$self {}
-        }
-
-        without_device! { $($rest)* }
-    };
-}
-
 /// A CUDA device; uninhabited.
 #[derive(Debug)]
 pub enum Cuda {}
@@ -88,7 +52,7 @@ impl CurrentContext {
 }
 
 impl Communicator {
-    without_device! {
+    uninhabited! {
         pub fn split(&self, _color: Option<usize>, _key: usize) -> Result<Option<Self>>;
         pub fn rank(&self) -> usize;
         pub fn size(&self) -> usize;
@@ -140,7 +104,7 @@ impl Cuda {
         match *self {}
     }
 
-    without_device! {
+    uninhabited! {
         pub fn begin_capture(&self, _stream: StreamId) -> Result<()>;
         pub fn end_capture(&self, _stream: StreamId) -> Result<Executable>;
         pub unsafe fn launch_graph(
@@ -197,7 +161,7 @@ impl Cuda {
 }
 
 impl Backend for Cuda {
-    without_device! {
+    uninhabited! {
         fn id(&self) -> DeviceId;
         fn total_bytes(&self) -> u64;
         fn reserve(&self, _bytes: u64) -> Result<Option<DevicePtr>>;

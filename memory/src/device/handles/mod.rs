@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{DevicePtr, PageCost, VirtualMemory};
+use super::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Mutex;
 
@@ -311,20 +311,15 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
         Ok(true)
     }
 
-    unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+    unsafe fn decommit(&self, address: DevicePtr, bytes: u64, to: Destination) -> Result<()> {
         let state = &mut *self.state.lock();
         self.unmap(state, &Self::addresses_in(state, address, bytes))?;
+        let most_bytes = match to {
+            Destination::Device => 0,
+            Destination::NextGrowth => (state.mapped_bytes / KEPT_DIVISOR).max(bytes),
+        };
         // A handle that cannot be released stays kept and is counted. `release_kept` tries again,
         // and returns the error.
-        let _ = self.release_all_kept(state);
-        Ok(())
-    }
-
-    unsafe fn recycle(&self, address: DevicePtr, bytes: u64) -> Result<()> {
-        let state = &mut *self.state.lock();
-        self.unmap(state, &Self::addresses_in(state, address, bytes))?;
-        let most_bytes = (state.mapped_bytes / KEPT_DIVISOR).max(bytes);
-        // The error is ignored as in `decommit`.
         let _ = self.release_kept_beyond(state, most_bytes);
         Ok(())
     }

@@ -166,14 +166,12 @@ impl Pair {
     fn give(&mut self, first: u64, count: u64, recycles: bool) -> Result<u64> {
         let mut pages = 0;
         for (address, bytes) in self.ranges.separable(at(first), count * PAGE) {
+            let to = match recycles {
+                true => Destination::NextGrowth,
+                false => Destination::Device,
+            };
             // SAFETY: nothing uses the memory.
-            unsafe {
-                if recycles {
-                    self.ranges.recycle(address, bytes)?;
-                } else {
-                    self.ranges.decommit(address, bytes)?;
-                }
-            }
+            unsafe { self.ranges.decommit(address, bytes, to)? };
             let first = (address.0 - BEGIN) / PAGE;
             for page in first..first + bytes / PAGE {
                 assert!(self.committed.remove(&page));
@@ -354,7 +352,7 @@ fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     let failing = pair.state().calls + 1;
     pair.state().failing.insert(failing);
     // SAFETY: nothing uses the memory.
-    unsafe { pair.ranges.decommit(at(8), 4 * PAGE) }.unwrap_err();
+    unsafe { pair.ranges.decommit(at(8), 4 * PAGE, Destination::Device) }.unwrap_err();
     pair.committed.clear();
     assert!(pair.commit(10, 8, 8).unwrap());
     assert_eq!(

@@ -1,7 +1,7 @@
 //! The memory of a device without data: addresses that can be read, as zeros, and not written.
 
-use super::budget::Budget;
 use super::ranges::Ranges;
+use crate::device::budget::Budget;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 

@@ -2,7 +2,6 @@
 //! the calling thread or, in a test mode, as late as possible. A device without data is a host
 //! device that runs no work, on addresses that can only be read.
 
-mod budget;
 mod meta;
 mod ranges;
 pub(crate) mod streams;
@@ -10,11 +9,11 @@ pub(crate) mod streams;
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
+use super::budget::Budget;
 use super::host_streams::{HostStream, HostStreams, StealWork};
 use super::{Backend, DeviceId, DevicePtr, Event, HostExecution, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
-use budget::Budget;
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
 
@@ -24,6 +23,8 @@ const ALIGNMENT_BYTES: usize = 4096;
 /// The embedded device.
 #[derive(Debug)]
 pub(crate) struct HostBackend {
+    /// Limited to the machine's memory: an overcommitting kernel would grant more, and kill the
+    /// process later. Counts reservations and commits in progress, too.
     budget: Arc<Budget>,
     /// `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,
@@ -51,26 +52,28 @@ impl HostBackend {
     /// Creates a host device with this much memory.
     pub(crate) fn of(total_bytes: u64) -> Self {
         let budget = Arc::new(Budget::new(total_bytes));
-        Self {
-            ranges: Ranges::new(&budget),
-            budget,
-            ids: StreamIds::default(),
-            mode: Mode::AtOnce,
-            host_streams: HostStreams::default(),
-        }
+        Self::over(Ranges::new(&budget), budget, Mode::AtOnce)
     }
 
     /// Creates a device without data. Returns `None` on a platform without virtual memory.
     pub(crate) fn meta(total_bytes: u64, assumed_count: Option<usize>) -> Option<Self> {
         let budget = Arc::new(Budget::new(total_bytes));
         let ranges = Ranges::without_data(&budget)?;
-        Some(Self {
+        Some(Self::over(
+            Some(ranges),
             budget,
-            ranges: Some(ranges),
+            Mode::Meta { assumed_count },
+        ))
+    }
+
+    fn over(ranges: Option<Ranges>, budget: Arc<Budget>, mode: Mode) -> Self {
+        Self {
+            budget,
+            ranges,
             ids: StreamIds::default(),
-            mode: Mode::Meta { assumed_count },
+            mode,
             host_streams: HostStreams::default(),
-        })
+        }
     }
 
     /// Creates a host device whose streams delay their work as long as stream order allows.
@@ -84,7 +87,7 @@ impl HostBackend {
     /// Returns whether all reserved memory was released.
     #[cfg(test)]
     pub(crate) fn holds_nothing(&self) -> bool {
-        let everything = self.budget.total_bytes();
+        let everything = self.budget.limit_bytes();
         let is_there = self.budget.claim(everything);
         if is_there {
             self.budget.unclaim(everything);
@@ -109,7 +112,7 @@ impl Backend for HostBackend {
     }
 
     fn total_bytes(&self) -> u64 {
-        self.budget.total_bytes()
+        self.budget.limit_bytes()
     }
 
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {

@@ -68,7 +68,6 @@ impl StreamIds {
     }
 }
 
-/// A piece of delayed work.
 type DelayedWork = Box<dyn FnOnce() + Send>;
 
 /// An entry of a stream's queue.
@@ -78,7 +77,6 @@ enum QueueEntry {
     Wait(Event),
 }
 
-/// The queue of a stream.
 #[derive(Default)]
 struct Queue {
     /// The number of finished entries: the position of the stream.
@@ -102,7 +100,6 @@ pub struct DelayedStreams {
 #[derive(Default)]
 struct StreamQueues {
     streams: Vec<Queue>,
-    /// The message of the panic.
     failure: Option<String>,
     /// The number of events so far.
     recorded: u64,
@@ -201,7 +198,6 @@ impl StreamQueues {
     }
 }
 
-/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

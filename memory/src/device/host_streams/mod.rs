@@ -131,7 +131,6 @@ impl HostStreams {
         Ok(fresh)
     }
 
-    /// Returns whether the device has host streams.
     #[inline]
     pub(super) fn are_any(&self) -> bool {
         self.are_any.load(Ordering::Acquire)

@@ -139,47 +139,9 @@ impl List {
     }
 }
 
-/// Storage for one idle header.
-pub(crate) struct Slot(*mut Header);
-
-// SAFETY: as for a list.
-unsafe impl Send for Slot {}
-
-impl Slot {
-    pub(crate) fn new(header: Option<Box<Header>>) -> Self {
-        Self(header.map_or(ptr::null_mut(), Box::into_raw))
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_null()
-    }
-
-    /// Stores a header in the empty slot.
-    #[inline]
-    pub(crate) fn put(&mut self, header: Box<Header>) {
-        debug_assert!(self.is_empty());
-        self.0 = Box::into_raw(header);
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<Box<Header>> {
-        let header = std::mem::replace(&mut self.0, ptr::null_mut());
-        // SAFETY: the header came out of a `Box`, and was removed from the slot just now.
-        (!header.is_null()).then(|| unsafe { Box::from_raw(header) })
-    }
-
-    /// Returns the header in the slot.
-    #[cfg(test)]
-    pub(crate) fn get(&self) -> Option<&Header> {
-        // SAFETY: null, or a header that this slot owns.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        drop(self.take());
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -10,7 +10,7 @@
 
 mod list;
 
-pub(crate) use list::{List, Slot};
+pub(crate) use list::List;
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -63,7 +63,6 @@ pub(crate) struct Header {
     pub(crate) block: Block,
     /// The bin of the block's own length; constant for the life of the header.
     pub(crate) class: usize,
-    /// The bytes that the present holder requested.
     pub(crate) requested_bytes: u64,
     /// The home's clock when the block was last handed out, and [`SHARED`] if another stream used
     /// the block.
@@ -156,7 +155,6 @@ impl Header {
         others || self.slab.as_ref().is_some_and(launched)
     }
 
-    /// Sets the epoch of an idle block.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         with_mut(&mut self.epoch, |own| *own = epoch);
     }

@@ -171,7 +171,7 @@ fn what_a_callback_frees_serves_the_request() {
     let memory = Arc::new(memory(Some(4 * MIB), None));
     let held = Mutex::new(vec![memory.allocate(&request(4 * MIB)).unwrap()]);
     let weak = Arc::downgrade(&memory);
-    memory.on_pressure(move |_| {
+    memory.callbacks().add(move |_| {
         let blocks = std::mem::take(&mut *held.lock());
         let freed_bytes = blocks.iter().map(Block::bytes).sum();
         weak.upgrade().unwrap().free(blocks);

@@ -16,7 +16,6 @@ fn memory(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
     memory_of(PoolKind::BestFit, limit_bytes, fault)
 }
 
-/// A memory without ranges.
 fn without_ranges(limit_bytes: Option<u64>, fault: Option<FaultPlan>) -> DeviceMemory {
     memory_with(&MemoryConfig {
         limit_bytes,

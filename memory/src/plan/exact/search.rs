@@ -19,7 +19,6 @@ use crate::plan::sections::{Item, Problem};
 /// The number of nodes between two readings of the clock.
 const DEADLINE_NODES: u64 = 256;
 
-/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SearchOutcome {
     /// The offset of each item.
@@ -33,7 +32,6 @@ pub(crate) enum SearchOutcome {
 /// A range of sections whose unplaced items cross into no other section.
 #[derive(Clone, Copy, Debug)]
 struct Subproblem {
-    /// The sections.
     first: u32,
     end: u32,
     /// The range of [`Search::lists`], sorted by lowest offset, then rank.
@@ -152,7 +150,6 @@ impl Search {
         });
     }
 
-    /// Returns the unplaced items of a subproblem.
     fn list(&self, subproblem: &Subproblem) -> &[u32] {
         &self.lists[subproblem.from as usize..subproblem.to as usize]
     }

@@ -43,7 +43,6 @@ impl BestFit {
         );
     }
 
-    /// Walks over the blocks of one segment.
     fn walk(&self, id: SegmentId, segment: SegmentEntry, seen: &mut Totals) {
         let (mut end, mut before, mut before_joins) = (0, NONE, [false, false]);
         let partition = self.blocks.get(segment.first).partition;

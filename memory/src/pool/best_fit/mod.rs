@@ -253,7 +253,6 @@ impl BestFit {
         self.segment(id).is_some_and(|segment| !segment.is_range)
     }
 
-    /// Removes the block of an idle segment.
     fn remove_idle(&mut self, segment: SegmentEntry) -> Option<StreamOwner> {
         if !self.is_idle(segment) {
             return None;
@@ -284,7 +283,6 @@ impl BestFit {
         large.map(|(_, segment)| segment.bytes).sum()
     }
 
-    /// Returns the segments with their numbers.
     fn segments_by_id(&self) -> impl Iterator<Item = (SegmentId, SegmentEntry)> {
         let numbered = (0..).map(SegmentId).zip(&self.segments);
         numbered.filter_map(|(id, segment)| Some((id, (*segment)?)))

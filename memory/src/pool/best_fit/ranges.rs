@@ -129,7 +129,6 @@ impl BestFit {
     }
 }
 
-/// Returns the whole pages within a block.
 fn pages_in(block: &BlockNode, node: u32, page_bytes: u64) -> Option<Pages> {
     let offset = round_up(block.offset, page_bytes)?;
     let end = (block.offset + block.bytes) & !(page_bytes - 1);

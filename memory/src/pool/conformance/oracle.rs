@@ -33,7 +33,6 @@ pub(super) struct Tested {
 /// The streams that may still use some bytes.
 pub(super) type ByteStreams = BTreeSet<u16>;
 
-/// The oracle's model of a segment.
 #[derive(Clone)]
 pub(super) struct SegmentModel {
     pub(super) bytes: u64,
@@ -95,14 +94,12 @@ impl SegmentModel {
         self.used.is_empty() && self.uncommitted_bytes() == uncommitted_bytes
     }
 
-    /// Returns the streams of all bytes of a range.
     pub(super) fn streams(&self, range: &Range<u64>) -> ByteStreams {
         let touching = |of: &Range<u64>| of.start < range.end && range.start < of.end;
         let parts = self.streams.iter().filter(|(of, _)| touching(of));
         parts.flat_map(|(_, streams)| streams).copied().collect()
     }
 
-    /// Sets the streams of a range.
     pub(super) fn set_streams(&mut self, range: Range<u64>, streams: ByteStreams) {
         let before = std::mem::take(&mut self.streams).into_iter();
         let outside = before.flat_map(|(of, streams)| {

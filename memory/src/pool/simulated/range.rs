@@ -5,10 +5,8 @@ use crate::pool::best_fit::BestFit;
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 use crate::size::UNIT_BYTES;
 
-/// The stream of every request.
 pub(super) const STREAM: StreamId = StreamId(0);
 
-/// The only range.
 const RANGE: SegmentId = SegmentId(0);
 
 /// A range of addresses from 0, committed unit by unit as needed.
@@ -36,7 +34,6 @@ impl SimulatedRange {
         }
     }
 
-    /// Returns a block to the pool.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
         self.pool.give(span, StreamOwner::of(STREAM));

@@ -94,7 +94,6 @@ impl SimulatedSegments {
         }
     }
 
-    /// Releases an idle segment.
     fn release(&mut self, segment: SegmentId) {
         if self.pool.remove_segment(segment).is_some() {
             self.range.give(self.places[segment.0 as usize]);

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-pub fn is_asymmetric() -> bool {
+pub(crate) fn is_asymmetric() -> bool {
     false
 }
 
 #[cold]
-pub fn heavy_barrier() {
+pub(crate) fn heavy_barrier() {
     fence(Ordering::SeqCst);
 }

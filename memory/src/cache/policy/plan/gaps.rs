@@ -55,7 +55,6 @@ impl Gaps {
         self.out.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Asserts the invariant.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut end = self.bounds.start;

@@ -21,7 +21,7 @@ impl Plan {
         let requests = sequence.requests.iter().zip(path).enumerate();
         let recorded = requests.map(|(depth, (request, index))| {
             let block = self.blocks.get(index);
-            let idle = block.filter(|block| !block.header.is_empty());
+            let idle = block.filter(|block| block.header.is_some());
             let served_bytes = block.map_or(u64::MAX, |block| block.served_bytes);
             request.recorded(
                 (depth, served_bytes),

@@ -7,6 +7,8 @@ mod sequence;
 mod slab;
 mod tree;
 
+use std::mem;
+
 use super::{CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 #[cfg(test)]
@@ -16,7 +18,7 @@ use crate::cache::request::Request;
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
-use crate::memory::header::{Header, List, Slot};
+use crate::memory::header::{Header, List};
 use gaps::Gaps;
 use sequence::Sequence;
 use tree::{Fit, PlanTree};
@@ -42,6 +44,7 @@ const EAGER_REPLANS: u32 = 8;
 ///   `blocks` is empty, none of the plan's suballocations is handed out;
 /// - once an entry follows no plan any more, `gaps` are the gaps between the suballocations that
 ///   are handed out or in the idle list.
+#[derive(Default)]
 pub(in crate::cache) struct Plan {
     sequences: Vec<Sequence>,
     tree: PlanTree,
@@ -83,9 +86,20 @@ struct PlannedBlock {
     idle_since: u32,
     /// Empty while the suballocation is handed out, or if the request is served outside of the
     /// slab.
-    header: Slot,
+    header: Option<Box<Header>>,
     /// The size of the last request that it served.
     served_bytes: u64,
+}
+
+impl PlannedBlock {
+    /// Stores the header of the suballocation, which became idle.
+    #[inline]
+    fn put(&mut self, header: Box<Header>, cursor: usize) {
+        self.idle_since = cursor as u32;
+        debug_assert!(self.header.is_none());
+        // Forgotten without a test: it is `None`.
+        mem::forget(self.header.replace(header));
+    }
 }
 
 impl CachePolicy for Plan {
@@ -233,7 +247,7 @@ impl CachePolicy for Plan {
         match trim {
             Trim::All => {
                 self.release_slab(store);
-                let headers = std::mem::replace(store.idle_suballocations(), List::new());
+                let headers = mem::take(store.idle_suballocations());
                 store.release(headers);
             }
             Trim::Unused if self.following => {}
@@ -243,7 +257,7 @@ impl CachePolicy for Plan {
     }
 
     fn idle_and_arenas(&self) -> (usize, usize) {
-        let idle = self.blocks.iter().filter(|block| !block.header.is_empty());
+        let idle = self.blocks.iter().filter(|block| block.header.is_some());
         let idle = idle.count() + self.unplanned.iter().count();
         (idle, self.slab.count())
     }
@@ -258,7 +272,7 @@ impl CachePolicy for Plan {
         assert!(self.blocks.is_empty() || !self.slab.is_empty());
         self.gaps.iter().for_each(Gaps::check);
         for (index, block) in self.blocks.iter().enumerate() {
-            let header = block.header.get();
+            let header = block.header.as_ref();
             let found = header.map(|header| (header.block.suballocation_index(), header.class));
             assert!(found.is_none_or(|found| found == (index, SUBALLOCATION)));
         }
@@ -267,26 +281,6 @@ impl CachePolicy for Plan {
 }
 
 impl Plan {
-    pub(super) fn new() -> Self {
-        Self {
-            sequences: Vec::new(),
-            tree: PlanTree::default(),
-            is_outdated: false,
-            slab: Arenas::new(),
-            slab_bytes: 0,
-            blocks: Vec::new(),
-            unplanned: List::new(),
-            gaps: None,
-            cursor: 0,
-            following: false,
-            root: 0,
-            varies: false,
-            differed: 0,
-            too_long: 0,
-            served: 0,
-        }
-    }
-
     /// Returns the block of a hit. Allocates and releases nothing.
     #[inline]
     pub(in crate::cache) fn allocate(
@@ -302,9 +296,7 @@ impl Plan {
         while let Some(header) =
             idle.pop_if(|header| header.block.suballocation_index() < blocks.len())
         {
-            let block = &mut blocks[header.block.suballocation_index()];
-            block.idle_since = cursor as u32;
-            block.header.put(header);
+            blocks[header.block.suballocation_index()].put(header, cursor);
         }
         if !idle.is_empty() {
             return None; // `refill` puts them elsewhere.
@@ -314,7 +306,7 @@ impl Plan {
             return None;
         }
         let is_clear = match blocks.get(block.below as usize) {
-            Some(below) => !below.header.is_empty(),
+            Some(below) => below.header.is_some(),
             None => self.is_clear(cursor),
         };
         if !is_clear {
@@ -349,7 +341,7 @@ impl Plan {
         let block = |below: &u32| self.blocks.get(*below as usize);
         let request = &self.tree.requests()[index];
         let mut below = self.tree.before(request).iter().map(block);
-        below.all(|block| block.is_some_and(|block| !block.header.is_empty()))
+        below.all(|block| block.is_some_and(|block| block.header.is_some()))
     }
 
     /// Serves a request that differs from the plan: from a gap of the slab, or as Recycle does.
@@ -397,8 +389,7 @@ impl Plan {
                 self.unplanned.push(header);
                 continue;
             };
-            block.idle_since = self.cursor as u32;
-            block.header.put(header);
+            block.put(header, self.cursor);
         }
     }
 

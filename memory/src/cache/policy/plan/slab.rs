@@ -4,7 +4,7 @@ use super::tree::PlannedRequest;
 use super::{Plan, PlannedBlock, SEVERAL};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
-use crate::memory::header::{List, Slot};
+use crate::memory::header::List;
 
 impl Plan {
     /// Lays the plan's suballocations out in the slab, unless this was done before.
@@ -29,7 +29,7 @@ impl Plan {
                 [below] => below,
                 _ => SEVERAL,
             },
-            header: Slot::new(lay(index, request)),
+            header: lay(index, request),
             // Earlier requests were served from a slab that was lost. They became idle now, at the
             // earliest.
             idle_since: self.cursor as u32,
@@ -42,7 +42,7 @@ impl Plan {
     pub(super) fn live(&self) -> impl Iterator<Item = usize> {
         let requests = self.tree.requests().iter().zip(&self.blocks).enumerate();
         let live = requests
-            .filter(|(_, (request, block))| request.offset.is_some() && block.header.is_empty());
+            .filter(|(_, (request, block))| request.offset.is_some() && block.header.is_none());
         live.map(|(index, _)| index)
     }
 
@@ -53,10 +53,12 @@ impl Plan {
     /// Takes the headers that are not handed out.
     pub(super) fn take_headers(&mut self) -> List {
         self.gaps = None;
-        let mut headers = std::mem::replace(&mut self.unplanned, List::new());
-        for mut block in self.blocks.drain(..) {
-            let header = block.header.take().into_iter();
-            header.for_each(|header| headers.push(header));
+        let mut headers = std::mem::take(&mut self.unplanned);
+        for block in self.blocks.drain(..) {
+            block
+                .header
+                .into_iter()
+                .for_each(|header| headers.push(header));
         }
         headers
     }
@@ -76,7 +78,6 @@ impl Plan {
         store.release(self.take_headers());
     }
 
-    /// Releases the slab, if none of its suballocations is live.
     pub(super) fn release_slab(&mut self, store: &mut Store) {
         if !self.has_live() {
             store.release(self.take_headers());

@@ -282,7 +282,6 @@ impl PlanTree {
         path
     }
 
-    /// Returns the first `count` requests of a sequence.
     fn path_of(&self, sequence: usize, count: usize) -> Vec<usize> {
         let index = self.runs.iter().position(|run| run.sequence == sequence);
         let next = index.and_then(|index| self.runs.get(index + 1));

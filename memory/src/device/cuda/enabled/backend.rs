@@ -1,6 +1,9 @@
 //! A CUDA device as a [`Backend`].
 
 use super::Cuda;
+use super::error::unless_exhausted;
+use super::staging::BUFFER_BYTES;
+use super::transfer::{self, PendingDownload};
 use crate::costs::DriverLedger;
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{
@@ -22,22 +25,26 @@ impl Backend for Cuda {
     }
 
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        if let Some(imitation) = &self.context.imitation {
+            return Ok(imitation.driver.allocate(bytes));
+        }
         let Ok(length) = usize::try_from(bytes) else {
             return Ok(None);
         };
         let reserved = self.context.run("reserving memory", |driver| {
             let mut address = 0;
             // SAFETY: `address` is writable.
-            match unsafe { driver.mem_alloc(&mut address, length) } {
-                Ok(()) => Ok(Some(DevicePtr(address))),
-                Err(failure) if failure.is_out_of_memory() => Ok(None),
-                Err(failure) => Err(failure),
-            }
+            let outcome = unsafe { driver.mem_alloc(&mut address, length) };
+            unless_exhausted(outcome.map(|()| DevicePtr(address)))
         })?;
         check_alignment(self, reserved, |address| self.release(address, bytes))
     }
 
-    fn release(&self, address: DevicePtr, _bytes: u64) -> Result<()> {
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        if let Some(imitation) = &self.context.imitation {
+            imitation.driver.free(bytes);
+            return Ok(());
+        }
         // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
         self.context.release("releasing memory", |driver| unsafe {
             driver.mem_free(address.0)
@@ -45,23 +52,61 @@ impl Backend for Cuda {
     }
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        let ranges = self.ranges.as_ref()?;
-        Some(ranges)
+        self.ranges.as_deref()
     }
 
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.copy_in(stream, target, source) }
+        let capture = &self.streams.capture;
+        capture.check_not_captured("a copy from the host", stream)?;
+        if self.context.is_imitated() {
+            return Ok(());
+        }
+        for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
+            let target = target.offset(number * BUFFER_BYTES as u64);
+            // SAFETY: the parts are contiguous in the target, as they are in `source`.
+            unsafe { self.copy_in_part(stream, target, part) }?;
+        }
+        Ok(())
     }
 
+    /// The host empties one buffer while the device fills the next.
     unsafe fn download(
         &self,
         stream: StreamId,
         source: DevicePtr,
         target: &mut [u8],
     ) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.copy_out(stream, source, target) }?;
+        let capture = &self.streams.capture;
+        capture.check_not_captured("a copy to the host", stream)?;
+        if self.context.is_imitated() {
+            target.fill(0);
+            return Ok(());
+        }
+        let last = target.len().saturating_sub(1) / BUFFER_BYTES;
+        let mut before: Option<PendingDownload<'_>> = None;
+        let mut outcome = Ok(());
+        for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
+            let source = source.offset((number * BUFFER_BYTES) as u64);
+            // SAFETY: the parts are contiguous in the source, as they are in `target`.
+            let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
+            outcome = before.take().map_or(Ok(()), |part| self.receive(part));
+            before = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    outcome = outcome.and(Err(error));
+                    None
+                }
+            };
+            if outcome.is_err() {
+                break;
+            }
+        }
+        match before {
+            Some(part) if outcome.is_err() => self.staging.give(&self.streams, part.buffer),
+            Some(part) => outcome = self.receive(part),
+            None => {}
+        }
+        outcome?;
         self.take_failure()
     }
 
@@ -73,7 +118,10 @@ impl Backend for Cuda {
         pattern: &[u8],
     ) -> Result<()> {
         // SAFETY: by this function's contract.
-        unsafe { self.set(stream, target, bytes, pattern) }
+        self.streams
+            .run(stream, "filling memory", |driver, raw| unsafe {
+                transfer::set(driver, raw, target.0, bytes as usize, pattern)
+            })
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
@@ -179,7 +227,7 @@ impl Backend for Cuda {
 
     fn simulated_ledger(&self) -> Option<DriverLedger> {
         let imitation = self.context.imitation.as_ref()?;
-        Some(imitation.ledger())
+        Some(imitation.driver.with_ledger(|ledger| ledger.clone()))
     }
 
     fn is_capturing(&self) -> bool {

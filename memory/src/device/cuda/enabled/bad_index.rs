@@ -47,7 +47,6 @@ impl BadIndex {
         Ok(this)
     }
 
-    /// Returns the device address of the words.
     pub(super) fn address(&self) -> DevicePtr {
         self.address
     }

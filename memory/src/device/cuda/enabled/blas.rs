@@ -11,6 +11,7 @@ use cudarc::cublas::sys::{
 };
 use cudarc::driver::sys::CUstream;
 
+use super::Cuda;
 use super::context::{Context, RawHandle};
 use super::driver::Driver;
 use super::error::DriverResult;
@@ -42,6 +43,40 @@ struct BlasHandle {
     workspace: u64,
 }
 
+impl Cuda {
+    /// Computes matrix products in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order
+    /// nothing else may write the operands or use the product.
+    pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
+        let calls = gemm.calls()?;
+        if self.context.is_imitated() {
+            return Ok(());
+        }
+        let submission = self.streams.submit_to(stream)?;
+        let (blas, functions) = (&self.blas, Functions::get()?);
+        let mut handles = blas.handles.lock();
+        let handle = match handles.get(&stream) {
+            Some(&handle) => handle,
+            None => {
+                let made = blas.make(functions, submission.raw())?;
+                handles.insert(stream, made);
+                made
+            }
+        };
+        // The lock is still held: a handle takes one call at a time.
+        blas.context.make_current("matmul")?;
+        for call in calls {
+            // SAFETY: by this function's contract, and the handle is this stream's.
+            let outcome = unsafe { multiply(functions, handle, gemm.element, blas.tf32, &call) };
+            outcome.map_err(|failure| blas.error("matmul", failure))?;
+        }
+        Ok(())
+    }
+}
+
 impl Blas {
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self {
@@ -51,47 +86,13 @@ impl Blas {
         }
     }
 
-    /// Computes products in the order of a stream.
-    ///
-    /// # Safety
-    ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order
-    /// nothing else may write the operands or use the product. `raw` is the handle of `stream`, and
-    /// lives as long as `self`.
-    pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
-        let calls = gemm.calls()?;
-        let functions = Functions::get()?;
-        let mut handles = self.handles.lock();
-        let handle = match handles.get(&stream) {
-            Some(&handle) => handle,
-            None => {
-                let made = self.make(functions, raw)?;
-                handles.insert(stream, made);
-                made
-            }
-        };
-        // The lock is still held: a handle takes one call at a time.
-        self.enter()?;
-        for call in calls {
-            // SAFETY: by this function's contract, and the handle is this stream's.
-            let outcome = unsafe { multiply(functions, handle, gemm.element, self.tf32, &call) };
-            outcome.map_err(|failure| self.error("matmul", failure))?;
-        }
-        Ok(())
-    }
-
-    /// Makes the context current for this thread, because cuBLAS uses the current context.
-    fn enter(&self) -> Result<()> {
-        self.context.run("matmul", |_| Ok(()))
-    }
-
     fn error(&self, attempting: &str, failure: LibraryError) -> Error {
         failure.of(self.context.id(), attempting)
     }
 
     /// Creates a handle that works in the order of the stream.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<BlasHandle> {
-        self.enter()?;
+        self.context.make_current("matmul")?;
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }
@@ -128,8 +129,8 @@ impl Blas {
         // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
         let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
         // The stream first: setting it resets the workspace.
-        // SAFETY: the handle was just created, the stream lives longer than it by the contract of
-        // `gemm`, and the workspace is its own until it is destroyed.
+        // SAFETY: the handle was just created, streams live longer than it, and the workspace is
+        // its own until it is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)
@@ -180,7 +181,7 @@ impl Drop for Blas {
 ///
 /// # Safety
 ///
-/// As for [`Blas::gemm`]; `handle` is the handle of the stream, and its context is current.
+/// As for [`Cuda::gemm`]; `handle` is the handle of the stream, and its context is current.
 unsafe fn multiply(
     functions: &Functions,
     handle: BlasHandle,
@@ -193,25 +194,19 @@ unsafe fn multiply(
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
     let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
-    let (data, compute, [alpha, beta]) = match element {
-        GemmType::F16 => (DataType::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::Bf16 => (DataType::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::F32 if tf32 => (
-            DataType::CUDA_R_32F,
-            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
-            single,
-        ),
-        GemmType::F32 => (DataType::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::F64 => (DataType::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, double),
-        GemmType::C32 if tf32 => (
-            DataType::CUDA_C_32F,
-            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
-            single,
-        ),
-        GemmType::C32 => (DataType::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F, single),
-        GemmType::C64 => (DataType::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F, double),
+    let data = match element {
+        GemmType::F16 => DataType::CUDA_R_16F,
+        GemmType::Bf16 => DataType::CUDA_R_16BF,
+        GemmType::F32 => DataType::CUDA_R_32F,
+        GemmType::F64 => DataType::CUDA_R_64F,
+        GemmType::C32 => DataType::CUDA_C_32F,
+        GemmType::C64 => DataType::CUDA_C_64F,
+    } as c_uint;
+    let (compute, [alpha, beta]) = match element {
+        GemmType::F64 | GemmType::C64 => (Compute::CUBLAS_COMPUTE_64F, double),
+        GemmType::F32 | GemmType::C32 if tf32 => (Compute::CUBLAS_COMPUTE_32F_FAST_TF32, single),
+        _ => (Compute::CUBLAS_COMPUTE_32F, single),
     };
-    let data = data as c_uint;
     let [first, second] = call.transposed.map(|transposed| match transposed {
         true => Operation::CUBLAS_OP_T as c_uint,
         false => Operation::CUBLAS_OP_N as c_uint,

@@ -27,7 +27,6 @@ pub(super) struct CaptureGate {
     all_ended: Condvar,
 }
 
-/// The state of a [`CaptureGate`].
 #[derive(Default)]
 pub(super) struct Captures {
     /// The tokens of the capturing threads.

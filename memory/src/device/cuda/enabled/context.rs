@@ -9,8 +9,8 @@ use super::captures::CaptureGate;
 use super::driver::Driver;
 use super::error::{DriverResult, ignore_at_exit};
 use super::kernels::Kernels;
-use super::meta::Imitation;
 use crate::device::DeviceId;
+use crate::device::simulated::SimulatedDriver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
@@ -56,10 +56,18 @@ pub(super) struct Context {
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
     pub(super) captures: CaptureGate,
-    /// The memory of a device without data, at the address in `raw`.
-    pub(super) imitation: Option<Arc<Imitation>>,
+    /// The memory of a device without data.
+    pub(super) imitation: Option<Imitation>,
     /// Streams of dropped devices whose handle foreign code may still have.
     pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
+}
+
+/// The memory of a device without data, as addresses alone.
+#[derive(Debug)]
+pub(super) struct Imitation {
+    pub(super) driver: Arc<SimulatedDriver>,
+    /// The number of elements that an operation finds whose result's length depends on data.
+    pub(super) assumed_count: Option<usize>,
 }
 
 impl Context {
@@ -127,14 +135,13 @@ impl Context {
     }
 
     /// Creates the context of a device without data, of this device alone.
-    pub(super) fn imitated(imitation: Imitation, total_bytes: u64) -> Self {
-        let imitation = Arc::new(imitation);
+    pub(super) fn imitated(imitation: Imitation) -> Self {
         Self {
             driver: Driver::imitated(),
             ordinal: 0,
             device: 0,
-            raw: RawHandle(Arc::as_ptr(&imitation).cast_mut().cast()),
-            total_bytes,
+            raw: RawHandle(ptr::null_mut()),
+            total_bytes: imitation.driver.total_bytes(),
             multiprocessors: IMITATED_MULTIPROCESSORS,
             capability: IMITATED_CAPABILITY,
             has_ranges: true,
@@ -146,7 +153,6 @@ impl Context {
         }
     }
 
-    /// Returns whether the device has no data.
     pub(super) fn is_imitated(&self) -> bool {
         self.imitation.is_some()
     }
@@ -185,6 +191,11 @@ impl Context {
         call: impl FnOnce(&'static Driver) -> DriverResult<T>,
     ) -> Result<T> {
         self.run_outcome(attempting, self.enter().and_then(call))
+    }
+
+    /// Makes the context current for the calling thread, for a library that uses the current one.
+    pub(super) fn make_current(&self, attempting: &str) -> Result<()> {
+        self.run(attempting, |_| Ok(()))
     }
 
     /// Like [`run`](Self::run), for a release: it succeeds if the driver has already shut down.

@@ -13,43 +13,32 @@ use cudarc::driver::sys::{
 };
 
 use super::error::{DriverError, DriverResult};
-use super::meta;
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::Mutex;
 
 /// The oldest driver with all of these functions, as `cuDriverGetVersion` counts: CUDA 12.0.
 const LEAST_VERSION: c_int = 12_000;
 
-/// Selects the function that imitates a driver's: the given one, or one that does nothing.
-macro_rules! imitation {
-    (($($type:ty),*)) => {{
-        unsafe extern "C" fn succeed($(_: $type),*) -> c_uint {
-            0
-        }
-        succeed
-    }};
-    (($($type:ty),*) $function:path) => {
-        $function
-    };
-}
-
-/// Declares the functions of the driver. A row that ends with `by function` has effects on a device
-/// without data, too.
+/// Declares the functions of the driver.
 macro_rules! functions {
-    ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*) $(by $imitation:path)?;)*) => {
+    ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
         /// The driver functions, each named without `cu` and version.
         #[derive(Debug)]
         pub(super) struct Driver {
             $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
         }
 
-        /// The driver of devices without data.
+        /// The driver of devices without data, whose functions do nothing.
         static IMITATED: Driver = Driver {
-            $($method: imitation!(($($type),*) $($imitation)?),)*
+            $($method: {
+                unsafe extern "C" fn succeed($(_: $type),*) -> c_uint {
+                    0
+                }
+                succeed
+            },)*
         };
 
         impl Driver {
-            /// Looks up every function.
             fn look_up() -> Result<Self> {
                 // SAFETY: the library is present, as checked before, so loading does not panic.
                 let library = unsafe { sys::culib() };
@@ -90,21 +79,21 @@ functions! {
     device_get_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice);
     device_total_mem = cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
     primary_context_retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
-    context_get_current = cuCtxGetCurrent(context: *mut CUcontext) by meta::get_current;
-    context_set_current = cuCtxSetCurrent(context: CUcontext) by meta::set_current;
-    mem_alloc = cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) by meta::allocate;
-    mem_free = cuMemFree_v2(address: CUdeviceptr) by meta::free;
-    mem_host_alloc = cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint) by meta::allocate_host;
-    mem_free_host = cuMemFreeHost(address: *mut c_void) by meta::free_host;
-    mem_host_get_device_pointer = cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint) by meta::host_address;
-    mem_get_allocation_granularity = cuMemGetAllocationGranularity(bytes: *mut usize, properties: *const CUmemAllocationProp, which: c_uint) by meta::granularity;
-    mem_address_reserve = cuMemAddressReserve(address: *mut CUdeviceptr, bytes: usize, alignment: usize, wish: CUdeviceptr, flags: c_ulonglong) by meta::reserve_addresses;
-    mem_address_free = cuMemAddressFree(address: CUdeviceptr, bytes: usize) by meta::free_addresses;
-    mem_create = cuMemCreate(handle: *mut CUmemGenericAllocationHandle, bytes: usize, properties: *const CUmemAllocationProp, flags: c_ulonglong) by meta::create;
-    mem_release = cuMemRelease(handle: CUmemGenericAllocationHandle) by meta::release;
-    mem_map = cuMemMap(address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: c_ulonglong) by meta::map;
-    mem_unmap = cuMemUnmap(address: CUdeviceptr, bytes: usize) by meta::unmap;
-    mem_set_access = cuMemSetAccess(address: CUdeviceptr, bytes: usize, access: *const CUmemAccessDesc, count: usize) by meta::allow_access;
+    context_get_current = cuCtxGetCurrent(context: *mut CUcontext);
+    context_set_current = cuCtxSetCurrent(context: CUcontext);
+    mem_alloc = cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
+    mem_free = cuMemFree_v2(address: CUdeviceptr);
+    mem_host_alloc = cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);
+    mem_free_host = cuMemFreeHost(address: *mut c_void);
+    mem_host_get_device_pointer = cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
+    mem_get_allocation_granularity = cuMemGetAllocationGranularity(bytes: *mut usize, properties: *const CUmemAllocationProp, which: c_uint);
+    mem_address_reserve = cuMemAddressReserve(address: *mut CUdeviceptr, bytes: usize, alignment: usize, wish: CUdeviceptr, flags: c_ulonglong);
+    mem_address_free = cuMemAddressFree(address: CUdeviceptr, bytes: usize);
+    mem_create = cuMemCreate(handle: *mut CUmemGenericAllocationHandle, bytes: usize, properties: *const CUmemAllocationProp, flags: c_ulonglong);
+    mem_release = cuMemRelease(handle: CUmemGenericAllocationHandle);
+    mem_map = cuMemMap(address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: c_ulonglong);
+    mem_unmap = cuMemUnmap(address: CUdeviceptr, bytes: usize);
+    mem_set_access = cuMemSetAccess(address: CUdeviceptr, bytes: usize, access: *const CUmemAccessDesc, count: usize);
     mem_pool_create = cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps);
     mem_pool_destroy = cuMemPoolDestroy(pool: CUmemoryPool);
     mem_pool_set_attribute = cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
@@ -179,7 +168,6 @@ impl Driver {
         outcome.map_or(0, |()| version)
     }
 
-    /// Returns the driver, if it is loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
         *LOADED.lock()
     }
@@ -201,7 +189,6 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Returns the number of devices.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         // SAFETY: `count` is writable, and the driver is initialised.

@@ -9,10 +9,8 @@ use cudarc::driver::sys::CUresult;
 use super::driver::Driver;
 use crate::error::{Error, ErrorKind};
 
-/// The result of a driver call.
 pub(super) type DriverResult<T = ()> = std::result::Result<T, DriverError>;
 
-/// A failed driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriverError {
     call: &'static str,
@@ -55,12 +53,6 @@ impl DriverError {
 
     pub(super) fn is_out_of_memory(self) -> bool {
         self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
-    }
-
-    /// Returns whether the process is exiting and the driver has shut down: everything is already
-    /// released.
-    pub(super) fn is_at_exit(self) -> bool {
-        self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
     }
 
     /// Returns the error of a call made while `attempting` an operation, with the driver's name and
@@ -109,10 +101,19 @@ fn text(query: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'stat
     unsafe { CStr::from_ptr(pointer) }.to_str().ok()
 }
 
-/// Ignores a failed release after the driver has shut down.
+/// Returns `None` if the device is out of memory.
+pub(super) fn unless_exhausted<T>(outcome: DriverResult<T>) -> DriverResult<Option<T>> {
+    match outcome {
+        Err(failure) if failure.is_out_of_memory() => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
+/// Ignores a failed release after the driver has shut down, as the process exits: everything is
+/// already released.
 pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
-        Err(failure) if failure.is_at_exit() => Ok(()),
+        Err(failure) if failure.is(CUresult::CUDA_ERROR_DEINITIALIZED) => Ok(()),
         outcome => outcome,
     }
 }

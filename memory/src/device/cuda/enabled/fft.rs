@@ -1,6 +1,6 @@
 //! Fourier transforms by cuFFT, which is loaded at the first one.
 
-use super::Opaque;
+use super::{Cuda, Opaque};
 use std::ffi::{c_int, c_longlong, c_uint};
 use std::ptr;
 
@@ -9,8 +9,8 @@ use cudarc::driver::sys::{CUstream, CUstream_st};
 
 use super::context::{Context, RawHandle};
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
-use crate::device::DevicePtr;
 use crate::device::cuda::fft::{FftCall, FftKind, FftPlan};
+use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
@@ -48,42 +48,45 @@ struct CachedPlan {
     is_captured: bool,
 }
 
-impl Fft {
-    pub(super) fn new(context: &Arc<Context>) -> Self {
-        Self {
-            context: Arc::clone(context),
-            plans: Mutex::default(),
+impl Cuda {
+    /// Returns the bytes of work area that [`transform`](Self::transform) needs for a plan.
+    pub fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
+        if self.context.is_imitated() {
+            return Ok(0);
         }
+        self.fft
+            .with_plan(plan, |_, cached| Ok(cached.workspace_bytes))
     }
 
-    /// Returns the bytes of work area that a plan needs.
-    pub(super) fn workspace(&self, plan: &FftPlan) -> Result<usize> {
-        self.with_plan(plan, |_, cached| Ok(cached.workspace_bytes))
-    }
-
-    /// Transforms in the order of a stream, with the work area that [`workspace`](Self::workspace)
-    /// sizes. `is_captured` is set if the stream is being captured into a graph.
+    /// Transforms rows or matrices in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says. Outside
-    /// the stream's order nothing else may use the work area or the memory that is written. `raw`
-    /// is the stream, and lives as long as `self`.
-    pub(super) unsafe fn run(
+    /// The addresses must be of memory of this device that reaches as far as the plan says. The
+    /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Outside the
+    /// stream's order nothing else may use memory that is written.
+    pub unsafe fn transform(
         &self,
-        (raw, is_captured): (CUstream, bool),
+        stream: StreamId,
         call: &FftCall,
         workspace: DevicePtr,
     ) -> Result<()> {
-        self.with_plan(&call.plan, |functions, cached| {
+        if self.context.is_imitated() {
+            return Ok(());
+        }
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
+        let is_captured = self.streams.capture.captures(stream);
+        let fft = &self.fft;
+        fft.with_plan(&call.plan, |functions, cached| {
             cached.is_captured |= is_captured;
             if !cached.streams.iter().any(|stream| stream.0 == raw) {
                 cached.streams.push(RawHandle(raw));
             }
             let handle = cached.handle;
-            self.enter()?;
+            fft.context.make_current("fft")?;
             // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
-            // held; the rest by this function's contract.
+            // held; streams live as long as this; the rest by this function's contract.
             unsafe {
                 functions
                     .set_stream(handle, raw)
@@ -93,8 +96,17 @@ impl Fft {
                     })
                     .and_then(|()| functions.execute(handle, call))
             }
-            .map_err(|failure| self.error(failure))
+            .map_err(|failure| fft.error(failure))
         })
+    }
+}
+
+impl Fft {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            plans: Mutex::default(),
+        }
     }
 
     /// Calls `work` with a plan, under the lock of the plans. If there is no plan, waits for the
@@ -130,7 +142,7 @@ impl Fft {
         plans: &mut Vec<CachedPlan>,
         plan: &FftPlan,
     ) -> Result<CachedPlan> {
-        self.enter()?;
+        self.context.make_current("fft")?;
         self.evict_to(functions, plans, MOST_PLANS - 1);
         let cached = self.make(functions, plan).or_else(|failure| {
             if failure.status != ALLOC_FAILED {
@@ -163,8 +175,8 @@ impl Fft {
             if !stays {
                 surplus -= 1;
                 for stream in &cached.streams {
-                    // SAFETY: the stream lives as long as `self`, by the contract of `run`. After
-                    // an error of the device, nothing reads the tables.
+                    // SAFETY: streams live as long as `self`. After an error of the device, nothing
+                    // reads the tables.
                     let _ = unsafe { self.context.wait_for_stream(stream.0) };
                 }
                 destroy(&self.context, functions, cached.handle);
@@ -191,11 +203,6 @@ impl Fft {
                 Err(failure)
             }
         }
-    }
-
-    /// Makes the context current for this thread, because cuFFT uses the current context.
-    fn enter(&self) -> Result<()> {
-        self.context.run("fft", |_| Ok(()))
     }
 
     fn error(&self, failure: LibraryError) -> Error {
@@ -265,7 +272,6 @@ static LIBRARY: Library = Library {
 
 const ALLOC_FAILED: c_uint = 2;
 
-/// The number of a plan.
 type PlanNumber = sys::cufftHandle;
 
 library_functions! { LIBRARY:
@@ -328,7 +334,7 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Fft::run`]; `handle` is the handle of the plan, and its context is current.
+    /// As for [`Cuda::transform`]; `handle` is the handle of the plan, and its context is current.
     unsafe fn execute(&self, handle: PlanNumber, call: &FftCall) -> LibraryResult {
         let width = usize::from(call.plan.is_wide);
         let [from, to] = [call.from, call.to].map(|address| address.0 as Opaque);

@@ -48,7 +48,6 @@ impl CaptureState {
         self.0.store(NO_CAPTURE, Ordering::Release);
     }
 
-    /// Returns the capturing thread and its stream.
     #[inline]
     fn current(&self) -> Option<(u64, StreamId)> {
         // Sequentially consistent with the counts of active calls: see
@@ -65,13 +64,11 @@ impl CaptureState {
         self.current().is_some()
     }
 
-    /// Returns whether any thread captures `stream`.
     pub(super) fn captures(&self, stream: StreamId) -> bool {
         self.current()
             .is_some_and(|(_, captured)| captured == stream)
     }
 
-    /// Returns whether the calling thread captures.
     pub(super) fn is_by_this_thread(&self) -> bool {
         self.current()
             .is_some_and(|(token, _)| token == thread_token())

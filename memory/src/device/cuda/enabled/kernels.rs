@@ -8,8 +8,9 @@ use std::thread;
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
 use smallvec::SmallVec;
 
+use super::Cuda;
 use super::compiler::Compiler;
-use super::context::{Context, RawHandle};
+use super::context::RawHandle;
 use super::driver::Driver;
 use super::error::DriverResult;
 use crate::device::cuda::{KernelKey, KernelSource};
@@ -40,6 +41,9 @@ pub(super) struct Kernels {
     known: Mutex<HashMap<KernelKey, KernelCell>>,
 }
 
+/// The sources of kernels, by their keys.
+type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
+
 impl Kernels {
     /// Creates an empty cache, for devices of this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
@@ -48,29 +52,29 @@ impl Kernels {
             known: Mutex::default(),
         }
     }
+}
 
-    /// Returns the kernel of `key`. Threads that request one kernel compile it once, and do not
-    /// block other kernels. A failed compilation is retried by the next request.
-    pub(super) fn get(
-        &self,
-        context: &Context,
-        key: KernelKey,
-        source: &dyn Fn() -> KernelSource,
-    ) -> Result<Kernel> {
+impl Cuda {
+    /// Returns the kernel of `key`. If it is not known yet, calls `source`, compiles and loads it.
+    /// Threads that request one kernel compile it once, and do not block other kernels. A failed
+    /// compilation is retried by the next request.
+    pub fn kernel(&self, key: KernelKey, source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
+        let context = &*self.context;
         if context.is_imitated() {
             return Ok(Kernel::NONE);
         }
-        let slot = Arc::clone(self.known.lock().entry(key).or_default());
+        let Kernels { compiler, known } = &context.kernels;
+        let slot = Arc::clone(known.lock().entry(key).or_default());
         let mut kernel = slot.lock();
         if let Some(known) = *kernel {
             return Ok(known);
         }
         let source = source();
-        let mut image = self.compiler.compile(&source)?;
+        let mut image = compiler.compile(&source)?;
         // PTX must end with a zero byte; after a cubin it is ignored.
         image.push(0);
         // If the compiler is newer than the driver, an error names both versions.
-        let mismatch = self.compiler.mismatch(context.driver.version());
+        let mismatch = compiler.mismatch(context.driver.version());
         let mismatch = mismatch.map_or(String::new(), |why| format!(" ({why})"));
         let what = format!("loading the kernel {}{mismatch}", source.name);
         let name = source.function_name();
@@ -78,23 +82,18 @@ impl Kernels {
         *kernel = Some(loaded);
         Ok(loaded)
     }
-}
 
-/// The sources of kernels, by their keys.
-pub(crate) type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
-
-impl Kernels {
     /// Compiles the kernels of `wanted` that are not known yet, concurrently, and waits for them.
     /// Otherwise an operation of several launches would compile them one after another.
     ///
     /// Never fails: the launch of a kernel that did not compile compiles it again, and returns the
     /// error.
-    pub(super) fn prepare(&self, context: &Context, wanted: &KernelSources<'_>) {
-        if context.is_imitated() {
+    pub fn prepare(&self, wanted: &KernelSources<'_>) {
+        if self.context.is_imitated() {
             return;
         }
         let is_missing = {
-            let known = self.known.lock();
+            let known = self.context.kernels.known.lock();
             let is_missing = wanted.iter().map(|(key, _)| !known.contains_key(key));
             is_missing.collect::<SmallVec<[bool; 4]>>()
         };
@@ -107,7 +106,7 @@ impl Kernels {
         let missing: Vec<_> = missing.map(|((key, source), _)| (*key, source())).collect();
         thread::scope(|scope| {
             for (key, source) in &missing {
-                let compile = || self.get(context, *key, &|| source.clone());
+                let compile = || self.kernel(*key, &|| source.clone());
                 // If no thread can be spawned, the launch compiles the kernel.
                 let _ = thread::Builder::new().spawn_scoped(scope, compile);
             }

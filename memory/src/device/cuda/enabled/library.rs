@@ -23,7 +23,6 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Returns the error for a library that was not found.
     #[cold]
     pub(super) fn missing(&self) -> Error {
         let Self {
@@ -36,7 +35,6 @@ impl Library {
         Error::new(ErrorCode::Library, text)
     }
 
-    /// Returns the error for a library without the function `symbol`.
     #[cold]
     pub(super) fn lacks(&self, symbol: &str) -> Error {
         let Self {
@@ -50,7 +48,6 @@ impl Library {
     }
 }
 
-/// The result of a call.
 pub(super) type LibraryResult<T = ()> = Result<T, LibraryError>;
 
 /// A failed call.
@@ -101,7 +98,6 @@ impl Display for LibraryError {
 /// symbol for f64](arguments);`. The method of the second form selects the symbol by `width`.
 macro_rules! library_functions {
     ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
-        /// The functions that are called.
         #[derive(Debug)]
         struct Functions {
             $($method: $crate::device::cuda::enabled::library::library_functions!(

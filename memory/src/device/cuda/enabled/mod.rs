@@ -16,7 +16,6 @@ mod fft;
 mod graphs;
 mod kernels;
 mod library;
-mod meta;
 mod nccl;
 mod once_vec;
 mod ordered;
@@ -31,37 +30,31 @@ mod transfer;
 pub use compiler::{compile_for_all, ptx_of};
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::time::Duration;
 
 use cudarc::driver::sys::{CUfunction_attribute, CUstream};
 
-#[cfg(feature = "fft")]
-use super::fft::{FftCall, FftPlan};
-use super::nccl::{NcclCall, NcclId};
-#[cfg(feature = "linalg")]
-use super::solver::SolverCall;
-use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use super::nccl::NcclId;
+use super::{Arguments, Grid};
 use crate::costs::DriverLedger;
+use crate::device::handles::Handles;
 use crate::device::host_streams::HostStreams;
-use crate::device::{Backend, DevicePtr, StreamId};
-use crate::error::{Error, ErrorKind, Result};
+use crate::device::simulated::SimulatedDriver;
+use crate::device::{DevicePtr, StreamId, VirtualMemory};
+use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 use bad_index::BadIndex;
 use blas::Blas;
-use context::Context;
 pub use context::CurrentContext;
+use context::{Context, Imitation};
 use driver::Driver;
 #[cfg(feature = "fft")]
 use fft::Fft;
 use graphs::LaunchLock;
 pub use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
-use kernels::KernelSources;
-use meta::Imitation;
 pub use nccl::Communicator;
 pub(crate) use ordered::OrderedPool;
-use ranges::MappedRanges;
 #[cfg(feature = "linalg")]
 use solver::Solver;
 use staging::StagingPool;
@@ -85,9 +78,10 @@ pub struct Cuda {
     fft: Fft,
     streams: StreamTable,
     /// `None` if the device does not support virtual memory.
-    ranges: Option<MappedRanges>,
+    ranges: Option<Box<dyn VirtualMemory>>,
     staging: StagingPool,
-    bad_index: BadIndex,
+    /// `None` on a device without data, which runs no kernels.
+    bad_index: Option<BadIndex>,
     launch_lock: LaunchLock,
     host_streams: HostStreams,
     /// The errors of aborted exchanges, by the keys of their groups. Calls that wait for the device
@@ -107,12 +101,20 @@ impl Cuda {
         total_bytes: u64,
         assumed_count: Option<usize>,
     ) -> Result<Self> {
-        let imitation = Imitation::new(ledger, total_bytes, assumed_count);
-        Self::over(Arc::new(Context::imitated(imitation, total_bytes)))
+        Self::over(Arc::new(Context::imitated(Imitation {
+            driver: Arc::new(SimulatedDriver::new(ledger, total_bytes)),
+            assumed_count,
+        })))
     }
 
     fn over(context: Arc<Context>) -> Result<Self> {
-        let ranges = context.has_ranges.then(|| ranges::ranges(&context));
+        let ranges: Option<Box<dyn VirtualMemory>> = match &context.imitation {
+            Some(imitation) => Some(Box::new(Handles::new(Arc::clone(&imitation.driver)))),
+            None if context.has_ranges => Some(Box::new(ranges::ranges(&context)?)),
+            None => None,
+        };
+        let has_kernels = !context.is_imitated();
+        let bad_index = has_kernels.then(|| BadIndex::new(&context));
         Ok(Self {
             blas: Blas::new(&context),
             #[cfg(feature = "linalg")]
@@ -120,9 +122,9 @@ impl Cuda {
             #[cfg(feature = "fft")]
             fft: Fft::new(&context),
             streams: StreamTable::new(&context)?,
-            ranges: ranges.transpose()?,
+            ranges,
             staging: StagingPool::new(&context),
-            bad_index: BadIndex::new(&context)?,
+            bad_index: bad_index.transpose()?,
             launch_lock: LaunchLock::default(),
             host_streams: HostStreams::default(),
             aborted: Mutex::default(),
@@ -133,16 +135,6 @@ impl Cuda {
     /// The number of devices; 0 without a usable driver.
     pub fn count() -> usize {
         Driver::get().and_then(Driver::count).unwrap_or(0)
-    }
-
-    /// Returns the kernel of `key`. If it is not known yet, calls `source`, compiles and loads it.
-    pub fn kernel(&self, key: KernelKey, source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
-        self.context.kernels.get(&self.context, key, source)
-    }
-
-    /// Compiles the kernels of `wanted` that are not known yet, concurrently.
-    pub fn prepare(&self, wanted: &KernelSources<'_>) {
-        self.context.kernels.prepare(&self.context, wanted);
     }
 
     /// Launches a kernel in the order of `stream`.
@@ -223,134 +215,10 @@ impl Cuda {
         self.blas.tf32 = allow;
     }
 
-    /// Computes matrix products in the order of `stream`.
-    ///
-    /// # Safety
-    ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order
-    /// nothing else may write the operands or use the product.
-    pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
-        if self.context.is_imitated() {
-            return gemm.calls().map(drop);
-        }
-        let submission = self.streams.submit_to(stream)?;
-        let raw = submission.raw();
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.blas.gemm(stream, raw, gemm) }
-    }
-
-    /// Returns the elements of workspace that [`factorize`](Self::factorize) needs for a call.
-    ///
-    /// # Safety
-    ///
-    /// The addresses of the call must be of memory of this device.
-    #[cfg(feature = "linalg")]
-    pub unsafe fn solver_workspace(&self, stream: StreamId, call: &SolverCall) -> Result<usize> {
-        if self.context.is_imitated() {
-            return Ok(0);
-        }
-        let submission = self.streams.submit_to(stream)?;
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.solver.workspace(stream, submission.raw(), call) }
-    }
-
-    /// Factorizes a matrix in the order of `stream`.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this device that is as long as the call says. The
-    /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Outside
-    /// the stream's order nothing else may use memory that is written.
-    #[cfg(feature = "linalg")]
-    pub unsafe fn factorize(
-        &self,
-        stream: StreamId,
-        call: &SolverCall,
-        workspace: (DevicePtr, usize),
-    ) -> Result<()> {
-        if self.context.is_imitated() {
-            return Ok(());
-        }
-        let submission = self.streams.submit_to(stream)?;
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.solver.run(stream, submission.raw(), call, workspace) }
-    }
-
-    /// Returns the bytes of work area that [`transform`](Self::transform) needs for a plan.
-    #[cfg(feature = "fft")]
-    pub fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
-        if self.context.is_imitated() {
-            return Ok(0);
-        }
-        self.fft.workspace(plan)
-    }
-
-    /// Transforms rows or matrices in the order of `stream`.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says. The
-    /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Outside the
-    /// stream's order nothing else may use memory that is written.
-    #[cfg(feature = "fft")]
-    pub unsafe fn transform(
-        &self,
-        stream: StreamId,
-        call: &FftCall,
-        workspace: DevicePtr,
-    ) -> Result<()> {
-        if self.context.is_imitated() {
-            return Ok(());
-        }
-        let submission = self.streams.submit_to(stream)?;
-        let place = (submission.raw(), self.streams.capture.captures(stream));
-        // SAFETY: by this function's contract; streams live as long as this.
-        unsafe { self.fft.run(place, call, workspace) }
-    }
-
     /// Returns the unique id of a new communicator, which all its ranks pass to
     /// [`join`](Self::join).
     pub fn new_nccl_id() -> Result<NcclId> {
         nccl::new_id()
-    }
-
-    /// Joins a communicator as a rank on this device. Waits until all ranks have joined, for at
-    /// most `timeout`, which is also the timeout of every later call.
-    pub fn join(
-        &self,
-        id: &NcclId,
-        rank: usize,
-        size: usize,
-        timeout: Duration,
-    ) -> Result<Communicator> {
-        if self.context.is_imitated() {
-            let text = "a device without data has no NCCL: use Group::threads";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        Communicator::join(&self.context, id, rank, size, timeout)
-    }
-
-    /// Runs this rank's part of an operation in the order of `stream`, once all ranks have called
-    /// it. A failure ends the communicator.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this device that is as long as the call says. Outside the
-    /// stream's order nothing else may write memory that is read, or use memory that is written.
-    pub unsafe fn communicate(
-        &self,
-        communicator: &Communicator,
-        stream: StreamId,
-        call: &NcclCall,
-    ) -> Result<()> {
-        if !communicator.is_of(&self.context) {
-            let text = format!("{}: {communicator:?} is of another device", self.id());
-            return Err(Error::new(ErrorKind::DeviceMismatch, text));
-        }
-        let submission = self.streams.submit_to(stream)?;
-        let place = (submission.raw(), self.streams.capture.captures(stream));
-        // SAFETY: by this function's contract, and as checked above; streams live as long as this.
-        unsafe { communicator.run(place, call) }
     }
 
     /// Exports the driver's handle of a stream to foreign code; valid until the process ends.
@@ -386,7 +254,7 @@ impl Cuda {
         if let Some((_, error)) = self.aborted.lock().first() {
             return Err(error.clone());
         }
-        self.bad_index.take_error()
+        self.bad_index.as_ref().map_or(Ok(()), BadIndex::take_error)
     }
 
     /// Returns the number of multiprocessors.
@@ -400,7 +268,8 @@ impl Cuda {
     /// stays. The second is the index, the third the length of the axis. Synchronising calls check
     /// the words and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {
-        self.bad_index.address()
+        let report = self.bad_index.as_ref();
+        report.map_or(DevicePtr(0), BadIndex::address)
     }
 }
 

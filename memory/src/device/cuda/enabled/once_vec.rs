@@ -36,7 +36,6 @@ impl<T> OnceVec<T> {
         self.slot(number).set(value)
     }
 
-    /// Returns all values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let parts = self.0.iter().filter_map(OnceLock::get);
         parts.flat_map(|part| part.iter()).filter_map(OnceLock::get)

@@ -11,6 +11,7 @@ use cudarc::driver::sys::{
 use super::Cuda;
 use super::backend::check_alignment;
 use super::context::{Context, RawHandle};
+use super::error::unless_exhausted;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -81,11 +82,7 @@ impl Cuda {
                     let outcome = unsafe {
                         driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
                     };
-                    match outcome {
-                        Ok(()) => Ok(Some(DevicePtr(address))),
-                        Err(failure) if failure.is_out_of_memory() => Ok(None),
-                        Err(failure) => Err(failure),
-                    }
+                    unless_exhausted(outcome.map(|()| DevicePtr(address)))
                 })?;
         check_alignment(self, reserved, |address| {
             self.release_ordered(address, stream)

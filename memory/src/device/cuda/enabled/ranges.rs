@@ -10,14 +10,11 @@ use cudarc::driver::sys::{
 
 use super::context::Context;
 use super::driver::Driver;
-use super::error::DriverResult;
+use super::error::{DriverResult, unless_exhausted};
 use crate::device::DevicePtr;
 use crate::device::handles::{Handle, HandleDriver, Handles};
 use crate::error::Result;
 use crate::sync::Arc;
-
-/// The ranges of a device.
-pub(super) type MappedRanges = Handles<DriverHandles>;
 
 /// The driver's handles.
 #[derive(Debug)]
@@ -28,7 +25,7 @@ pub(super) struct DriverHandles {
 }
 
 /// Returns the ranges of a device that supports them.
-pub(super) fn ranges(context: &Arc<Context>) -> Result<MappedRanges> {
+pub(super) fn ranges(context: &Arc<Context>) -> Result<Handles<DriverHandles>> {
     let properties = properties(context);
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
     let mut granularity_bytes = 0;
@@ -48,12 +45,8 @@ impl DriverHandles {
         &self,
         call: impl FnOnce(&'static Driver) -> DriverResult<T>,
     ) -> Result<Option<T>> {
-        self.context
-            .run("committing memory", |driver| match call(driver) {
-                Ok(value) => Ok(Some(value)),
-                Err(failure) if failure.is_out_of_memory() => Ok(None),
-                Err(failure) => Err(failure),
-            })
+        let call = |driver| unless_exhausted(call(driver));
+        self.context.run("committing memory", call)
     }
 }
 
@@ -72,11 +65,7 @@ impl HandleDriver for DriverHandles {
             // SAFETY: `address` is writable.
             let outcome =
                 unsafe { driver.mem_address_reserve(&mut address, length, alignment, 0, 0) };
-            match outcome {
-                Ok(()) => Ok(Some(DevicePtr(address))),
-                Err(failure) if failure.is_out_of_memory() => Ok(None),
-                Err(failure) => Err(failure),
-            }
+            unless_exhausted(outcome.map(|()| DevicePtr(address)))
         })
     }
 

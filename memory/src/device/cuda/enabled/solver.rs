@@ -1,6 +1,6 @@
 //! Factorizations by cuSOLVER, which is loaded at the first one.
 
-use super::Opaque;
+use super::{Cuda, Opaque};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -33,53 +33,58 @@ pub(super) struct Solver {
     handles: Mutex<HashMap<StreamId, RawHandle<c_void>>>,
 }
 
-impl Solver {
-    pub(super) fn new(context: &Arc<Context>) -> Self {
-        Self {
-            context: Arc::clone(context),
-            handles: Mutex::default(),
-        }
-    }
-
-    /// Returns the number of elements of workspace that a call needs.
+impl Cuda {
+    /// Returns the elements of workspace that [`factorize`](Self::factorize) needs for a call.
     ///
     /// # Safety
     ///
-    /// `raw` is the handle of `stream`, and lives as long as `self`.
-    pub(super) unsafe fn workspace(
-        &self,
-        stream: StreamId,
-        raw: CUstream,
-        call: &SolverCall,
-    ) -> Result<usize> {
+    /// The addresses of the call must be of memory of this device.
+    pub unsafe fn solver_workspace(&self, stream: StreamId, call: &SolverCall) -> Result<usize> {
+        if self.context.is_imitated() {
+            return Ok(0);
+        }
         let mut length = 0;
-        self.with_handle(stream, raw, |functions, handle| {
+        let submission = self.streams.submit_to(stream)?;
+        let solver = &self.solver;
+        solver.with_handle(stream, submission.raw(), |functions, handle| {
             // SAFETY: `length` is writable; the library reads lengths alone.
             unsafe { functions.workspace_length(handle, call, &mut length) }
         })?;
         Ok(usize::try_from(length).unwrap_or(0))
     }
 
-    /// Factorizes a matrix in the order of a stream, with a workspace of the length that
-    /// [`workspace`](Self::workspace) returned.
+    /// Factorizes a matrix in the order of `stream`.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says. Outside the
-    /// stream's order nothing else may use the memory that is written. `raw` is the handle of
-    /// `stream`, and lives as long as `self`.
-    pub(super) unsafe fn run(
+    /// The addresses must be of memory of this device that is as long as the call says. The
+    /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Outside
+    /// the stream's order nothing else may use memory that is written.
+    pub unsafe fn factorize(
         &self,
         stream: StreamId,
-        raw: CUstream,
         call: &SolverCall,
         (workspace, length): (DevicePtr, usize),
     ) -> Result<()> {
+        if self.context.is_imitated() {
+            return Ok(());
+        }
         let length = c_int::try_from(length).unwrap_or(c_int::MAX);
-        self.with_handle(stream, raw, |functions, handle| {
+        let submission = self.streams.submit_to(stream)?;
+        let solver = &self.solver;
+        solver.with_handle(stream, submission.raw(), |functions, handle| {
             // SAFETY: by this function's contract.
             unsafe { functions.run(handle, call, workspace.0 as *mut c_void, length) }
         })
+    }
+}
+
+impl Solver {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            handles: Mutex::default(),
+        }
     }
 
     /// Calls the library with the handle of the stream.
@@ -100,13 +105,8 @@ impl Solver {
             }
         };
         // The lock is still held: a handle takes one call at a time.
-        self.enter()?;
+        self.context.make_current("linalg")?;
         call(functions, handle.0).map_err(|failure| self.error(failure))
-    }
-
-    /// Makes the context current for this thread, because cuSOLVER uses the current context.
-    fn enter(&self) -> Result<()> {
-        self.context.run("linalg", |_| Ok(()))
     }
 
     fn error(&self, failure: LibraryError) -> Error {
@@ -115,7 +115,7 @@ impl Solver {
 
     /// Creates a handle that works in the order of the stream.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<RawHandle<c_void>> {
-        self.enter()?;
+        self.context.make_current("linalg")?;
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }.map_err(|failure| self.error(failure))?;
@@ -207,11 +207,7 @@ impl Functions {
         call: &SolverCall,
         length: &mut c_int,
     ) -> LibraryResult {
-        let SolverCall {
-            rows: m,
-            columns: n,
-            ..
-        } = *call;
+        let (m, n) = (call.rows, call.columns);
         let (width, a) = (usize::from(call.is_wide), call.matrix.0 as Opaque);
         // SAFETY: by this function's contract.
         unsafe {
@@ -239,7 +235,8 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Solver::run`]; `handle` is the handle of the stream, and its context is current.
+    /// As for [`factorize`](Cuda::factorize); `handle` is the handle of the stream, and its context
+    /// is current.
     unsafe fn run(
         &self,
         handle: Opaque,
@@ -247,11 +244,7 @@ impl Functions {
         workspace: Opaque,
         length: c_int,
     ) -> LibraryResult {
-        let SolverCall {
-            rows: m,
-            columns: n,
-            ..
-        } = *call;
+        let (m, n) = (call.rows, call.columns);
         let (width, info) = (usize::from(call.is_wide), call.info.0 as Opaque);
         let raw = |address: DevicePtr| address.0 as Opaque;
         let a = raw(call.matrix);

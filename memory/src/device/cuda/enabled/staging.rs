@@ -17,9 +17,7 @@ use crate::sync::plain::Mutex;
 /// The size of a buffer. Longer copies use several, so that the host fills one while the device
 /// empties another.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
-/// The maximum number of buffers.
 const MAX_BUFFERS: usize = 8;
-/// The alignment of suballocations.
 const ALIGNMENT_BYTES: usize = 256;
 /// A buffer with less room is full.
 const MIN_ROOM_BYTES: usize = 4 << 10;
@@ -126,7 +124,6 @@ enum Acquired {
 }
 
 impl StagingPool {
-    /// Creates an empty pool.
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self {
             context: Arc::clone(context),
@@ -175,7 +172,6 @@ impl StagingPool {
         })
     }
 
-    /// Returns a buffer to the pool.
     pub(super) fn give(&self, streams: &StreamTable, mut buffer: StagingBuffer) {
         if buffer.room() >= MIN_ROOM_BYTES {
             self.buffers.lock().open.push(buffer);

@@ -8,7 +8,7 @@ use super::Cuda;
 use super::context::RawHandle;
 use super::driver::Driver;
 use super::error::DriverResult;
-use super::staging::{BUFFER_BYTES, StagingBuffer};
+use super::staging::StagingBuffer;
 use crate::device::{DevicePtr, Event, StreamId};
 use crate::error::Result;
 
@@ -16,37 +16,12 @@ use crate::error::Result;
 const DOUBLED_FROM_BYTES: usize = 64 << 10;
 
 impl Cuda {
-    /// Copies `source` to `target` in the order of `stream`; returns when `source` has been read.
-    ///
-    /// # Safety
-    ///
-    /// As for [`upload`](crate::device::Backend::upload).
-    pub(super) unsafe fn copy_in(
-        &self,
-        stream: StreamId,
-        target: DevicePtr,
-        source: &[u8],
-    ) -> Result<()> {
-        self.streams
-            .capture
-            .check_not_captured("a copy from the host", stream)?;
-        if self.context.is_imitated() {
-            return Ok(());
-        }
-        for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
-            let target = target.offset(number * BUFFER_BYTES as u64);
-            // SAFETY: the parts are contiguous in the target, as they are in `source`.
-            unsafe { self.copy_in_part(stream, target, part) }?;
-        }
-        Ok(())
-    }
-
     /// Copies a part that fits in a staging buffer.
     ///
     /// # Safety
     ///
-    /// As for [`copy_in`](Self::copy_in).
-    unsafe fn copy_in_part(
+    /// As for [`upload`](crate::device::Backend::upload).
+    pub(super) unsafe fn copy_in_part(
         &self,
         stream: StreamId,
         target: DevicePtr,
@@ -77,59 +52,13 @@ impl Cuda {
         outcome
     }
 
-    /// Copies from `source` into `target`; returns after the copy has completed. The host empties
-    /// one buffer while the device fills the next.
-    ///
-    /// # Safety
-    ///
-    /// As for [`download`](crate::device::Backend::download).
-    pub(super) unsafe fn copy_out(
-        &self,
-        stream: StreamId,
-        source: DevicePtr,
-        target: &mut [u8],
-    ) -> Result<()> {
-        self.streams
-            .capture
-            .check_not_captured("a copy to the host", stream)?;
-        if self.context.is_imitated() {
-            target.fill(0);
-            return Ok(());
-        }
-        let last = target.len().saturating_sub(1) / BUFFER_BYTES;
-        let mut before: Option<PendingDownload<'_>> = None;
-        let mut outcome = Ok(());
-        for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
-            let source = source.offset((number * BUFFER_BYTES) as u64);
-            // SAFETY: the parts are contiguous in the source, as they are in `target`.
-            let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
-            outcome = before.take().map_or(Ok(()), |part| self.receive(part));
-            before = match next {
-                Ok(next) => next,
-                Err(error) => {
-                    outcome = outcome.and(Err(error));
-                    None
-                }
-            };
-            if outcome.is_err() {
-                break;
-            }
-        }
-        match before {
-            Some(part) if outcome.is_err() => self.staging.give(&self.streams, part.buffer),
-            Some(part) => outcome = self.receive(part),
-            None => {}
-        }
-        outcome
-    }
-
     /// Submits the copy of a part that fits in a buffer. Returns `None` if there was no buffer, and
     /// the copy is done. The last part needs no event: the whole stream is waited for.
     ///
     /// # Safety
     ///
-    /// As for [`copy_out`](Self::copy_out).
-    unsafe fn copy_out_part<'a>(
+    /// As for [`download`](crate::device::Backend::download).
+    pub(super) unsafe fn copy_out_part<'a>(
         &self,
         stream: StreamId,
         source: DevicePtr,
@@ -178,7 +107,7 @@ impl Cuda {
     }
 
     /// Waits for a part and copies it to its target.
-    fn receive(&self, part: PendingDownload<'_>) -> Result<()> {
+    pub(super) fn receive(&self, part: PendingDownload<'_>) -> Result<()> {
         let PendingDownload {
             mut buffer,
             staged,
@@ -202,30 +131,11 @@ impl Cuda {
         self.staging.give(&self.streams, buffer);
         outcome
     }
-
-    /// Fills `bytes` bytes at `target` with `pattern`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`fill`](crate::device::Backend::fill).
-    pub(super) unsafe fn set(
-        &self,
-        stream: StreamId,
-        target: DevicePtr,
-        bytes: u64,
-        pattern: &[u8],
-    ) -> Result<()> {
-        // SAFETY: by this function's contract.
-        self.streams
-            .run(stream, "filling memory", |driver, raw| unsafe {
-                set(driver, raw, target.0, bytes as usize, pattern)
-            })
-    }
 }
 
 /// A part of a download in progress.
-struct PendingDownload<'a> {
-    buffer: StagingBuffer,
+pub(super) struct PendingDownload<'a> {
+    pub(super) buffer: StagingBuffer,
     staged: RawHandle<u8>,
     until: Completion,
     target: &'a mut [u8],
@@ -244,7 +154,7 @@ enum Completion {
 /// # Safety
 ///
 /// As for [`fill`](crate::device::Backend::fill); the current context must be the stream's.
-unsafe fn set(
+pub(super) unsafe fn set(
     driver: &Driver,
     stream: CUstream,
     target: u64,

@@ -1,7 +1,7 @@
 //! Ranges for platforms without virtual memory.
 
-use crate::device::host::budget::Budget;
-use crate::device::{DevicePtr, PageCost, VirtualMemory};
+use crate::device::budget::Budget;
+use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
@@ -10,56 +10,33 @@ use crate::sync::Arc;
 pub(in crate::device::host) enum Ranges {}
 
 impl Ranges {
-    /// Returns `None` on this platform.
     pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }
 
-    /// Returns `None` on this platform.
     pub(in crate::device::host) fn without_data(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }
 
-    pub(in crate::device::host) fn make_readable(
-        &self,
-        _address: DevicePtr,
-        _bytes: u64,
-    ) -> Result<bool> {
-        match *self {}
+    uninhabited! {
+        pub(in crate::device::host) fn make_readable(
+            &self, _address: DevicePtr, _bytes: u64
+        ) -> Result<bool>;
     }
 }
 
 impl VirtualMemory for Ranges {
-    fn page_bytes(&self) -> u64 {
-        match *self {}
-    }
-
-    fn min_page_bytes(&self) -> u64 {
-        match *self {}
-    }
-
-    fn page_cost(&self) -> PageCost {
-        match *self {}
-    }
-
-    fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
-        match *self {}
-    }
-
-    unsafe fn release_range(&self, _range: DevicePtr, _bytes: u64) -> Result<()> {
-        match *self {}
-    }
-
-    unsafe fn commit(
-        &self,
-        _address: DevicePtr,
-        _bytes: u64,
-        _max_handle_bytes: u64,
-    ) -> Result<bool> {
-        match *self {}
-    }
-
-    unsafe fn decommit(&self, _address: DevicePtr, _bytes: u64) -> Result<()> {
-        match *self {}
+    uninhabited! {
+        fn page_bytes(&self) -> u64;
+        fn min_page_bytes(&self) -> u64;
+        fn page_cost(&self) -> PageCost;
+        fn reserve_range(&self, _bytes: u64) -> Result<Option<DevicePtr>>;
+        unsafe fn release_range(&self, _range: DevicePtr, _bytes: u64) -> Result<()>;
+        unsafe fn commit(
+            &self, _address: DevicePtr, _bytes: u64, _max_handle_bytes: u64
+        ) -> Result<bool>;
+        unsafe fn decommit(
+            &self, _address: DevicePtr, _bytes: u64, _to: Destination
+        ) -> Result<()>;
     }
 }

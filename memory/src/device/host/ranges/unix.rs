@@ -7,9 +7,9 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use crate::device::host::budget::Budget;
+use crate::device::budget::Budget;
 use crate::device::host::host_pointer;
-use crate::device::{DevicePtr, PageCost, VirtualMemory};
+use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
@@ -123,7 +123,7 @@ impl VirtualMemory for Ranges {
         Ok(true)
     }
 
-    unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+    unsafe fn decommit(&self, address: DevicePtr, bytes: u64, _to: Destination) -> Result<()> {
         let flags = ADDRESSES_ONLY | MapFlags::FIXED;
         // A new mapping in place releases the pages and, under strict accounting, their commit
         // charge, in one step.
@@ -215,12 +215,16 @@ mod tests {
             for (value, page) in (1..).zip(pages) {
                 fill(page, value);
             }
-            ranges.decommit(pages[1], PAGE).unwrap();
+            ranges
+                .decommit(pages[1], PAGE, Destination::Device)
+                .unwrap();
             assert_eq!((last_byte(pages[0]), last_byte(pages[2])), (1, 3));
             assert!(ranges.commit(pages[1], PAGE, PAGE).unwrap());
             fill(pages[1], 7);
             assert_eq!(pages.map(last_byte), [1, 7, 3]);
-            ranges.decommit(pages[0], 3 * PAGE).unwrap();
+            ranges
+                .decommit(pages[0], 3 * PAGE, Destination::Device)
+                .unwrap();
             assert!(budget.claim(1 << 40), "all is back");
             ranges.release_range(range, 64 * PAGE).unwrap();
         }
@@ -240,7 +244,7 @@ mod tests {
             );
             assert!(ranges.commit(range.offset(2 * PAGE), PAGE, PAGE).unwrap());
             assert!(!ranges.commit(range.offset(3 * PAGE), PAGE, PAGE).unwrap());
-            ranges.decommit(range, PAGE).unwrap();
+            ranges.decommit(range, PAGE, Destination::Device).unwrap();
             assert!(ranges.commit(range.offset(3 * PAGE), PAGE, PAGE).unwrap());
             ranges.release_range(range, 8 * PAGE).unwrap();
         }

@@ -15,7 +15,6 @@ use sha2::{Digest, Sha256};
 #[derive(Debug)]
 pub(super) struct DiskCache(Option<PathBuf>);
 
-/// The key of a cached kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CacheKey(String);
 
@@ -33,7 +32,6 @@ impl CacheKey {
         Self::of(&parts.collect::<Vec<_>>())
     }
 
-    /// Returns the key of `parts`.
     fn of(parts: &[&str]) -> Self {
         let mut digest = Sha256::new();
         for part in parts {

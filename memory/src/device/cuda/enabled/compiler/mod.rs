@@ -12,7 +12,6 @@ use disk::{CacheKey, DiskCache};
 use nvrtc::CompileTarget;
 use nvrtc::Nvrtc;
 
-/// The compiler for one device.
 #[derive(Debug)]
 pub(super) struct Compiler {
     capability: (u32, u32),
@@ -22,7 +21,6 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// Creates a compiler for this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             capability,

@@ -35,7 +35,6 @@ pub(super) struct Nvrtc {
     architectures: Vec<i32>,
 }
 
-/// A compilation target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompileTarget {
     /// The machine code of an architecture.
@@ -127,7 +126,6 @@ impl Nvrtc {
         self.architectures.contains(&number)
     }
 
-    /// Returns the image of `source` for `target` with its `options`.
     pub(super) fn compile(
         &self,
         source: &KernelSource,
@@ -156,7 +154,6 @@ impl Nvrtc {
     }
 }
 
-/// Returns the architectures that the library supports.
 fn architectures() -> Result<Vec<i32>> {
     let failed = |error| failed("the architectures", error);
     let mut count: c_int = 0;
@@ -177,7 +174,6 @@ fn architectures() -> Result<Vec<i32>> {
 struct NvrtcProgram(sys::nvrtcProgram);
 
 impl NvrtcProgram {
-    /// Returns the compiler's log.
     fn log(&self) -> String {
         // SAFETY: the program is alive.
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();

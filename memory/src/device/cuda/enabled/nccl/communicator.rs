@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUevent_st, CUstream, CUstream_st};
 
+use super::super::Cuda;
 use super::super::context::{Context, RawHandle};
 use super::super::driver::Driver;
 use super::super::progress::{is_done, new_event};
 use super::{Functions, NO_COLOR, begun, config, error, sys};
-use crate::device::DevicePtr;
 use crate::device::cuda::enabled::library::{LibraryError, LibraryResult};
 use crate::device::cuda::nccl::{NcclCall, NcclId};
+use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Mutex, yield_now};
@@ -77,20 +78,25 @@ struct StreamMark {
     event: RawHandle<CUevent_st>,
 }
 
-impl Communicator {
-    /// Joins a communicator of `size` ranks as rank `rank`, and waits until all have joined.
+impl Cuda {
+    /// Joins a communicator as a rank on this device. Waits until all ranks have joined, for at
+    /// most `timeout`, which is also the timeout of every later call.
     ///
     /// # Errors
     ///
     /// If NCCL is missing or fails, or if not all ranks have joined before the timeout.
-    pub(in super::super) fn join(
-        context: &Arc<Context>,
+    pub fn join(
+        &self,
         id: &NcclId,
         rank: usize,
         size: usize,
         timeout: Duration,
-    ) -> Result<Self> {
-        let attempting = "joining a communicator";
+    ) -> Result<Communicator> {
+        if self.context.is_imitated() {
+            let text = "a device without data has no NCCL: use Group::threads";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let (context, attempting) = (&self.context, "joining a communicator");
         let rank_name = rank_name(context, rank, size);
         let functions = Functions::get()?;
         let [number, count] = [rank, size].map(c_int::try_from);
@@ -98,7 +104,7 @@ impl Communicator {
             let text = format!("{rank_name}: expected at most {} ranks", c_int::MAX);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
-        context.run(attempting, |_| Ok(()))?;
+        context.make_current(attempting)?;
         let id = sys::ncclUniqueId {
             internal: id.0.map(|byte| byte as c_char),
         };
@@ -106,11 +112,51 @@ impl Communicator {
         // SAFETY: both are writable, and the context is current.
         begun(unsafe { functions.init(&mut handle, count, id, number, &mut config()) })
             .map_err(|failure| error(&rank_name, attempting, failure, functions))?;
-        let made = Self::of(context, functions, (rank, size), timeout, handle);
+        let made = Communicator::of(context, functions, (rank, size), timeout, handle);
         made.shared.settle(attempting)?;
         Ok(made)
     }
 
+    /// Runs this rank's part of an operation in the order of `stream`, once all ranks have called
+    /// it. A failure ends the communicator. If the stream is captured, a graph captures the call
+    /// instead.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of this device that is as long as the call says. Outside the
+    /// stream's order nothing else may write memory that is read, or use memory that is written.
+    pub unsafe fn communicate(
+        &self,
+        communicator: &Communicator,
+        stream: StreamId,
+        call: &NcclCall,
+    ) -> Result<()> {
+        let (shared, attempting) = (&*communicator.shared, call.operation.name());
+        if !Arc::ptr_eq(&shared.context, &self.context) {
+            let text = format!("{}: {communicator:?} is of another device", self.id());
+            return Err(Error::new(ErrorKind::DeviceMismatch, text));
+        }
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
+        let is_captured = self.streams.capture.captures(stream);
+        let _calls = shared.calls.lock();
+        shared.context.make_current(attempting)?;
+        shared.call(attempting, |functions, handle| {
+            // SAFETY: by this function's contract; streams live as long as this, and the handle is
+            // a communicator's of `shared.size` ranks.
+            unsafe { functions.issue((handle, shared.size), raw, call) }
+        })?;
+        shared.settle(attempting)?;
+        if is_captured {
+            return Ok(());
+        }
+        let mark = |driver: &'static Driver| shared.mark(driver, raw);
+        let marked = shared.context.run(attempting, mark);
+        marked.inspect_err(|failure| shared.end(&failure.to_string()))
+    }
+}
+
+impl Communicator {
     fn of(
         context: &Arc<Context>,
         functions: &'static Functions,
@@ -133,42 +179,6 @@ impl Communicator {
         }
     }
 
-    /// Returns whether this is a rank on the device of `context`.
-    pub(in super::super) fn is_of(&self, context: &Arc<Context>) -> bool {
-        Arc::ptr_eq(&self.shared.context, context)
-    }
-
-    /// Enqueues a call on a stream, and waits until it is enqueued. If `is_captured` is set, a
-    /// graph captures the call instead.
-    ///
-    /// # Safety
-    ///
-    /// The addresses must be of memory of this communicator's device that is as long as the call
-    /// says. Outside the stream's order nothing else may write memory that is read, or use memory
-    /// that is written. The stream is of that device too, and lives as long as `self`.
-    pub(in super::super) unsafe fn run(
-        &self,
-        (stream, is_captured): (CUstream, bool),
-        call: &NcclCall,
-    ) -> Result<()> {
-        let (shared, attempting) = (&*self.shared, call.operation.name());
-        let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
-        shared.call(attempting, |functions, handle| {
-            // SAFETY: by this function's contract; the handle is a communicator's of `shared.size`
-            // ranks.
-            unsafe { functions.issue((handle, shared.size), stream, call) }
-        })?;
-        shared.settle(attempting)?;
-        if is_captured {
-            return Ok(());
-        }
-        let marked = shared
-            .context
-            .run(attempting, |driver| shared.mark(driver, stream));
-        marked.inspect_err(|failure| shared.end(&failure.to_string()))
-    }
-
     /// Creates one communicator for the ranks of each color. Its ranks are ordered by their keys,
     /// then by their present rank. All ranks must call it; ranks without a color get `None`.
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
@@ -185,7 +195,7 @@ impl Communicator {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
+        shared.context.make_current(attempting)?;
         // The library may write the handle as long as the call is in progress. If the call never
         // ends, the handle's memory is never freed.
         let made: &'static mut RawHandle<sys::ncclComm> =
@@ -258,7 +268,7 @@ impl Communicator {
     pub fn register(&self, address: DevicePtr, bytes: u64) -> Result<Registration> {
         let (shared, attempting) = (&*self.shared, "registering memory");
         let _calls = shared.calls.lock();
-        shared.context.run(attempting, |_| Ok(()))?;
+        shared.context.make_current(attempting)?;
         let mut handle = RawHandle(ptr::null_mut());
         let Ok(length) = usize::try_from(bytes) else {
             let text = format!("{shared}: {attempting}: {bytes} bytes");

@@ -87,7 +87,6 @@ const CONFIG_VERSION: c_uint = 23_000;
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
 
-/// A communicator's handle.
 type CommHandle = *mut sys::ncclComm;
 
 library_functions! { LIBRARY:
@@ -136,7 +135,8 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Communicator::run`]; `handle` is the handle of a communicator of `size` ranks.
+    /// As for [`communicate`](super::Cuda::communicate); `handle` is the handle of a communicator
+    /// of `size` ranks.
     unsafe fn issue(
         &self,
         (handle, size): (CommHandle, usize),
@@ -144,7 +144,7 @@ impl Functions {
         call: &NcclCall,
     ) -> LibraryResult {
         let [source, target] = [call.source, call.target].map(|address| address.0 as Opaque);
-        let element = type_number(call.element);
+        let (element, _) = type_number(call.element);
         let count = call.count;
         // SAFETY: by this function's contract.
         unsafe {
@@ -188,8 +188,8 @@ impl Functions {
         stream: CUstream,
         call: &NcclCall,
     ) -> LibraryResult {
-        let element = type_number(call.element);
-        let share_bytes = (call.count * size_of(call.element)) as u64;
+        let (element, bytes) = type_number(call.element);
+        let share_bytes = (call.count * bytes) as u64;
         let messages = || {
             for peer in 0..size {
                 let place = |all: DevicePtr| all.offset(share_bytes * peer as u64).0 as Opaque;
@@ -269,21 +269,22 @@ fn config() -> sys::ncclConfig_t {
     }
 }
 
-fn type_number(element: NcclType) -> c_uint {
+/// Returns the number of a type, and the bytes of an element.
+fn type_number(element: NcclType) -> (c_uint, usize) {
     use sys::ncclDataType_t as Type;
-    let named = match element {
-        NcclType::I8 => Type::ncclInt8,
-        NcclType::U8 => Type::ncclUint8,
-        NcclType::I32 => Type::ncclInt32,
-        NcclType::U32 => Type::ncclUint32,
-        NcclType::I64 => Type::ncclInt64,
-        NcclType::U64 => Type::ncclUint64,
-        NcclType::F16 => Type::ncclFloat16,
-        NcclType::F32 => Type::ncclFloat32,
-        NcclType::F64 => Type::ncclFloat64,
-        NcclType::Bf16 => Type::ncclBfloat16,
+    let (named, bytes) = match element {
+        NcclType::I8 => (Type::ncclInt8, 1),
+        NcclType::U8 => (Type::ncclUint8, 1),
+        NcclType::I32 => (Type::ncclInt32, 4),
+        NcclType::U32 => (Type::ncclUint32, 4),
+        NcclType::I64 => (Type::ncclInt64, 8),
+        NcclType::U64 => (Type::ncclUint64, 8),
+        NcclType::F16 => (Type::ncclFloat16, 2),
+        NcclType::F32 => (Type::ncclFloat32, 4),
+        NcclType::F64 => (Type::ncclFloat64, 8),
+        NcclType::Bf16 => (Type::ncclBfloat16, 2),
     };
-    named as c_uint
+    (named as c_uint, bytes)
 }
 
 fn reduce_number(reduce: NcclReduce) -> c_uint {
@@ -295,14 +296,4 @@ fn reduce_number(reduce: NcclReduce) -> c_uint {
         NcclReduce::Mean => Reduction::ncclAvg,
     };
     named as c_uint
-}
-
-/// The bytes of an element.
-fn size_of(element: NcclType) -> usize {
-    match element {
-        NcclType::I8 | NcclType::U8 => 1,
-        NcclType::F16 | NcclType::Bf16 => 2,
-        NcclType::I32 | NcclType::U32 | NcclType::F32 => 4,
-        NcclType::I64 | NcclType::U64 | NcclType::F64 => 8,
-    }
 }

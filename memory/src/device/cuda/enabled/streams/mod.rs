@@ -47,6 +47,17 @@ struct StreamEntry {
 }
 
 impl StreamEntry {
+    fn new(raw: RawHandle<CUstream_st>, is_exported: bool, is_imported: bool) -> Self {
+        Self {
+            raw,
+            is_exported: AtomicBool::new(is_exported),
+            is_imported,
+            submitted: AtomicU64::new(0),
+            active_calls: AtomicU64::new(0),
+            progress: Mutex::default(),
+        }
+    }
+
     /// Returns the current position. Work that another thread is submitting may be before it.
     fn position(&self) -> u64 {
         if self.is_exported.load(Ordering::Acquire) {
@@ -114,14 +125,9 @@ impl StreamTable {
     /// Creates the stream of a number that has none.
     fn make(&self, stream: StreamId) -> Result<()> {
         let exported = self.context.exported_streams.lock().pop();
-        let entry = StreamEntry {
-            is_exported: AtomicBool::new(exported.is_some()),
-            is_imported: false,
-            raw: exported.map_or_else(|| self.new_raw(), Ok)?,
-            submitted: AtomicU64::new(0),
-            active_calls: AtomicU64::new(0),
-            progress: Mutex::default(),
-        };
+        let is_exported = exported.is_some();
+        let raw = exported.map_or_else(|| self.new_raw(), Ok)?;
+        let entry = StreamEntry::new(raw, is_exported, false);
         if let Err(second) = self.entries.set(stream.0, entry) {
             self.destroy(&second);
         }
@@ -164,14 +170,7 @@ impl StreamTable {
     /// number is not reused.
     pub(super) fn import(&self, raw: CUstream) -> Result<StreamId> {
         let number = self.ids.acquire_fresh()?;
-        let entry = StreamEntry {
-            is_exported: AtomicBool::new(true),
-            is_imported: true,
-            raw: RawHandle(raw),
-            submitted: AtomicU64::new(0),
-            active_calls: AtomicU64::new(0),
-            progress: Mutex::default(),
-        };
+        let entry = StreamEntry::new(RawHandle(raw), true, true);
         let set = self.entries.set(number.0, entry);
         debug_assert!(set.is_ok(), "the number is fresh");
         Ok(number)
