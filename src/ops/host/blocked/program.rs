@@ -247,11 +247,12 @@ impl ProgramStep {
         if space.is_order_of(layout) {
             return memory(layout.offset());
         }
-        let layout = space.place(layout);
-        if layout.ndim() == 0 || (layout.ndim() == 1 && layout.strides()[0] == 1) {
-            return memory(layout.offset());
+        let walk = space.place(layout);
+        if walk.axes().len() == 1 && matches!(walk.row(), (1, _) | (_, [1])) {
+            let [first] = walk.first();
+            return memory(first);
         }
-        let view = View::new(base, element_bytes, layout);
+        let view = View::new(base, element_bytes, walk);
         let at = registers.reserve(view.scratch_bytes());
         views.push(view);
         Self::View {

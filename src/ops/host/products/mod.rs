@@ -22,7 +22,7 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use self::matrix::{Matrix, Pairs, Stack};
+use self::matrix::{Matrix, Pairs};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{AnyElement, Array, DType, Layout, Number, Shape};
@@ -52,10 +52,7 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     (right, right_layout): (&Array<T>, &Layout),
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let pairs = Pairs::many(
-        Stack::new(left, left_layout),
-        Stack::new(right, right_layout),
-    );
+    let pairs = Pairs::many((left, left_layout), (right, right_layout));
     write_products(order, pairs, shape)
 }
 
