@@ -257,7 +257,6 @@ impl Shape {
         )
     }
 
-    /// Returns the error for a new axis of this shape that cannot be at `axis`.
     #[cold]
     #[track_caller]
     pub(crate) fn no_new_axis(&self, operation: &str, axis: isize) -> Error {

@@ -77,7 +77,6 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes `value` `count` times.
     #[track_caller]
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
         // Not where nothing is staged: a small array of zeros must not allocate host memory.

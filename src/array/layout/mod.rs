@@ -192,7 +192,6 @@ impl Layout {
         (length, self.strides().last().copied().unwrap_or(0))
     }
 
-    /// Returns the layout of the axes before `axis`, and the layout of the axes from it on.
     #[inline]
     pub(crate) fn split_at(&self, axis: usize) -> (Self, Self) {
         let (before, after) = self.dims().split_at(axis);

@@ -91,7 +91,6 @@ impl<const K: usize> Walk<K> {
         dims.zip(self.strides[..self.ndim].iter().copied())
     }
 
-    /// Returns the length of the axis `axis`.
     pub(crate) fn length(&self, axis: usize) -> usize {
         self.dims[axis]
     }
@@ -191,7 +190,6 @@ impl Walk<2> {
     }
 }
 
-/// See [`Walk::runs`].
 #[derive(Clone, Debug)]
 pub(crate) struct Runs<'a, const K: usize> {
     walk: &'a Walk<K>,

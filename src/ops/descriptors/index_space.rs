@@ -12,7 +12,6 @@ pub(crate) struct IndexSpace {
 }
 
 impl IndexSpace {
-    /// Returns the row-major order of `shape`.
     pub(crate) fn row_major(shape: &Shape) -> Self {
         Self {
             shape: *shape,

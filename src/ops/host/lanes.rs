@@ -24,7 +24,6 @@ impl Lanes {
         Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
     }
 
-    /// Returns the lanes of a job of [`work`](Self::work).
     #[inline(always)]
     pub(in crate::ops::host) fn job(&self, number: usize) -> Job {
         let blocks = self.inner.div_ceil(RUN);

@@ -99,7 +99,6 @@ struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
     jobs: Range<usize>,
 }
 
-/// The type that elements of `T` are computed in.
 type In<T> = <T as AnyElement>::Accumulator;
 
 impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
@@ -254,7 +253,6 @@ fn normalize_lane<T: Float, const LOG: bool, const FMA: bool>(lane: &mut [T]) {
     }
 }
 
-/// Returns the sum of the exponentials of `values` minus `scale`.
 #[inline(always)]
 fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale: In<T>) -> In<T> {
     let zero = <In<T>>::default();

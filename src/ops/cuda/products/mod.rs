@@ -261,7 +261,6 @@ fn by_blocks<T: Number>(
     })
 }
 
-/// The kernels of [`by_blocks`].
 struct BlockKernels;
 
 fn blocks_source(kind: ProductKind, numbering: Numbering) -> KernelSource {

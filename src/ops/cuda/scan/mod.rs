@@ -36,8 +36,6 @@ const TILE: usize = 8 * THREADS as usize;
 /// The kernels that sum along lanes, and the kernels that multiply.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
-/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`, or the
-/// product if `PRODUCT`.
 #[track_caller]
 pub(in crate::ops) fn running<T: AnyElement, const PRODUCT: bool>(
     order: CudaOrder<'_>,
@@ -136,7 +134,6 @@ static_assert(sizeof(S) == {state_bytes}, \"the room for sums\");
     }
 }
 
-/// The parameters of the launch of one scan.
 struct Launch<'a> {
     workspace: Workspace<'a>,
     program: &'a Program<'a>,

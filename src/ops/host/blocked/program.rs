@@ -58,7 +58,6 @@ pub(super) enum ProgramStep {
     },
 }
 
-/// A result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramResult {
     pub(super) step: usize,
@@ -209,7 +208,6 @@ impl OperandBlocks {
 const MOST_LEAVES: usize = 8;
 
 impl ProgramStep {
-    /// Returns the step that makes the block of `node`.
     fn of(
         node: &GraphNode<'_>,
         space: &IndexSpace,
@@ -231,7 +229,6 @@ impl ProgramStep {
         }
     }
 
-    /// Returns the step that makes the block of an array.
     fn of_array(
         operand: &Operand<'_>,
         space: &IndexSpace,

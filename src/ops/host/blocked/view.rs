@@ -38,7 +38,6 @@ pub(super) struct ViewScratch {
 }
 
 impl View {
-    /// Returns the view of the elements that `walk` reaches from `base`.
     pub(super) fn new(base: *const u8, element_bytes: usize, walk: Walk<1>) -> Self {
         let mut axes = walk.axes();
         let is_repeated = axes.next().is_some_and(|(_, steps)| steps == [0]);
@@ -59,7 +58,6 @@ impl View {
         self.reads_between &= self.base != written;
     }
 
-    /// Returns the size of the view's scratch.
     pub(super) fn scratch_bytes(&self) -> usize {
         let gathered = self.period.unwrap_or(0) + BLOCK.max(TILE.elements());
         ScratchMemory::ALIGNMENT + gathered * self.element_bytes

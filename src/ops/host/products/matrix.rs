@@ -26,7 +26,6 @@ unsafe impl<T: Sync> Send for Matrix<T> {}
 unsafe impl<T: Sync> Sync for Matrix<T> {}
 
 impl<T: Copy> Matrix<T> {
-    /// Returns the rows of the numbers `range`.
     pub(super) fn rows(&self, range: Range<usize>) -> Self {
         self.part(range.start, 0, range.len(), self.columns)
     }
@@ -181,7 +180,6 @@ impl<T: AnyElement> Pairs<T> {
         }
     }
 
-    /// Returns the pairs of the matrices that the layouts select from the arrays.
     pub(super) fn many(left: (&Array<T>, &Layout), right: (&Array<T>, &Layout)) -> Self {
         let (left, left_places) = stack(left.0, left.1);
         let (right, right_places) = stack(right.0, right.1);

@@ -110,7 +110,6 @@ struct Products<T> {
     algorithm: Algorithm,
 }
 
-/// The algorithm of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Algorithm {
     /// All zeros, because there is nothing to sum.
@@ -162,7 +161,6 @@ impl<T: Number> Products<T> {
         Self { pairs, algorithm }
     }
 
-    /// Returns the number of elements of all products.
     fn count(&self) -> usize {
         let (rows, _, columns) = self.pairs.lengths();
         self.pairs.count() * rows * columns
