@@ -169,6 +169,9 @@ impl<const K: usize> Walk<K> {
         if runs.left > 0 {
             let mut rest = range.start;
             for axis in (0..self.ndim).rev() {
+                if rest == 0 {
+                    break;
+                }
                 let index = rest % self.dims[axis];
                 rest /= self.dims[axis];
                 runs.index[axis] = index;
