@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::Buffer;
-use crate::array::{AnyElement, Array, Layout};
+use crate::array::{AnyElement, Array, Layout, Walk};
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
@@ -160,9 +160,10 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     /// Returns the first of the array's elements, in row-major order, that does not satisfy
     /// `is_right`.
     pub(crate) fn find_unless(&self, is_right: impl Fn(T) -> bool) -> Option<T> {
-        let rows = self.layout.coalesced();
-        let (count, stride) = rows.row();
-        rows.row_offsets().find_map(|first| match stride {
+        let walk = Walk::new([&self.layout]);
+        let (_, [stride]) = walk.row();
+        let mut runs = walk.runs(0..walk.count());
+        runs.find_map(|([first], count)| match stride {
             1 => find_unless(self.run(first, count), &is_right),
             _ => find_unless(self.row(first, stride, count), &is_right),
         })
@@ -170,13 +171,13 @@ impl<'a, T: AnyElement> Elements<'a, T> {
 
     /// Returns the array's elements in row-major order.
     pub(crate) fn to_vec(&self) -> Vec<T> {
-        let rows = self.layout.coalesced();
-        let (count, stride) = rows.row();
-        if stride.unsigned_abs() > 1 && rows.ndim() > 1 && rows.len() > 0 {
-            return self.to_vec_by_tiles(&rows);
+        let walk = Walk::new([&self.layout]);
+        let (_, [stride]) = walk.row();
+        if stride.unsigned_abs() > 1 && walk.axes().len() > 1 && walk.count() > 0 {
+            return self.to_vec_by_tiles(&walk);
         }
-        let mut elements = Vec::with_capacity(self.layout.len());
-        for first in rows.row_offsets() {
+        let mut elements = Vec::with_capacity(walk.count());
+        for ([first], count) in walk.runs(0..walk.count()) {
             if stride == 1 {
                 elements.extend(self.run(first, count));
             } else {
@@ -189,17 +190,14 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. It is for rows whose
     /// elements are not adjacent: neighbouring rows may then be adjacent, so a cache line that is
     /// read for one row also has elements of others.
-    fn to_vec_by_tiles(&self, rows: &Layout) -> Vec<T> {
+    fn to_vec_by_tiles(&self, walk: &Walk<1>) -> Vec<T> {
         /// Elements along each side of a tile.
         const TILE: usize = 32;
-        let mut elements = vec![T::zero(); rows.len()];
-        let (outer, matrix) = rows.split_at(rows.ndim() - 2);
-        let (width, stride) = matrix.row();
-        let (height, step) = (matrix.dims()[0], matrix.strides()[0]);
-        for (first, out) in outer
-            .indices()
-            .zip(elements.chunks_exact_mut(height * width))
-        {
+        let mut elements = vec![T::zero(); walk.count()];
+        let (strips, (width, [stride])) = walk.by_rows();
+        let (matrices, (height, [step])) = strips.by_rows();
+        let firsts = matrices.each(0..matrices.count());
+        for ([first], out) in firsts.zip(elements.chunks_exact_mut(height * width)) {
             for (strip, out) in out.chunks_mut(TILE * width).enumerate() {
                 let first = first.wrapping_add_signed((strip * TILE) as isize * step);
                 for column in (0..width).step_by(TILE) {

@@ -66,7 +66,6 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// Like [`zeros`](Self::zeros), on `device`.
     #[track_caller]
     pub(crate) fn zeros_on(device: &Device, shape: &Shape) -> Result<Self> {
         let mut writer = Writer::new(device, shape)?;

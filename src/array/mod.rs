@@ -135,7 +135,6 @@ impl<T: AnyElement> Array<T> {
         &self.buffer
     }
 
-    /// Returns the memory, for a write.
     pub(crate) fn buffer_to_write(&mut self) -> &Buffer {
         self.buffer.forget_constant();
         &self.buffer

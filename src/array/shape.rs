@@ -55,13 +55,6 @@ impl Shape {
         ndim: 0,
     };
 
-    /// Returns the shape of the first `ndim` lengths of `dims`, whose other entries are 0.
-    #[inline]
-    pub(crate) fn of_rank(dims: [usize; MAX_RANK], ndim: usize) -> Self {
-        debug_assert!(dims[ndim..].iter().all(|&length| length == 0));
-        Self { dims, ndim }
-    }
-
     /// Returns the lengths of the axes, outermost first; for a shape with more than 8 axes, the
     /// first 8.
     ///
@@ -264,7 +257,6 @@ impl Shape {
         )
     }
 
-    /// Returns the error for a new axis of this shape that cannot be at `axis`.
     #[cold]
     #[track_caller]
     pub(crate) fn no_new_axis(&self, operation: &str, axis: isize) -> Error {

@@ -92,7 +92,6 @@ impl<T: AnyElement> Array<T> {
         self.written_by(Writer::new(device, self.layout().shape())?)
     }
 
-    /// Returns the array of this array's elements that `writer` writes.
     #[track_caller]
     fn written_by(&self, mut writer: Writer<'_, T>) -> Result<Self> {
         if self.device().backend().is_meta() {

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::access::{Elements, fill, upload};
-use super::{AnyElement, Array, Buffer, Layout, Shape};
+use super::{AnyElement, Array, Buffer, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -77,7 +77,6 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes `value` `count` times.
     #[track_caller]
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
         // Not where nothing is staged: a small array of zeros must not allocate host memory.
@@ -122,9 +121,9 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         elements: &Elements<'_, T>,
         layout: &Layout,
     ) -> Result<()> {
-        let rows = layout.coalesced();
-        let (count, stride) = rows.row();
-        for row in rows.row_offsets() {
+        let walk = Walk::new([layout]);
+        let (_, [stride]) = walk.row();
+        for ([row], count) in walk.runs(0..walk.count()) {
             // In chunks that can be staged, so that the copy of one is a loop without branches.
             for start in (0..count).step_by(Self::STAGED) {
                 let length = Self::STAGED.min(count - start);

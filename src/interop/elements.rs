@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use crate::array::{AnyElement, Array, DType, Elements, Writer};
+use crate::array::{AnyElement, Array, DType, Elements, Walk, Writer};
 use crate::error::{Error, Result};
 
 /// The size of the buffer.
@@ -50,11 +50,11 @@ pub(crate) fn write<T: AnyElement>(
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<()> {
     let elements = Elements::of(array)?;
-    let rows = elements.layout().coalesced();
-    let (count, stride) = rows.row();
+    let walk = Walk::new([elements.layout()]);
+    let (_, [stride]) = walk.row();
     let capacity = BUFFER_BYTES / size_of::<T>();
     let mut values: Vec<T> = Vec::with_capacity(capacity);
-    for row in rows.row_offsets() {
+    for ([row], count) in walk.runs(0..walk.count()) {
         for start in (0..count).step_by(capacity) {
             let length = capacity.min(count - start);
             if values.len() + length > capacity {

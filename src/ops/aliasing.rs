@@ -60,7 +60,6 @@ impl<'a> Target<'a> {
         self.buffer.device()
     }
 
-    /// Returns whether `tree` reads the array's memory.
     pub(super) fn is_read_by(&self, tree: &dyn Tree) -> bool {
         let mut reads = false;
         operands(tree, &mut |operand| {

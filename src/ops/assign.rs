@@ -210,7 +210,6 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
     }
 }
 
-/// Returns whether a tape tracks the target, or an operand of `value`.
 #[track_caller]
 pub(super) fn is_tracked(target: &Target<'_>, value: &dyn Tree) -> Result<bool> {
     let mut outcome = derivatives::tracked(target.buffer()).map(|value| value.is_some());
@@ -254,7 +253,6 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     Ok(Some((buffer, *layout)))
 }
 
-/// Returns the expression graph of `value`, after checking that it can be assigned to `target`.
 #[track_caller]
 fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<ExpressionGraph<'a>> {
     let graph = ExpressionGraph::of(value)?;
@@ -324,7 +322,6 @@ pub(super) fn check_device(
     }
 }
 
-/// Checks that a value of shape `value` broadcasts to `target`.
 #[track_caller]
 pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
     if value == target || broadcast_shapes("assign", &[target, value]).is_ok_and(|to| to == *target)

@@ -3,7 +3,7 @@
 use approx::{AbsDiffEq, RelativeEq, UlpsEq};
 
 use super::IntoExpr;
-use crate::array::{AnyElement, Array, Elements, Float};
+use crate::array::{AnyElement, Array, Elements, Float, Walk};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
@@ -27,13 +27,9 @@ fn all_pairs<T: AnyElement>(
             return false;
         }
     };
-    let (count, left_stride) = left.layout().row();
-    let (_, right_stride) = right.layout().row();
-    let rows = left
-        .layout()
-        .row_offsets()
-        .zip(right.layout().row_offsets());
-    for (left_first, right_first) in rows {
+    let walk = Walk::new([left.layout(), right.layout()]);
+    let (_, [left_stride, right_stride]) = walk.row();
+    for ([left_first, right_first], count) in walk.runs(0..walk.count()) {
         let left_row = left.row(left_first, left_stride, count);
         let right_row = right.row(right_first, right_stride, count);
         if !left_row

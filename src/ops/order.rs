@@ -166,7 +166,6 @@ impl<'a> CudaOrder<'a> {
         }
     }
 
-    /// Returns the order for other operands, on the same stream.
     pub(super) fn touching<'b>(&self, operands: &'b dyn TouchedMemory) -> CudaOrder<'b>
     where
         'a: 'b,

@@ -113,82 +113,70 @@ impl<E: Expr> Lazy<E> {
 
 #[track_caller]
 fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    precompiled!(summed::<T>(; tree: &dyn Tree, axis: isize))
-}
-
-#[track_caller]
-fn summed<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    if let Some(x) = tracked_value::<T>(tree)? {
-        return summed_of_tracked(&x, axis);
+    #[track_caller]
+    fn any<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+        running::<T, false>(tree, axis)
     }
-    let graph = ExpressionGraph::of(tree)?;
-    let shape = *graph.shape();
-    let axis = shape.axis("cumsum", axis)?;
-    let device = &*device_for("cumsum", &graph)?;
-    let hoisted = Hoisted::of(&graph, device, &shape)?;
-    let graph = &*hoisted.apply(&graph);
-    on_device!(
-        device,
-        touching & ReadOperands(graph),
-        running_sums::<T>(graph, &shape, axis)
-    )
+    precompiled!(any::<T>(; tree: &dyn Tree, axis: isize))
 }
 
 #[track_caller]
 fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    precompiled!(multiplied::<T>(; tree: &dyn Tree, axis: isize))
+    #[track_caller]
+    fn any<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+        running::<T, true>(tree, axis)
+    }
+    precompiled!(any::<T>(; tree: &dyn Tree, axis: isize))
 }
 
 #[track_caller]
-fn multiplied<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+fn running<T: AnyElement, const PRODUCT: bool>(
+    tree: &dyn Tree,
+    axis: isize,
+) -> Result<Array<T::Total>> {
+    let name = if PRODUCT { "cumprod" } else { "cumsum" };
     if let Some(x) = tracked_value::<T>(tree)? {
-        return multiplied_of_tracked(&x, axis);
+        return running_of_tracked::<T, PRODUCT>(name, &x, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
     let shape = *graph.shape();
-    let axis = shape.axis("cumprod", axis)?;
-    let device = &*device_for("cumprod", &graph)?;
+    let axis = shape.axis(name, axis)?;
+    let device = &*device_for(name, &graph)?;
     let hoisted = Hoisted::of(&graph, device, &shape)?;
     let graph = &*hoisted.apply(&graph);
     on_device!(
         device,
         touching & ReadOperands(graph),
-        running_products::<T>(graph, &shape, axis)
+        running::<T, PRODUCT>(graph, &shape, axis)
     )
 }
 
-/// Returns running sums that a tape may track: the gradient of an element is the sum of the
+/// Returns running totals that a tape may track. The gradient of a summand is the sum of the
 /// gradients of all sums from it on.
 #[cold]
 #[track_caller]
-fn summed_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = RuledOperation::begin("cumsum", &[x])?.computed_by(0, move |operands| {
+fn running_of_tracked<T: AnyElement, const PRODUCT: bool>(
+    name: &'static str,
+    x: &Array<T>,
+    axis: isize,
+) -> Result<Array<T::Total>> {
+    let step = RuledOperation::begin(name, &[x])?.computed_by(0, move |operands| {
         let x = operands[0].share().into_array::<T>();
-        let sums = cumsum::<T>(&x.lazy().expr, axis)?;
-        Ok([AnyArray::of_words(sums, T::DTYPE)])
+        let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
+        Ok([AnyArray::of_words(totals, T::DTYPE)])
     });
-    let sums = cumsum::<T>(&x.lazy().expr, axis)?;
-    Ok(step.finish(sums, |_| summed_back(axis)))
+    let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
+    Ok(match PRODUCT {
+        false => step.finish(totals, |_| summed_back(axis)),
+        true => step.finish(totals, |saved| {
+            multiplied_back(saved.save_releasable(x), axis)
+        }),
+    })
 }
 
 /// Returns the rule of running sums.
 fn summed_back(axis: isize) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     by_gradient!(gradient => [gradient.flip(axis)?.cumsum(axis)?.flip(axis)?])
-}
-
-/// Returns running products that a tape may track.
-#[cold]
-#[track_caller]
-fn multiplied_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = RuledOperation::begin("cumprod", &[x])?.computed_by(0, move |operands| {
-        let x = operands[0].share().into_array::<T>();
-        let products = cumprod::<T>(&x.lazy().expr, axis)?;
-        Ok([AnyArray::of_words(products, T::DTYPE)])
-    });
-    let products = cumprod::<T>(&x.lazy().expr, axis)?;
-    Ok(step.finish(products, |saved| {
-        multiplied_back(saved.save_releasable(x), axis)
-    }))
 }
 
 /// Returns the rule of running products of `x`.

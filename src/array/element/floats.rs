@@ -18,6 +18,8 @@ macro_rules! float {
             }
 
             impl Float for $type {
+                type Computed = <Self as AnyElement>::Accumulator;
+
                 const MANTISSA_DIGITS: u32 = $digits;
 
                 #[inline]

@@ -247,11 +247,16 @@ pub trait Bitwise:
     note = "integers are converted: call `.cast::<f32>()`"
 )]
 pub trait Float:
-    Numeric<Sum = Self, Mean = Self, Accumulator: Real>
+    Numeric<Sum = Self, Mean = Self, Accumulator = <Self as Float>::Computed>
     + Neg<Output = Self>
     + FloatConst
     + sealed::Ranked
 {
+    /// The type in which functions of this type are computed: `f32` for `f16` and `bf16`, else the
+    /// type itself.
+    #[doc(hidden)]
+    type Computed: Float + Real;
+
     /// The binary digits of the significand, the hidden one included.
     const MANTISSA_DIGITS: u32;
 

@@ -185,24 +185,6 @@ impl Layout {
         !are_nested(axes.iter().copied())
     }
 
-    /// Returns the index of each element, in row-major order.
-    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
-        let (length, stride) = self.row();
-        let row = move |start: usize| {
-            (0..length).map(move |step| start.wrapping_add_signed(step as isize * stride))
-        };
-        self.row_offsets().flat_map(row)
-    }
-
-    /// Returns the index of the first element of each row of the last axis, in row-major order.
-    pub(crate) fn row_offsets(&self) -> RowOffsets {
-        RowOffsets {
-            layout: *self,
-            at: [0; MAX_RANK],
-            next: (self.len() > 0).then_some(self.offset),
-        }
-    }
-
     /// Returns the length and the step of the last axis, which are the row's.
     #[inline]
     pub(crate) fn row(&self) -> (usize, isize) {
@@ -210,64 +192,6 @@ impl Layout {
         (length, self.strides().last().copied().unwrap_or(0))
     }
 
-    /// Returns a layout of these elements in their order over the fewest axes, so that rows are
-    /// long.
-    pub(crate) fn coalesced(&self) -> Self {
-        let axes = self.dims().iter().zip(self.strides());
-        Self::over_fewest_axes(self.offset, axes.map(|(&length, &stride)| (length, stride)))
-    }
-
-    /// Returns a layout of these elements, repeated over `shape`, with the axes of `shape` in the
-    /// order of `order`, over the fewest axes. `order` names each axis once.
-    ///
-    /// # Panics
-    ///
-    /// If the layout does not broadcast to `shape`.
-    pub(crate) fn placed(&self, shape: &Shape, order: &[usize]) -> Self {
-        let lead = shape.ndim() - self.ndim();
-        let axes = order.iter().map(|&axis| {
-            let length = shape.dims()[axis];
-            match axis.checked_sub(lead) {
-                Some(own) if self.dims()[own] == length => (length, self.strides[own]),
-                own => {
-                    assert!(
-                        own.is_none_or(|own| self.dims()[own] == 1),
-                        "{self:?} in {shape}"
-                    );
-                    (length, 0)
-                }
-            }
-        });
-        Self::over_fewest_axes(self.offset, axes)
-    }
-
-    /// Returns the layout of axes with these lengths and strides, where adjacent axes are one if
-    /// they can be.
-    #[inline(always)]
-    fn over_fewest_axes(offset: usize, axes: impl Iterator<Item = (usize, isize)>) -> Self {
-        let mut strides = [0; MAX_RANK];
-        let mut dims = [0; MAX_RANK];
-        let mut ndim = 0;
-        for (length, stride) in axes {
-            if length == 1 {
-                continue;
-            }
-            if ndim > 0 && strides[ndim - 1] == stride * length as isize {
-                dims[ndim - 1] *= length;
-                strides[ndim - 1] = stride;
-            } else {
-                (dims[ndim], strides[ndim]) = (length, stride);
-                ndim += 1;
-            }
-        }
-        Self {
-            shape: Shape::of_rank(dims, ndim),
-            strides,
-            offset,
-        }
-    }
-
-    /// Returns the layout of the axes before `axis`, and the layout of the axes from it on.
     #[inline]
     pub(crate) fn split_at(&self, axis: usize) -> (Self, Self) {
         let (before, after) = self.dims().split_at(axis);
@@ -338,39 +262,6 @@ fn contiguous_strides(shape: &Shape) -> [isize; MAX_RANK] {
         step *= length.max(1) as isize;
     }
     strides
-}
-
-/// See [`Layout::row_offsets`].
-#[derive(Clone, Debug)]
-pub(crate) struct RowOffsets {
-    layout: Layout,
-    // The coordinate of the next row on all axes but the last.
-    at: [usize; MAX_RANK],
-    next: Option<usize>,
-}
-
-impl Iterator for RowOffsets {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let current = self.next?;
-        let outer = self.layout.ndim().saturating_sub(1);
-        let mut next = current;
-        // Count up like an odometer: an axis that is through goes back, and the next one steps.
-        for axis in (0..outer).rev() {
-            let (length, stride) = (self.layout.dims()[axis], self.layout.strides[axis]);
-            self.at[axis] += 1;
-            next = next.wrapping_add_signed(stride);
-            if self.at[axis] < length {
-                self.next = Some(next);
-                return Some(current);
-            }
-            self.at[axis] = 0;
-            next = next.wrapping_add_signed(-(length as isize * stride));
-        }
-        self.next = None;
-        Some(current)
-    }
 }
 
 #[cfg(test)]

@@ -127,7 +127,6 @@ impl Layout {
     }
 }
 
-/// Returns the error for an index or a bound outside of an axis of this length.
 #[cold]
 #[track_caller]
 fn outside(

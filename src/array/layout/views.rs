@@ -73,7 +73,6 @@ impl Layout {
         Ok(self.removed(at))
     }
 
-    /// Returns the layout with one axis in reverse.
     #[track_caller]
     pub(crate) fn flip(&self, axis: isize) -> Result<Self> {
         let at = self.shape.axis("flip", axis)?;
@@ -114,7 +113,6 @@ impl Layout {
         Ok(broadcast)
     }
 
-    /// Returns whether the shape broadcasts to `target`.
     pub(crate) fn broadcasts_to(&self, target: &Shape) -> bool {
         let lead = target.ndim().checked_sub(self.ndim());
         lead.is_some_and(|lead| {

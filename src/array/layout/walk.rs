@@ -84,12 +84,13 @@ impl<const K: usize> Walk<K> {
     }
 
     /// Returns the lengths and steps of the axes, outermost first.
-    pub(crate) fn axes(&self) -> impl ExactSizeIterator<Item = (usize, [isize; K])> + Clone {
+    pub(crate) fn axes(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (usize, [isize; K])> + DoubleEndedIterator + Clone {
         let dims = self.dims[..self.ndim].iter().copied();
         dims.zip(self.strides[..self.ndim].iter().copied())
     }
 
-    /// Returns the length of the axis `axis`.
     pub(crate) fn length(&self, axis: usize) -> usize {
         self.dims[axis]
     }
@@ -131,6 +132,12 @@ impl<const K: usize> Walk<K> {
         (firsts, self.row())
     }
 
+    /// Returns the indices of the element with this number.
+    #[inline]
+    pub(crate) fn at(&self, number: usize) -> [usize; K] {
+        self.runs(number..number + 1).at
+    }
+
     /// Returns the indices of the elements of the numbers `range`.
     pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
         let (_, strides) = self.row();
@@ -162,6 +169,9 @@ impl<const K: usize> Walk<K> {
         if runs.left > 0 {
             let mut rest = range.start;
             for axis in (0..self.ndim).rev() {
+                if rest == 0 {
+                    break;
+                }
                 let index = rest % self.dims[axis];
                 rest /= self.dims[axis];
                 runs.index[axis] = index;
@@ -172,7 +182,17 @@ impl<const K: usize> Walk<K> {
     }
 }
 
-/// See [`Walk::runs`].
+impl Walk<2> {
+    /// Returns the walk with both operands exchanged.
+    pub(crate) fn swapped(&self) -> Self {
+        let swapped = self
+            .axes()
+            .map(|(length, [one, other])| (length, [other, one]));
+        let [one, other] = self.first;
+        Self::over([other, one], swapped)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Runs<'a, const K: usize> {
     walk: &'a Walk<K>,

@@ -1,8 +1,8 @@
 //! The gradients of attention: the scores are recomputed, block by block, and are never all in
 //! memory (Dao et al., "FlashAttention", 2022).
 
-use super::{ScoreBlocks, Sizes, mask, most_bytes, part, selection, weights};
-use crate::array::{Array, DType, Float, Shape};
+use super::{ScoreBlocks, Sizes, most_bytes, part, seen_keys, selection, weights};
+use crate::array::{Array, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 
@@ -17,12 +17,8 @@ pub(super) fn of_operands<T: Float>(
     gradient: &Array<T>,
     causal: bool,
 ) -> Result<Vec<AnyArray>> {
-    let gradients = if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        in_blocks::<T, f64>(operands, gradient, causal)
-    } else {
-        in_blocks::<T, f32>(operands, gradient, causal)
-    };
-    Ok(gradients?.iter().map(AnyArray::of).collect())
+    let gradients = in_blocks::<T, T::Computed>(operands, gradient, causal)?;
+    Ok(gradients.iter().map(AnyArray::of).collect())
 }
 
 #[track_caller]
@@ -51,15 +47,7 @@ fn in_blocks<T: Float, A: Float>(
     }
     for first in (0..rows).step_by(blocks.queries) {
         let queries = first..rows.min(first + blocks.queries);
-        let keys = if causal {
-            0..keys.min(queries.end)
-        } else {
-            0..keys
-        };
-        let hidden = match causal {
-            true => Some(mask(device, first, [queries.len(), keys.len()])?),
-            false => None,
-        };
+        let (keys, hidden) = seen_keys(device, &sizes, queries.clone(), causal)?;
         let mut heads = blocks.first(&sizes.heads);
         loop {
             let q = part::<T, A>(q, &heads, queries.clone())?;

@@ -12,7 +12,7 @@ use super::dispatch::same_device;
 use super::expression::elementwise::select;
 use super::index::check_size;
 use super::precompiled::precompiled;
-use crate::array::{Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
+use crate::array::{Array, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -78,8 +78,10 @@ fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> R
     let keys = v.shape().iter().rev().nth(1).copied();
     let flops = work_of(&[4, q.len(), keys.unwrap_or(1)]);
     let step = RuledOperation::begin("attention", &[q, k, v])?
-        .computed_from(flops, move |operands| attended::<T>(operands, causal));
-    let result = attended([q, k, v], causal)?;
+        .computed_from(flops, move |operands| {
+            attended::<T, T::Computed>(operands, causal)
+        });
+    let result = attended::<T, T::Computed>([q, k, v], causal)?;
     Ok(step.finish(result, |saved| {
         let operands = [q, k, v].map(|operand| saved.save_releasable(operand));
         move |gradient: AnyArray| {
@@ -90,18 +92,9 @@ fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> R
     }))
 }
 
-#[track_caller]
-fn attended<T: Float>([q, k, v]: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
-    if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        attend_in::<T, f64>([q, k, v], causal)
-    } else {
-        attend_in::<T, f32>([q, k, v], causal)
-    }
-}
-
 /// Returns the attention, computed in `A`.
 #[track_caller]
-fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
+fn attended<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let device = q.device();
@@ -116,16 +109,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
     let mut result = None;
     for first_query in (0..sizes.queries).step_by(blocks.queries) {
         let queries = first_query..sizes.queries.min(first_query + blocks.queries);
-        let keys = if causal {
-            0..sizes.keys.min(queries.end)
-        } else {
-            0..sizes.keys
-        };
-        let mask = if causal {
-            Some(mask(device, first_query, [queries.len(), keys.len()])?)
-        } else {
-            None
-        };
+        let (keys, mask) = seen_keys(device, &sizes, queries.clone(), causal)?;
         let mut heads = blocks.first(&sizes.heads);
         loop {
             let q = part::<T, A>(q, &heads, queries.clone())?;
@@ -140,12 +124,11 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
                 Some(result) => result,
                 None => result.insert(Array::zeros_on(device, &shape)?),
             };
-            let place = selection(&heads, queries.clone());
+            let mut place = target.slice_mut(selection(&heads, queries.clone()))?;
             if T::DTYPE == A::DTYPE {
-                let means = means.downcast_ref::<T>();
-                target.slice_mut(place)?.assign(means)?;
+                place.assign(means.downcast_ref::<T>())?;
             } else {
-                target.slice_mut(place)?.assign(means.cast::<T>())?;
+                place.assign(means.cast::<T>())?;
             }
             if !blocks.advance(&mut heads, &sizes.heads) {
                 break;
@@ -153,6 +136,22 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
         }
     }
     Ok(result.expect("a result that is not empty has a block"))
+}
+
+/// Returns the keys that some queries may attend to, and the mask of them if it is `causal`.
+#[track_caller]
+fn seen_keys(
+    device: &Device,
+    sizes: &Sizes,
+    queries: Range<usize>,
+    causal: bool,
+) -> Result<(Range<usize>, Option<Array<bool>>)> {
+    if !causal {
+        return Ok((0..sizes.keys, None));
+    }
+    let keys = 0..sizes.keys.min(queries.end);
+    let mask = mask(device, queries.start, [queries.len(), keys.len()])?;
+    Ok((keys, Some(mask)))
 }
 
 /// Returns the most bytes of scores at once, which are `host_bytes` on the host.

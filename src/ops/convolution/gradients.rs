@@ -82,7 +82,6 @@ pub(super) fn sums_for<T: Float>(
     }))
 }
 
-/// Returns the gradient of the kernel.
 #[track_caller]
 fn of_kernel<T: Float>([input, gradient]: [&Array<T>; 2], geometry: &Geometry) -> Result<Array<T>> {
     let Some(lengths) = &geometry.on_host::<T>(input.device()) else {
@@ -95,7 +94,6 @@ fn of_kernel<T: Float>([input, gradient]: [&Array<T>; 2], geometry: &Geometry) -
     }
 }
 
-/// Returns the gradient of the input.
 #[track_caller]
 fn of_input<T: Float>([gradient, kernel]: [&Array<T>; 2], geometry: &Geometry) -> Result<Array<T>> {
     let Some(lengths) = &geometry.on_host::<T>(gradient.device()) else {

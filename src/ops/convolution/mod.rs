@@ -240,7 +240,6 @@ fn multiplied<T: Numeric>(
     Ok(result)
 }
 
-/// Returns the ranges of `length` elements, each of at most `step`.
 fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length)
         .step_by(step)

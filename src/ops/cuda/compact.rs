@@ -5,7 +5,7 @@ use super::copy::word_of;
 use super::launch::{grid_of, launch};
 use super::memory::{address_of, computed};
 use super::prelude::source;
-use super::scan::running_sums;
+use super::scan::running;
 use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
@@ -101,7 +101,7 @@ fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>
         dtype: DType::Bool,
     };
     let graph = ExpressionGraph::of(&operand)?;
-    let sums: Array<i64> = running_sums::<bool>(order, &graph, &Shape::from(flags.len()), 0)?;
+    let sums: Array<i64> = running::<bool, false>(order, &graph, &Shape::from(flags.len()), 0)?;
     let all = sums.viewed(sums.layout().slice("slice", &[(last as isize).into()])?);
     let all = all.item()? as usize;
     let assumed = order.device.backend().assumed_count(flags.len());

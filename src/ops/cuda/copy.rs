@@ -12,7 +12,6 @@ use crate::ops::aliasing::Target;
 use crate::ops::descriptors::{self, Copying};
 use crate::ops::order::CudaOrder;
 
-/// Returns the elements of `array` that `copying` selects, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -88,7 +87,6 @@ impl Words {
         }
     }
 
-    /// Returns the address of the element at `index`.
     fn at(self, index: usize) -> DevicePtr {
         self.address.offset((index * self.bytes) as u64)
     }
@@ -176,7 +174,6 @@ fn copy_words(order: CudaOrder<'_>, from: Words, to: Words, walk: &Walk<2>) -> R
     kernel.launch(order, grid(walk.count()), &arguments)
 }
 
-/// The kernels of [`copy_words`].
 struct CopyWords;
 
 fn words_source(numbering: Numbering, bytes: usize) -> KernelSource {
@@ -248,7 +245,6 @@ impl WordKernel {
     }
 }
 
-/// Returns the source of a kernel over words of `bytes` bytes.
 pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str) -> KernelSource {
     let word = word_of(bytes);
     let name = format!("{name} of {bytes}-byte words");

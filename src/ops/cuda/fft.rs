@@ -201,7 +201,6 @@ impl Transform {
         })
     }
 
-    /// Transforms `x` by `plan` into a new array of `shape`.
     #[track_caller]
     fn run<F: AnyElement, O: AnyElement>(
         &self,

@@ -17,7 +17,6 @@ const TEXT: &str = include_str!("generated.cuh");
 /// The elements that a thread of most kernels computes at once.
 const TOGETHER: usize = 4;
 
-/// Returns the source of the kernel that generates elements of `T`.
 pub(in crate::ops) fn random_text<T: AnyElement, F: Fill<T>>() -> KernelSource {
     let text = format!(
         "\ntypedef {} I;\n{}{TEXT}",

@@ -251,7 +251,6 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     Ok((matrices.array.tril(0)?, status))
 }
 
-/// Returns the QR factors of the matrices of `a`.
 #[track_caller]
 pub(in crate::ops) fn qr_factors<T: Factorized>(
     order: CudaOrder<'_>,

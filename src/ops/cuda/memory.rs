@@ -19,7 +19,6 @@ pub(super) fn address_of<T: AnyElement>(array: &Array<T>) -> DevicePtr {
     element_of(array, array.layout().offset())
 }
 
-/// Returns the address of the element at `index` of the array's block.
 pub(super) fn element_of<T: AnyElement>(array: &Array<T>, index: usize) -> DevicePtr {
     let bytes = index.wrapping_mul(size_of::<T>());
     DevicePtr(array.buffer().address().wrapping_add(bytes as u64))

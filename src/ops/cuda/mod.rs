@@ -52,7 +52,7 @@ pub(super) use linalg::{
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{ReductionKernels, reduce};
 pub(super) use regions::{on_diagonal, padded, triangular};
-pub(super) use scan::{running_products, running_sums};
+pub(super) use scan::running;
 pub(super) use search::search;
 pub(super) use softmax::normalized;
 pub(super) use sort::{ranked, sorted};

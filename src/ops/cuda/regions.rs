@@ -10,8 +10,6 @@ use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal};
 use crate::ops::order::CudaOrder;
 
-/// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value` around
-/// it.
 #[track_caller]
 pub(in crate::ops) fn padded<T: AnyElement>(
     order: CudaOrder<'_>,

@@ -105,7 +105,6 @@ pub(super) fn grid(count: usize) -> Grid {
     grid_of(count.div_ceil(UNROLLED))
 }
 
-/// Returns the grid with a block of threads for each of `count` items.
 pub(super) fn blocks_of(count: usize) -> Grid {
     grid_of(count.saturating_mul(THREADS as usize))
 }

@@ -52,7 +52,6 @@ impl<'a> Workspace<'a> {
         self.order.gpu.prepare(kernels);
     }
 
-    /// Enqueues a kernel like [`launch`](super::launch::launch), in this order.
     #[track_caller]
     pub(super) fn launch(
         &self,

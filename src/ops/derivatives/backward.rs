@@ -37,7 +37,6 @@ where
     }
 }
 
-/// The backward pass of a step.
 pub(crate) struct BackwardStep {
     pub(crate) backward: Box<dyn Backward>,
     /// The bytes of the arrays that it saves.

@@ -33,7 +33,6 @@ pub(super) struct Derivation<Saved = SavedArray> {
 }
 
 impl Derivation {
-    /// Returns the derivation with the arrays that it saved.
     pub(super) fn fetch(self) -> Result<Derivation<AnyArray>> {
         let saved = self.saved.into_iter();
         let saved = saved.map(|saved| saved.map(SavedArray::fetch).transpose());
@@ -194,7 +193,6 @@ impl Derivation<AnyArray> {
     }
 }
 
-/// Returns the results of `graph` over `shape` as new arrays.
 #[track_caller]
 fn evaluated(
     graph: &ExpressionGraph<'_>,
@@ -283,7 +281,6 @@ impl Evaluation {
         self.0.is_some()
     }
 
-    /// Ends the evaluation with its results, which are of that layout.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffers: Results, layout: &Layout) -> Results {
@@ -371,7 +368,6 @@ impl RunningEvaluation {
     }
 }
 
-/// Returns the bytes of arrays.
 pub(in crate::ops) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<SavedArray>>) -> u64 {
     arrays.flatten().map(SavedArray::size_bytes).sum()
 }

@@ -34,7 +34,6 @@ pub(super) struct Forward {
     tracked: Vec<(u32, Tracked)>,
 }
 
-/// Returns the nodes of `graph` that are tracked arrays.
 #[track_caller]
 pub(super) fn tracked_nodes(graph: &ExpressionGraph<'_>) -> Result<Vec<(u32, Tracked)>> {
     let mut all = Vec::new();

@@ -105,7 +105,6 @@ impl Gradients {
         }
     }
 
-    /// Takes the gradients of a step's results out.
     pub(crate) fn take_all(&mut self, results: &[Option<u32>]) -> Upstream {
         let results = results.iter();
         results

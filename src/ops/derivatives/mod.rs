@@ -109,7 +109,6 @@ pub(super) fn tracked_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Arr
     Ok(None)
 }
 
-/// Returns whether a tape tracks an array.
 #[inline]
 #[track_caller]
 pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
@@ -129,7 +128,6 @@ pub(super) fn record(
     buffers.pop().expect("there is one")
 }
 
-/// A result of a step.
 type StepResult<'a> = (Buffer, &'a Layout, DType);
 
 /// Records the step that computed several results, and lets the tape track the floats and complex

@@ -82,7 +82,6 @@ impl Rule {
 /// The floating-point operations of softmax for an element: several passes, and an exponential.
 const SOFTMAX_FLOPS: usize = 128;
 
-/// The nodes of a rule in a graph.
 #[derive(Clone, Copy, Debug)]
 struct RuleNodes {
     gradient: u32,

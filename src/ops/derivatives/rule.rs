@@ -360,7 +360,6 @@ impl RunningRule {
     }
 }
 
-/// Returns handles on the results of a step.
 fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult<'_>; 1]> {
     let mut parts = SmallVec::with_capacity(results.len());
     for result in results {

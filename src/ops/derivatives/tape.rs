@@ -95,7 +95,6 @@ pub(super) fn begin(number: TapeId, function: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Ends the tape of this thread.
 pub(super) fn end() {
     // Dropped outside of the borrow, because the saved values of steps are arrays.
     let ended = TAPE.try_with(|tape| tape.borrow_mut().take());
@@ -284,7 +283,6 @@ pub(crate) fn with_value<R>(index: u32, see: impl FnOnce(&TrackedValue) -> R) ->
     })
 }
 
-/// Returns the number of this thread's tape, if it has one.
 pub(super) fn number() -> Option<TapeId> {
     with_tape(|tape| tape.number)
 }
@@ -303,7 +301,6 @@ pub(crate) fn length() -> usize {
     TAPE.with_borrow(|tape| tape.as_ref().map_or(0, |tape| tape.steps.len()))
 }
 
-/// Calls `see` with the step of that number.
 pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&TapeStep) -> R) -> R {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("it has steps");

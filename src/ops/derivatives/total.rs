@@ -24,7 +24,6 @@ impl Total {
         }
     }
 
-    /// Adds the squares of all elements of an array.
     #[track_caller]
     pub(crate) fn add_squares<T: Float>(&mut self, array: &Array<T>) -> Result<()> {
         self.add(array.cast::<f64>().square().sum()?)

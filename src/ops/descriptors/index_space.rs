@@ -1,6 +1,6 @@
 //! The order in which elements are numbered.
 
-use crate::array::{Layout, MAX_RANK, Shape};
+use crate::array::{Layout, MAX_RANK, Shape, Walk};
 
 /// The order in which a kernel numbers the elements of an expression.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,6 @@ pub(crate) struct IndexSpace {
 }
 
 impl IndexSpace {
-    /// Returns the row-major order of `shape`.
     pub(crate) fn row_major(shape: &Shape) -> Self {
         Self {
             shape: *shape,
@@ -46,13 +45,26 @@ impl IndexSpace {
         self.shape.dims().iter().product()
     }
 
-    /// Returns the layout of an operand in the order of this index space, over the fewest axes.
+    /// Returns the walk over an operand's elements in the order of this index space.
     ///
     /// # Panics
     ///
     /// If the operand does not broadcast to the index space, which the expression's shape excludes.
-    pub(in crate::ops) fn place(&self, operand: &Layout) -> Layout {
-        operand.placed(&self.shape, &self.axes[..self.shape.ndim()])
+    #[inline]
+    pub(in crate::ops) fn place(&self, operand: &Layout) -> Walk<1> {
+        let lead = self.shape.ndim() - operand.ndim();
+        let axes = self.axes[..self.shape.ndim()].iter().map(|&axis| {
+            let length = self.shape.dims()[axis];
+            match axis.checked_sub(lead) {
+                Some(own) if operand.dims()[own] == length => (length, [operand.strides()[own]]),
+                own => {
+                    let is_repeated = own.is_none_or(|own| operand.dims()[own] == 1);
+                    assert!(is_repeated, "{operand:?} in {}", self.shape);
+                    (length, [0])
+                }
+            }
+        });
+        Walk::over([operand.offset()], axes)
     }
 
     /// Returns whether an operand's elements are consecutive in memory in the order of this index

@@ -16,7 +16,6 @@ pub(in crate::ops) struct Lanes {
 }
 
 impl Lanes {
-    /// Returns the lanes along `axis`.
     pub(in crate::ops) fn along(axis: usize, shape: &Shape) -> Self {
         let dims = shape.dims();
         Self {
@@ -43,7 +42,6 @@ impl Lanes {
         })
     }
 
-    /// Returns the number of lanes.
     pub(in crate::ops) fn count(&self) -> usize {
         self.outer * self.inner
     }

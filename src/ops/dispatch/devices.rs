@@ -85,7 +85,6 @@ fn two_devices<'a>(
     Some([first, other])
 }
 
-/// Returns the names of the operands of a function with this many.
 fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
     match count {
         2 => ["the left operand", "the right operand", "", ""],
@@ -135,7 +134,6 @@ pub(in crate::ops) fn same_device<T: AnyElement, U: AnyElement>(
     Err(device_mismatch(operation, left, right))
 }
 
-/// Returns the error for operands on two devices.
 #[cold]
 #[track_caller]
 pub(in crate::ops) fn device_mismatch(

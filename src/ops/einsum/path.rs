@@ -64,13 +64,11 @@ impl Path {
         Self { halves, labels }
     }
 
-    /// Returns the two halves of a set of several operands.
     pub(super) fn halves(&self, set: Operands) -> (Operands, Operands) {
         let half = self.halves[usize::from(set)];
         (half, set & !half)
     }
 
-    /// Returns the labels of the contraction of `set`.
     pub(super) fn labels(&self, set: Operands) -> LabelSet {
         self.labels[usize::from(set)]
     }

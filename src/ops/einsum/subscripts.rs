@@ -232,7 +232,6 @@ impl Lengths {
         Ok(())
     }
 
-    /// Returns the labels of the output, as written.
     #[track_caller]
     fn output(&self, term: &Term, text: &str) -> Result<Labels> {
         let axes = (self.known >> ELLIPSIS).count_ones() as usize;

@@ -32,7 +32,6 @@ impl AnyArray {
         }
     }
 
-    /// Returns the array, whose elements are of type `T`.
     pub(crate) fn into_array<T: AnyElement>(self) -> Array<T> {
         assert_eq!(self.dtype, T::DTYPE, "the types are one");
         Array::from_parts(self.buffer, self.layout)
@@ -87,7 +86,6 @@ impl AnyArray {
         self.buffer.device()
     }
 
-    /// Returns the array with another layout.
     pub(in crate::ops) fn seen(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }

@@ -79,7 +79,6 @@ impl<'a> ExpressionGraph<'a> {
         Ok(graph)
     }
 
-    /// Returns the expression graph of one value.
     pub(in crate::ops) fn of_value(dtype: DType, bits: Bits) -> Self {
         let mut graph = Self::empty();
         let result = graph.append_scalar(dtype, bits);
@@ -174,13 +173,11 @@ impl<'a> ExpressionGraph<'a> {
         Ok(self.add(node) as u32)
     }
 
-    /// Sets the requested results.
     pub(in crate::ops) fn set_results(&mut self, results: impl Iterator<Item = usize>) {
         self.results = results.collect();
     }
 }
 
-/// An expression graph that is being built.
 struct GraphBuilder<'a, 'b> {
     graph: &'b mut ExpressionGraph<'a>,
     // The nodes that are no node's operands yet.

@@ -7,7 +7,6 @@ use crate::array::{Shape, broadcast_pair, broadcast_shapes};
 use crate::error::{Error, Result};
 use crate::ops::expression::tree::MOST_OPERANDS;
 
-/// The shape of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NodeShape<'a> {
     /// The shape of an array, or of a single value.
@@ -24,7 +23,6 @@ fn broadcasts_to(shape: &Shape, to: &Shape) -> bool {
 }
 
 impl<'a> ExpressionGraph<'a> {
-    /// Returns the shape that the shapes of `operands` broadcast to.
     #[inline]
     #[track_caller]
     pub(super) fn common_shape(
@@ -65,7 +63,6 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Returns the shape of the node `number`.
     #[inline]
     pub(in crate::ops) fn shape_of(&self, number: usize) -> &Shape {
         self.resolve(&self.nodes[number].shape)
@@ -77,7 +74,6 @@ impl<'a> ExpressionGraph<'a> {
         self.shape_of(self.results[0])
     }
 
-    /// Returns the error for `operands` that do not broadcast, which names all of their shapes.
     #[cold]
     #[track_caller]
     fn not_broadcast(&self, operation: &str, operands: &[u32]) -> Error {

@@ -159,7 +159,6 @@ impl<T: AnyElement> InMemory<T> {
         Self(base.wrapping_add(array.layout().offset()))
     }
 
-    /// Returns the run of the elements from `first` on.
     #[inline(always)]
     pub(super) fn at_address(first: *const T) -> Self {
         Self(first)

@@ -22,7 +22,6 @@ pub(in crate::ops) enum Placeholder {
     Gradient(usize),
 }
 
-/// A node of a template.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct TemplateNode {
     pub(in crate::ops) kind: NodeKind<Placeholder>,
@@ -117,7 +116,6 @@ impl GraphTemplate {
     }
 }
 
-/// Returns the new numbers of `operands`.
 fn renumbered(operands: &[u32], numbers: &[u32]) -> SmallVec<[u32; MOST_OPERANDS]> {
     operands.iter().map(|&own| numbers[own as usize]).collect()
 }

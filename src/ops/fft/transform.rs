@@ -72,7 +72,6 @@ fn reverse_of(direction: Direction) -> Direction {
     }
 }
 
-/// See [`rfft`](crate::fft::rfft).
 #[track_caller]
 pub(super) fn rfft<T: Sample>(x: &Array<T>, axis: isize) -> Result<Array<Complex<T>>>
 where
@@ -120,7 +119,6 @@ where
     (spectra * weights.viewed(there).reshape(along)?).eval()
 }
 
-/// See [`irfft`](crate::fft::irfft).
 #[track_caller]
 pub(super) fn irfft<T: Sample>(
     x: &Array<Complex<T>>,

@@ -25,7 +25,6 @@ const CHUNK: usize = 256;
 /// The number of flags that are skipped together if none is true.
 const WORD: usize = size_of::<u64>();
 
-/// Blocks of flags, and the number of true flags in each.
 #[derive(Clone)]
 struct FlagBlocks {
     flags: ReadPtr<bool>,

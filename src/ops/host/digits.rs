@@ -241,7 +241,6 @@ pub(super) unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
     unsafe { &mut *(std::ptr::from_mut(items) as *mut [D]) }
 }
 
-/// Returns the memory of a row of ranks as a row of as many keys as fit.
 pub(super) fn as_keys<K: RadixDigits, R: Rank>(
     row: &mut [MaybeUninit<R>],
 ) -> &mut [MaybeUninit<K>] {

@@ -38,7 +38,6 @@ impl<E: Expr> Fusing for E {
 
 /// The loop of an expression, whatever its type.
 pub(crate) trait FusedLoop: ElementSource {
-    /// Returns the size of a result's element.
     fn element_bytes(&self) -> usize;
 
     /// Computes the elements of `numbers`, at most [`STAGE`], from operands whose elements for the

@@ -2,20 +2,19 @@
 
 use std::ops::Range;
 
-use super::blocked::RUN;
-use super::launch::Work;
+use super::blocked::{BlockSource, RUN};
+use super::launch::{Work, launch};
+use super::memory::{Output, Untyped, computed};
+use crate::array::{AnyElement, Array, Shape};
+use crate::error::Result;
 use crate::ops::descriptors::Lanes;
+use crate::ops::order::HostOrder;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
 impl Lanes {
     /// Returns the work of all jobs. Each element reads `bytes_read`, and makes an element of
     /// `bytes`. It takes `effort` times as long as to read and write the elements.
-    pub(in crate::ops::host) fn work(
-        &self,
-        bytes_read: usize,
-        bytes: usize,
-        effort: usize,
-    ) -> Work {
+    fn work(&self, bytes_read: usize, bytes: usize, effort: usize) -> Work {
         if self.length == 0 {
             return Work::on_one_thread(0);
         }
@@ -25,7 +24,6 @@ impl Lanes {
         Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
     }
 
-    /// Returns the lanes of a job of [`work`](Self::work).
     #[inline(always)]
     pub(in crate::ops::host) fn job(&self, number: usize) -> Job {
         let blocks = self.inner.div_ceil(RUN);
@@ -36,6 +34,47 @@ impl Lanes {
             lanes: *self,
         }
     }
+}
+
+/// Computes the lanes of some jobs from a source's elements, in an output that is theirs.
+pub(super) type LaneLoop = unsafe fn(BlockSource<'_>, Untyped, &Lanes, Range<usize>);
+
+/// Returns the array of `shape` whose lanes along `axis` the loop `run` computes from the elements
+/// of a source, each of which reads as many bytes as given. `effort` is as for [`Lanes::work`].
+///
+/// # Safety
+///
+/// `run` must be a loop for elements of the source and of `O`, and write all of the jobs' lanes.
+#[track_caller]
+pub(super) unsafe fn along_lanes<O: AnyElement, R>(
+    order: HostOrder<'_>,
+    (elements, bytes_each): (&R, usize),
+    (shape, axis): (&Shape, usize),
+    effort: usize,
+    run: LaneLoop,
+) -> Result<Array<O>>
+where
+    R: Clone + Send + Sync + 'static,
+    for<'a> BlockSource<'a>: From<&'a R>,
+{
+    let lanes = Lanes::along(axis, shape);
+    let work = lanes.work(bytes_each, size_of::<O>(), effort);
+    let write = |output: Output<O>| {
+        let writes = (run, output.untyped(), lanes);
+        launch(
+            order,
+            work,
+            (elements, &writes),
+            |elements, (run, output, lanes), jobs| {
+                // SAFETY: the stream of the launch is ordered after the writes of other streams, so
+                // the operands may be read. The output is new, so it is no part of them. The types
+                // are those of the loop, by this function's contract.
+                unsafe { run(elements.into(), *output, lanes, jobs) };
+            },
+        );
+    };
+    // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
+    unsafe { computed(order.device, shape, write) }
 }
 
 /// Adjacent lanes.

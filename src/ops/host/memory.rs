@@ -3,9 +3,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::each_row;
 use super::by_bytes;
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -177,7 +176,7 @@ pub(super) unsafe fn begun<T: AnyElement>(
 pub(super) struct Elements {
     base: *mut u8,
     element_bytes: usize,
-    layout: Layout,
+    walk: Walk<1>,
     // `true` if the elements are consecutive in memory.
     is_dense: bool,
 }
@@ -192,7 +191,7 @@ impl Elements {
         Self {
             base: host_pointer(DevicePtr(target.buffer().address())),
             element_bytes: target.dtype().size_bytes(),
-            layout: target.layout().coalesced(),
+            walk: Walk::new([target.layout()]),
             is_dense: target.layout().is_contiguous(),
         }
     }
@@ -205,23 +204,21 @@ impl Elements {
     /// The array must be alive. Nobody may read or write these elements meanwhile. `values` must be
     /// readable, and must not be part of them.
     pub(super) unsafe fn write(&self, start: usize, values: *const u8, count: usize) {
-        let all = self.layout.len();
+        let all = self.walk.count();
         assert!(start <= all && count <= all - start);
         let bytes = self.element_bytes;
         if self.is_dense {
-            let to = self
-                .base
-                .wrapping_add((self.layout.offset() + start) * bytes);
+            let [first] = self.walk.first();
+            let to = self.base.wrapping_add((first + start) * bytes);
             // SAFETY: the array has `count` elements there, and the rest is this function's
             // contract.
             unsafe { to.copy_from_nonoverlapping(values, count * bytes) };
             return;
         }
-        let (_, stride) = self.layout.row();
-        each_row(&self.layout, start, count, |at, range| {
+        let (_, [stride]) = self.walk.row();
+        let mut from = values;
+        for ([at], here) in self.walk.runs(start..start + count) {
             let to = self.base.wrapping_add(at * bytes);
-            let from = values.wrapping_add(range.start * bytes);
-            let here = range.len();
             // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the layout,
             // which lie in the array's buffer by its invariant.
             unsafe {
@@ -230,7 +227,8 @@ impl Elements {
                     _ => by_bytes!(bytes, scatter_row::<Bits>(from, here, to, stride)),
                 }
             }
-        });
+            from = from.wrapping_add(here * bytes);
+        }
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) use linalg::{
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{Compiled, ReductionLoop, reduce, reduce_contiguous, reduction_loop_of};
 pub(super) use regions::{on_diagonal, padded, triangular};
-pub(super) use scan::{running_products, running_sums};
+pub(super) use scan::running;
 pub(super) use search::search;
 pub(super) use softmax::{normalized, normalized_contiguous};
 pub(super) use sort::{neighbours, ranked, sorted};

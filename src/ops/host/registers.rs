@@ -248,7 +248,6 @@ pub(in crate::ops::host) trait RegisterLoop<T: RegisterFloat> {
     unsafe fn run<V: VectorOf<T>>(self);
 }
 
-/// Runs `work` with the longest registers of the processor.
 pub(in crate::ops::host) fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
     #[cfg(target_arch = "x86_64")]
     {

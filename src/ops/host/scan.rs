@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, Blocks, RUN, Readable};
-use super::launch::launch;
-use super::memory::{Output, Untyped, computed};
+use super::blocked::{BlockProgram, BlockSource, Blocks, RUN, Readable};
+use super::lanes::{LaneLoop, along_lanes};
+use super::memory::{Output, Untyped};
 use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
@@ -20,103 +20,53 @@ use crate::ops::vector::{Loop, vectorised};
 /// added to each.
 const BLOCK: usize = 8;
 
-/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.
+/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`, or the
+/// product if `PRODUCT`.
 #[track_caller]
-pub(in crate::ops) fn running_sums<T: AnyElement>(
+pub(in crate::ops) fn running<T: AnyElement, const PRODUCT: bool>(
     order: HostOrder<'_>,
     graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
-    scan::<T>(order, graph, shape, axis, sum_loop::<T>)
-}
-
-/// Returns, for each element of `graph`, the product of all elements up to it along `axis`.
-#[track_caller]
-pub(in crate::ops) fn running_products<T: AnyElement>(
-    order: HostOrder<'_>,
-    graph: &ExpressionGraph<'_>,
-    shape: &Shape,
-    axis: usize,
-) -> Result<Array<T::Total>> {
-    scan::<T>(order, graph, shape, axis, product_loop::<T>)
-}
-
-/// Scans the elements of `graph` along `axis` with the loop `run`.
-#[track_caller]
-fn scan<T: AnyElement>(
-    order: HostOrder<'_>,
-    graph: &ExpressionGraph<'_>,
-    shape: &Shape,
-    axis: usize,
-    run: ScanLoop,
-) -> Result<Array<T::Total>> {
-    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
-    let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(graph.bytes_read(), size_of::<T::Total>(), 1);
-    let write = |output: Output<T::Total>| {
-        let writes = (run, output.untyped(), lanes);
-        launch(
-            order,
-            work,
-            (&program, &writes),
-            |program, (run, output, lanes), jobs| {
-                // SAFETY: the stream of the launch is ordered after the writes of other streams, so
-                // the operands may be read. The output is new, so it is no part of them. Both are
-                // of the types that the loop is for.
-                unsafe { run(program, *output, lanes, jobs) };
-            },
-        );
-    };
-    // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
-    unsafe { computed(order.device, shape, write) }
-}
-
-/// Sums or multiplies along the lanes of some jobs of a program's elements, to an output that is
-/// theirs.
-type ScanLoop = unsafe fn(&BlockProgram, Untyped, &Lanes, Range<usize>);
-
-/// # Safety
-///
-/// The program's result must be of elements of `T`, and the output of elements of its sums. The
-/// operands must be alive and not written to. The jobs' lanes of the output must be nobody else's.
-unsafe fn sum_loop<T: AnyElement>(
-    program: &BlockProgram,
-    output: Untyped,
-    lanes: &Lanes,
-    jobs: Range<usize>,
-) {
-    // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::new(program.into()), &output.typed()) };
-    sum_jobs::<T>(elements, output, lanes, jobs);
-}
-
-/// # Safety
-///
-/// As for [`sum_loop`], of products.
-unsafe fn product_loop<T: AnyElement>(
-    program: &BlockProgram,
-    output: Untyped,
-    lanes: &Lanes,
-    jobs: Range<usize>,
-) {
-    // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::new(program.into()), &output.typed()) };
-    run_jobs::<T, Product<T::Wide>>(elements, output, lanes, jobs);
-}
-
-/// Runs jobs of a launch of [`running_sums`], which alone does so.
-fn sum_jobs<T: AnyElement>(
-    elements: Readable<'_, T>,
-    output: &Output<T::Total>,
-    lanes: &Lanes,
-    jobs: Range<usize>,
-) {
-    if sums_round::<T>() {
-        run_jobs::<T, Compensated<T::Wide>>(elements, output, lanes, jobs);
+    // Constants, so that only one of the loops is compiled.
+    let run: LaneLoop = if const { PRODUCT } {
+        scan_loop::<T, Product<T::Wide>>
+    } else if sums_round::<T>() {
+        scan_loop::<T, Compensated<T::Wide>>
     } else {
-        run_jobs::<T, Plain<T::Wide>>(elements, output, lanes, jobs);
-    }
+        scan_loop::<T, Plain<T::Wide>>
+    };
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
+    let elements = (&program, graph.bytes_read());
+    // SAFETY: the loop reads elements of `T` and writes their totals, all of each lane.
+    unsafe { along_lanes(order, elements, (shape, axis), 1, run) }
+}
+
+/// The [`LaneLoop`] of running totals in an `S`.
+///
+/// # Safety
+///
+/// The source must be of elements of `T`, and the output of their totals. The operands must be
+/// alive and not written to. The jobs' lanes of the output must be nobody else's.
+unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
+    source: BlockSource<'_>,
+    output: Untyped,
+    lanes: &Lanes,
+    jobs: Range<usize>,
+) {
+    // SAFETY: by this function's contract.
+    let (elements, output) = unsafe { (Readable::new(source), &output.typed()) };
+    elements.read(|elements| {
+        let sums = SumLoop {
+            elements,
+            output,
+            lanes,
+            jobs,
+            sum: PhantomData::<S>,
+        };
+        vectorised(sums, &mut ());
+    });
 }
 
 /// A running sum or product.
@@ -218,26 +168,7 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
     }
 }
 
-/// Scans the lanes of jobs with an `S`.
-fn run_jobs<T: AnyElement, S: RunningTotal<T>>(
-    elements: Readable<'_, T>,
-    output: &Output<T::Total>,
-    lanes: &Lanes,
-    jobs: Range<usize>,
-) {
-    elements.read(|elements| {
-        let sums = SumLoop {
-            elements,
-            output,
-            lanes,
-            jobs,
-            sum: PhantomData::<S>,
-        };
-        vectorised(sums, &mut ());
-    });
-}
-
-/// The loop of [`run_jobs`], which alone makes one.
+/// The loop of [`scan_loop`], which alone makes one.
 struct SumLoop<'a, 'b, 'c, T: AnyElement, S> {
     elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T::Total>,

@@ -6,9 +6,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::{BlockProgram, BlockSource, Blocks, Consecutive, RUN, Readable};
-use super::lanes::Job;
-use super::launch::launch;
-use super::memory::{Output, Untyped, computed};
+use super::lanes::{Job, along_lanes};
+use super::memory::{Output, Untyped};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{convert, math};
 use crate::array::{AnyElement, Array, DType, Float, Shape};
@@ -57,7 +56,7 @@ pub(in crate::ops) fn normalized_contiguous<T: Float, const LOG: bool>(
 #[track_caller]
 fn normalized_source<T: Float, R, const LOG: bool>(
     order: HostOrder<'_>,
-    (elements, bytes_each): (&R, usize),
+    elements: (&R, usize),
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>>
@@ -65,29 +64,9 @@ where
     R: Clone + Send + Sync + 'static,
     for<'a> BlockSource<'a>: From<&'a R>,
 {
-    let lanes = Lanes::along(axis, shape);
-    let run: LaneLoop = lane_loop::<T, LOG>;
-    let write = |output: Output<T>| {
-        let work = lanes.work(bytes_each, size_of::<T>(), 4);
-        let writes = (run, output.untyped(), lanes);
-        launch(
-            order,
-            work,
-            (elements, &writes),
-            |elements, (run, output, lanes), jobs| {
-                // SAFETY: the stream of the launch is ordered after the writes of other streams, so
-                // the operands may be read. The output is new, so it is no part of them. Its
-                // elements and the source's are of the type that the loop is for.
-                unsafe { run(elements.into(), *output, lanes, jobs) };
-            },
-        );
-    };
-    // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
-    unsafe { computed(order.device, shape, write) }
+    // SAFETY: the loop reads and writes elements of `T`, all of each lane.
+    unsafe { along_lanes(order, elements, (shape, axis), 4, lane_loop::<T, LOG>) }
 }
-
-/// Normalizes the lanes of some jobs of a source's elements, to an output that is theirs.
-type LaneLoop = unsafe fn(BlockSource<'_>, Untyped, &Lanes, Range<usize>);
 
 /// # Safety
 ///
@@ -120,7 +99,6 @@ struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
     jobs: Range<usize>,
 }
 
-/// The type that elements of `T` are computed in.
 type In<T> = <T as AnyElement>::Accumulator;
 
 impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
@@ -275,7 +253,6 @@ fn normalize_lane<T: Float, const LOG: bool, const FMA: bool>(lane: &mut [T]) {
     }
 }
 
-/// Returns the sum of the exponentials of `values` minus `scale`.
 #[inline(always)]
 fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale: In<T>) -> In<T> {
     let zero = <In<T>>::default();

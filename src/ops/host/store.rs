@@ -135,7 +135,6 @@ impl<'a> FusedStore<'a> {
     }
 }
 
-/// Returns the blocks of the operands of `tree`, if the target is dense and all are on its device.
 fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
     let mut are_there = target.layout().is_contiguous();
     operands(tree, &mut |operand| {

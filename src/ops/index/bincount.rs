@@ -1,7 +1,7 @@
 //! Counts of numbers.
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Shape};
+use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Shape, Walk};
 use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
@@ -106,9 +106,9 @@ fn tally_in_turns<T: AnyElement, const TABLES: usize>(
     place: &impl Fn(T) -> usize,
 ) -> std::result::Result<Vec<i64>, T> {
     let mut tables: [Vec<i64>; TABLES] = std::array::from_fn(|_| vec![0; length]);
-    let rows = elements.layout().coalesced();
-    let (count, stride) = rows.row();
-    for first in rows.row_offsets() {
+    let walk = Walk::new([elements.layout()]);
+    let (_, [stride]) = walk.row();
+    for ([first], count) in walk.runs(0..walk.count()) {
         let tables = tables.each_mut().map(Vec::as_mut_slice);
         if stride == 1 {
             tally_row(elements.run(first, count), tables, place)?;

@@ -18,7 +18,6 @@ impl Triangle {
     }
 }
 
-/// Returns the layout of a diagonal of a matrix.
 #[track_caller]
 fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
     let (row, column) = start_of(k);

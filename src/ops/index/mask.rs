@@ -140,8 +140,6 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Checks that `shape`, the shape of a `what` of `masked_assign`, broadcasts to the array's shape
-/// `own`.
 #[track_caller]
 fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     if broadcast_shapes("masked_assign", &[own, shape]).is_ok_and(|to| to == *own) {

@@ -112,8 +112,6 @@ pub(super) fn put(
     })
 }
 
-/// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`
-/// elsewhere.
 #[track_caller]
 pub(super) fn padded(
     array: &AnyArray,

@@ -61,8 +61,6 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`
-/// elsewhere.
 #[track_caller]
 fn framed(array: &AnyArray, before: Shape, value: Bits, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;

@@ -8,7 +8,6 @@ use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Factorized;
 use crate::ops::index::check_size;
 
-/// See [`cholesky`](crate::linalg::cholesky).
 #[track_caller]
 pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("cholesky", a)?;
@@ -26,7 +25,6 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     }))
 }
 
-/// See [`qr`](crate::linalg::qr).
 #[track_caller]
 pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let [m, n] = matrix_of("qr", a)?;

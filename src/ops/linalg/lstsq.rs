@@ -11,7 +11,6 @@ use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;
 
-/// See [`lstsq`](crate::linalg::lstsq).
 #[track_caller]
 pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     same_device("lstsq", ("a", a), ("b", b))?;

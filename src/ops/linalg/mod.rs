@@ -87,7 +87,6 @@ fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
     ))
 }
 
-/// Returns an array of `shape`, all of it `value`.
 #[track_caller]
 fn filled<T: AnyElement>(
     operation: &str,

@@ -22,7 +22,6 @@ pub enum MatrixNorm {
     Infinity,
 }
 
-/// See [`norm`](crate::linalg::norm).
 #[track_caller]
 pub(super) fn norm<T: Factorized>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
     matrix_of("norm", a)?;

@@ -9,7 +9,6 @@ use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 
-/// See [`solve`](crate::linalg::solve).
 #[track_caller]
 pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     same_device("solve", ("a", a), ("b", b))?;
@@ -85,7 +84,6 @@ pub(super) fn right_sides<T: Factorized>(
     Ok((right, shape))
 }
 
-/// See [`inv`](crate::linalg::inv).
 #[track_caller]
 pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("inv", a)?;
@@ -101,7 +99,6 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     }))
 }
 
-/// See [`det`](crate::linalg::det).
 #[track_caller]
 pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("det", a)?;

@@ -8,13 +8,11 @@ use crate::ops::derivatives::{RuledOperation, is_tracked};
 use crate::ops::descriptors::{Eigen, Factorized, Singular};
 use crate::ops::index::check_size;
 
-/// See [`svd`](crate::linalg::svd).
 #[track_caller]
 pub(super) fn svd<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
     svd_for("svd", a)
 }
 
-/// Computes [`svd`] on behalf of `operation`.
 #[track_caller]
 pub(super) fn svd_for<T: Factorized>(
     operation: &'static str,
@@ -25,7 +23,6 @@ pub(super) fn svd_for<T: Factorized>(
     Ok((u, s, vt))
 }
 
-/// See [`svdvals`](crate::linalg::svdvals).
 #[track_caller]
 pub(super) fn svdvals<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     Ok(singular("svdvals", a, false)?.0)
@@ -85,14 +82,12 @@ fn check_finite<T: Factorized>(operation: &str, a: &Array<T>, elements: &Array<T
     )
 }
 
-/// See [`eigh`](crate::linalg::eigh).
 #[track_caller]
 pub(super) fn eigh<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let (w, v) = eigen("eigh", a, true)?;
     Ok((w, v.expect("the vectors were asked for")))
 }
 
-/// See [`eigvalsh`](crate::linalg::eigvalsh).
 #[track_caller]
 pub(super) fn eigvalsh<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     Ok(eigen("eigvalsh", a, false)?.0)

@@ -53,7 +53,6 @@ pub(super) fn check(
     Err(Error::new(ErrorCode::Matrix, text))
 }
 
-/// Returns the name of the matrix of that number in an array of `shape`.
 fn name(shape: &Shape, number: usize) -> String {
     let batch = batch_of(shape);
     if batch.is_empty() {

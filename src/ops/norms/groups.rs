@@ -2,9 +2,9 @@
 //! Normalization"](https://arxiv.org/abs/1803.08494), 2018).
 
 use super::{FLOPS_AN_ELEMENT, centre_and_scale, narrowed, widened};
-use crate::array::{Array, DType, Float};
+use crate::array::{Array, Float};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked, work_of};
+use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked, work_of};
 use crate::ops::dispatch::same_device;
 use crate::ops::precompiled::precompiled;
 
@@ -30,11 +30,7 @@ fn normalize<T: Float>(
 ) -> Result<Array<T>> {
     same_device("GroupNorm", ("x", x), ("weight", weight))?;
     same_device("GroupNorm", ("x", x), ("bias", bias))?;
-    if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        normalize_in::<T, f64>([x, weight, bias], groups, epsilon)
-    } else {
-        normalize_in::<T, f32>([x, weight, bias], groups, epsilon)
-    }
+    normalize_in::<T, T::Computed>([x, weight, bias], groups, epsilon)
 }
 
 /// Returns the group norm, computed in `A`.
@@ -52,15 +48,15 @@ fn normalize_in<T: Float, A: Float>(
         });
     let (result, mean, scale) = normalized::<T, A>(operands, groups, epsilon)?;
     Ok(step.finish(result, |saved| {
+        let x = saved.save_releasable(x);
         let saved = SavedGroups {
-            x: saved.save_releasable(x),
             weight: saved.save(weight),
             mean: saved.save_recomputed(&mean),
             scale: saved.save_recomputed(&scale),
             groups,
             epsilon,
         };
-        move |gradient: AnyArray| saved.fetch()?.back(&gradient.into_array())
+        move |gradient: AnyArray| saved.back(&x.fetch()?.into_array(), &gradient.into_array())
     }))
 }
 
@@ -105,8 +101,7 @@ fn statistics<T: Float, A: Float>(
 
 /// The values that the gradients of a group norm are computed from.
 #[derive(Clone)]
-struct SavedGroups<T: Float, A: Float, X> {
-    x: X,
+struct SavedGroups<T: Float, A: Float> {
     weight: Array<T>,
     mean: Array<A>,
     scale: Array<A>,
@@ -114,36 +109,22 @@ struct SavedGroups<T: Float, A: Float, X> {
     epsilon: f64,
 }
 
-impl<T: Float, A: Float> SavedGroups<T, A, SavedArray> {
-    /// Returns the values with the saved elements.
-    fn fetch(self) -> Result<SavedGroups<T, A, Array<T>>> {
-        Ok(SavedGroups {
-            x: self.x.fetch()?.into_array(),
-            weight: self.weight,
-            mean: self.mean,
-            scale: self.scale,
-            groups: self.groups,
-            epsilon: self.epsilon,
-        })
-    }
-}
-
-impl<T: Float, A: Float> SavedGroups<T, A, Array<T>> {
+impl<T: Float, A: Float> SavedGroups<T, A> {
     /// Returns the gradients of `x`, the weight and the bias. With n the normalized elements, a the
     /// gradient times the weight, and means over a group, the gradient of `x` is scale (a − mean(a)
     /// − n mean(a n)). The means are computed from sums over the places of a channel, of which the
     /// gradients of the weight and of the bias are computed too.
     #[track_caller]
-    fn back(&self, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
-        let split = split(&self.x, self.groups);
+    fn back(&self, x: &Array<T>, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
+        let split = split(x, self.groups);
         let [_, groups, each, places] = split;
-        let (mean, scale) = match is_tracked(&self.x)? {
-            true => statistics::<T, A>(&self.x, split, self.epsilon)?,
+        let (mean, scale) = match is_tracked(x)? {
+            true => statistics::<T, A>(x, split, self.epsilon)?,
             false => (self.mean.clone(), self.scale.clone()),
         };
         let weight = widened::<T, A>(&self.weight.reshape([groups, each, 1])?);
         let gradient = widened::<T, A>(&gradient.reshape(split)?);
-        let centred = (widened::<T, A>(&self.x.reshape(split)?) - &mean).boxed();
+        let centred = (widened::<T, A>(&x.reshape(split)?) - &mean).boxed();
         let sums = gradient.sum_keepdims(-1)?.downcast::<A>();
         let products = (&gradient * &centred).sum_keepdims(-1)?.downcast::<A>();
         let products = (products * &scale).eval()?;
@@ -161,7 +142,7 @@ impl<T: Float, A: Float> SavedGroups<T, A, Array<T>> {
             let sum = sums.sum_axis(0)?.downcast::<A>().reshape(groups * each)?;
             Ok(AnyArray::of(&narrowed::<T, A>(&sum.lazy().boxed())?))
         };
-        let of_x = of_x.reshape(*self.x.layout().shape())?;
+        let of_x = of_x.reshape(*x.layout().shape())?;
         let [of_weight, of_bias] = [of_channels(&products)?, of_channels(&sums)?];
         Ok(vec![AnyArray::of(&of_x), of_weight, of_bias])
     }

@@ -4,11 +4,11 @@ mod groups;
 
 pub(crate) use groups::group_norm;
 
-use super::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked, work_of};
+use super::derivatives::{AnyArray, RuledOperation, is_tracked, work_of};
 use super::dispatch::same_device;
 use super::expression::boxed::BoxedLazy;
 use super::precompiled::precompiled;
-use crate::array::{Array, DType, Float};
+use crate::array::{Array, Float};
 use crate::error::{Error, ErrorCode, Result};
 
 impl<T: Float> Array<T> {
@@ -78,97 +78,60 @@ fn layer_norm<T: Float>(
 ) -> Result<Array<T>> {
     check("layer_norm", x, "weight", weight)?;
     check("layer_norm", x, "bias", bias)?;
-    if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        layer_norm_in::<T, f64>(x, weight, bias, epsilon)
-    } else {
-        layer_norm_in::<T, f32>(x, weight, bias, epsilon)
-    }
-}
-
-/// Returns the layer norm, computed in `A`.
-#[track_caller]
-fn layer_norm_in<T: Float, A: Float>(
-    x: &Array<T>,
-    weight: &Array<T>,
-    bias: &Array<T>,
-    epsilon: f64,
-) -> Result<Array<T>> {
-    let flops = work_of(&[FLOPS_AN_ELEMENT, x.len()]);
-    let step = RuledOperation::begin("layer_norm", &[x, weight, bias])?
-        .computed_from(flops, move |operands| {
-            Ok(normalized_by_layer::<T, A>(operands, epsilon)?.0)
-        });
-    let (result, mean, scale) = normalized_by_layer::<T, A>([x, weight, bias], epsilon)?;
-    Ok(step.finish(result, |saved| {
-        let rows = NormalizedRows {
-            x: saved.save_releasable(x),
-            weight: saved.save(weight),
-            mean: Some(saved.save_recomputed(&mean)),
-            scale: saved.save_recomputed(&scale),
-            epsilon,
-        };
-        move |gradient: AnyArray| rows.fetch()?.back(&gradient.into_array())
-    }))
-}
-
-/// Returns the layer norm of `[x, weight, bias]`, and the mean and factor of each row.
-#[track_caller]
-fn normalized_by_layer<T: Float, A: Float>(
-    [x, weight, bias]: [&Array<T>; 3],
-    epsilon: f64,
-) -> Result<(Array<T>, Array<A>, Array<A>)> {
-    let wide = widened::<T, A>(x);
-    let (mean, scale) = centre_and_scale(&wide, epsilon)?;
-    let normal = (wide - &mean) * &scale;
-    let normal = normal.mul_add(widened::<T, A>(weight), widened::<T, A>(bias));
-    Ok((narrowed(&normal.boxed())?, mean, scale))
+    normalize::<T, T::Computed, _>("layer_norm", [x, weight, bias], epsilon)
 }
 
 #[track_caller]
 fn rms_norm<T: Float>(x: &Array<T>, weight: &Array<T>, epsilon: f64) -> Result<Array<T>> {
     check("rms_norm", x, "weight", weight)?;
-    if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        rms_norm_in::<T, f64>(x, weight, epsilon)
-    } else {
-        rms_norm_in::<T, f32>(x, weight, epsilon)
-    }
+    normalize::<T, T::Computed, _>("rms_norm", [x, weight], epsilon)
 }
 
-/// Returns the RMS norm, computed in `A`.
+/// Returns the norm of `[x, weight, bias]`, or of `[x, weight]` without a mean, computed in `A`.
 #[track_caller]
-fn rms_norm_in<T: Float, A: Float>(
-    x: &Array<T>,
-    weight: &Array<T>,
+fn normalize<T: Float, A: Float, const N: usize>(
+    operation: &'static str,
+    operands: [&Array<T>; N],
     epsilon: f64,
 ) -> Result<Array<T>> {
+    let [x, weight] = [operands[0], operands[1]];
     let flops = work_of(&[FLOPS_AN_ELEMENT, x.len()]);
-    let step = RuledOperation::begin("rms_norm", &[x, weight])?
-        .computed_from(flops, move |operands| {
-            Ok(normalized_by_square::<T, A>(operands, epsilon)?.0)
+    let step = RuledOperation::begin(operation, &operands)?
+        .computed_from(flops, move |operands: [&Array<T>; N]| {
+            Ok(normalized::<T, A>(&operands, epsilon)?.0)
         });
-    let (result, scale) = normalized_by_square::<T, A>([x, weight], epsilon)?;
+    let (result, (mean, scale)) = normalized::<T, A>(&operands, epsilon)?;
     Ok(step.finish(result, |saved| {
+        let x = saved.save_releasable(x);
         let rows = NormalizedRows {
-            x: saved.save_releasable(x),
             weight: saved.save(weight),
-            mean: None,
+            mean: mean.map(|mean| saved.save_recomputed(&mean)),
             scale: saved.save_recomputed(&scale),
             epsilon,
         };
-        move |gradient: AnyArray| rows.fetch()?.back(&gradient.into_array())
+        move |gradient: AnyArray| rows.back(&x.fetch()?.into_array(), &gradient.into_array())
     }))
 }
 
-/// Returns the RMS norm of `[x, weight]`, and the factor of each row.
+/// The mean of each row, where it is subtracted, and the factor of each row.
+type Statistics<A> = (Option<Array<A>>, Array<A>);
+
+/// Returns the norm of the operands of [`normalize`], which is centred if there is a bias.
 #[track_caller]
-fn normalized_by_square<T: Float, A: Float>(
-    [x, weight]: [&Array<T>; 2],
+fn normalized<T: Float, A: Float>(
+    operands: &[&Array<T>],
     epsilon: f64,
-) -> Result<(Array<T>, Array<A>)> {
-    let wide = widened::<T, A>(x);
-    let scale = root_mean_square_scale(&wide, epsilon)?;
-    let normal = wide * &scale * widened::<T, A>(weight);
-    Ok((narrowed(&normal.boxed())?, scale))
+) -> Result<(Array<T>, Statistics<A>)> {
+    let [wide, weight] = [0, 1].map(|at| widened::<T, A>(operands[at]));
+    let Some(bias) = operands.get(2) else {
+        let scale = root_mean_square_scale(&wide, epsilon)?;
+        let normal = wide * &scale * weight;
+        return Ok((narrowed(&normal.boxed())?, (None, scale)));
+    };
+    let (mean, scale) = centre_and_scale(&wide, epsilon)?;
+    let normal = (wide - &mean) * &scale;
+    let normal = normal.mul_add(weight, widened::<T, A>(bias));
+    Ok((narrowed(&normal.boxed())?, (Some(mean), scale)))
 }
 
 /// The floating-point operations of a norm for an element, over several passes.
@@ -191,8 +154,7 @@ fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result
 
 /// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]
-struct NormalizedRows<T: Float, A: Float, X> {
-    x: X,
+struct NormalizedRows<T: Float, A: Float> {
     weight: Array<T>,
     /// The mean subtracted from each row; `None` for `rms_norm`.
     mean: Option<Array<A>>,
@@ -201,28 +163,15 @@ struct NormalizedRows<T: Float, A: Float, X> {
     epsilon: f64,
 }
 
-impl<T: Float, A: Float> NormalizedRows<T, A, SavedArray> {
-    /// Returns the values with the saved rows.
-    fn fetch(self) -> Result<NormalizedRows<T, A, Array<T>>> {
-        Ok(NormalizedRows {
-            x: self.x.fetch()?.into_array(),
-            weight: self.weight,
-            mean: self.mean,
-            scale: self.scale,
-            epsilon: self.epsilon,
-        })
-    }
-}
-
-impl<T: Float, A: Float> NormalizedRows<T, A, Array<T>> {
+impl<T: Float, A: Float> NormalizedRows<T, A> {
     /// Returns the means, for `layer_norm`, and the scales: the saved ones, or, if a tape tracks
     /// `x`, computed again.
     #[track_caller]
-    fn statistics(&self) -> Result<(Option<Array<A>>, Array<A>)> {
-        if !is_tracked(&self.x)? {
+    fn statistics(&self, x: &Array<T>) -> Result<Statistics<A>> {
+        if !is_tracked(x)? {
             return Ok((self.mean.clone(), self.scale.clone()));
         }
-        let wide = widened::<T, A>(&self.x);
+        let wide = widened::<T, A>(x);
         if self.mean.is_none() {
             return Ok((None, root_mean_square_scale(&wide, self.epsilon)?));
         }
@@ -234,13 +183,14 @@ impl<T: Float, A: Float> NormalizedRows<T, A, Array<T>> {
     /// normalized rows, and a the gradient times the weight, the gradient of `x` is scale (a −
     /// mean(a) − n mean(a n)). For `rms_norm`, it is scale (a − n mean(a n)).
     #[track_caller]
-    fn back(&self, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
+    fn back(&self, x: &Array<T>, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
         let width = self.weight.len();
         let height = self.scale.len();
         let rows = |array: &Array<T>| array.reshape([height, width]);
         let columns = |array: &Array<A>| array.reshape([height, 1]);
-        let (mean, scale) = self.statistics()?;
-        let (x, scale) = (widened::<T, A>(&rows(&self.x)?), columns(&scale)?);
+        let (mean, scale) = self.statistics(x)?;
+        let own = x.layout().shape();
+        let (x, scale) = (widened::<T, A>(&rows(x)?), columns(&scale)?);
         let gradient = widened::<T, A>(&rows(gradient)?);
         let mean = mean.as_ref().map(columns).transpose()?;
         let centred = match &mean {
@@ -260,7 +210,6 @@ impl<T: Float, A: Float> NormalizedRows<T, A, Array<T>> {
         };
         let of_x = narrowed::<T, A>(&scaled.mul_add(scale, rest).boxed())?;
         let of_weight = (&gradient * normal).sum_axis(0)?.downcast::<A>();
-        let own = self.x.layout().shape();
         let mut gradients = vec![of_x.reshape(*own)?, narrowed(&of_weight.lazy().boxed())?];
         if mean.is_some() {
             let of_bias = gradient.sum_axis(0)?.downcast::<A>();

@@ -3,7 +3,7 @@
 //! `f16` and `bf16` are computed in `f32` and rounded once: an element may be in many windows.
 
 use super::{Windows, largest_each};
-use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
+use crate::array::{Array, Float, Layout, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{
     AnyArray, DIFFERENTIABLE, SavedArray, by_float, is_tracked, store_parts, sum_of_windows,
@@ -28,11 +28,8 @@ pub(super) fn of_largest(
         let gradient = gradient.converted(dtype.computed_in())?;
         let back = by_float!(dtype, T => {
             let (x, largest) = (x.fetch()?.into_array::<T>(), largest.fetch()?.into_array::<T>());
-            if const { T::DTYPE as u8 == DType::F64 as u8 } {
-                AnyArray::of(&to_largest::<T, f64>([&x, &largest], &gradient.into_array(), windows)?)
-            } else {
-                AnyArray::of(&to_largest::<T, f32>([&x, &largest], &gradient.into_array(), windows)?)
-            }
+            let gradient = gradient.into_array::<<T as Float>::Computed>();
+            AnyArray::of(&to_largest::<T, <T as Float>::Computed>([&x, &largest], &gradient, windows)?)
         });
         Ok(vec![back.expect(DIFFERENTIABLE).converted(dtype)?])
     }

@@ -161,7 +161,6 @@ impl Windows {
         of.windows_apart(&self.size, &self.stride, &[1, 1])
     }
 
-    /// Returns the shape of the results.
     #[track_caller]
     fn shape_of(self, own: &Shape) -> Result<Shape> {
         let windows = self.layout(&Layout::contiguous(own)?)?;

@@ -59,7 +59,6 @@ pub(super) fn scalar<T: AnyElement>(element: T) -> String {
     }
 }
 
-/// Returns a float with all its digits.
 fn float(digits: Digits, value: f64) -> String {
     if !value.is_finite() {
         return non_finite(value);

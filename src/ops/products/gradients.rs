@@ -189,7 +189,6 @@ fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
     }
 }
 
-/// Returns the rows of all matrices as one matrix.
 #[track_caller]
 fn one_matrix<T: Number>(array: &Array<T>) -> Result<Array<T>> {
     let columns = array.shape()[array.ndim() - 1];

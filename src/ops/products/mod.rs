@@ -272,7 +272,6 @@ fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layou
     Ok(one.map(|(columns, matrix)| (matrix, columns)))
 }
 
-/// Returns the shape of as many matrices as `batch` counts.
 fn of_matrices(batch: &Shape, rows: usize, columns: usize) -> Shape {
     batch
         .dims()

@@ -119,7 +119,6 @@ pub(crate) fn split_thread_generator() -> Generator {
     of_thread(|generator| Generator::new(generator.advance(UNIFORM, 1, 2).pair(0)))
 }
 
-/// Returns the state of the calling thread's generator.
 pub(crate) fn thread_state() -> Generator {
     of_thread(|generator| generator.clone())
 }

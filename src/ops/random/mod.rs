@@ -52,7 +52,6 @@ impl RandomSource<'_> {
         }
     }
 
-    /// Returns `0..n` in random order.
     fn shuffled(self, n: usize) -> Vec<i64> {
         match self {
             Self::Thread => of_thread(|generator| generator.shuffled(n)),
@@ -60,7 +59,6 @@ impl RandomSource<'_> {
         }
     }
 
-    /// Returns an array whose elements `fill` computes from draws of `words` words each.
     #[track_caller]
     fn array<T: AnyElement, F: Fill<T>>(
         mut self,

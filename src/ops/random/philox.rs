@@ -92,7 +92,6 @@ impl Draws {
         self.block(aligned.start / BLOCK_WORDS as u64, refusals)[at]
     }
 
-    /// Writes the next words to all of `words`.
     #[inline(always)]
     pub(super) fn write(self, words: &mut [u32]) {
         let (aligned, skipped) = self.align(BLOCK_WORDS);
@@ -113,7 +112,6 @@ impl Draws {
         }
     }
 
-    /// Computes the blocks from `index` on.
     #[inline(always)]
     fn blocks(self, index: u64, blocks: &mut [[u32; BLOCK_WORDS]; TOGETHER]) {
         // The words of one position are stored side by side, so that the loop is vectorised.

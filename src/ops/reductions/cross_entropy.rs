@@ -94,23 +94,20 @@ fn back<T: Float>(
         )?,
         false => rows,
     };
-    if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        let [logits, gradient] = [logits, gradient].map(Array::downcast);
-        let weight = (gradient * scale).eval()?;
-        return Ok(weighted::<f64, f64>(logits, (&rows, &classes), &weight)?.downcast());
-    }
-    let weight = (gradient.cast::<f32>() * scale as f32).eval()?;
-    weighted::<T, f32>(logits, (&rows, &classes), &weight)
+    weighted::<T, T::Computed>(logits, (&rows, &classes), gradient.converted()?, scale)
 }
 
-/// Returns the probability of each logit, minus 1 for the class of its row, times `weight`. The
-/// result is computed in `A`. It overwrites the logits if nothing else has their memory.
+/// Returns the probability of each logit, minus 1 for the class of its row, times `gradient` and
+/// `scale`. The result is computed in `A`. It overwrites the logits if nothing else has their
+/// memory.
 #[track_caller]
 fn weighted<T: Float, A: Float>(
     mut logits: Array<T>,
     (rows, classes): (&RowLosses, &Array<i64>),
-    weight: &Array<A>,
+    gradient: Array<A>,
+    scale: f64,
 ) -> Result<Array<T>> {
+    let weight = &(gradient * A::from_f64(scale)).eval()?;
     let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
     // Computed apart, because the difference of a rounded probability and 1 has few digits.
     let of_class = ((-losses).cast::<A>().exp_m1() * weight)

@@ -27,7 +27,6 @@ use super::reducers::Reducer;
 use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Shape};
 use crate::error::Result;
 
-/// Reduces all elements of `tree`, which have type `T`, to an array of rank 0.
 #[track_caller]
 fn all<F: Reducer<T> + Compiled, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>> {
     let buffer = reduce_all(const { &Reduction::of::<F, T>() }, tree)?;

@@ -34,7 +34,6 @@ pub trait Convert: Copy {
     fn convert_from<T: Convert>(value: T) -> Self;
 }
 
-/// Returns `value` as a `U`.
 #[inline(always)]
 pub(crate) fn convert<U: Convert, T: Convert>(value: T) -> U {
     U::convert_from(value)

@@ -87,16 +87,10 @@ impl Pairs {
 
     /// Returns the pairs with left and right exchanged, and each matrix transposed.
     pub(super) fn transposed(&self) -> Self {
-        let swapped = |[left, right]: [isize; 2]| [right, left];
-        let [left, right] = self.places.first();
-        let axes = self.places.axes();
         Self {
             left: self.right.transposed(),
             right: self.left.transposed(),
-            places: Walk::over(
-                [right, left],
-                axes.map(|(length, steps)| (length, swapped(steps))),
-            ),
+            places: self.places.swapped(),
         }
     }
 

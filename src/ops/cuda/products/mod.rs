@@ -14,7 +14,7 @@ use super::launch::launch;
 use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{Array, Layout, Number, Shape};
+use crate::array::{Array, Layout, Number, Shape, Walk};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
@@ -202,11 +202,11 @@ enum Matrices {
 impl Matrices {
     fn of<T: Number>(array: &Array<T>) -> Self {
         let layout = array.layout();
-        let places = layout.split_at(layout.ndim() - 2).0.coalesced();
-        match *places.strides() {
-            [] => Self::Uniform,
-            [step] if step >= 0 => Self::Uniform,
-            ref steps if steps.contains(&0) => Self::Broadcast,
+        let places = Walk::new([&layout.split_at(layout.ndim() - 2).0]);
+        let mut steps = places.axes().map(|(_, [step])| step);
+        match steps.len() {
+            1 if steps.all(|step| step >= 0) => Self::Uniform,
+            _ if steps.any(|step| step == 0) => Self::Broadcast,
             _ => Self::Otherwise,
         }
     }
@@ -261,7 +261,6 @@ fn by_blocks<T: Number>(
     })
 }
 
-/// The kernels of [`by_blocks`].
 struct BlockKernels;
 
 fn blocks_source(kind: ProductKind, numbering: Numbering) -> KernelSource {

@@ -2,7 +2,7 @@
 
 use super::matrix::{Matrix, Pairs};
 use super::*;
-use crate::array::AnyElement;
+use crate::array::{AnyElement, Walk};
 use crate::device::DevicePtr;
 
 #[cfg(feature = "cuda")]
@@ -104,7 +104,8 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     let (left_places, left_matrix) = left.split_at(left.ndim() - 2);
     let (right_places, right_matrix) = right.split_at(right.ndim() - 2);
     let mut product = Vec::new();
-    for (left_at, right_at) in left_places.indices().zip(right_places.indices()) {
+    let places = Walk::new([&left_places, &right_places]);
+    for [left_at, right_at] in places.each(0..places.count()) {
         let place = |first: usize, matrix: &Layout, row: usize, column: usize| {
             let [down, along] = [0, 1].map(|axis| matrix.strides()[axis]);
             first.wrapping_add_signed(row as isize * down + column as isize * along)

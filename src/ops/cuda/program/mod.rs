@@ -80,7 +80,6 @@ impl<'a> Program<'a> {
         Self::over(graph, shape, axes, &[])
     }
 
-    /// Makes a program of `graph` in row-major order of `shape`.
     pub(super) fn row_major(graph: &'a ExpressionGraph<'a>, shape: &Shape) -> Self {
         Self::new(graph, shape, IN_ORDER)
     }

@@ -40,7 +40,6 @@ const MOST_BLOCKS: usize = 1024;
 /// The most blocks along x. If there are more tiles, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels that reduce by `F`.
 struct ReductionKernel<F>(PhantomData<F>);
 
 /// The elements that a thread reads at once.
@@ -237,7 +236,6 @@ pub(super) fn reduce_into(
     workspace.launch(reduction.parts, &source, grid, &arguments)
 }
 
-/// Launches the kernel that reduces each output, or each part of one.
 #[track_caller]
 fn launch_reduction(
     workspace: Workspace<'_>,
@@ -274,7 +272,6 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     }
 }
 
-/// Returns the source of the kernel that reduces the elements of `program`.
 fn lanes_source(
     program: &Program<'_>,
     reduction: ReductionKernels,
@@ -292,7 +289,6 @@ fn lanes_source(
     source(format!("{} of {}", reduction.name, program.name()), &text)
 }
 
-/// Returns the source of the kernel that merges the parts of outputs.
 fn parts_source(reduction: ReductionKernels) -> KernelSource {
     let ReductionKernels { name, item, .. } = reduction;
     let wide = item.computed_in().in_cuda();

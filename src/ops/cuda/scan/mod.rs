@@ -36,9 +36,8 @@ const TILE: usize = 8 * THREADS as usize;
 /// The kernels that sum along lanes, and the kernels that multiply.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
-/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running_sums<T: AnyElement>(
+pub(in crate::ops) fn running<T: AnyElement, const PRODUCT: bool>(
     order: CudaOrder<'_>,
     graph: &ExpressionGraph<'_>,
     shape: &Shape,
@@ -47,24 +46,8 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     let workspace = Workspace::new(order);
     let program = Program::row_major(graph, shape);
     computed(order.device, shape, |output| {
-        let sums = ScanOperation::of::<T>();
+        let sums = ScanOperation::of::<T>(PRODUCT);
         scan_into(workspace, &program, sums, shape, axis, output.address.0)
-    })
-}
-
-/// Returns, for each element of `graph`, the product of all elements up to it along `axis`.
-#[track_caller]
-pub(in crate::ops) fn running_products<T: AnyElement>(
-    order: CudaOrder<'_>,
-    graph: &ExpressionGraph<'_>,
-    shape: &Shape,
-    axis: usize,
-) -> Result<Array<T::Total>> {
-    let workspace = Workspace::new(order);
-    let program = Program::row_major(graph, shape);
-    computed(order.device, shape, |output| {
-        let products = ScanOperation::products_of::<T>();
-        scan_into(workspace, &program, products, shape, axis, output.address.0)
     })
 }
 
@@ -105,20 +88,12 @@ pub(super) struct ScanOperation {
 }
 
 impl ScanOperation {
-    pub(super) fn of<T: AnyElement>() -> Self {
-        match sums_round::<T>() {
-            true => Self::new::<T>("cs_compensated", 2, false),
-            false => Self::new::<T>("cs_plain", 1, false),
-        }
-    }
-
-    /// Returns the types for products instead of sums.
-    fn products_of<T: AnyElement>() -> Self {
-        Self::new::<T>("cs_product", 1, true)
-    }
-
-    /// Makes the types for a state of `numbers` numbers.
-    fn new<T: AnyElement>(state: &'static str, numbers: usize, is_product: bool) -> Self {
+    pub(super) fn of<T: AnyElement>(is_product: bool) -> Self {
+        let (state, numbers) = match is_product {
+            true => ("cs_product", 1),
+            false if sums_round::<T>() => ("cs_compensated", 2),
+            false => ("cs_plain", 1),
+        };
         Self {
             state,
             state_bytes: numbers * size_of::<T::Wide>(),
@@ -159,7 +134,6 @@ static_assert(sizeof(S) == {state_bytes}, \"the room for sums\");
     }
 }
 
-/// The parameters of the launch of one scan.
 struct Launch<'a> {
     workspace: Workspace<'a>,
     program: &'a Program<'a>,

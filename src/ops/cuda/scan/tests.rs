@@ -121,11 +121,11 @@ mod compiled {
     }
 
     fn sums<T: AnyElement>() -> [KernelSource; 5] {
-        algorithms::<T>(ScanOperation::of::<T>())
+        algorithms::<T>(ScanOperation::of::<T>(false))
     }
 
     fn products<T: AnyElement>() -> [KernelSource; 5] {
-        algorithms::<T>(ScanOperation::products_of::<T>())
+        algorithms::<T>(ScanOperation::of::<T>(true))
     }
 
     #[test]

@@ -174,7 +174,6 @@ fn of_reductions(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Returns the source of a kernel over lanes that fit.
 fn lanes_text(
     program: &Program<'_>,
     kind: SoftmaxKind,

@@ -140,7 +140,6 @@ impl<T: Element> Sort<'_, T> {
         })
     }
 
-    /// Counts the digits of the keys of all lanes.
     #[track_caller]
     fn count(&self, lanes: &SortLanes, passes: &Passes) -> Result<()> {
         let together = (lanes.count().saturating_mul(passes.tiles) / COUNTING).clamp(1, TOGETHER);

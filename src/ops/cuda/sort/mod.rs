@@ -191,7 +191,6 @@ impl<T: Element> Sort<'_, T> {
     }
 }
 
-/// Returns the source of the kernel that sorts short lanes.
 fn network_source<T: Element>() -> KernelSource {
     let is_wide = u8::from(size_of::<T>() > 4);
     let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");

@@ -49,7 +49,6 @@ impl Budget {
         budget
     }
 
-    /// Ends the budget.
     pub(crate) fn end(self: &Rc<Self>) {
         // The thread's locals may be destroyed already.
         let _ = BUDGETS.try_with(|budgets| {
@@ -110,7 +109,6 @@ pub(super) fn limit_bytes() -> Option<u64> {
     own.or_else(|| OF_ENVIRONMENT.get().copied().flatten())
 }
 
-/// Notes how many bytes steps save at once.
 pub(super) fn note_saved(bytes: u64) {
     for_each(|budget| budget.saved_bytes.set(budget.saved_bytes.get().max(bytes)));
 }

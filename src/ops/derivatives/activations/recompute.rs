@@ -29,7 +29,6 @@ pub(in crate::ops) struct Source {
 type Run = dyn Fn(&[AnyArray]) -> Result<Results>;
 
 impl Source {
-    /// Returns the operation `run` of `operands`.
     pub(in crate::ops) fn new(
         operands: impl IntoIterator<Item = Operand>,
         flops: u64,
@@ -182,7 +181,6 @@ impl Recomputation {
         self.call_site
     }
 
-    /// Names the activation of the result of that number.
     pub(super) fn set_result(&self, number: usize, activation: &Rc<Activation>) {
         self.results.borrow_mut()[number] = Rc::downgrade(activation);
     }
@@ -212,7 +210,6 @@ impl Recomputation {
         cost
     }
 
-    /// Runs the operation, and stores the results that are needed.
     fn run(&self, store: &Store) -> Result<()> {
         let _paused = Pause::begin();
         let _call_site = CallSiteOverride::at(self.call_site);

@@ -141,7 +141,6 @@ impl Activation {
         }
     }
 
-    /// Returns whether it has the memory of `buffer`.
     fn holds(&self, buffer: &Buffer) -> bool {
         let memory = self.memory.borrow();
         memory
@@ -304,7 +303,6 @@ impl Store {
         activations.push(Rc::downgrade(activation));
     }
 
-    /// Returns the activation of a constant.
     pub(in crate::ops) fn constant(
         self: &Rc<Self>,
         buffer: &Buffer,

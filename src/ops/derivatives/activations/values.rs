@@ -121,7 +121,6 @@ pub(super) fn activation(
     }
 }
 
-/// Sets the activations of the results of a step.
 pub(in crate::ops::derivatives) fn set_activations(
     results: &[Buffer],
     activations: Vec<Option<Rc<Activation>>>,

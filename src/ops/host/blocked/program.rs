@@ -58,7 +58,6 @@ pub(super) enum ProgramStep {
     },
 }
 
-/// A result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramResult {
     pub(super) step: usize,
@@ -209,7 +208,6 @@ impl OperandBlocks {
 const MOST_LEAVES: usize = 8;
 
 impl ProgramStep {
-    /// Returns the step that makes the block of `node`.
     fn of(
         node: &GraphNode<'_>,
         space: &IndexSpace,
@@ -231,7 +229,6 @@ impl ProgramStep {
         }
     }
 
-    /// Returns the step that makes the block of an array.
     fn of_array(
         operand: &Operand<'_>,
         space: &IndexSpace,
@@ -247,11 +244,12 @@ impl ProgramStep {
         if space.is_order_of(layout) {
             return memory(layout.offset());
         }
-        let layout = space.place(layout);
-        if layout.ndim() == 0 || (layout.ndim() == 1 && layout.strides()[0] == 1) {
-            return memory(layout.offset());
+        let walk = space.place(layout);
+        if walk.axes().len() == 1 && matches!(walk.row(), (1, _) | (_, [1])) {
+            let [first] = walk.first();
+            return memory(first);
         }
-        let view = View::new(base, element_bytes, layout);
+        let view = View::new(base, element_bytes, walk);
         let at = registers.reserve(view.scratch_bytes());
         views.push(view);
         Self::View {

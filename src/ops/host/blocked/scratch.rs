@@ -63,7 +63,6 @@ impl Registers {
 #[derive(Debug)]
 pub(super) struct ScratchMemory;
 
-/// A line of the cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct CacheLine(

@@ -6,7 +6,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::array::Layout;
+use crate::array::Walk;
 
 /// The size of a tile.
 #[derive(Clone, Copy, Debug)]
@@ -40,17 +40,13 @@ pub(super) struct TileRows {
 }
 
 impl TileRows {
-    /// Returns the rows of `layout` if tiles pay: elements are closer together across rows than
+    /// Returns the rows of `walk` if tiles pay: elements are closer together across rows than
     /// along them, there are enough rows and columns for a tile, and the lines of a row do not stay
     /// in the cache anyway.
     #[inline]
-    pub(super) fn transposed(layout: &Layout) -> Option<Self> {
-        let [.., count, length] = *layout.dims() else {
-            return None;
-        };
-        let [.., across, along] = *layout.strides() else {
-            return None;
-        };
+    pub(super) fn transposed(walk: &Walk<1>) -> Option<Self> {
+        let (count, [across]) = walk.axes().rev().nth(1)?;
+        let (length, [along]) = walk.row();
         let transposed = across != 0 && across.unsigned_abs() < along.unsigned_abs();
         let fits = count >= TILE.rows && length >= TILE.rows;
         let far = along.unsigned_abs().saturating_mul(length) > NEAR;
@@ -135,17 +131,16 @@ impl OpenTile {
 ///
 /// # Safety
 ///
-/// The elements that the last two axes of `layout` reach from `first` within the part must be
+/// The elements that the last two axes of `walk` reach from `first` within the part must be
 /// readable, alive and not written to.
 pub(super) unsafe fn gather_tile<T: Copy>(
     first: *const T,
-    layout: &Layout,
+    walk: &Walk<1>,
     part: TilePart,
     tile: &mut [MaybeUninit<T>; TILE.elements()],
 ) {
-    let [.., across, along] = *layout.strides() else {
-        unreachable!("a tile of fewer than two axes");
-    };
+    let (_, [along]) = walk.row();
+    let (_, [across]) = (walk.axes().rev().nth(1)).expect("a tile has two axes");
     assert!(part.height <= TILE.rows && part.width <= TILE.columns);
     for column in 0..part.width {
         let top = first.wrapping_offset(column as isize * along);

@@ -2,27 +2,25 @@
 //! Their elements are gathered, block by block.
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 use std::ptr::copy_nonoverlapping;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::BLOCK;
 use super::scratch::ScratchMemory;
 use super::tile::{OpenTile, TILE, TilePart, TileRows, gather_tile};
-use crate::array::{Layout, MAX_RANK};
+use crate::array::Walk;
 use crate::ops::host::by_bytes;
 use crate::ops::vector::{Loop, vectorised};
 
 /// The elements of an array in the host's memory, in the order of an index space.
 ///
-/// Invariant: the elements that `layout` reaches from `base` lie in the array's buffer and have
+/// Invariant: the elements that `walk` reaches from `base` lie in the array's buffer and have
 /// been written, by the invariants of [`Array`](crate::Array).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     base: *const u8,
     element_bytes: usize,
-    // Over the fewest axes.
-    layout: Layout,
+    walk: Walk<1>,
     // The number of elements after which the elements repeat, such as the length of a broadcast
     // row; at most `BLOCK`.
     period: Option<usize>,
@@ -40,15 +38,15 @@ pub(super) struct ViewScratch {
 }
 
 impl View {
-    /// Returns the view of the elements that `layout`, which has the fewest axes, reaches from
-    /// `base`.
-    pub(super) fn new(base: *const u8, element_bytes: usize, layout: Layout) -> Self {
-        let period: usize = layout.dims()[1..].iter().product();
-        let is_periodic = layout.strides()[0] == 0 && period <= BLOCK;
+    pub(super) fn new(base: *const u8, element_bytes: usize, walk: Walk<1>) -> Self {
+        let mut axes = walk.axes();
+        let is_repeated = axes.next().is_some_and(|(_, steps)| steps == [0]);
+        let period: usize = axes.map(|(length, _)| length).product();
+        let is_periodic = is_repeated && period <= BLOCK;
         Self {
             base,
             element_bytes,
-            layout,
+            walk,
             period: is_periodic.then_some(period),
             reads_between: true,
         }
@@ -60,7 +58,6 @@ impl View {
         self.reads_between &= self.base != written;
     }
 
-    /// Returns the size of the view's scratch.
     pub(super) fn scratch_bytes(&self) -> usize {
         let gathered = self.period.unwrap_or(0) + BLOCK.max(TILE.elements());
         ScratchMemory::ALIGNMENT + gathered * self.element_bytes
@@ -83,7 +80,7 @@ impl View {
     /// Returns the rows that are best read in tiles, if there are any.
     pub(super) fn transposed(&self) -> Option<TileRows> {
         match self.period {
-            None => TileRows::transposed(&self.layout),
+            None => TileRows::transposed(&self.walk),
             Some(_) => None,
         }
     }
@@ -99,7 +96,7 @@ impl View {
         unsafe { scratch.open.write(OpenTile::NONE) };
         if let Some(period) = self.period {
             // A block begins within the first period and has at most `BLOCK` elements.
-            let shared = self.layout.len().min(period + BLOCK);
+            let shared = self.walk.count().min(period + BLOCK);
             let mut done = period.min(shared);
             // SAFETY: by this function's contract, and there is room for `done` elements.
             unsafe { self.gather(0, done, scratch) };
@@ -128,13 +125,13 @@ impl View {
         if self.transposed() != Some(part.rows) {
             return;
         }
-        let (_, at) = coordinates(&self.layout, start);
+        let [at] = self.walk.at(start);
         // SAFETY: by the invariant the part lies in the index space, and the caller keeps this
         // contract.
         unsafe {
             by_bytes!(
                 self.element_bytes,
-                open_tile::<Bits>(self.base, at, &self.layout, part, scratch.elements)
+                open_tile::<Bits>(self.base, at, &self.walk, part, scratch.elements)
             );
             scratch.open.write(OpenTile::new(start, part));
         }
@@ -158,10 +155,10 @@ impl View {
         if let Some(period) = self.period {
             return scratch.elements.wrapping_add(start % period * bytes);
         }
-        let layout = &self.layout;
-        let (length, stride) = layout.row();
-        let (index, at) = coordinates(layout, start);
-        let is_in_row = count <= length - index[layout.ndim() - 1];
+        let (_, [stride]) = self.walk.row();
+        let mut runs = self.walk.runs(start..start + count);
+        let ([at], here) = runs.next().expect("a block has elements");
+        let is_in_row = here == count;
         if stride == 1 && is_in_row {
             return self.base.wrapping_add(at * bytes);
         }
@@ -213,14 +210,14 @@ unsafe fn gather_to<T: Copy>(view: &View, start: usize, count: usize, to: *mut u
 unsafe fn open_tile<T: Copy>(
     base: *const u8,
     at: usize,
-    layout: &Layout,
+    walk: &Walk<1>,
     part: TilePart,
     to: *mut u8,
 ) {
     // SAFETY: by this function's contract.
     unsafe {
         let first = base.cast::<T>().wrapping_add(at);
-        gather_tile(first, layout, part, &mut *to.cast());
+        gather_tile(first, walk, part, &mut *to.cast());
     }
 }
 
@@ -230,9 +227,11 @@ unsafe fn open_tile<T: Copy>(
 ///
 /// As for [`View::gather`]. The size of `T` must be the size of the view's elements.
 unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>]) {
-    let (base, (_, stride)) = (view.base.cast::<T>(), view.layout.row());
-    each_row(&view.layout, start, out.len(), |at, range| {
-        let (from, part) = (base.wrapping_add(at), &mut out[range]);
+    let (base, (_, [stride])) = (view.base.cast::<T>(), view.walk.row());
+    let mut rest = &mut *out;
+    for ([at], count) in view.walk.runs(start..start + rest.len()) {
+        let (from, part) = (base.wrapping_add(at), rest.split_off_mut(..count));
+        let part = part.expect("the runs are as long as `out`");
         // SAFETY: the row's elements from `at` on in steps of `stride` are elements of the view's
         // innermost axis, which lie in the array's buffer by the invariant. Between them, the
         // memory is the array's, too, and is not written to, as just checked.
@@ -242,67 +241,7 @@ unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>])
                 _ => copy_row(from, stride, part),
             }
         }
-    });
-}
-
-/// Calls `see` for each part of a row of `layout` among the `count` elements from number `start`
-/// on: with the index of its first element in memory, and with its range among the `count`.
-#[inline(always)]
-pub(in crate::ops::host) fn each_row(
-    layout: &Layout,
-    start: usize,
-    count: usize,
-    mut see: impl FnMut(usize, Range<usize>),
-) {
-    let dims = layout.dims();
-    let strides = layout.strides();
-    let (length, stride) = layout.row();
-    let (mut index, mut at) = coordinates(layout, start);
-    let inner = dims.len().saturating_sub(1);
-    let mut done = 0;
-    loop {
-        let here = (count - done).min(length - index[inner]);
-        see(at, done..done + here);
-        done += here;
-        if done == count {
-            return;
-        }
-        // To the beginning of the next row, like an odometer.
-        at = at.wrapping_add_signed(-(index[inner] as isize * stride));
-        index[inner] = 0;
-        let mut axis = inner;
-        while axis > 0 {
-            axis -= 1;
-            index[axis] += 1;
-            at = at.wrapping_add_signed(strides[axis]);
-            if index[axis] < dims[axis] {
-                break;
-            }
-            index[axis] = 0;
-            at = at.wrapping_add_signed(-(dims[axis] as isize * strides[axis]));
-        }
     }
-}
-
-/// Returns the coordinates of the element with this number in row-major order, and its index in
-/// memory.
-pub(in crate::ops::host) fn coordinates(
-    layout: &Layout,
-    number: usize,
-) -> ([usize; MAX_RANK], usize) {
-    let mut index = [0; MAX_RANK];
-    let mut at = layout.offset();
-    if number == 0 {
-        return (index, at);
-    }
-    let mut rest = number;
-    let axes = layout.dims().iter().zip(layout.strides());
-    for (axis, (&length, &stride)) in axes.enumerate().rev() {
-        index[axis] = rest % length;
-        rest /= length;
-        at = at.wrapping_add_signed(index[axis] as isize * stride);
-    }
-    (index, at)
 }
 
 /// Copies elements that are `stride` apart to all of `to`.

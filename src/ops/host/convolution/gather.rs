@@ -80,7 +80,6 @@ impl VectorGrid {
     }
 }
 
-/// The loop of a tile.
 struct TileLoop<'a, T> {
     planes: *const T,
     offsets: &'a [usize],

@@ -41,7 +41,6 @@ struct ResultClass {
     taps: Vec<Tap>,
 }
 
-/// One axis of the planes and of the results.
 #[derive(Clone, Debug)]
 pub(super) struct AxisPlan {
     /// The number of results of the longest class.
@@ -319,7 +318,6 @@ impl ConvPlan {
         }
     }
 
-    /// Returns the number of rows of a plane.
     pub(super) fn plane_rows(&self) -> usize {
         self.rows + self.axes[0].reach
     }

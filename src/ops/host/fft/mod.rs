@@ -119,7 +119,6 @@ fn planned<P>(operation: &str, plan: std::result::Result<P, OutOfMemory>) -> Res
     })
 }
 
-/// Returns a new array of `shape` with the transforms of the rows along the axis `at` of `x`.
 #[track_caller]
 fn along<R: RowTransform>(
     order: HostOrder<'_>,

@@ -16,7 +16,6 @@ pub(super) trait RowTransform: Clone + Send + Sync + 'static {
     type To: AnyElement;
     type Sample: Sample;
 
-    /// Returns the lengths of a row that is read and of a row that is written.
     fn lengths(&self) -> [usize; 2];
 
     /// Returns the length of a thread's scratch memory, in complex numbers.
@@ -148,7 +147,6 @@ where
     }
 }
 
-/// Sets the numbers to zero and returns them.
 pub(super) fn zeroed<T: AnyElement>(numbers: &mut [MaybeUninit<T>]) -> &mut [T] {
     numbers.fill(MaybeUninit::new(T::zero()));
     // SAFETY: all of them have been written.

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::array::{AnyElement, Array, Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::host::blocked::coordinates;
 
 /// A matrix in the host's memory.
 ///
@@ -27,7 +26,6 @@ unsafe impl<T: Sync> Send for Matrix<T> {}
 unsafe impl<T: Sync> Sync for Matrix<T> {}
 
 impl<T: Copy> Matrix<T> {
-    /// Returns the rows of the numbers `range`.
     pub(super) fn rows(&self, range: Range<usize>) -> Self {
         self.part(range.start, 0, range.len(), self.columns)
     }
@@ -142,34 +140,23 @@ fn base<T: AnyElement>(array: &Array<T>) -> *const T {
     host_pointer(DevicePtr(array.buffer().address())).cast()
 }
 
-/// Many matrices of equal lengths and strides.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stack<T> {
-    /// A matrix at the beginning of the array's memory.
-    model: Matrix<T>,
-    /// The offset of each matrix.
-    places: Layout,
-}
-
-impl<T: AnyElement> Stack<T> {
-    /// Returns the matrices that `layout` selects from the memory of `array`; its last two axes are
-    /// the axes of a matrix.
-    pub(super) fn new(array: &Array<T>, layout: &Layout) -> Self {
-        let within = layout
-            .bounds()
-            .is_none_or(|(_, highest)| highest < array.buffer().size_bytes() / size_of::<T>());
-        assert!(within, "{layout:?} reaches beyond its array");
-        let (places, matrix) = layout.split_at(layout.ndim() - 2);
-        let (dims, strides) = (matrix.dims(), matrix.strides());
-        let model = Matrix {
-            first: base(array),
-            rows: dims[0],
-            columns: dims[1],
-            row_stride: strides[0],
-            column_stride: strides[1],
-        };
-        Self { model, places }
-    }
+/// Returns a matrix at the beginning of an array's memory, and the layout of the offsets of the
+/// matrices that `layout` selects from there; its last two axes are the axes of a matrix.
+fn stack<T: AnyElement>(array: &Array<T>, layout: &Layout) -> (Matrix<T>, Layout) {
+    let within = layout
+        .bounds()
+        .is_none_or(|(_, highest)| highest < array.buffer().size_bytes() / size_of::<T>());
+    assert!(within, "{layout:?} reaches beyond its array");
+    let (places, matrix) = layout.split_at(layout.ndim() - 2);
+    let (dims, strides) = (matrix.dims(), matrix.strides());
+    let model = Matrix {
+        first: base(array),
+        rows: dims[0],
+        columns: dims[1],
+        row_stride: strides[0],
+        column_stride: strides[1],
+    };
+    (model, places)
 }
 
 /// Pairs of matrices to be multiplied.
@@ -179,9 +166,8 @@ impl<T: AnyElement> Stack<T> {
 pub(super) struct Pairs<T> {
     left: Matrix<T>,
     right: Matrix<T>,
-    /// The offsets of each pair from these two, if there are several pairs.
-    places: Option<(Layout, Layout)>,
-    count: usize,
+    /// The offsets of each pair from these two.
+    places: Walk<2>,
 }
 
 impl<T: AnyElement> Pairs<T> {
@@ -190,18 +176,17 @@ impl<T: AnyElement> Pairs<T> {
         Self {
             left,
             right,
-            places: None,
-            count: 1,
+            places: Walk::over([0; 2], []),
         }
     }
 
-    pub(super) fn many(left: Stack<T>, right: Stack<T>) -> Self {
-        let count = left.places.len();
-        assert_eq!(count, right.places.len(), "the numbers differ");
+    pub(super) fn many(left: (&Array<T>, &Layout), right: (&Array<T>, &Layout)) -> Self {
+        let (left, left_places) = stack(left.0, left.1);
+        let (right, right_places) = stack(right.0, right.1);
+        assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
         Self {
-            places: Some((left.places, right.places)),
-            count,
-            ..Self::one(left.model, right.model)
+            places: Walk::new([&left_places, &right_places]),
+            ..Self::one(left, right)
         }
     }
 
@@ -210,14 +195,13 @@ impl<T: AnyElement> Pairs<T> {
         Self {
             left: self.right.transposed(),
             right: self.left.transposed(),
-            places: self.places.map(|(left, right)| (right, left)),
-            count: self.count,
+            places: self.places.swapped(),
         }
     }
 
     /// Returns the number of pairs.
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.places.count()
     }
 
     /// Returns the number of rows, the inner length and the number of columns of each pair.
@@ -232,21 +216,13 @@ impl<T: AnyElement> Pairs<T> {
     }
 
     /// Returns a walk over the offsets of each pair from the [models](Self::models).
-    pub(super) fn walk(&self) -> Walk<2> {
-        match &self.places {
-            None => Walk::over([0; 2], []),
-            Some((left, right)) => Walk::new([left, right]),
-        }
+    pub(super) fn walk(&self) -> &Walk<2> {
+        &self.places
     }
 
     /// Returns the pair with the number `index`, which must be below the count.
     pub(super) fn get(&self, index: usize) -> (Matrix<T>, Matrix<T>) {
-        match &self.places {
-            None => (self.left, self.right),
-            Some((left, right)) => (
-                self.left.moved(coordinates(left, index).1),
-                self.right.moved(coordinates(right, index).1),
-            ),
-        }
+        let [left, right] = self.places.at(index);
+        (self.left.moved(left), self.right.moved(right))
     }
 }

@@ -22,7 +22,7 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use self::matrix::{Matrix, Pairs, Stack};
+use self::matrix::{Matrix, Pairs};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{AnyElement, Array, DType, Layout, Number, Shape};
@@ -52,10 +52,7 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     (right, right_layout): (&Array<T>, &Layout),
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let pairs = Pairs::many(
-        Stack::new(left, left_layout),
-        Stack::new(right, right_layout),
-    );
+    let pairs = Pairs::many((left, left_layout), (right, right_layout));
     write_products(order, pairs, shape)
 }
 
@@ -113,7 +110,6 @@ struct Products<T> {
     algorithm: Algorithm,
 }
 
-/// The algorithm of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Algorithm {
     /// All zeros, because there is nothing to sum.
@@ -165,7 +161,6 @@ impl<T: Number> Products<T> {
         Self { pairs, algorithm }
     }
 
-    /// Returns the number of elements of all products.
     fn count(&self) -> usize {
         let (rows, _, columns) = self.pairs.lengths();
         self.pairs.count() * rows * columns

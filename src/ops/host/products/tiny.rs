@@ -68,7 +68,6 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
 }
 
 impl<T: Number, A: Number> Tiny<'_, T, A> {
-    /// Calls `multiply` for each product and its part of `out`.
     #[inline(always)]
     fn each(
         self,

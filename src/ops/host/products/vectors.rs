@@ -111,7 +111,6 @@ fn is_stored_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
     is::<T, A>() && row.column_stride == 1
 }
 
-/// Writes `sums` to all of `out`.
 #[inline(always)]
 fn write_all<T: Number, A: Number>(sums: &[A], out: &mut [MaybeUninit<T>]) {
     for (slot, &sum) in out.iter_mut().zip(sums) {
@@ -223,7 +222,6 @@ unsafe fn sum_row<T: Number, A: Number>(row: &Matrix<T>, factors: &[A]) -> A {
     sum
 }
 
-/// Returns the sum of the products of `values` and `factors`.
 #[inline(always)]
 fn sum_products<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<ACCUMULATORS>();

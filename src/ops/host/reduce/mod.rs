@@ -143,7 +143,6 @@ where
     Ok(buffer)
 }
 
-/// The address of the first output.
 #[derive(Clone, Copy)]
 struct FirstOutput(*mut u8);
 

@@ -23,7 +23,6 @@ pub(super) struct Lanes<T> {
     pub(super) task: Task,
 }
 
-/// One lane.
 #[derive(Clone, Copy)]
 pub(super) struct Lane<'a, T, O> {
     pub(super) lanes: &'a Lanes<T>,

@@ -73,7 +73,6 @@ impl Vectors {
         }
     }
 
-    /// Returns the number of elements of all products.
     fn count(&self) -> usize {
         self.pairs.places.count() * self.pairs.left.rows
     }
