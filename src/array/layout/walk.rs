@@ -158,6 +158,7 @@ impl<const K: usize> Walk<K> {
     /// # Panics
     ///
     /// Panics if there are fewer elements.
+    #[inline]
     pub(crate) fn runs(&self, range: Range<usize>) -> Runs<'_, K> {
         assert!(range.start <= range.end && range.end <= self.count());
         let mut runs = Runs {

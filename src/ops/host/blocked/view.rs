@@ -155,10 +155,9 @@ impl View {
         if let Some(period) = self.period {
             return scratch.elements.wrapping_add(start % period * bytes);
         }
-        let (_, [stride]) = self.walk.row();
-        let mut runs = self.walk.runs(start..start + count);
-        let ([at], here) = runs.next().expect("a block has elements");
-        let is_in_row = here == count;
+        let (length, [stride]) = self.walk.row();
+        let [at] = self.walk.at(start);
+        let is_in_row = start % length + count <= length;
         if stride == 1 && is_in_row {
             return self.base.wrapping_add(at * bytes);
         }
