@@ -68,7 +68,7 @@ where
             |elements, (run, output, lanes), jobs| {
                 // SAFETY: the stream of the launch is ordered after the writes of other streams, so
                 // the operands may be read. The output is new, so it does not overlap the operands.
-                // The types are those of the loop, by this function's contract.
+                // `run` is a loop for these types, by this function's contract.
                 unsafe { run(elements.into(), *output, lanes, jobs) };
             },
         );

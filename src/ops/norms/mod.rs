@@ -114,14 +114,14 @@ fn normalize<T: Float, A: Float, const N: usize>(
 }
 
 /// The mean of each row, where it is subtracted, and the factor of each row.
-type Statistics<A> = (Option<Array<A>>, Array<A>);
+type RowMoments<A> = (Option<Array<A>>, Array<A>);
 
 /// Returns the norm of the operands of [`normalize`], which is centred if there is a bias.
 #[track_caller]
 fn normalized<T: Float, A: Float>(
     operands: &[&Array<T>],
     epsilon: f64,
-) -> Result<(Array<T>, Statistics<A>)> {
+) -> Result<(Array<T>, RowMoments<A>)> {
     let [wide, weight] = [0, 1].map(|at| widened::<T, A>(operands[at]));
     let Some(bias) = operands.get(2) else {
         let scale = root_mean_square_scale(&wide, epsilon)?;
@@ -167,7 +167,7 @@ impl<T: Float, A: Float> NormalizedRows<T, A> {
     /// Returns the means, for `layer_norm`, and the scales: the saved ones, or, if a tape tracks
     /// `x`, computed again.
     #[track_caller]
-    fn statistics(&self, x: &Array<T>) -> Result<Statistics<A>> {
+    fn statistics(&self, x: &Array<T>) -> Result<RowMoments<A>> {
         if !is_tracked(x)? {
             return Ok((self.mean.clone(), self.scale.clone()));
         }
