@@ -98,7 +98,11 @@ impl<P: CastParameters> CastParameters for Vec<P> {
 
     #[track_caller]
     fn cast<U: Float>(&self) -> Result<Vec<P::Cast<U>>> {
-        self.iter().map(P::cast).collect()
+        let mut parts = Vec::with_capacity(self.len());
+        for own in self {
+            parts.push(own.cast()?);
+        }
+        Ok(parts)
     }
 }
 
@@ -107,7 +111,10 @@ impl<P: CastParameters> CastParameters for Option<P> {
 
     #[track_caller]
     fn cast<U: Float>(&self) -> Result<Option<P::Cast<U>>> {
-        self.as_ref().map(P::cast).transpose()
+        Ok(match self {
+            Some(own) => Some(own.cast()?),
+            None => None,
+        })
     }
 }
 
@@ -125,8 +132,11 @@ impl<P: CastParameters, const N: usize> CastParameters for [P; N] {
 
     #[track_caller]
     fn cast<U: Float>(&self) -> Result<[P::Cast<U>; N]> {
-        let parts: Result<Vec<_>> = self.iter().map(P::cast).collect();
-        let parts: Result<[P::Cast<U>; N], _> = parts?.try_into();
+        let mut parts = Vec::with_capacity(N);
+        for own in self {
+            parts.push(own.cast()?);
+        }
+        let parts: Result<[P::Cast<U>; N], _> = parts.try_into();
         Ok(parts.unwrap_or_else(|_| unreachable!("there are as many")))
     }
 }

@@ -10,7 +10,7 @@ use super::expression::tree::{Node, Operand, Tree, operands};
 use super::host;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
-use crate::error::{AtCaller, CallSiteOverride, Result, reported_call_site};
+use crate::error::{AtCaller, CallSiteOverride, Result};
 
 impl<E: Expr> Lazy<E> {
     /// Evaluates the expression: one pass over its operands and one allocation, whatever its
@@ -82,8 +82,7 @@ fn tracked_evaluation(
     compute: &mut dyn FnMut() -> Result<Buffer>,
 ) -> Result<Buffer> {
     let evaluation = Evaluation::begin(&ExpressionGraph::of(tree)?, layout.shape())?;
-    // In a gradient of a gradient, the caller is this crate, and an override is already set.
-    let _call_site = CallSiteOverride::at(reported_call_site(Location::caller()));
+    let _call_site = CallSiteOverride::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
     Ok(results.pop().expect("there is one"))

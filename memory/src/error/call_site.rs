@@ -21,10 +21,11 @@ pub struct CallSiteOverride {
 }
 
 impl CallSiteOverride {
-    /// Records work of this crate at `line` while the guard lives.
+    /// Records work of this crate at `line` while the guard lives. A line of this crate does not
+    /// replace the line of the guard around it.
     pub fn at(line: Line) -> Self {
         Self {
-            before: OVERRIDE.replace(Some(line)),
+            before: OVERRIDE.replace(Some(reported_call_site(line))),
         }
     }
 }

@@ -6,7 +6,7 @@ mod report;
 
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 pub use call_site::{CallSiteOverride, reported_call_site};
 pub use code::ErrorCode;
@@ -301,32 +301,35 @@ impl<T> AtCaller for Result<T> {
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    static ABOVE: LazyLock<[String; 2]> = LazyLock::new(|| sources_above(own_sources()));
-    let is_own = file.starts_with(own_sources()) || ABOVE.iter().any(|own| file.starts_with(own));
+    let own = file!().trim_end_matches("error/mod.rs");
+    let is_own = file.starts_with(own) || is_above(file, own);
     (!is_std && !is_own).then_some(location)
 }
 
-/// Returns the folder of the sources of this crate.
-fn own_sources() -> &'static str {
-    file!().trim_end_matches("error/mod.rs")
-}
-
-/// Returns the folders of the sources of `cachescope` and `cachescope-tools`, which build on this
-/// crate, given the folder `own` of the sources of this crate. In the repository they are `src` and
-/// `tools/src` beside `memory`. Packages are beside the package of this crate.
-pub(crate) fn sources_above(own: &str) -> [String; 2] {
-    let package = own.trim_end_matches(['/', '\\']);
-    let package = package.strip_suffix("src").unwrap_or(package);
+/// Returns true if `file` is in the sources of `cachescope` or `cachescope-tools`, which build on
+/// this crate, given the folder `own` of the sources of this crate. In the repository they are
+/// `src` and `tools/src` beside `memory`. Packages are beside the package of this crate.
+pub(crate) fn is_above(file: &str, own: &str) -> bool {
+    // Allocates nothing: each step of a backward pass looks its line up.
     let slash = &own[own.len() - 1..];
-    let root = package.strip_suffix(&format!("memory{slash}"));
-    let root = root.filter(|root| root.is_empty() || root.ends_with(slash));
-    let crates = [
-        ("cachescope", String::new()),
-        ("cachescope-tools", format!("tools{slash}")),
-    ];
-    crates.map(|(name, folder)| match root {
-        Some(root) => format!("{root}{folder}src{slash}"),
-        None => own.replace("cachescope-memory", name),
+    let is_in = |folder: &[&str]| {
+        let mut parts = folder.iter();
+        parts
+            .try_fold(file, |rest, part| rest.strip_prefix(part))
+            .is_some()
+    };
+    let root = own
+        .strip_suffix(slash)
+        .and_then(|own| own.strip_suffix("src"));
+    let root = root.and_then(|root| root.strip_suffix(slash)?.strip_suffix("memory"));
+    if let Some(root) = root.filter(|root| root.is_empty() || root.ends_with(slash)) {
+        return is_in(&[root, "src", slash]) || is_in(&[root, "tools", slash, "src", slash]);
+    }
+    let packages = own.rsplit_once("cachescope-memory");
+    packages.is_some_and(|(before, after)| {
+        ["cachescope", "cachescope-tools"]
+            .into_iter()
+            .any(|name| is_in(&[before, name, after]))
     })
 }
 
@@ -359,7 +362,15 @@ mod tests {
                 "/vendor/cachescope-tools/src/",
             ),
         ] {
-            assert_eq!(sources_above(own), [arrays, tools]);
+            for above in [arrays, tools] {
+                assert!(is_above(&format!("{above}lib.rs"), own), "{above}");
+            }
+            for other in [own, "tests/", "/home/me/src/", "C:\\work\\tests\\"] {
+                assert!(
+                    !is_above(&format!("{other}lib.rs"), own),
+                    "{other} by {own}"
+                );
+            }
         }
         let own = file!().trim_end_matches("error/mod.rs");
         assert!(own.ends_with(['/', '\\']), "{own}");

@@ -94,7 +94,7 @@ fn back<T: Float>(
         )?,
         false => rows,
     };
-    weighted::<T, T::Computed>(logits, (&rows, &classes), gradient.converted()?, scale)
+    weighted::<T, T::Computed>(logits, (&rows, &classes), &gradient, scale)
 }
 
 /// Returns the probability of each logit, minus 1 for the class of its row, times `gradient` and
@@ -104,10 +104,10 @@ fn back<T: Float>(
 fn weighted<T: Float, A: Float>(
     mut logits: Array<T>,
     (rows, classes): (&RowLosses, &Array<i64>),
-    gradient: Array<A>,
+    gradient: &Array<T>,
     scale: f64,
 ) -> Result<Array<T>> {
-    let weight = &(gradient * A::from_f64(scale)).eval()?;
+    let weight = &(gradient.cast::<A>() * A::from_f64(scale)).eval()?;
     let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
     // Computed apart, because the difference of a rounded probability and 1 has few digits.
     let of_class = ((-losses).cast::<A>().exp_m1() * weight)

@@ -8,7 +8,7 @@ use cachescope_reports::Frame;
 use smallvec::SmallVec;
 
 use super::{NO_STACK, StackNumber};
-use crate::error::sources_above;
+use crate::error::is_above;
 use crate::sync::plain::Mutex;
 
 /// Set if stacks can be captured.
@@ -103,10 +103,8 @@ fn own_frames(frames: &[Frame]) -> usize {
         names.any(|name| frame.function.starts_with(name))
     };
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
-    let above = sources_above(sources);
     let is_own = |frame: &&Frame| {
-        let is_in = |sources: &String| frame.file.starts_with(sources);
-        frame.file.starts_with(sources) || above.iter().any(is_in) || is_named(frame, &OWN)
+        frame.file.starts_with(sources) || is_above(&frame.file, sources) || is_named(frame, &OWN)
     };
     let is_library = |frame: &Frame| frame.file.starts_with("/rustc/") || is_named(frame, &LIBRARY);
     let first = frames.iter().position(|frame| is_own(&frame)).unwrap_or(0);
