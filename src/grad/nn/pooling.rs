@@ -1,9 +1,10 @@
 //! Pools with padding, and pools to a given size.
 
 use std::ops::Range;
+use std::panic::Location;
 
 use crate::array::{AnyElement, Array, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::concat;
 
 /// The windows of [`max_pool2d`] and [`avg_pool2d`]. The first entry of each pair is for rows, the
@@ -201,9 +202,11 @@ fn adaptive<T: Float>(
     if let [.., height, width] = x.shape()
         && ![*height, *width, size[0], size[1]].contains(&0)
     {
+        let _call_site = CallSiteOverride::at(Location::caller());
         // A mean over a rectangle is a mean over its rows of means over its columns.
-        let rows = by_windows(x, x.ndim() - 2, size[0], reduce)?;
-        return by_windows(&rows, x.ndim() - 1, size[1], reduce);
+        let rows = by_windows(x, x.ndim() - 2, size[0], reduce);
+        let pooled = rows.and_then(|rows| by_windows(&rows, x.ndim() - 1, size[1], reduce));
+        return pooled.at_caller();
     }
     let shape = x.layout().shape();
     let text = format!(
@@ -214,7 +217,6 @@ fn adaptive<T: Float>(
 
 /// Reduces `count` windows of one axis, from floor(i length / count) to ceil((i + 1) length /
 /// count).
-#[track_caller]
 fn by_windows<T: Float>(
     x: &Array<T>,
     axis: usize,

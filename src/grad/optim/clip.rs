@@ -176,8 +176,8 @@ impl<O: Optimizer> Clipped<O> {
     /// The errors of [`Array::item`].
     #[track_caller]
     pub fn last_norm(&self) -> Result<Option<f64>> {
-        let norm = self.norm.as_ref().map(Array::item).transpose()?;
-        Ok(norm.map(|norm| norm / self.scale))
+        let norm = self.norm.as_ref().map(Array::item).transpose();
+        Ok(norm.at_caller()?.map(|norm| norm / self.scale))
     }
 
     #[track_caller]

@@ -1,8 +1,13 @@
 //! The lines in a recording of a training step are the program's, in forward and backward passes.
 
-use cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear, dropout};
-use cachescope::grad::optim::AdamW;
-use cachescope::grad::{Parameters, checkpoint, value_and_grad, value_and_step};
+use cachescope::grad::nn::{
+    Attention, Conv2d, Embedding, LayerNorm, Linear, adaptive_avg_pool2d, adaptive_max_pool2d,
+    dropout,
+};
+use cachescope::grad::optim::{AdamW, Lbfgs};
+use cachescope::grad::{
+    CastParameters, Parameters, arithmetic, checkpoint, value_and_grad, value_and_step,
+};
 use cachescope::{Array, ConvOptions, Device, DeviceConfig, RecordOptions, Result, cache_scope};
 
 #[derive(Parameters)]
@@ -45,13 +50,14 @@ impl Network {
     }
 }
 
-/// Checks that every line in a recording of `steps` is a line of this file.
-fn check(steps: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Checks that every line in a recording of `steps` is a line of this file, and that there are more
+/// than `fewest`.
+fn check(fewest: usize, steps: impl FnOnce() -> Result<()>) -> Result<()> {
     let device = Device::current();
     let recording = device.record(RecordOptions::default())?;
     steps()?;
     let sites = recording.by_call_site();
-    assert!(sites.len() > 10, "only {} lines", sites.len());
+    assert!(sites.len() > fewest, "only {} lines", sites.len());
     for site in sites {
         let line = site.call_site.expect("every line is known");
         assert!(line.file.ends_with("grad/lines.rs"), "{line:?}");
@@ -67,7 +73,7 @@ fn every_line_is_the_programs() -> Result<()> {
     let tokens = Array::from_vec((0..12).map(|token| token % 7).collect(), [2, 6])?;
     let classes = tokens.flatten()?;
     let mut optimizer = AdamW::new(1e-2);
-    check(|| {
+    check(10, || {
         for _ in 0..3 {
             cache_scope!("step", {
                 let loss = |network: &Network| network.loss(&tokens, &classes);
@@ -77,9 +83,58 @@ fn every_line_is_the_programs() -> Result<()> {
         }
         Ok(())
     })?;
-    check(|| {
+    check(10, || {
         let loss = |network: &Network| network.loss(&tokens, &classes);
         value_and_step(&mut network, &mut optimizer, loss)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn casts_of_lists_report_the_programs_line() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let layers = vec![Linear::<f32>::new(3, 4)?, Linear::new(4, 2)?];
+    let parameters = (
+        layers,
+        Some(Array::<f32>::ones(5)?),
+        [Array::<f32>::ones(6)?],
+    );
+    check(0, || {
+        let cast = parameters.0.cast::<f64>()?;
+        assert_eq!(cast.len(), 2);
+        parameters.1.cast::<f64>()?;
+        parameters.2.cast::<f64>()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn adaptive_pools_report_the_programs_lines() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let x = Array::<f32>::randn([1, 2, 7, 5])?;
+    check(1, || {
+        value_and_grad(&x, |x| {
+            let mean = adaptive_avg_pool2d(x, [3, 2])?;
+            (mean + adaptive_max_pool2d(x, [3, 2])?).square().sum()
+        })?;
+        Ok(())
+    })
+}
+
+#[test]
+fn lbfgs_and_arithmetic_report_the_programs_lines() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let mut x = vec![Array::<f32>::ones([3, 2])?.t()?, Array::ones(4)?];
+    check(2, || {
+        Lbfgs::new(1.0).step(&mut x, |x| {
+            let first = (&x[0] - 2.0).square().sum()?;
+            (first + x[1].square().sum()?).eval()
+        })?;
+        let zeros = arithmetic::zeros_like(&x)?;
+        arithmetic::dot(&zeros, &arithmetic::scale(2.0, &x)?)?;
         Ok(())
     })
 }
