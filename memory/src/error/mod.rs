@@ -138,7 +138,10 @@ impl Error {
 
     /// Changes the text and the cause of a message; an out-of-memory report is unchanged.
     fn change(mut self, change: impl FnOnce(&mut String, &mut Option<Cause>)) -> Self {
-        if let ErrorInner::Message { text, source, .. } = Arc::make_mut(&mut self.inner) {
+        // A shared report is not copied, because memory has run out.
+        if matches!(*self.inner, ErrorInner::Message { .. })
+            && let ErrorInner::Message { text, source, .. } = Arc::make_mut(&mut self.inner)
+        {
             change(text, source);
         }
         self

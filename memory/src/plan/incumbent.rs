@@ -55,10 +55,9 @@ impl<'a> Incumbent<'a> {
             let time = incumbent.first_fit_time();
             if incumbent.slab > capacity && limits.first_passes.allows(time) {
                 let order = incumbent.orderings.by(key);
-                let placed = greedy::first_fit(problem, &order, incumbent.slab - 1);
-                placed
-                    .into_iter()
-                    .for_each(|offsets| incumbent.offer(offsets));
+                if let Some(offsets) = greedy::first_fit(problem, &order, incumbent.slab - 1) {
+                    incumbent.offer(offsets);
+                }
             }
         }
         incumbent.repeat_skyline(capacity, MORE_PASSES, &limits.search);

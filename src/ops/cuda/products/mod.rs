@@ -203,11 +203,13 @@ impl Matrices {
     fn of<T: Number>(array: &Array<T>) -> Self {
         let layout = array.layout();
         let places = Walk::new([&layout.split_at(layout.ndim() - 2).0]);
-        let mut steps = places.axes().map(|(_, [step])| step);
-        match steps.len() {
-            1 if steps.all(|step| step >= 0) => Self::Uniform,
-            _ if steps.any(|step| step == 0) => Self::Broadcast,
-            _ => Self::Otherwise,
+        let (_, [innermost]) = places.row();
+        if places.axes().len() == 1 && innermost >= 0 {
+            Self::Uniform
+        } else if places.axes().any(|(_, [step])| step == 0) {
+            Self::Broadcast
+        } else {
+            Self::Otherwise
         }
     }
 }

@@ -104,8 +104,10 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     let (left_places, left_matrix) = left.split_at(left.ndim() - 2);
     let (right_places, right_matrix) = right.split_at(right.ndim() - 2);
     let mut product = Vec::new();
-    let places = Walk::new([&left_places, &right_places]);
-    for [left_at, right_at] in places.each(0..places.count()) {
+    // One walk for each operand: products walk over both at once.
+    let [left_walk, right_walk] = [Walk::new([&left_places]), Walk::new([&right_places])];
+    let left_all = left_walk.each(0..left_walk.count());
+    for ([left_at], [right_at]) in left_all.zip(right_walk.each(0..right_walk.count())) {
         let place = |first: usize, matrix: &Layout, row: usize, column: usize| {
             let [down, along] = [0, 1].map(|axis| matrix.strides()[axis]);
             first.wrapping_add_signed(row as isize * down + column as isize * along)
