@@ -187,11 +187,15 @@ pub enum EventKind {
     /// An operation ran on an asynchronous device, such as a CUDA device. The time is when the
     /// device began with it; `bytes`: nanoseconds that it took.
     Kernel,
+    /// Further allocations that an operation made for scratch memory and freed itself, which are
+    /// not listed. `address`: their number; `bytes`: their sum; `block_bytes`: the number of hits
+    /// among them. Without a scope, they belong to no cache.
+    Scratch,
 }
 
 impl EventKind {
     /// Every kind, at the place of its number.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Hit,
         Self::Miss,
         Self::Uncached,
@@ -217,6 +221,7 @@ impl EventKind {
         Self::WaitPending,
         Self::PressureCallbacks,
         Self::Kernel,
+        Self::Scratch,
     ];
 
     /// Returns whether it is an allocation.

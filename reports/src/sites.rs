@@ -109,6 +109,9 @@ pub(crate) fn by_number(
         let site = sites.entry(key(event)).or_default();
         site.count(event.kind, lifetime, escaped);
     }
+    for event in of_kind(profile, EventKind::Scratch) {
+        sites.entry(key(event)).or_default().count_scratch(event);
+    }
     for lifetime in live_at(lifetimes, peak) {
         let site = sites.entry(key(lifetime.event(profile))).or_default();
         site.device_peak_bytes = site.device_peak_bytes.saturating_add(lifetime.bytes);
@@ -123,11 +126,11 @@ pub(crate) fn by_number(
             site.operation_ns = site.operation_ns.saturating_add(own_ns);
         }
     }
-    for event in kernels(profile) {
+    for event in of_kind(profile, EventKind::Kernel) {
         let site = sites.entry(key(event)).or_default();
         site.kernel_ns = site.kernel_ns.saturating_add(event.bytes);
     }
-    if kernels(profile).next().is_none() {
+    if of_kind(profile, EventKind::Kernel).next().is_none() {
         sites
             .values_mut()
             .for_each(|site| site.kernel_ns = site.operation_ns);
@@ -135,10 +138,9 @@ pub(crate) fn by_number(
     sites
 }
 
-/// Returns the operations of an asynchronous device.
-fn kernels(profile: &Profile) -> impl Iterator<Item = &Event> {
+fn of_kind(profile: &Profile, kind: EventKind) -> impl Iterator<Item = &Event> {
     let events = profile.events.iter();
-    events.filter(|event| event.kind == EventKind::Kernel)
+    events.filter(move |event| event.kind == kind)
 }
 
 /// Returns whether the allocation lives at the end, or lived when its entry ended.
@@ -179,5 +181,19 @@ impl SiteSummary {
         self.escaped += u64::from(escaped);
         self.copies_on_write += u64::from(lifetime.is_copy_on_write);
         self.total_bytes = self.total_bytes.saturating_add(lifetime.bytes);
+    }
+
+    /// Counts the allocations that a [`Scratch`](EventKind::Scratch) event sums up.
+    fn count_scratch(&mut self, event: &Event) {
+        let (requests, hits) = (event.address, event.block_bytes);
+        let others = requests.saturating_sub(hits);
+        let unserved = match event.scope {
+            Some(_) => &mut self.misses,
+            None => &mut self.uncached,
+        };
+        *unserved = unserved.saturating_add(others);
+        self.allocations = self.allocations.saturating_add(requests);
+        self.hits = self.hits.saturating_add(hits.min(requests));
+        self.total_bytes = self.total_bytes.saturating_add(event.bytes);
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
+mod scratch;
 
 use std::sync::mpsc;
 use std::thread;

@@ -4,9 +4,10 @@ use std::panic::Location;
 
 use super::Device;
 use crate::device::{StreamId, TimeMark};
-use crate::recorder::{EventKind, EventRecord};
+use crate::recorder::{EventKind, EventRecord, ScratchRegion, is_inside};
 
-/// An operation in progress (on a CUDA device: its submission), which ends when this drops.
+/// An operation in progress (on a CUDA device: its submission), which ends when this drops. An
+/// operation inside of one that computes in [blocks](Self::in_blocks) is not recorded.
 #[derive(Debug)]
 pub struct Timed<'a>(Option<Begun<'a>>);
 
@@ -18,6 +19,8 @@ struct Begun<'a> {
     time_ns: u64,
     /// The start of the operation in its stream, on an asynchronous device.
     mark: Option<TimeMark>,
+    /// The scratch memory of an operation that computes in blocks.
+    scratch: Option<ScratchRegion<'a>>,
 }
 
 impl<'a> Timed<'a> {
@@ -32,9 +35,21 @@ impl<'a> Timed<'a> {
     /// Like [`begin`](Self::begin), for an operation at `call_site`.
     #[inline]
     pub fn begin_at(device: &'a Device, call_site: &'static Location<'static>) -> Self {
-        let recorder = device.caches().memory().recorder();
-        let begin = || Begun::new(device, device.stream(), call_site);
-        Self(recorder.is_active().then(begin))
+        Self::begin_if_active(device, || device.stream(), call_site)
+    }
+
+    /// Like [`begin`](Self::begin), for an operation that computes in blocks: it is recorded as one
+    /// operation. Its requests for scratch memory are counted, and listed only as far as they are
+    /// live at their peak.
+    #[inline]
+    #[track_caller]
+    pub fn in_blocks(device: &'a Device) -> Self {
+        let mut timed = Self::begin(device);
+        if let Some(begun) = &mut timed.0 {
+            let recorder = device.caches().memory().recorder();
+            begun.scratch = Some(ScratchRegion::begin(recorder));
+        }
+        timed
     }
 
     /// Like [`begin`](Self::begin), for work on `stream`.
@@ -49,30 +64,49 @@ impl<'a> Timed<'a> {
         stream: StreamId,
         call_site: &'static Location<'static>,
     ) -> Self {
+        Self::begin_if_active(device, || stream, call_site)
+    }
+
+    #[inline]
+    fn begin_if_active(
+        device: &'a Device,
+        stream: impl FnOnce() -> StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Self {
         let recorder = device.caches().memory().recorder();
-        let begin = || Begun::new(device, stream, call_site);
-        Self(recorder.is_active().then(begin))
+        match recorder.is_active() {
+            true => Self(Begun::new(device, stream(), call_site)),
+            false => Self(None),
+        }
     }
 }
 
 impl<'a> Begun<'a> {
     #[cold]
-    fn new(device: &'a Device, stream: StreamId, call_site: &'static Location<'static>) -> Self {
+    fn new(
+        device: &'a Device,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Option<Self> {
+        let recorder = device.caches().memory().recorder();
+        if is_inside(recorder) {
+            return None;
+        }
         let operation = EventRecord {
             call_site: Some(call_site),
             stream,
             scope: device.caches().current_scope_number(),
             ..EventRecord::of(EventKind::OperationBegin, 0)
         };
-        let recorder = device.caches().memory().recorder();
         let time_ns = recorder.time_ns();
         recorder.record(|| operation);
-        Self {
+        Some(Self {
             device,
             operation,
             time_ns,
             mark: device.backend().mark_time(operation.stream),
-        }
+            scratch: None,
+        })
     }
 
     /// Records the end. The device's own time is recorded later, once the device has executed both
@@ -94,7 +128,8 @@ impl<'a> Begun<'a> {
 impl Drop for Timed<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(begun) = &self.0 {
+        if let Some(begun) = &mut self.0 {
+            begun.scratch = None;
             begun.end();
         }
     }

@@ -5,9 +5,10 @@
 //! report.
 //!
 //! Architecture invariant: while no recording is active, this is one flag that slow paths read. An
-//! event takes no lock and allocates no memory. There are three exceptions: the first event of a
+//! event takes no lock and allocates no memory. There are four exceptions: the first event of a
 //! thread allocates its ring; the first event of a scope stores its name; a thread whose locals are
-//! being destroyed borrows a ring for each event, under the lock of the rings.
+//! being destroyed borrows a ring for each event, under the lock of the rings; events inside of an
+//! operation with scratch memory are stored in a list until it ends.
 
 mod backtraces;
 mod collect;
@@ -16,6 +17,7 @@ mod files;
 mod kernels;
 mod ring;
 mod rings;
+mod scratch;
 mod signals;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -30,6 +32,7 @@ pub(crate) use event::{EventRecord, NO_SCOPE, ScopeNumber};
 pub(crate) use files::{Profiling, format_of, profile_process, write_exhausted, write_report};
 use kernels::Kernels;
 use ring::Ring;
+pub(crate) use scratch::{ScratchRegion, is_inside};
 
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
@@ -154,7 +157,9 @@ impl Recorder {
         if event.kind.is_allocation() && self.tracing.load(Ordering::Relaxed) > 0 {
             event.stack = self.stacks.capture();
         }
-        self.write(time_ns, &event);
+        if !scratch::absorb(self, &event) {
+            self.write(time_ns, &event);
+        }
     }
 
     /// Writes an event with a time that may be long past.

@@ -3,6 +3,7 @@
 
 use super::{ScoreBlocks, Sizes, most_bytes, part, seen_keys, selection, weights};
 use crate::array::{Array, Float, Shape};
+use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 
@@ -30,6 +31,7 @@ fn in_blocks<T: Float, A: Float>(
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let device = q.device();
+    let _timed = Timed::in_blocks(device);
     let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes(device, SCORES_BYTES));
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let shape = |rows: usize, width: usize| -> Shape {

@@ -13,7 +13,7 @@ use super::expression::elementwise::select;
 use super::index::check_size;
 use super::precompiled::precompiled;
 use crate::array::{Array, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
-use crate::context::Device;
+use crate::context::{Device, Timed};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most bytes of scores at once, unless the scores of one query take more. The weights that are
@@ -98,6 +98,7 @@ fn attended<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resul
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let device = q.device();
+    let _timed = Timed::in_blocks(device);
     let shape = sizes.heads.dims().iter().copied();
     let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
     check_size::<T>("attention", &shape)?;
