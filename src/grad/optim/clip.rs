@@ -3,13 +3,15 @@
 use std::panic::Location;
 
 use super::state::{Stateful, forward_states};
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyElement, Array, DType, Float};
+use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
+use crate::ops::{BoxedLazy, narrowed, widened};
 
 /// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
-/// scaling.
+/// scaling. An infinite `most` scales nothing.
 ///
 /// # Examples
 ///
@@ -26,9 +28,11 @@ use crate::grad::{Optimizer, Parameters};
 ///
 /// # Errors
 ///
-/// The errors of [`Array::sum`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `most` is negative or NaN; the errors of
+/// [`Array::sum`].
 #[track_caller]
 pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
+    check_bound("clip_norm", most)?;
     let _call_site = CallSiteOverride::at(Location::caller());
     clipped(gradients, most)
         .map_err(|error| error.of("clip_norm"))
@@ -44,6 +48,16 @@ fn clipped<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
     }
     let clipped = gradients.map_arrays(&mut Scaled(most / norm))?;
     Ok((clipped, norm))
+}
+
+/// Returns an error for a bound that clips nothing to itself.
+#[track_caller]
+fn check_bound(setting: &str, most: f64) -> Result<()> {
+    if most >= 0.0 {
+        return Ok(());
+    }
+    let text = format!("{setting}: the bound is {most}, expected a number of at least 0");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
 /// An optimizer that clips the gradients of each step, by their global norm, by value, or both. It
@@ -108,7 +122,9 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Scales the gradients so that their global norm is at most `most`.
+    /// Scales the gradients so that their global norm is at most `most`. An infinite bound scales
+    /// nothing, but lets [`last_norm`](Self::last_norm) read the norm. The first step returns an
+    /// error for a bound that is negative or NaN.
     ///
     /// # Examples
     ///
@@ -131,7 +147,8 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Clips each element of the gradients to `-most..=most`, after a scaling by their norm.
+    /// Clips each element of the gradients to `-most..=most`, after a scaling by their norm. The
+    /// first step returns an error for a bound that is negative or NaN.
     ///
     /// # Examples
     ///
@@ -180,23 +197,81 @@ impl<O: Optimizer> Clipped<O> {
         Ok(norm.at_caller()?.map(|norm| norm / self.scale))
     }
 
+    /// Returns an error for bounds that are negative or NaN.
+    #[track_caller]
+    fn check(&self) -> Result<()> {
+        let bounds = [("norm", self.most_norm), ("value", self.most_value)];
+        for (setting, most) in bounds {
+            if let Some(most) = most {
+                check_bound(&format!("Clipped::{setting}"), most)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a gradient clipped by the norm and by value, rounded once.
     #[track_caller]
     fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
+        let most_norm = self.most_norm.filter(|most| most.is_finite());
+        let factor = match most_norm {
+            Some(most) => Some(self.factor(most, gradient.device())?),
+            None => None,
+        };
+        let most = self.most_value.map(|most| most * self.scale);
+        if const { T::DTYPE as u8 == DType::F16 as u8 || T::DTYPE as u8 == DType::Bf16 as u8 } {
+            return clipped_narrow::<T, T::Computed>(gradient, factor, most);
+        }
         let of = |value: f64| <T as AnyElement>::from_f64(value);
         let mut clipped = gradient.clone();
-        if let Some(most) = self.most_norm.map(|most| most * self.scale) {
-            let norm = self.norm.as_ref().filter(|_| self.has_norm);
-            let norm = norm.ok_or_else(without_norm)?;
-            let norm = norm.to_device(gradient.device())?;
-            // At most 1, and no division by a norm of 0.
-            let factor = (most / norm.maximum(most.max(f64::MIN_POSITIVE))).cast::<T>();
-            clipped = (clipped * factor).eval()?;
+        if let Some(factor) = factor {
+            let [first, second] = split::<T>(factor);
+            clipped = (clipped * first * second).eval()?;
         }
-        if let Some(most) = self.most_value.map(|most| most * self.scale) {
+        if let Some(most) = most {
             clipped = clipped.clamp(of(-most), of(most)).eval()?;
         }
         Ok(clipped)
     }
+
+    /// Returns the factor, at most 1, that scales gradients to the norm `most`, on `device`.
+    #[track_caller]
+    fn factor(&self, most: f64, device: &Device) -> Result<BoxedLazy<f64>> {
+        let most = most * self.scale;
+        let norm = self.norm.as_ref().filter(|_| self.has_norm);
+        let norm = norm.ok_or_else(without_norm)?.to_device(device)?;
+        // No division by a norm of 0.
+        Ok((most / norm.maximum(most.max(f64::MIN_POSITIVE))).boxed())
+    }
+}
+
+/// Returns the gradient times `factor`, clamped to `most`, rounded once.
+#[track_caller]
+fn clipped_narrow<T: Float, A: Float>(
+    gradient: &Array<T>,
+    factor: Option<BoxedLazy<f64>>,
+    most: Option<f64>,
+) -> Result<Array<T>> {
+    if factor.is_none() && most.is_none() {
+        return Ok(gradient.clone());
+    }
+    let of = |value: f64| <A as AnyElement>::from_f64(value);
+    let mut clipped = widened::<T, A>(gradient);
+    if let Some(factor) = factor {
+        let [first, second] = split::<A>(factor);
+        clipped = (clipped * first * second).boxed();
+    }
+    if let Some(most) = most {
+        clipped = clipped.clamp(of(-most), of(most)).boxed();
+    }
+    narrowed(&clipped)
+}
+
+/// Returns two numbers whose product is `factor`, which is at most 1. The second number is 1,
+/// unless `factor` is below the normal numbers of `f32`, where it would lose its digits.
+fn split<A: Float>(factor: BoxedLazy<f64>) -> [BoxedLazy<A>; 2] {
+    let first = factor.clone().maximum(f64::from(f32::MIN_POSITIVE));
+    let second = factor / first.clone();
+    [first.cast::<A>().boxed(), second.cast::<A>().boxed()]
 }
 
 #[cold]
@@ -238,6 +313,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
+        self.check()?;
         let clipped = self.clipped(gradient)?;
         self.optimizer.step_one(number, own, &clipped)
     }

@@ -41,6 +41,7 @@ mod schedule;
 mod sgd;
 mod state;
 mod subject;
+mod wide;
 mod wolfe;
 
 use std::panic::Location;
