@@ -53,8 +53,10 @@ pub fn zeros_like<P: Parameters>(x: &P) -> Result<P> {
     zeros_of(x).at_caller()
 }
 
-/// Adds `a` times `x` to `y`, in place. Narrow types are computed in `f32`, or in `f64` if `a` is out
-/// of its range.
+/// Adds `a` times `x` to `y`, in place.
+///
+/// `f16` and `bf16` are computed in `f32`. If `a` is out of the range of `f32`, the product is
+/// computed in `f64`.
 ///
 /// # Examples
 ///
@@ -81,8 +83,7 @@ pub fn axpy<P: Parameters>(a: f64, x: &P, y: &mut P) -> Result<()> {
         .at_caller()
 }
 
-/// Returns `x`, with each element multiplied by `a`. Narrow types are computed in `f32`, or in `f64`
-/// if `a` is out of its range.
+/// Returns `x`, with each element multiplied by `a`, computed like [`axpy`].
 ///
 /// # Examples
 ///

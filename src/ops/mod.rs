@@ -101,6 +101,6 @@ pub use index::{PadMode, concat, stack};
 pub(crate) use norms::{group_norm, narrowed, widened};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
-pub(crate) use scaled::{add_scaled, scaled};
+pub(crate) use scaled::{add_scaled, scaled, scaled_wide};
 pub use together::{Several, Targets, Values, eval, update};
 pub use view_mut::ArrayViewMut;

@@ -14,13 +14,23 @@ use crate::error::Result;
 pub(crate) fn scaled<T: Float>(x: &Array<T>, factor: f64) -> Result<Array<T>> {
     match Width::of::<T>(factor) {
         Width::Own => (x * <T as AnyElement>::from_f64(factor)).eval(),
-        Width::Accumulation => scaled_in::<T, T::Computed>(x, factor),
-        Width::Double => scaled_in::<T, f64>(x, factor),
+        Width::Accumulation => scaled_in::<T, T::Computed, T>(x, factor),
+        Width::Double => scaled_in::<T, f64, T>(x, factor),
     }
 }
 
+/// Like [`scaled`], but not rounded to the type of `x`.
 #[track_caller]
-fn scaled_in<T: Float, A: Float>(x: &Array<T>, factor: f64) -> Result<Array<T>> {
+pub(crate) fn scaled_wide<T: Float>(x: &Array<T>, factor: f64) -> Result<Array<T::Computed>> {
+    match Width::of::<T>(factor) {
+        Width::Double => scaled_in::<T, f64, T::Computed>(x, factor),
+        _ => scaled_in::<T, T::Computed, T::Computed>(x, factor),
+    }
+}
+
+/// Computes the product in `A`, and rounds it to `R`.
+#[track_caller]
+fn scaled_in<T: Float, A: Float, R: Float>(x: &Array<T>, factor: f64) -> Result<Array<R>> {
     narrowed(&(widened::<T, A>(x) * <A as AnyElement>::from_f64(factor)).boxed())
 }
 

@@ -34,7 +34,7 @@ use crate::grad::{Loss, Parameters, value_and_grad};
 /// ```
 #[derive(Debug)]
 pub struct Accumulated<P> {
-    /// The sum. Of a narrow array it has the shape only.
+    /// The sum. A narrow array has the shape only; its elements are in `wide`.
     sum: Option<P>,
     wide: WideArrays,
     parts: usize,

@@ -37,8 +37,8 @@ pub struct Average<P> {
 }
 
 impl<P: Parameters> Average<P> {
-    /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`, from
-    /// 0 to 1 and typically 0.999, and adds the rest from the new parameters.
+    /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`, and
+    /// adds the rest from the new parameters. The decay is from 0 to 1, typically 0.999.
     ///
     /// # Examples
     ///

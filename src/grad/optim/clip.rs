@@ -3,12 +3,13 @@
 use std::panic::Location;
 
 use super::state::{Stateful, forward_states};
-use crate::array::{AnyElement, Array, DType, Float};
+use super::wide::is_narrow;
+use crate::array::{AnyElement, Array, Float};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
-use crate::ops::{BoxedLazy, narrowed, widened};
+use crate::ops::{BoxedLazy, widened};
 
 /// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
 /// scaling. An infinite `most` scales nothing.
@@ -200,37 +201,29 @@ impl<O: Optimizer> Clipped<O> {
     /// Returns an error for bounds that are negative or NaN.
     #[track_caller]
     fn check(&self) -> Result<()> {
-        let bounds = [("norm", self.most_norm), ("value", self.most_value)];
-        for (setting, most) in bounds {
-            if let Some(most) = most {
-                check_bound(&format!("Clipped::{setting}"), most)?;
-            }
-        }
-        Ok(())
+        check_bound("Clipped::norm", self.most_norm.unwrap_or(0.0))?;
+        check_bound("Clipped::value", self.most_value.unwrap_or(0.0))
     }
 
-    /// Returns a gradient clipped by the norm and by value, rounded once.
+    /// Returns true if a step changes gradients.
+    fn clips(&self) -> bool {
+        self.most_norm.is_some_and(f64::is_finite) || self.most_value.is_some()
+    }
+
+    /// Returns a gradient of the type `T`, clipped by the norm and by value, in the type `A`.
     #[track_caller]
-    fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
-        let most_norm = self.most_norm.filter(|most| most.is_finite());
-        let factor = match most_norm {
-            Some(most) => Some(self.factor(most, gradient.device())?),
-            None => None,
-        };
-        let most = self.most_value.map(|most| most * self.scale);
-        if const { T::DTYPE as u8 == DType::F16 as u8 || T::DTYPE as u8 == DType::Bf16 as u8 } {
-            return clipped_narrow::<T, T::Computed>(gradient, factor, most);
+    fn clipped<T: Float, A: Float>(&self, gradient: &Array<T>) -> Result<Array<A>> {
+        let of = |value: f64| <A as AnyElement>::from_f64(value);
+        let mut clipped = widened::<T, A>(gradient);
+        if let Some(most) = self.most_norm.filter(|most| most.is_finite()) {
+            let factor = self.factor(most, gradient.device())?;
+            let [first, second] = split::<A>(factor);
+            clipped = (clipped * first * second).boxed();
         }
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
-        let mut clipped = gradient.clone();
-        if let Some(factor) = factor {
-            let [first, second] = split::<T>(factor);
-            clipped = (clipped * first * second).eval()?;
+        if let Some(most) = self.most_value.map(|most| most * self.scale) {
+            clipped = clipped.clamp(of(-most), of(most)).boxed();
         }
-        if let Some(most) = most {
-            clipped = clipped.clamp(of(-most), of(most)).eval()?;
-        }
-        Ok(clipped)
+        clipped.eval()
     }
 
     /// Returns the factor, at most 1, that scales gradients to the norm `most`, on `device`.
@@ -242,28 +235,6 @@ impl<O: Optimizer> Clipped<O> {
         // No division by a norm of 0.
         Ok((most / norm.maximum(most.max(f64::MIN_POSITIVE))).boxed())
     }
-}
-
-/// Returns the gradient times `factor`, clamped to `most`, rounded once.
-#[track_caller]
-fn clipped_narrow<T: Float, A: Float>(
-    gradient: &Array<T>,
-    factor: Option<BoxedLazy<f64>>,
-    most: Option<f64>,
-) -> Result<Array<T>> {
-    if factor.is_none() && most.is_none() {
-        return Ok(gradient.clone());
-    }
-    let of = |value: f64| <A as AnyElement>::from_f64(value);
-    let mut clipped = widened::<T, A>(gradient);
-    if let Some(factor) = factor {
-        let [first, second] = split::<A>(factor);
-        clipped = (clipped * first * second).boxed();
-    }
-    if let Some(most) = most {
-        clipped = clipped.clamp(of(-most), of(most)).boxed();
-    }
-    narrowed(&clipped)
 }
 
 /// Returns two numbers whose product is `factor`, which is at most 1. The second number is 1,
@@ -314,8 +285,36 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         gradient: &Array<T>,
     ) -> Result<()> {
         self.check()?;
-        let clipped = self.clipped(gradient)?;
+        if !self.clips() {
+            return self.optimizer.step_one(number, own, gradient);
+        }
+        if const { is_narrow::<T>() } {
+            // The gradient may be too small for its own type.
+            let clipped = self.clipped::<T, T::Computed>(gradient)?;
+            return self.optimizer.step_wide(number, own, &clipped);
+        }
+        let clipped = self.clipped::<T, T>(gradient)?;
         self.optimizer.step_one(number, own, &clipped)
+    }
+
+    #[track_caller]
+    fn step_wide<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T::Computed>,
+    ) -> Result<()> {
+        self.check()?;
+        if !self.clips() {
+            return self.optimizer.step_wide(number, own, gradient);
+        }
+        let clipped = self.clipped::<T::Computed, T::Computed>(gradient)?;
+        self.optimizer.step_wide(number, own, &clipped)
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        self.check()?;
+        self.optimizer.check_settings()
     }
 }
 

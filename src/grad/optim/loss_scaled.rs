@@ -1,11 +1,12 @@
 //! Scaling of the loss, for gradients in `f16`.
 
 use super::state::{Stateful, forward_states, steps_of};
+use super::wide::is_narrow;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Optimizer;
-use crate::ops::scaled;
+use crate::ops::{scaled, scaled_wide};
 
 /// The scale of the first step, and the finite steps until it doubles, as in PyTorch.
 const FIRST_SCALE: f64 = 65_536.0;
@@ -286,6 +287,19 @@ impl<O: Optimizer> LossScaled<O> {
         Ok(())
     }
 
+    /// Returns the scale of the gradients of the present step; `None` if the step is skipped.
+    #[track_caller]
+    fn scale_of_step(&mut self) -> Result<Option<f64>> {
+        if let Present::Open(norm) = &mut self.present {
+            let norm = norm.take().ok_or_else(without_norm)?;
+            self.decide(&norm)?;
+        }
+        match self.present {
+            Present::Moves(scale) => Ok(Some(scale)),
+            _ => Ok(None),
+        }
+    }
+
     /// Skips the present step.
     #[track_caller]
     fn skip(&mut self) -> Result<()> {
@@ -360,17 +374,34 @@ impl<O: Optimizer> Optimizer for LossScaled<O> {
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
-        if let Present::Open(norm) = &mut self.present {
-            let norm = norm.take().ok_or_else(without_norm)?;
-            self.decide(&norm)?;
+        let Some(scale) = self.scale_of_step()? else {
+            return Ok(());
+        };
+        if const { is_narrow::<T>() } {
+            // The gradient may be too small for its own type.
+            let gradient = scaled_wide(gradient, 1.0 / scale)?;
+            return self.optimizer.step_wide(number, own, &gradient);
         }
-        match self.present {
-            Present::Moves(scale) => {
-                let gradient = scaled(gradient, 1.0 / scale)?;
-                self.optimizer.step_one(number, own, &gradient)
-            }
-            _ => Ok(()),
-        }
+        let gradient = scaled(gradient, 1.0 / scale)?;
+        self.optimizer.step_one(number, own, &gradient)
+    }
+
+    #[track_caller]
+    fn step_wide<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T::Computed>,
+    ) -> Result<()> {
+        let Some(scale) = self.scale_of_step()? else {
+            return Ok(());
+        };
+        let gradient = scaled(gradient, 1.0 / scale)?;
+        self.optimizer.step_wide(number, own, &gradient)
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        self.optimizer.check_settings()
     }
 }
 

@@ -34,7 +34,8 @@ impl WideArrays {
     }
 }
 
-const fn is_narrow<T: Float>() -> bool {
+/// Returns whether the accumulation type of `T` is wider than `T`.
+pub(super) const fn is_narrow<T: Float>() -> bool {
     matches!(T::DTYPE, DType::F16 | DType::Bf16)
 }
 
