@@ -128,21 +128,13 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-pub(crate) struct CopyArrays;
-
-impl MapArrays for CopyArrays {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        array.lazy().eval()
-    }
-}
-
 /// Copies arrays, narrow ones to accumulators too.
 struct CopyAverage<'a>(&'a mut WideArrays);
 
 impl MapArrays for CopyAverage<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         self.0.push(array)?;
-        CopyArrays.map(array)
+        array.lazy().eval()
     }
 }
 

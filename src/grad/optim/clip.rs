@@ -2,8 +2,8 @@
 
 use std::panic::Location;
 
+use super::rounded::is_narrow;
 use super::state::{Stateful, forward_states};
-use super::wide::is_narrow;
 use crate::array::{AnyElement, Array, Float};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
@@ -312,6 +312,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         self.optimizer.step_wide(number, own, &clipped)
     }
 
+    #[track_caller]
     fn check_settings(&self) -> Result<()> {
         self.check()?;
         self.optimizer.check_settings()

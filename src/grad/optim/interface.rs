@@ -1,7 +1,7 @@
 //! The trait of optimizers.
 
+use super::rounded::is_narrow;
 use super::step_any;
-use super::wide::is_narrow;
 use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::parameters::Parameters;
@@ -144,8 +144,9 @@ pub trait Optimizer {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another shape than
-    /// its parameter; no parameter has moved then. The errors of [`step_one`](Self::step_one),
-    /// after which some parameters may have moved.
+    /// its parameter, and the errors of [`check_settings`](Self::check_settings); no parameter has
+    /// moved then. The errors of [`step_one`](Self::step_one), after which some parameters may have
+    /// moved.
     #[track_caller]
     fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>
     where

@@ -1,7 +1,7 @@
 //! Scaling of the loss, for gradients in `f16`.
 
+use super::rounded::is_narrow;
 use super::state::{Stateful, forward_states, steps_of};
-use super::wide::is_narrow;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
@@ -400,6 +400,7 @@ impl<O: Optimizer> Optimizer for LossScaled<O> {
         self.optimizer.step_wide(number, own, &gradient)
     }
 
+    #[track_caller]
     fn check_settings(&self) -> Result<()> {
         self.optimizer.check_settings()
     }

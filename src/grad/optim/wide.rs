@@ -4,7 +4,7 @@
 //! So the sum of a narrow array is held in `f32`, and rounded where it is handed out. Arrays of
 //! other types are held in the structure itself.
 
-use crate::array::{AnyElement, Array, DType, Float};
+use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::grad::arithmetic::Scaled;
 use crate::grad::{MapArrays, ZipArrays};
@@ -12,6 +12,7 @@ use crate::ops::add_scaled;
 use crate::ops::derivatives::AnyArray;
 
 use super::memory::unshare;
+use super::rounded::is_narrow;
 
 /// The accumulators of the narrow arrays of a structure, by the number of the array; `None` for an
 /// array of another type.
@@ -32,11 +33,6 @@ impl WideArrays {
     pub(super) fn of(&mut self, number: usize) -> Option<&mut Array<f32>> {
         self.0.get_mut(number).and_then(Option::as_mut)
     }
-}
-
-/// Returns whether the accumulation type of `T` is wider than `T`.
-pub(super) const fn is_narrow<T: Float>() -> bool {
-    matches!(T::DTYPE, DType::F16 | DType::Bf16)
 }
 
 /// Begins a sum: copies arrays. A narrow array is copied to an accumulator, and the structure
