@@ -26,9 +26,10 @@ use std::panic::Location;
 
 use super::place::{follow_place, map_erased, zeros_of};
 use super::{MapArrays, ParameterPath, Parameters, ZipArrays};
-use crate::array::{AnyElement, Array, DType, Float};
+use crate::array::{Array, DType, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, Total};
+use crate::ops::{add_scaled, scaled};
 
 /// Returns a structure of zeros with the same types and shapes, each array on its device.
 ///
@@ -53,6 +54,9 @@ pub fn zeros_like<P: Parameters>(x: &P) -> Result<P> {
 }
 
 /// Adds `a` times `x` to `y`, in place.
+///
+/// `f16` and `bf16` are computed in `f32`. If `a` is out of the range of `f32`, the product is
+/// computed in `f64`.
 ///
 /// # Examples
 ///
@@ -79,7 +83,7 @@ pub fn axpy<P: Parameters>(a: f64, x: &P, y: &mut P) -> Result<()> {
         .at_caller()
 }
 
-/// Returns `x`, with each element multiplied by `a`.
+/// Returns `x`, with each element multiplied by `a`, computed like [`axpy`].
 ///
 /// # Examples
 ///
@@ -242,7 +246,7 @@ pub(super) struct Scaled(pub(super) f64);
 
 impl MapArrays for Scaled {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        (array * <T as AnyElement>::from_f64(self.0)).eval()
+        scaled(array, self.0)
     }
 }
 
@@ -250,8 +254,7 @@ pub(super) struct Axpy(pub(super) f64);
 
 impl ZipArrays for Axpy {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
-        let a = <T as AnyElement>::from_f64(self.0);
-        own.update(|own| own + other * a)
+        add_scaled(own, other, self.0)
     }
 }
 

@@ -129,9 +129,7 @@ pub use loss::{
 };
 pub use optim::interface::Optimizer;
 pub use parameters::{MapArrays, Parameters, ZipArrays};
-pub(crate) use place::{
-    Member, ParameterPath, handles, map_erased, members, no_elements, zeros_of,
-};
+pub(crate) use place::{Member, ParameterPath, handles, map_erased, members, no_elements};
 pub use products::{hvp, jvp};
 pub use step::value_and_step;
 pub(crate) use step::{Order, value_and_step_in_order};

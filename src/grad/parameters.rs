@@ -172,6 +172,39 @@ pub trait MapArrays {
     /// The errors of the implementation.
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>>;
 
+    /// Returns the array that replaces `state`, a state of an [optimizer](super::optim) for a
+    /// parameter of type `T`. It is stored in the [accumulation type](Float::Computed) of `T`. The
+    /// default calls [`map`](Self::map).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::MapArrays;
+    /// use cachescope::half::f16;
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Count(usize);
+    ///
+    /// impl MapArrays for Count {
+    ///     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+    ///         self.0 += array.len() * size_of::<T>();
+    ///         Ok(array.clone())
+    ///     }
+    /// }
+    ///
+    /// let mut count = Count(0);
+    /// count.map_state::<f16>(&Array::<f32>::zeros(3)?)?;
+    /// assert_eq!(count.0, 12);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of the implementation.
+    fn map_state<T: Float>(&mut self, state: &Array<T::Computed>) -> Result<Array<T::Computed>> {
+        self.map(state)
+    }
+
     /// Begins a part of the structure. The name of a part is the name of the field, or its number
     /// if it has no name; or the number of an element of a `Vec` or an array `[P; N]`, or of a
     /// member of a tuple. The contents of an `Option` or a `Box` are not a part of their own.

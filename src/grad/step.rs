@@ -76,6 +76,7 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     function: impl FnOnce(&P) -> Result<L>,
     see: impl FnOnce(&mut O, Order<'_>) -> Result<Option<Rc<dyn Placer>>>,
 ) -> Result<Array<L::Item>> {
+    optimizer.check_settings()?;
     let mut tape = Tape::begin_for(caller)?;
     let tracked = tape.follow(parameters)?;
     let loss = function(&tracked)?.into_value()?;

@@ -12,7 +12,7 @@ use super::expression::tree::{Operand, Tree, operands};
 use super::host::{FusedStore, Fusing};
 use super::warn;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::size::ByteSize;
 
 impl<T: AnyElement> Array<T> {
@@ -133,7 +133,8 @@ pub(super) fn note_copy_on_write<T: AnyElement>(
         return; // Elements in several places forced the copy.
     }
     let size = ByteSize(bytes as u64);
-    let location = Location::caller();
+    // A copy in work that the library starts is reported at the line that called for the work.
+    let location = reported_call_site(Location::caller());
     if buffer.is_read_only() && buffer.holders() == own + 1 {
         warn::once(
             location,

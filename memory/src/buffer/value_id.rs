@@ -21,6 +21,13 @@ impl ValueId {
     /// them again.
     const CONSTANT: u32 = 1 << 31;
 
+    /// The identity of rounded elements whose exact ones are stored behind them in the same memory:
+    /// a constant of no tape, so that a write to the elements removes it.
+    pub const ROUNDED: Self = Self {
+        tape: TapeId::NONE,
+        index: Self::CONSTANT,
+    };
+
     /// Returns the identity of the constant of that index.
     pub fn constant(tape: TapeId, index: usize) -> Self {
         Self {
@@ -53,11 +60,15 @@ static LIVE: AtomicU64 = AtomicU64::new(0);
 static NUMBERS: Mutex<Vec<TapeId>> = Mutex::new(Vec::new());
 
 impl TapeId {
+    /// The number that no tape has.
+    const NONE: Self = Self(NonZeroU32::MAX);
+
     /// Registers a new tape, and returns its number.
     pub fn begin() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed) as u32;
-        let own = Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX));
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let most = u64::from(Self::NONE.0.get()) - 1;
+        let number = (NEXT.fetch_add(1, Ordering::Relaxed) % most) as u32 + 1;
+        let own = Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN));
         NUMBERS.lock().push(own);
         LIVE.fetch_add(1, Ordering::Relaxed);
         own

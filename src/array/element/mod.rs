@@ -252,9 +252,8 @@ pub trait Float:
     + FloatConst
     + sealed::Ranked
 {
-    /// The type in which functions of this type are computed: `f32` for `f16` and `bf16`, else the
-    /// type itself.
-    #[doc(hidden)]
+    /// The accumulation type: `f32` for `f16` and `bf16`, else the type itself. Functions of this
+    /// type are computed in it, and states of [optimizers](crate::grad::optim) are stored in it.
     type Computed: Float + Real;
 
     /// The binary digits of the significand, the hidden one included.

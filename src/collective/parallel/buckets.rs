@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use super::layout::{BucketLayout, BucketShape, Slot};
-use crate::array::{AnyElement, Array, Buffer, Float, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, DType, Float, Layout, Shape};
 use crate::collective::call::Operation;
 use crate::collective::{Group, Reduce};
 use crate::context::Device;
@@ -48,7 +48,7 @@ pub(super) enum Exchange {
 /// are done.
 pub(super) struct Buckets {
     pub(super) layout: BucketLayout,
-    /// An [`Array`] of each bucket's type.
+    /// An [`Array`] of each bucket's type, or of its accumulation type.
     arrays: Vec<Option<Box<dyn Any>>>,
     /// This rank's part of each exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
@@ -60,6 +60,9 @@ pub(super) struct Buckets {
     /// True if the buckets outlive the scope of the pass. They are then allocated outside of every
     /// cache.
     outlives_pass: bool,
+    /// True if several passes add to the buckets. Until they are exchanged, their arrays are then
+    /// of the accumulation type.
+    is_wide: bool,
 }
 
 impl Buckets {
@@ -73,6 +76,7 @@ impl Buckets {
             exchanged: 0,
             adds: false,
             outlives_pass: exchange == Exchange::Accumulate,
+            is_wide: exchange == Exchange::Accumulate,
             layout,
         }
     }
@@ -99,12 +103,15 @@ impl Buckets {
     /// Moves the gradients into buckets of another layout of the same parameters.
     #[track_caller]
     fn moved_to(self, layout: &BucketLayout) -> Result<Self> {
-        let mut moved = Self::new(layout.clone(), Exchange::Average);
+        let mut moved = Self {
+            is_wide: self.is_wide,
+            ..Self::new(layout.clone(), Exchange::Average)
+        };
         for (bucket, shape) in layout.buckets.iter().enumerate() {
-            with_float!(shape.dtype, T => {
+            with_float!(accumulation(shape.dtype), W => {
                 for &number in &shape.members {
-                    let from = self.view::<T>(number)?;
-                    let own = moved.array_of::<T>(bucket, from.device())?;
+                    let from = self.view::<W>(number)?;
+                    let own = moved.array_of::<W>(bucket, from.device())?;
                     let elements = layout.slots[number].elements.clone();
                     own.slice_mut(s![elements])?.assign(&from)?;
                 }
@@ -127,7 +134,9 @@ impl Buckets {
     /// if the slot may have an earlier gradient.
     #[track_caller]
     pub(super) fn place_of(&mut self, number: usize, like: &AnyArray) -> Result<Option<AnyArray>> {
-        if self.adds {
+        // The backward pass writes no other type than the gradient's.
+        let is_wider = self.is_wide && accumulation(like.dtype) != like.dtype;
+        if self.adds || is_wider {
             return Ok(None);
         }
         let Slot { bucket, elements } = self.layout.slots[number].clone();
@@ -147,24 +156,37 @@ impl Buckets {
         gradient: &Array<T>,
         (group, exchange): (&Group, Exchange),
     ) -> Result<()> {
-        let Slot { bucket, elements } = self.layout.slots[number].clone();
-        let adds = self.adds;
-        let own = self.array_of::<T>(bucket, gradient.device())?;
-        let is_there =
-            gradient.buffer().is_same(own.buffer()) && gradient.layout().offset() == elements.start;
-        if !is_there {
-            let mut place = own.slice_mut(s![elements])?;
-            let gradient = gradient.reshape(gradient.len())?;
-            match adds {
-                false => place.assign(&gradient)?,
-                true => place.update(|before| before + &gradient)?,
-            }
+        match self.is_wide {
+            true => self.put_in::<T, T::Computed>(number, gradient)?,
+            false => self.put_in::<T, T>(number, gradient)?,
         }
-        self.missing[bucket] -= 1;
+        self.missing[self.layout.slots[number].bucket] -= 1;
         if exchange != Exchange::Accumulate {
             self.exchange_full(group, exchange)?;
         }
         Ok(())
+    }
+
+    /// Copies or adds a gradient into its slot, unless it was written in place. The bucket is of
+    /// the type `W`.
+    #[track_caller]
+    fn put_in<T: Float, W: Float>(&mut self, number: usize, gradient: &Array<T>) -> Result<()> {
+        let Slot { bucket, elements } = self.layout.slots[number].clone();
+        let adds = self.adds;
+        let own = self.array_of::<W>(bucket, gradient.device())?;
+        let is_there =
+            gradient.buffer().is_same(own.buffer()) && gradient.layout().offset() == elements.start;
+        if is_there {
+            return Ok(());
+        }
+        let mut place = own.slice_mut(s![elements])?;
+        let gradient = gradient.reshape(gradient.len())?;
+        match (adds, T::DTYPE == W::DTYPE) {
+            (false, true) => place.assign(gradient.downcast_ref::<W>()),
+            (true, true) => place.update(|before| before + gradient.downcast_ref::<W>()),
+            (false, false) => place.assign(gradient.cast::<W>()),
+            (true, false) => place.update(|before| before + gradient.cast::<W>()),
+        }
     }
 
     #[track_caller]
@@ -173,17 +195,40 @@ impl Buckets {
             let bucket = self.exchanged;
             self.exchanged += 1;
             with_float!(self.layout.buckets[bucket].dtype, T => {
-                let own = self.arrays[bucket].as_mut();
-                let own: Option<&mut Array<T>> = own.and_then(|own| own.downcast_mut());
-                let own = own.expect("it is full");
-                if exchange == Exchange::Average {
-                    // Not `all_reduce`, which would copy: the backward pass may still have a handle
-                    // of the bucket's last gradient.
-                    group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
-                } else {
-                    self.parts[bucket] = Some(Box::new(group.reduce_scatter(own, Reduce::Mean)?));
-                    self.arrays[bucket] = None;
+                match self.is_wide {
+                    true => self.exchange::<T, <T as Float>::Computed>(bucket, (group, exchange))?,
+                    false => self.exchange::<T, T>(bucket, (group, exchange))?,
                 }
+            });
+        }
+        Ok(())
+    }
+
+    /// Exchanges a full bucket of the type `W`, and rounds the result to the type `T` of its
+    /// gradients.
+    #[track_caller]
+    fn exchange<T: Float, W: Float>(
+        &mut self,
+        bucket: usize,
+        (group, exchange): (&Group, Exchange),
+    ) -> Result<()> {
+        let own = self.arrays[bucket].as_mut();
+        let own: Option<&mut Array<W>> = own.and_then(|own| own.downcast_mut());
+        let own = own.expect("it is full");
+        if exchange == Exchange::Average {
+            // Not `all_reduce`, which would copy: the backward pass may still have a handle of the
+            // bucket's last gradient.
+            group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
+            if T::DTYPE != W::DTYPE {
+                let rounded = own.cast::<T>().eval()?;
+                self.arrays[bucket] = Some(Box::new(rounded));
+            }
+        } else {
+            let part = group.reduce_scatter(own, Reduce::Mean)?;
+            self.arrays[bucket] = None;
+            self.parts[bucket] = Some(match T::DTYPE == W::DTYPE {
+                true => Box::new(part),
+                false => Box::new(part.cast::<T>().eval()?),
             });
         }
         Ok(())
@@ -261,6 +306,11 @@ impl MapArrays for BucketViews<'_> {
         self.number += 1;
         view.reshape(*parameter.layout().shape())
     }
+}
+
+/// Returns the type in which gradients of a type are added.
+fn accumulation(dtype: DType) -> DType {
+    with_float!(dtype, T => <<T as Float>::Computed as AnyElement>::DTYPE)
 }
 
 #[cold]

@@ -11,8 +11,9 @@ use crate::array::{AnyElement, Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::optim::{CopyArrays, OptimizerState, Stateful, check_count, short_name, steps_of};
-use crate::grad::{Parameters, ZipArrays, handles, map_erased, no_elements, zeros_of};
+use crate::grad::optim::rounded::{CopyStates, exact_erased, rounded};
+use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
+use crate::grad::{Parameters, ZipArrays, handles, map_erased, no_elements};
 use crate::ops::concat;
 use crate::ops::derivatives::AnyArray;
 
@@ -183,6 +184,7 @@ impl<O: Stateful> Sharded<O> {
             }
             self.agreed = Some((roster, layout.clone()));
         }
+        self.optimizer.check_settings()?;
         self.optimizer.begin();
         let stepped = self
             .see_norm(&buckets)
@@ -281,17 +283,28 @@ impl<O: Stateful> Sharded<O> {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         roster.check("Sharded::state", parameters)?;
+        let own = handles(parameters)?;
         for which in 0..self.optimizer.states() {
-            let mut state = zeros_of(parameters)?;
+            let mut states: Vec<Option<AnyArray>> = own.iter().map(|_| None).collect();
             for (bucket, shape) in layout.buckets.iter().enumerate() {
                 with_float!(shape.dtype, T => {
-                    let like = part_of::<T>(&handles(&state)?, layout, bucket, &self.group)?;
-                    let own = self.optimizer.state_of(which, bucket, &like)?;
-                    let whole = self.group.all_gather(own)?;
-                    write::<T, P>(&mut state, layout, bucket, &whole)?;
+                    let like = part_of::<T>(&own, layout, bucket, &self.group)?;
+                    let state = self.optimizer.state_of(which, bucket, &like)?;
+                    let whole = self.group.all_gather(state)?;
+                    for &number in &shape.members {
+                        let elements = layout.slots[number].elements.clone();
+                        let part = whole.slice(s![elements])?;
+                        let part = part.reshape(*own[number].layout.shape())?;
+                        // A copy, because the part would pin the whole bucket.
+                        let state = rounded::<T>(&part.lazy().eval()?)?;
+                        states[number] = Some(AnyArray::of(&state));
+                    }
                 });
             }
-            arrays.push(state);
+            // In the order of the same parameters, as checked.
+            let mut states = states.into_iter().flatten();
+            let next = |_| Ok(states.next().expect("each parameter is in a bucket"));
+            arrays.push(map_erased(parameters, next)?);
         }
         let steps = Array::full([], self.optimizer.read_steps()? as f64)?;
         Ok(OptimizerState { steps, arrays })
@@ -354,7 +367,7 @@ impl<O: Stateful> Sharded<O> {
                 roster.check(OPERATION, own)?;
             }
             arrays.push(match is_in_scope {
-                true => handles(&own.map_arrays(&mut CopyArrays)?)?,
+                true => handles(&own.map_arrays(&mut CopyStates)?)?,
                 false => handles(own)?,
             });
         }
@@ -375,10 +388,12 @@ impl<O: Stateful> Sharded<O> {
         layout: &BucketLayout,
     ) -> Result<()> {
         for (which, arrays) in states.iter().enumerate() {
+            let exact: Vec<AnyArray> = arrays.iter().map(exact_erased).collect::<Result<_>>()?;
             for (bucket, shape) in layout.buckets.iter().enumerate() {
                 with_float!(shape.dtype, T => {
-                    let part = part_of::<T>(arrays, layout, bucket, &self.group)?;
-                    self.optimizer.state_of(which, bucket, &part)?.assign(&part)?;
+                    let like = part_of::<T>(arrays, layout, bucket, &self.group)?;
+                    let part = part_of(&exact, layout, bucket, &self.group)?;
+                    self.optimizer.state_of(which, bucket, &like)?.assign(&part)?;
                 });
             }
         }

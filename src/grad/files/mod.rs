@@ -59,9 +59,11 @@ use draft::Draft;
 #[cfg(feature = "safetensors")]
 pub use safetensors::SafetensorsReader;
 
+use super::optim::rounded::is_narrow;
 use super::parameters::{MapArrays, Parameters};
 use super::place::{Member, ParameterPath, follow_place, members};
-use crate::array::{Array, Float};
+use crate::array::{Array, Float, Shape};
+use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
 /// The most names of one kind that an error lists.
@@ -275,7 +277,7 @@ trait ArraySource {
 
     /// Reads the array of that name to the device of `like`. If its type or shape differs from
     /// `like`, returns an error before memory is requested.
-    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>>;
+    fn read<T: Float>(&mut self, name: &str, like: (&Device, &Shape)) -> Result<Array<T>>;
 }
 
 fn write_all<P: Parameters, T: ArrayTarget>(parameters: &P, target: T) -> Result<()> {
@@ -321,7 +323,21 @@ struct StructureReader<S> {
 
 impl<S: ArraySource> MapArrays for StructureReader<S> {
     fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
+        let like = (like.device(), like.layout().shape());
         self.source.read(self.place.name(), like)
+    }
+
+    /// Reads a state, also one that was saved in the type of its parameter.
+    fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
+        let like = (like.device(), like.layout().shape());
+        let read = self.source.read(self.place.name(), like);
+        match read {
+            Err(error) if is_narrow::<T>() => {
+                let narrow = self.source.read::<T>(self.place.name(), like);
+                narrow.map_err(|_| error)?.cast::<T::Computed>().eval()
+            }
+            read => read,
+        }
     }
 
     follow_place!();

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{Array, DType, Float};
+use crate::array::{Array, DType, Float, Shape};
+use crate::context::Device;
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
 
@@ -36,9 +37,13 @@ impl ArraySource for NpzReader {
         Self::names(self)
     }
 
-    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
-        let _current = like.device().enter();
-        self.read_expecting(name, Some(like.shape()))
+    fn read<T: Float>(
+        &mut self,
+        name: &str,
+        (device, shape): (&Device, &Shape),
+    ) -> Result<Array<T>> {
+        let _current = device.enter();
+        self.read_expecting(name, Some(shape.dims()))
     }
 }
 

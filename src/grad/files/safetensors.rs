@@ -18,6 +18,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
 use crate::array::{self, Array, DType, Float, Shape};
+use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
@@ -209,15 +210,19 @@ impl ArraySource for SafetensorsSource<'_> {
         self.file.metadata.offset_keys()
     }
 
-    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
+    fn read<T: Float>(
+        &mut self,
+        name: &str,
+        (device, shape): (&Device, &Shape),
+    ) -> Result<Array<T>> {
         let context = self.context;
         let info = info::<T>(&self.file.metadata, name, context)?;
-        if info.shape != like.shape() {
-            let (found, expected) = (&info.shape, like.shape());
+        if info.shape != shape.dims() {
+            let (found, expected) = (&info.shape, shape.dims());
             let problem = format!("the shape is {found:?}, expected {expected:?}");
             return Err(context.error(ErrorKind::ShapeMismatch, Some(name), problem));
         }
-        let writer = array::Writer::new(like.device(), like.layout().shape())?;
+        let writer = array::Writer::new(device, shape)?;
         self.file.read(name, writer, context)
     }
 }

@@ -1,7 +1,8 @@
 //! Dropout of elements, channels and whole examples.
 
-use crate::array::{AnyElement, Array, Float, Shape};
-use crate::error::Result;
+use crate::array::{AnyElement, Array, DType, Float, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::{narrowed, widened};
 
 /// Sets each element of `x` to 0 with the given probability, and divides the others by 1 −
 /// probability (Srivastava et al. 2014). Uses the calling thread's generator. Use dropout in
@@ -20,9 +21,11 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// The errors of [`Array::dropout_mask`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the probability is not between 0 and 1, both
+/// included; the errors of [`Array::dropout_mask`].
 #[track_caller]
 pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    check("dropout", probability)?;
     of_leading_axes(x, x.ndim(), probability)
 }
 
@@ -43,9 +46,10 @@ pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// The errors of [`Array::dropout_mask`].
+/// The errors of [`dropout`].
 #[track_caller]
 pub fn dropout_channels<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    check("dropout_channels", probability)?;
     of_leading_axes(x, 2, probability)
 }
 
@@ -67,9 +71,10 @@ pub fn dropout_channels<T: Float>(x: &Array<T>, probability: f64) -> Result<Arra
 ///
 /// # Errors
 ///
-/// The errors of [`Array::dropout_mask`].
+/// The errors of [`dropout`].
 #[track_caller]
 pub fn drop_path<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    check("drop_path", probability)?;
     of_leading_axes(x, 1, probability)
 }
 
@@ -92,25 +97,32 @@ pub fn drop_path<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// The errors of [`Array::bernoulli`].
+/// The errors of [`dropout`].
 #[track_caller]
 pub fn alpha_dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
-    /// The negative limit of SELU, λ α.
-    const LIMIT: f64 = 1.758_099_340_847_376_6;
+    check("alpha_dropout", probability)?;
     if probability == 0.0 {
         return Ok(x.clone());
     }
+    to_limit::<T, T::Computed>(x, probability)
+}
+
+/// Computes [`alpha_dropout`] in the type `A`, rounded once.
+#[track_caller]
+fn to_limit<T: Float, A: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    /// The negative limit of SELU, λ α.
+    const LIMIT: f64 = 1.758_099_340_847_376_6;
     let kept = {
         let _device = x.device().enter();
         Array::bernoulli(1.0 - probability, *x.layout().shape())?
     };
-    let of = |value: f64| <T as AnyElement>::from_f64(value);
+    let of = |value: f64| <A as AnyElement>::from_f64(value);
     let scale = ((LIMIT * LIMIT * probability + 1.0) * (1.0 - probability)).powf(-0.5);
     // At a probability of 1 everything has the limit's value, which is 0 after centring.
     let scale = if scale.is_finite() { scale } else { 0.0 };
-    let kept = kept.cast::<T>();
+    let kept = kept.cast::<A>();
     let limit = (&kept - of(1.0)) * of(LIMIT * scale) + of(LIMIT * scale * probability);
-    (x * kept * of(scale) + limit).eval()
+    narrowed(&(widened::<T, A>(x) * kept * of(scale) + limit).boxed())
 }
 
 /// Drops whole parts of `x`, each of which is one index of the first `axes` axes.
@@ -123,5 +135,38 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
     let ones = std::iter::repeat_n(&1, x.ndim().saturating_sub(axes));
     let shape: Shape = kept.chain(ones).collect();
     let _device = x.device().enter();
+    if const { T::DTYPE as u8 == DType::F16 as u8 || T::DTYPE as u8 == DType::Bf16 as u8 } {
+        return masked_narrow::<T, T::Computed>(x, shape, probability);
+    }
     (x * Array::dropout_mask(probability, shape)?).eval()
+}
+
+/// Drops elements of a narrow array, rounded once: a mask of its type would round the factor
+/// 1 / (1 − probability).
+#[track_caller]
+fn masked_narrow<T: Float, A: Float>(
+    x: &Array<T>,
+    shape: Shape,
+    probability: f64,
+) -> Result<Array<T>> {
+    // The draws of `dropout_mask`, so that a seed drops the same elements of all types.
+    let is_dropped = Array::bernoulli(probability, shape)?;
+    // At a probability of 1 everything is dropped, and there is no factor.
+    let factor = if probability == 1.0 {
+        0.0
+    } else {
+        1.0 / (1.0 - probability)
+    };
+    let factor = <A as AnyElement>::from_f64(factor);
+    let mask = is_dropped.cast::<A>() * -factor + factor;
+    (x.cast::<A>() * mask).cast::<T>().eval()
+}
+
+#[track_caller]
+fn check(function: &str, probability: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok(());
+    }
+    let text = format!("{function}: the probability is {probability}, expected 0 to 1");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }

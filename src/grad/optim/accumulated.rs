@@ -2,18 +2,18 @@
 
 use std::panic::Location;
 
-use super::average::CopyArrays;
-use super::memory::unshare;
-use crate::array::{Array, Float};
+use super::wide::{AddToSum, BeginSum, HandOut, WideArrays};
+use crate::array::Array;
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::arithmetic::{Axpy, SameShapes, Scaled};
-use crate::grad::{Loss, Parameters, ZipArrays, value_and_grad};
+use crate::grad::arithmetic::SameShapes;
+use crate::grad::{Loss, Parameters, value_and_grad};
 
 /// The sum of the gradients of several losses, for a batch that is computed in parts because the
 /// whole one needs too much memory.
 ///
-/// Like the states of an optimizer, it is allocated outside of every cache. For ranks, use
+/// Like the states of an optimizer, it is allocated outside of every cache. Gradients in `f16` and
+/// `bf16` are added in `f32`, and rounded once, when they are taken out. For ranks, use
 /// [`DataParallel::accumulate`](crate::collective::DataParallel::accumulate).
 ///
 /// # Examples
@@ -34,7 +34,9 @@ use crate::grad::{Loss, Parameters, ZipArrays, value_and_grad};
 /// ```
 #[derive(Debug)]
 pub struct Accumulated<P> {
+    /// The sum. A narrow array has the shape only; its elements are in `wide`.
     sum: Option<P>,
+    wide: WideArrays,
     parts: usize,
 }
 
@@ -42,6 +44,7 @@ impl<P> Default for Accumulated<P> {
     fn default() -> Self {
         Self {
             sum: None,
+            wide: WideArrays::default(),
             parts: 0,
         }
     }
@@ -93,11 +96,15 @@ impl<P: Parameters> Accumulated<P> {
             Some(sum) => {
                 let checked = sum.zip_arrays(&gradients, &mut SameShapes::of("Accumulated::add"));
                 checked.at_caller()?;
-                sum.zip_arrays(&gradients, &mut AddInPlace).at_caller()?;
+                let wide = &mut self.wide;
+                let mut adding = AddToSum { wide, number: 0 };
+                sum.zip_arrays(&gradients, &mut adding).at_caller()?;
             }
             None => {
                 let _outside = enter_uncached();
-                self.sum = Some(gradients.map_arrays(&mut CopyArrays).at_caller()?);
+                let mut wide = WideArrays::default();
+                let sum = gradients.map_arrays(&mut BeginSum(&mut wide)).at_caller()?;
+                (self.sum, self.wide) = (Some(sum), wide);
             }
         }
         self.parts += 1;
@@ -127,14 +134,7 @@ impl<P: Parameters> Accumulated<P> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn take_mean(&mut self) -> Result<P> {
-        let _call_site = CallSiteOverride::at(Location::caller());
-        let share = 1.0 / self.parts as f64;
-        let mean = self.sum.as_ref();
-        let mean = mean.map(|sum| sum.map_arrays(&mut Scaled(share)).at_caller());
-        let mean = mean.transpose()?;
-        // The sum is kept if memory is exhausted.
-        let sum = self.take_sum()?;
-        Ok(mean.unwrap_or(sum))
+        self.take(1.0 / self.parts as f64)
     }
 
     /// Takes the sum of the gradients of all parts out, which PyTorch accumulates. The next
@@ -156,24 +156,28 @@ impl<P: Parameters> Accumulated<P> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if nothing was added.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if nothing was added, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) for gradients in `f16` and `bf16`.
     #[track_caller]
     pub fn take_sum(&mut self) -> Result<P> {
-        self.parts = 0;
-        let Some(sum) = self.sum.take() else {
+        self.take(1.0)
+    }
+
+    /// Takes the sum, multiplied by `share`, out. If memory is exhausted, the sum stays.
+    #[track_caller]
+    fn take(&mut self, share: f64) -> Result<P> {
+        let _call_site = CallSiteOverride::at(Location::caller());
+        let Some(sum) = &self.sum else {
             let text = "Accumulated: no gradients were added: call add first";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
-        Ok(sum)
-    }
-}
-
-/// Adds arrays, to memory outside of every cache.
-struct AddInPlace;
-
-impl ZipArrays for AddInPlace {
-    fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
-        unshare(own)?;
-        Axpy(1.0).zip(own, other)
+        let mut handing_out = HandOut {
+            wide: &mut self.wide,
+            number: 0,
+            share,
+        };
+        let taken = sum.map_arrays(&mut handing_out).at_caller()?;
+        *self = Self::default();
+        Ok(taken)
     }
 }

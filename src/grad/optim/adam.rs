@@ -1,8 +1,9 @@
 //! Adam, with and without weight decay.
 
 use super::memory::{Memory, ParameterState};
+use super::settings::{check_betas, check_rate_and_decay};
 use super::{Rule, Subject, optimizer};
-use crate::array::{AnyElement, Array, DType, Float};
+use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::ops::update;
 
@@ -211,11 +212,16 @@ macro_rules! adam {
                 &mut self.memory
             }
 
-            fn apply<T: Float>(
+            fn check(&self) -> Result<()> {
+                check_betas(Self::NAME, self.betas)?;
+                check_rate_and_decay(Self::NAME, self.rate, self.decay)
+            }
+
+            fn apply<T: Float, G: Float>(
                 &mut self,
                 subject: Subject<'_>,
                 own: &mut Array<T>,
-                gradient: &Array<T>,
+                gradient: &Array<G>,
             ) -> Result<()> {
                 let step = self.at(self.memory.steps);
                 step.apply_in(&mut self.memory, subject, (own, gradient))
@@ -231,12 +237,14 @@ adam!(AdamW);
 /// arrays on the device.
 macro_rules! moved {
     ($self:ident, [$own:ident, $mean:ident, $square:ident], $gradient:ident, [$kept:ident, $step:ident, $scale:ident]) => {{
-        let [first, of_gradient, second, of_square, epsilon] = $self.constants::<T>();
+        let [first, of_gradient, second, of_square, epsilon] = $self.constants::<T::Computed>();
         update(($own, $mean, $square), |(own, mean, square)| {
-            let mean = mean * first + $gradient * of_gradient;
-            let square = square * second + $gradient.square() * of_square;
+            let gradient = $gradient.cast::<T::Computed>();
+            let mean = mean * first + &gradient * of_gradient;
+            let square = square * second + gradient.square() * of_square;
             let moved = &mean * $step / (square.sqrt() * $scale + epsilon);
-            (own * $kept - moved, mean, square)
+            let own = own.cast::<T::Computed>() * $kept - moved;
+            (own.cast::<T>(), mean, square)
         })
     }};
 }
@@ -252,11 +260,11 @@ pub(super) struct Step {
 impl Step {
     /// Moves a parameter, with the states and the clock in `memory`.
     #[track_caller]
-    fn apply_in<T: Float>(
+    fn apply_in<T: Float, G: Float>(
         &self,
         memory: &mut Memory,
         subject: Subject<'_>,
-        (own, gradient): (&mut Array<T>, &Array<T>),
+        (own, gradient): (&mut Array<T>, &Array<G>),
     ) -> Result<()> {
         let [means, squares, _] = &mut memory.states;
         if !memory.clock.is_capturable {
@@ -267,42 +275,35 @@ impl Step {
         let factors = memory.clock.factors(own.device(), steps, settings)?;
         let mean = means.writable(subject, own)?;
         let square = squares.writable(subject, own)?;
-        let kept = factors.kept.cast::<T>();
-        let step = factors.step.cast::<T>();
-        let scale = factors.scale.cast::<T>();
+        let kept = factors.kept.cast::<T::Computed>();
+        let step = factors.step.cast::<T::Computed>();
+        let scale = factors.scale.cast::<T::Computed>();
         moved!(self, [own, mean, square], gradient, [kept, step, scale])
     }
 
     /// Returns each decay rate with 1 less it, and ε.
-    fn constants<T: Float>(&self) -> [T; 5] {
+    fn constants<C: Float>(&self) -> [C; 5] {
         let [first, second] = self.betas;
-        // In half precision 10⁻⁸ is 0, and 0 / 0 is no step.
-        let epsilon = EPSILON.max(least_positive(T::DTYPE));
-        [first, 1.0 - first, second, 1.0 - second, epsilon].map(<T as AnyElement>::from_f64)
+        [first, 1.0 - first, second, 1.0 - second, EPSILON].map(<C as AnyElement>::from_f64)
     }
 
     /// Moves a parameter, with its mean of gradients and its mean of squares.
     #[track_caller]
-    pub(super) fn apply<T: Float>(
+    pub(super) fn apply<T: Float, G: Float>(
         &self,
         [means, squares]: [&mut ParameterState; 2],
         subject: Subject<'_>,
-        (own, gradient): (&mut Array<T>, &Array<T>),
+        (own, gradient): (&mut Array<T>, &Array<G>),
     ) -> Result<()> {
         let mean = means.writable(subject, own)?;
         let square = squares.writable(subject, own)?;
         // Steps are counted beyond the exponents of `powi`.
         let number = self.number as f64;
         let corrections = self.betas.map(|beta| 1.0 - beta.powf(number));
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
+        let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);
         let kept = of(1.0 - self.rate * self.decay);
         let step = of(self.rate / corrections[0]);
         let scale = of(corrections[1].sqrt().recip());
         moved!(self, [own, mean, square], gradient, [kept, step, scale])
     }
-}
-
-/// Returns a positive number that does not round to 0 in that float type.
-fn least_positive(dtype: DType) -> f64 {
-    if dtype == DType::F16 { 6e-8 } else { 0.0 }
 }

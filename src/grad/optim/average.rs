@@ -2,8 +2,8 @@
 
 use std::panic::Location;
 
-use super::memory::unshare;
-use crate::array::{AnyElement, Array, Float};
+use super::wide::{MoveAverage, WideArrays};
+use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::place::follow_place;
@@ -12,7 +12,9 @@ use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 /// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
 /// better than the final parameters.
 ///
-/// Like the states of an optimizer, it is allocated outside of every cache.
+/// Like the states of an optimizer, it is allocated outside of every cache. The average of
+/// parameters in `f16` and `bf16` is held in `f32`, beside the rounded one that
+/// [`parameters`](Self::parameters) returns: their least step is too large for it.
 ///
 /// # Examples
 ///
@@ -31,11 +33,12 @@ use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 pub struct Average<P> {
     decay: f64,
     average: P,
+    wide: WideArrays,
 }
 
 impl<P: Parameters> Average<P> {
-    /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`,
-    /// typically 0.999, and adds the rest from the new parameters.
+    /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`, and
+    /// adds the rest from the new parameters. The decay is from 0 to 1, typically 0.999.
     ///
     /// # Examples
     ///
@@ -52,16 +55,23 @@ impl<P: Parameters> Average<P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Array::assign`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the decay is not between 0 and 1, both
+    /// included; the errors of [`Array::assign`].
     #[track_caller]
     pub fn new(parameters: &P, decay: f64) -> Result<Self> {
+        if !(0.0..=1.0).contains(&decay) {
+            let text = format!("Average::new: the decay is {decay}, expected 0 to 1");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         let _call_site = CallSiteOverride::at(Location::caller());
         let _outside = enter_uncached();
-        let average = parameters.map_arrays(&mut CopyArrays);
+        let mut wide = WideArrays::default();
+        let average = parameters.map_arrays(&mut CopyAverage(&mut wide));
         let average = average.map_err(|error| error.of("Average::new"));
         Ok(Self {
             decay,
             average: average.at_caller()?,
+            wide,
         })
     }
 
@@ -87,12 +97,15 @@ impl<P: Parameters> Average<P> {
     #[track_caller]
     pub fn update(&mut self, parameters: &P) -> Result<()> {
         let _call_site = CallSiteOverride::at(Location::caller());
-        let share = 1.0 - self.decay;
+        let mut moving = MoveAverage {
+            wide: &mut self.wide,
+            number: 0,
+            share: 1.0 - self.decay,
+        };
         let checked = self
             .average
             .zip_arrays(parameters, &mut CheckShapes::default());
-        let updated =
-            checked.and_then(|()| self.average.zip_arrays(parameters, &mut MixArrays(share)));
+        let updated = checked.and_then(|()| self.average.zip_arrays(parameters, &mut moving));
         updated
             .map_err(|error| error.of("Average::update"))
             .at_caller()
@@ -115,10 +128,12 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-pub(crate) struct CopyArrays;
+/// Copies arrays, narrow ones to accumulators too.
+struct CopyAverage<'a>(&'a mut WideArrays);
 
-impl MapArrays for CopyArrays {
+impl MapArrays for CopyAverage<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.0.push(array)?;
         array.lazy().eval()
     }
 }
@@ -141,15 +156,4 @@ impl ZipArrays for CheckShapes {
     }
 
     follow_place!();
-}
-
-/// Moves an average towards the parameters by a share.
-struct MixArrays(f64);
-
-impl ZipArrays for MixArrays {
-    fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
-        let share = <T as AnyElement>::from_f64(self.0);
-        unshare(own)?;
-        own.update(|own| own + (other - own) * share)
-    }
 }

@@ -2,14 +2,17 @@
 
 use std::panic::Location;
 
+use super::rounded::is_narrow;
 use super::state::{Stateful, forward_states};
 use crate::array::{AnyElement, Array, Float};
+use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
+use crate::ops::{BoxedLazy, widened};
 
 /// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
-/// scaling.
+/// scaling. An infinite `most` scales nothing.
 ///
 /// # Examples
 ///
@@ -26,9 +29,11 @@ use crate::grad::{Optimizer, Parameters};
 ///
 /// # Errors
 ///
-/// The errors of [`Array::sum`].
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `most` is negative or NaN; the errors of
+/// [`Array::sum`].
 #[track_caller]
 pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
+    check_bound("clip_norm", most)?;
     let _call_site = CallSiteOverride::at(Location::caller());
     clipped(gradients, most)
         .map_err(|error| error.of("clip_norm"))
@@ -44,6 +49,16 @@ fn clipped<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
     }
     let clipped = gradients.map_arrays(&mut Scaled(most / norm))?;
     Ok((clipped, norm))
+}
+
+/// Returns an error for a bound that clips nothing to itself.
+#[track_caller]
+fn check_bound(setting: &str, most: f64) -> Result<()> {
+    if most >= 0.0 {
+        return Ok(());
+    }
+    let text = format!("{setting}: the bound is {most}, expected a number of at least 0");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
 /// An optimizer that clips the gradients of each step, by their global norm, by value, or both. It
@@ -108,7 +123,9 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Scales the gradients so that their global norm is at most `most`.
+    /// Scales the gradients so that their global norm is at most `most`. An infinite bound scales
+    /// nothing, but lets [`last_norm`](Self::last_norm) read the norm. The first step returns an
+    /// error for a bound that is negative or NaN.
     ///
     /// # Examples
     ///
@@ -131,7 +148,8 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Clips each element of the gradients to `-most..=most`, after a scaling by their norm.
+    /// Clips each element of the gradients to `-most..=most`, after a scaling by their norm. The
+    /// first step returns an error for a bound that is negative or NaN.
     ///
     /// # Examples
     ///
@@ -180,23 +198,51 @@ impl<O: Optimizer> Clipped<O> {
         Ok(norm.at_caller()?.map(|norm| norm / self.scale))
     }
 
+    /// Returns an error for bounds that are negative or NaN.
     #[track_caller]
-    fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
-        let mut clipped = gradient.clone();
-        if let Some(most) = self.most_norm.map(|most| most * self.scale) {
-            let norm = self.norm.as_ref().filter(|_| self.has_norm);
-            let norm = norm.ok_or_else(without_norm)?;
-            let norm = norm.to_device(gradient.device())?;
-            // At most 1, and no division by a norm of 0.
-            let factor = (most / norm.maximum(most.max(f64::MIN_POSITIVE))).cast::<T>();
-            clipped = (clipped * factor).eval()?;
+    fn check(&self) -> Result<()> {
+        check_bound("Clipped::norm", self.most_norm.unwrap_or(0.0))?;
+        check_bound("Clipped::value", self.most_value.unwrap_or(0.0))
+    }
+
+    /// Returns true if a step changes gradients.
+    fn clips(&self) -> bool {
+        self.most_norm.is_some_and(f64::is_finite) || self.most_value.is_some()
+    }
+
+    /// Returns a gradient of the type `T`, clipped by the norm and by value, in the type `A`.
+    #[track_caller]
+    fn clipped<T: Float, A: Float>(&self, gradient: &Array<T>) -> Result<Array<A>> {
+        let of = |value: f64| <A as AnyElement>::from_f64(value);
+        let mut clipped = widened::<T, A>(gradient);
+        if let Some(most) = self.most_norm.filter(|most| most.is_finite()) {
+            let factor = self.factor(most, gradient.device())?;
+            let [first, second] = split::<A>(factor);
+            clipped = (clipped * first * second).boxed();
         }
         if let Some(most) = self.most_value.map(|most| most * self.scale) {
-            clipped = clipped.clamp(of(-most), of(most)).eval()?;
+            clipped = clipped.clamp(of(-most), of(most)).boxed();
         }
-        Ok(clipped)
+        clipped.eval()
     }
+
+    /// Returns the factor, at most 1, that scales gradients to the norm `most`, on `device`.
+    #[track_caller]
+    fn factor(&self, most: f64, device: &Device) -> Result<BoxedLazy<f64>> {
+        let most = most * self.scale;
+        let norm = self.norm.as_ref().filter(|_| self.has_norm);
+        let norm = norm.ok_or_else(without_norm)?.to_device(device)?;
+        // No division by a norm of 0.
+        Ok((most / norm.maximum(most.max(f64::MIN_POSITIVE))).boxed())
+    }
+}
+
+/// Returns two numbers whose product is `factor`, which is at most 1. The second number is 1,
+/// unless `factor` is below the normal numbers of `f32`, where it would lose its digits.
+fn split<A: Float>(factor: BoxedLazy<f64>) -> [BoxedLazy<A>; 2] {
+    let first = factor.clone().maximum(f64::from(f32::MIN_POSITIVE));
+    let second = factor / first.clone();
+    [first.cast::<A>().boxed(), second.cast::<A>().boxed()]
 }
 
 #[cold]
@@ -238,8 +284,38 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
-        let clipped = self.clipped(gradient)?;
+        self.check()?;
+        if !self.clips() {
+            return self.optimizer.step_one(number, own, gradient);
+        }
+        if const { is_narrow::<T>() } {
+            // The gradient may be too small for its own type.
+            let clipped = self.clipped::<T, T::Computed>(gradient)?;
+            return self.optimizer.step_wide(number, own, &clipped);
+        }
+        let clipped = self.clipped::<T, T>(gradient)?;
         self.optimizer.step_one(number, own, &clipped)
+    }
+
+    #[track_caller]
+    fn step_wide<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T::Computed>,
+    ) -> Result<()> {
+        self.check()?;
+        if !self.clips() {
+            return self.optimizer.step_wide(number, own, gradient);
+        }
+        let clipped = self.clipped::<T::Computed, T::Computed>(gradient)?;
+        self.optimizer.step_wide(number, own, &clipped)
+    }
+
+    #[track_caller]
+    fn check_settings(&self) -> Result<()> {
+        self.check()?;
+        self.optimizer.check_settings()
     }
 }
 

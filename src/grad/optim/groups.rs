@@ -189,7 +189,25 @@ impl<O: Stateful> Optimizer for Groups<O> {
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
+        self.check_settings()?;
         self.of(number)?.step_one(number, own, gradient)
+    }
+
+    #[track_caller]
+    fn step_wide<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T::Computed>,
+    ) -> Result<()> {
+        self.check_settings()?;
+        self.of(number)?.step_wide(number, own, gradient)
+    }
+
+    /// Checks all groups, so that no group moves if another one has an error.
+    #[track_caller]
+    fn check_settings(&self) -> Result<()> {
+        self.groups.iter().try_for_each(Optimizer::check_settings)
     }
 }
 
@@ -208,7 +226,7 @@ impl<O: Stateful> Stateful for Groups<O> {
         which: usize,
         number: usize,
         parameter: &Array<T>,
-    ) -> Result<&mut Array<T>> {
+    ) -> Result<&mut Array<T::Computed>> {
         self.of(number)?.state_of(which, number, parameter)
     }
 

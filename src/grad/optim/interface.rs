@@ -1,5 +1,6 @@
 //! The trait of optimizers.
 
+use super::rounded::is_narrow;
 use super::step_any;
 use crate::array::{Array, Float};
 use crate::error::Result;
@@ -143,8 +144,9 @@ pub trait Optimizer {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another shape than
-    /// its parameter; no parameter has moved then. The errors of [`step_one`](Self::step_one),
-    /// after which some parameters may have moved.
+    /// its parameter, and the errors of [`check_settings`](Self::check_settings); no parameter has
+    /// moved then. The errors of [`step_one`](Self::step_one), after which some parameters may have
+    /// moved.
     #[track_caller]
     fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>
     where
@@ -179,4 +181,65 @@ pub trait Optimizer {
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()>;
+
+    /// Like [`step_one`](Self::step_one), but for a gradient in the
+    /// [accumulation type](Float::Computed) of the parameter, which has elements that `T` may not
+    /// have. An optimizer that scales gradients, and wraps another one, passes them on by this
+    /// method. The default rounds the gradient to `T`; the optimizers of
+    /// [this library](crate::grad::optim) do not round it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::Sgd;
+    /// use cachescope::half::f16;
+    ///
+    /// let mut x = Array::<f16>::zeros(1)?;
+    /// let mut optimizer = Sgd::new(1e6);
+    /// optimizer.begin();
+    /// optimizer.step_wide(0, &mut x, &Array::<f32>::full(1, 1e-9)?)?;
+    /// assert_eq!(x.item()?, f16::from_f32(-1e-3)); // 1e-9 is 0 in `f16`.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`step_one`](Self::step_one).
+    #[track_caller]
+    fn step_wide<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T::Computed>,
+    ) -> Result<()> {
+        let gradient = match is_narrow::<T>() {
+            true => gradient.cast::<T>().eval()?,
+            false => gradient.clone().downcast(),
+        };
+        self.step_one(number, own, &gradient)
+    }
+
+    /// Checks the settings. Each step calls this method before anything moves. An optimizer that
+    /// wraps others forwards it. The default returns no error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::Adam;
+    ///
+    /// assert!(Adam::new(1e-3).check_settings().is_ok());
+    /// assert!(Adam::new(1e-3).betas(0.9, 1.0).check_settings().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a setting outside of its domain,
+    /// naming it: a learning rate is from 0 to 3.4e38, a momentum coefficient from 0 to 1, a decay
+    /// rate of a mean from 0 to below 1, a weight decay from 0 to 1 over the learning rate.
+    fn check_settings(&self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::Location;
 
+use super::settings::{RATE, TOLERANCE, check};
 use super::wolfe::Search;
 use crate::array::{AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
@@ -10,6 +11,9 @@ use crate::error::{AtCaller, CallSiteOverride, Result};
 use crate::grad::{Loss, MapArrays, Parameters, ZipArrays, no_elements, value_and_grad};
 use crate::ops::concat;
 use ndarray::s;
+
+/// The name of the optimizer in errors.
+const NAME: &str = "Lbfgs";
 
 /// The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal 1980; Liu and
 /// Nocedal 1989), with a line search for the strong Wolfe conditions. Its steps equal
@@ -176,6 +180,8 @@ impl Lbfgs {
     ///
     /// # Errors
     ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the rate is not from 0 to 3.4e38,
+    /// or if a tolerance is negative or not finite; nothing has moved then.
     /// The errors of [`value_and_grad`], after which the parameters have elements of the search.
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the number of elements of the
     /// parameters differs from earlier steps.
@@ -186,6 +192,7 @@ impl Lbfgs {
         mut function: impl FnMut(&P) -> Result<L>,
     ) -> Result<f64> {
         let _call_site = CallSiteOverride::at(Location::caller());
+        self.check().at_caller()?;
         let start = flat(parameters).at_caller()?;
         let nothing = no_elements(parameters).at_caller()?;
         // A function object, so that the method is compiled once.
@@ -201,6 +208,16 @@ impl Lbfgs {
         let write = &mut WriteFlat { from: &end, at: 0 };
         parameters.zip_arrays(&nothing, write).at_caller()?;
         Ok(loss)
+    }
+
+    /// Checks each setting.
+    #[track_caller]
+    fn check(&self) -> Result<()> {
+        let check = |setting, value, domain| check(NAME, setting, value, domain);
+        check("`rate`", self.rate, &RATE)?;
+        let [gradient, change] = [self.gradient_tolerance, self.change_tolerance];
+        check("the gradient's of `tolerances`", gradient, &TOLERANCE)?;
+        check("the change's of `tolerances`", change, &TOLERANCE)
     }
 
     /// Returns the first loss, and the elements of all parameters after the step.

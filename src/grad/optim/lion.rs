@@ -1,6 +1,7 @@
 //! Lion: steps of one length, in the direction of a momentum's sign.
 
 use super::memory::Memory;
+use super::settings::{check_betas, check_rate_and_decay};
 use super::{Rule, Subject, optimizer};
 use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
@@ -97,24 +98,28 @@ impl Rule for Lion {
         &mut self.memory
     }
 
-    fn apply<T: Float>(
+    fn check(&self) -> Result<()> {
+        check_betas(Self::NAME, self.betas)?;
+        check_rate_and_decay(Self::NAME, self.rate, self.decay)
+    }
+
+    fn apply<T: Float, G: Float>(
         &mut self,
         subject: Subject<'_>,
         own: &mut Array<T>,
-        gradient: &Array<T>,
+        gradient: &Array<G>,
     ) -> Result<()> {
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
+        let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);
         let [first, second] = self.betas;
         let [first, of_gradient] = [first, 1.0 - first].map(of);
         let [second, of_next] = [second, 1.0 - second].map(of);
         let [kept, rate] = [1.0 - self.rate * self.decay, self.rate].map(of);
         let momentum = self.memory.states[0].writable(subject, own)?;
         update((own, momentum), |(own, momentum)| {
-            let direction = (&momentum * first + gradient * of_gradient).sign();
-            (
-                own * kept - direction * rate,
-                momentum * second + gradient * of_next,
-            )
+            let gradient = gradient.cast::<T::Computed>();
+            let direction = (&momentum * first + &gradient * of_gradient).sign();
+            let own = own.cast::<T::Computed>() * kept - direction * rate;
+            (own.cast::<T>(), momentum * second + gradient * of_next)
         })
     }
 }

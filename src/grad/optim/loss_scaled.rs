@@ -1,10 +1,12 @@
 //! Scaling of the loss, for gradients in `f16`.
 
+use super::rounded::is_narrow;
 use super::state::{Stateful, forward_states, steps_of};
-use crate::array::{AnyElement, Array, DType, Float};
+use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Optimizer;
+use crate::ops::{scaled, scaled_wide};
 
 /// The scale of the first step, and the finite steps until it doubles, as in PyTorch.
 const FIRST_SCALE: f64 = 65_536.0;
@@ -12,8 +14,10 @@ const INTERVAL: u64 = 2000;
 /// The least scale. If gradients are not finite with it, the cause is not the range of `f16`.
 const LEAST_SCALE: f64 = 1.0 / 65_536.0;
 
-/// The scale that is not doubled any more.
+/// The scale that is not doubled any more, 2¹²⁷.
 const GREATEST_SCALE: f64 = f64::from_bits((1023 + 127) << 52);
+/// The least scale that a program may set, 2⁻¹²⁶. `f32` has fewer digits for numbers below.
+const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 
 /// An optimizer for gradients that are computed in `f16`, whose least positive number is 6 · 10⁻⁸:
 /// PyTorch's `GradScaler`. The gradients are of the loss times a scale, and divided by it before
@@ -118,8 +122,8 @@ impl<O: Optimizer> LossScaled<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a positive, finite
-    /// number.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a number from 2⁻¹²⁶ to
+    /// 2¹²⁷.
     #[track_caller]
     pub fn first_scale(self, scale: f64) -> Result<Self> {
         check_scale("first_scale", scale)?;
@@ -248,8 +252,8 @@ impl<O: Optimizer> LossScaled<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a positive, finite
-    /// number, or the number of steps not a whole number.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a number from 2⁻¹²⁶ to
+    /// 2¹²⁷, or the number of steps not a whole number.
     #[track_caller]
     pub fn set_scale_state(&mut self, (scale, steps): &(Array<f64>, Array<f64>)) -> Result<()> {
         const METHOD: &str = "set_scale_state";
@@ -283,6 +287,19 @@ impl<O: Optimizer> LossScaled<O> {
         Ok(())
     }
 
+    /// Returns the scale of the gradients of the present step; `None` if the step is skipped.
+    #[track_caller]
+    fn scale_of_step(&mut self) -> Result<Option<f64>> {
+        if let Present::Open(norm) = &mut self.present {
+            let norm = norm.take().ok_or_else(without_norm)?;
+            self.decide(&norm)?;
+        }
+        match self.present {
+            Present::Moves(scale) => Ok(Some(scale)),
+            _ => Ok(None),
+        }
+    }
+
     /// Skips the present step.
     #[track_caller]
     fn skip(&mut self) -> Result<()> {
@@ -299,11 +316,12 @@ impl<O: Optimizer> LossScaled<O> {
 
 #[track_caller]
 fn check_scale(method: &str, scale: f64) -> Result<()> {
-    if scale > 0.0 && scale.is_finite() {
+    if (LEAST_SET..=GREATEST_SCALE).contains(&scale) {
         return Ok(());
     }
-    let text =
-        format!("LossScaled::{method}: the scale is {scale}, expected a positive, finite number");
+    let text = format!(
+        "LossScaled::{method}: the scale is {scale}, expected a positive, finite number, from 2^-126 to 2^127"
+    );
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
@@ -322,16 +340,6 @@ fn never_finite(scale: f64, skipped: u64) -> Error {
 fn without_norm() -> Error {
     let text = "LossScaled: the step has no norm of the gradients: forward needs_norm, set_norm and loss_scale, and call step";
     Error::new(ErrorKind::InvalidArgument, text)
-}
-
-/// Returns a gradient divided by its scale. In half precision, the scale may be out of range.
-#[track_caller]
-fn unscaled<T: Float>(gradient: &Array<T>, scale: f64) -> Result<Array<T>> {
-    let share = 1.0 / scale;
-    if const { T::DTYPE as u8 == DType::F16 as u8 || T::DTYPE as u8 == DType::Bf16 as u8 } {
-        return (gradient.cast::<f32>() * share as f32).cast::<T>().eval();
-    }
-    (gradient * <T as AnyElement>::from_f64(share)).eval()
 }
 
 impl<O: Optimizer> Optimizer for LossScaled<O> {
@@ -366,17 +374,35 @@ impl<O: Optimizer> Optimizer for LossScaled<O> {
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
-        if let Present::Open(norm) = &mut self.present {
-            let norm = norm.take().ok_or_else(without_norm)?;
-            self.decide(&norm)?;
+        let Some(scale) = self.scale_of_step()? else {
+            return Ok(());
+        };
+        if const { is_narrow::<T>() } {
+            // The gradient may be too small for its own type.
+            let gradient = scaled_wide(gradient, 1.0 / scale)?;
+            return self.optimizer.step_wide(number, own, &gradient);
         }
-        match self.present {
-            Present::Moves(scale) => {
-                let gradient = unscaled(gradient, scale)?;
-                self.optimizer.step_one(number, own, &gradient)
-            }
-            _ => Ok(()),
-        }
+        let gradient = scaled(gradient, 1.0 / scale)?;
+        self.optimizer.step_one(number, own, &gradient)
+    }
+
+    #[track_caller]
+    fn step_wide<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T::Computed>,
+    ) -> Result<()> {
+        let Some(scale) = self.scale_of_step()? else {
+            return Ok(());
+        };
+        let gradient = scaled(gradient, 1.0 / scale)?;
+        self.optimizer.step_wide(number, own, &gradient)
+    }
+
+    #[track_caller]
+    fn check_settings(&self) -> Result<()> {
+        self.optimizer.check_settings()
     }
 }
 

@@ -8,10 +8,10 @@ use std::fmt;
 
 use super::Subject;
 use super::clock::Clock;
-use crate::array::{Array, DType, Float};
+use crate::array::{AnyElement, Array, DType, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
-use crate::ops::derivatives::zeros_like;
+use crate::ops::derivatives::zeros_on;
 
 /// The states of an optimizer, and the number of its steps.
 #[derive(Debug, Default)]
@@ -51,8 +51,9 @@ pub(super) struct ParameterState {
 }
 
 struct Held {
+    /// The type of the parameter.
     dtype: DType,
-    /// An [`Array`] of elements of that type.
+    /// An [`Array`] of elements of the parameter's [accumulation type](Float::Computed).
     array: Box<dyn Any + Send + Sync>,
 }
 
@@ -63,10 +64,12 @@ impl ParameterState {
         let Some(held) = self.arrays.get(subject.number).and_then(Option::as_ref) else {
             return Ok(());
         };
-        match held.array.downcast_ref::<Array<T>>() {
-            Some(own) if own.shape() == parameter.shape() => Ok(()),
-            Some(own) => Err(subject.has_shapes("state", own.shape(), parameter.shape())),
-            None => Err(subject.has_types("state", held.dtype, T::DTYPE)),
+        match held.array.downcast_ref::<Array<T::Computed>>() {
+            Some(own) if held.dtype == T::DTYPE && own.shape() == parameter.shape() => Ok(()),
+            Some(own) if held.dtype == T::DTYPE => {
+                Err(subject.has_shapes("state", own.shape(), parameter.shape()))
+            }
+            _ => Err(subject.has_types("state", held.dtype, T::DTYPE)),
         }
     }
 
@@ -76,7 +79,7 @@ impl ParameterState {
         &mut self,
         subject: Subject<'_>,
         parameter: &Array<T>,
-    ) -> Result<&mut Array<T>> {
+    ) -> Result<&mut Array<T::Computed>> {
         self.check(subject, parameter)?;
         let length = self.arrays.len().max(subject.number + 1);
         self.arrays.resize_with(length, || None);
@@ -85,7 +88,7 @@ impl ParameterState {
             let _outside = enter_uncached();
             *place = Some(Held {
                 dtype: T::DTYPE,
-                array: Box::new(zeros_like(parameter)?),
+                array: Box::new(wide_zeros(parameter)?),
             });
         }
         let own = place.as_mut();
@@ -99,7 +102,7 @@ impl ParameterState {
         &mut self,
         subject: Subject<'_>,
         parameter: &Array<T>,
-    ) -> Result<&mut Array<T>> {
+    ) -> Result<&mut Array<T::Computed>> {
         let own = self.of(subject, parameter)?;
         unshare(own)?;
         Ok(own)
@@ -110,6 +113,14 @@ impl fmt::Debug for ParameterState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "State of {} arrays", self.arrays.len())
     }
+}
+
+/// Returns zeros of the accumulation type, of the shape and on the device of a parameter.
+#[track_caller]
+fn wide_zeros<T: Float>(parameter: &Array<T>) -> Result<Array<T::Computed>> {
+    let shape = parameter.layout().shape();
+    let dtype = <T::Computed as AnyElement>::DTYPE;
+    Ok(zeros_on(parameter.device(), shape, dtype)?.into_array())
 }
 
 /// Gives an array memory of its own, outside of every cache, if other handles share its memory. A

@@ -9,6 +9,10 @@
 //! The learning rate is the field `rate` of each optimizer. A schedule such as [`cosine`] sets it
 //! before a step.
 //!
+//! A step reads the parameter, its gradient and its states, computes in the
+//! [accumulation type](crate::Float::Computed) and rounds the parameter once. The states are
+//! stored in this type: a parameter in `f16` or `bf16` has states in `f32`.
+//!
 //! ```
 //! use cachescope::grad::optim::Adam;
 //! use cachescope::grad::value_and_grad;
@@ -37,10 +41,13 @@ mod lion;
 mod loss_scaled;
 mod memory;
 mod muon;
+pub(crate) mod rounded;
 mod schedule;
+mod settings;
 mod sgd;
 mod state;
 mod subject;
+mod wide;
 mod wolfe;
 
 use std::panic::Location;
@@ -48,7 +55,6 @@ use std::panic::Location;
 pub use accumulated::Accumulated;
 pub use adam::{Adam, AdamW};
 pub use average::Average;
-pub(crate) use average::CopyArrays;
 pub use clip::{Clipped, clip_norm};
 pub use groups::Groups;
 pub use lbfgs::Lbfgs;
@@ -90,13 +96,21 @@ trait Rule: Stateful {
 
     fn memory(&mut self) -> &mut Memory;
 
-    /// Moves a parameter by a gradient of its shape.
+    /// Checks each setting.
     #[track_caller]
-    fn apply<T: Float>(
+    fn check(&self) -> Result<()>;
+
+    /// Moves a parameter by a gradient of its shape, of its type or its accumulation type.
+    ///
+    /// A rule reads the parameter, the gradient and the states, computes in the
+    /// [accumulation type](Float::Computed), in which states are stored, too, and rounds the
+    /// parameter once. Settings enter the computation in the accumulation type.
+    #[track_caller]
+    fn apply<T: Float, G: Float>(
         &mut self,
         subject: Subject<'_>,
         own: &mut Array<T>,
-        gradient: &Array<T>,
+        gradient: &Array<G>,
     ) -> Result<()>;
 }
 
@@ -125,7 +139,8 @@ macro_rules! optimizer {
             ///
             /// # Errors
             ///
-            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another
+            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a setting is outside of
+            /// its [domain](crate::grad::Optimizer::check_settings), if a gradient has another
             /// shape than its parameter, or if the number, types or shapes of the parameters differ
             /// from earlier steps. No parameter has moved then. The errors of [`Array::assign`],
             /// after which some parameters may have moved. An error names the optimizer, and the
@@ -159,8 +174,23 @@ macro_rules! optimizer {
                 gradient: &Array<T>,
             ) -> Result<()> {
                 let subject = Subject::numbered((Self::NAME, "step_one"), number);
-                $crate::grad::optim::check_gradient(subject, own, gradient)?;
-                self.apply(subject, own, gradient)
+                $crate::grad::optim::step_one(self, subject, (own, gradient))
+            }
+
+            #[track_caller]
+            fn step_wide<T: Float>(
+                &mut self,
+                number: usize,
+                own: &mut Array<T>,
+                gradient: &Array<T::Computed>,
+            ) -> Result<()> {
+                let subject = Subject::numbered((Self::NAME, "step_wide"), number);
+                $crate::grad::optim::step_one(self, subject, (own, gradient))
+            }
+
+            #[track_caller]
+            fn check_settings(&self) -> Result<()> {
+                self.check()
             }
         }
 
@@ -179,7 +209,7 @@ macro_rules! optimizer {
                 which: usize,
                 number: usize,
                 parameter: &Array<T>,
-            ) -> Result<&mut Array<T>> {
+            ) -> Result<&mut Array<T::Computed>> {
                 let subject = Subject::numbered((Self::NAME, "state_of"), number);
                 if which >= self.count() {
                     return Err(subject.has_no_state(which, self.count()));
@@ -216,6 +246,7 @@ use optimizer;
 #[track_caller]
 fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients: &P) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
+    optimizer.check().at_caller()?;
     let count = check(optimizer, parameters, gradients).at_caller()?;
     step_checked(optimizer, parameters, gradients).at_caller()?;
     optimizer.memory().count = Some(count);
@@ -230,9 +261,22 @@ pub(super) fn step_any<P: Parameters>(
     gradients: &P,
 ) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
+    optimizer.check_settings().at_caller()?;
     let checked = parameters.zip_arrays(gradients, &mut SameShapes::of("step"));
     checked.at_caller()?;
     step_checked(optimizer, parameters, gradients).at_caller()
+}
+
+/// Moves one parameter.
+#[track_caller]
+fn step_one<T: Float, G: Float>(
+    optimizer: &mut impl Rule,
+    subject: Subject<'_>,
+    (own, gradient): (&mut Array<T>, &Array<G>),
+) -> Result<()> {
+    optimizer.check()?;
+    check_gradient(subject, own.shape(), gradient.shape())?;
+    optimizer.apply(subject, own, gradient)
 }
 
 fn step_checked<P: Parameters>(
@@ -329,8 +373,8 @@ impl ZipArrays for Checking<'_> {
         let subject = Subject::numbered((self.name, "step"), self.number);
         self.number += 1;
         let subject = subject.named(self.place.name());
-        let checked =
-            check_gradient(subject, own, gradient).and_then(|()| self.memory.check(subject, own));
+        let checked = check_gradient(subject, own.shape(), gradient.shape())
+            .and_then(|()| self.memory.check(subject, own));
         self.is_refused = checked.is_err();
         checked
     }
@@ -340,13 +384,9 @@ impl ZipArrays for Checking<'_> {
 
 /// Returns an error for a gradient of another shape than its parameter: a write would broadcast it.
 #[track_caller]
-fn check_gradient<T: Float>(
-    subject: Subject<'_>,
-    own: &Array<T>,
-    gradient: &Array<T>,
-) -> Result<()> {
-    if own.shape() == gradient.shape() {
+fn check_gradient(subject: Subject<'_>, own: &[usize], gradient: &[usize]) -> Result<()> {
+    if own == gradient {
         return Ok(());
     }
-    Err(subject.has_shapes("gradient", gradient.shape(), own.shape()))
+    Err(subject.has_shapes("gradient", gradient, own))
 }

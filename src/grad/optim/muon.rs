@@ -1,9 +1,11 @@
 //! Muon: momentum whose matrices are made orthogonal.
 
 use super::memory::Memory;
+use super::settings::{MOMENTUM, check, check_rate_and_decay};
 use super::{AdamW, Rule, Subject, optimizer};
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::Result;
+use crate::grad::Optimizer;
 
 /// Muon (Jordan et al. 2024). Each matrix moves in the direction of its momentum, made nearly
 /// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes are matrices of the
@@ -65,7 +67,7 @@ impl Muon {
         }
     }
 
-    /// Sets the momentum coefficient.
+    /// Sets the momentum coefficient, from 0 to 1.
     ///
     /// # Examples
     ///
@@ -130,11 +132,18 @@ impl Rule for Muon {
         &mut self.memory
     }
 
-    fn apply<T: Float>(
+    fn check(&self) -> Result<()> {
+        check(Self::NAME, "`momentum`", self.momentum, &MOMENTUM)?;
+        check_rate_and_decay(Self::NAME, self.rate, self.decay)?;
+        let others = self.others.check_settings();
+        others.map_err(|error| error.of("Muon: `others`"))
+    }
+
+    fn apply<T: Float, G: Float>(
         &mut self,
         subject: Subject<'_>,
         own: &mut Array<T>,
-        gradient: &Array<T>,
+        gradient: &Array<G>,
     ) -> Result<()> {
         self.memory.check(subject, own)?;
         let [velocity, means, squares] = &mut self.memory.states;
@@ -143,16 +152,17 @@ impl Rule for Muon {
             return step.apply([means, squares], subject, (own, gradient));
         }
         let velocity = velocity.writable(subject, own)?;
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
+        let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);
         let momentum = of(self.momentum);
-        velocity.update(|velocity| velocity * momentum + gradient)?;
+        let gradient = gradient.cast::<T::Computed>();
+        velocity.update(|velocity| velocity * momentum + &gradient)?;
         let (rows, columns) = (own.shape()[0], own.len() / own.shape()[0]);
         let ahead = (gradient + &*velocity * momentum).eval()?;
         let direction =
             orthogonal(&ahead.reshape([rows, columns])?)?.reshape(*own.layout().shape())?;
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
         let (kept, step) = (of(1.0 - self.rate * self.decay), of(self.rate * scale));
-        own.update(|own| own * kept - direction * step)
+        own.update(|own| (own.cast::<T::Computed>() * kept - direction * step).cast::<T>())
     }
 }
 
@@ -167,12 +177,22 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     } else {
         matrix.clone()
     };
-    let norm = wide.norm()?;
-    let mut x = (&wide / (norm + of(1e-7))).eval()?;
+    // Whatever the scale of the gradients is, the largest singular value is at most 1.
+    let norm = wide.norm()?.maximum(least_positive::<T>());
+    let mut x = (&wide / norm).eval()?;
     for _ in 0..5 {
         let a = x.matmul(&x.transpose()?)?;
         let b = (&a * of(-4.7750) + a.matmul(&a)? * of(2.0315)).eval()?;
         x = (&x * of(3.4445) + b.matmul(&x)?).eval()?;
     }
     if is_tall { x.transpose() } else { Ok(x) }
+}
+
+/// Returns a positive number that no norm of representable elements is far below.
+fn least_positive<T: Float>() -> T {
+    let least = match T::DTYPE {
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    };
+    <T as AnyElement>::from_f64(least)
 }

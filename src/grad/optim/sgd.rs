@@ -1,8 +1,9 @@
 //! Gradient descent.
 
 use super::memory::Memory;
+use super::settings::{MOMENTUM, RATE, check};
 use super::{Rule, Subject, optimizer};
-use crate::array::{Array, Float};
+use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::ops::update;
 
@@ -40,7 +41,7 @@ impl Sgd {
         }
     }
 
-    /// Sets the momentum coefficient, typically 0.9.
+    /// Sets the momentum coefficient, from 0 to 1, typically 0.9.
     ///
     /// # Examples
     ///
@@ -75,20 +76,31 @@ impl Rule for Sgd {
         &mut self.memory
     }
 
-    fn apply<T: Float>(
+    fn check(&self) -> Result<()> {
+        check(Self::NAME, "`rate`", self.rate, &RATE)?;
+        check(Self::NAME, "`momentum`", self.momentum, &MOMENTUM)
+    }
+
+    fn apply<T: Float, G: Float>(
         &mut self,
         subject: Subject<'_>,
         own: &mut Array<T>,
-        gradient: &Array<T>,
+        gradient: &Array<G>,
     ) -> Result<()> {
-        let [rate, momentum] = [self.rate, self.momentum].map(T::from_f64);
+        let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);
+        let [rate, momentum] = [self.rate, self.momentum].map(of);
+        let gradient = gradient.cast::<T::Computed>();
         if self.momentum == 0.0 {
-            return own.update(|own| own - gradient * rate);
+            return own.update(|own| {
+                let own = own.cast::<T::Computed>() - gradient * rate;
+                own.cast::<T>()
+            });
         }
         let velocity = self.memory.states[0].writable(subject, own)?;
         update((own, velocity), |(own, velocity)| {
             let velocity = velocity * momentum + gradient;
-            (own - &velocity * rate, velocity)
+            let own = own.cast::<T::Computed>() - &velocity * rate;
+            (own.cast::<T>(), velocity)
         })
     }
 }

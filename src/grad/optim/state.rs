@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use super::rounded::{ExactMap, ExactZip, exact, rounded};
 use super::short_name;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
@@ -12,6 +13,13 @@ use crate::ops::derivatives::zeros_like;
 
 /// The state of an optimizer: one structure of arrays for each of its states, like the parameters.
 /// It can be saved to a [file](crate::grad::files), beside the parameters.
+///
+/// A state is stored in the [accumulation type](Float::Computed) of its parameter. If the parameter
+/// has a narrower one, `f16` or `bf16`, the array in the structure has the rounded elements of the
+/// state, and the exact ones behind them in the same memory. A clone has them, too; a write to the
+/// array removes them. [`Stateful::set_state`] restores the exact elements. A traversal of an
+/// `OptimizerState` visits the exact elements, so a file has them, in `f32`, under the name of the
+/// state. A file whose states are of the parameter's type can still be loaded.
 ///
 /// # Examples
 ///
@@ -47,7 +55,7 @@ impl<P: Parameters> Parameters for OptimizerState<P> {
         let steps = self.steps.map_arrays(map)?;
         map.leave();
         map.enter(&"arrays");
-        let arrays = self.arrays.map_arrays(map)?;
+        let arrays = self.arrays.map_arrays(&mut ExactMap(map))?;
         map.leave();
         Ok(Self { steps, arrays })
     }
@@ -57,7 +65,7 @@ impl<P: Parameters> Parameters for OptimizerState<P> {
         self.steps.zip_arrays(&other.steps, zip)?;
         zip.leave();
         zip.enter(&"arrays");
-        self.arrays.zip_arrays(&other.arrays, zip)?;
+        self.arrays.zip_arrays(&other.arrays, &mut ExactZip(zip))?;
         zip.leave();
         Ok(())
     }
@@ -91,7 +99,8 @@ pub trait Stateful: Optimizer {
     /// ```
     fn keeps(&self, which: usize, shape: &[usize]) -> bool;
 
-    /// Returns the state `which` of parameter `number`; zeros before its first step.
+    /// Returns the state `which` of parameter `number`; zeros before its first step. It is in the
+    /// [accumulation type](Float::Computed) of the parameter.
     ///
     /// # Examples
     ///
@@ -115,7 +124,7 @@ pub trait Stateful: Optimizer {
         which: usize,
         number: usize,
         parameter: &Array<T>,
-    ) -> Result<&mut Array<T>>;
+    ) -> Result<&mut Array<T::Computed>>;
 
     /// Returns the number of steps, if the optimizer depends on it. It does not count the launches
     /// of a captured step: see [`read_steps`](Self::read_steps).
@@ -182,6 +191,7 @@ pub trait Stateful: Optimizer {
     fn is_elementwise(&self) -> bool;
 
     /// Returns the state, as handles that share its memory, which comes from no scope's cache.
+    /// States of parameters in `f16` or `bf16` are copied.
     ///
     /// # Examples
     ///
@@ -338,7 +348,7 @@ impl<O: Stateful> MapArrays for StateReader<'_, O> {
         }
         let state = self.optimizer.state_of(self.which, number, parameter);
         match state {
-            Ok(state) => Ok(state.clone()),
+            Ok(state) => rounded(state),
             Err(error) => Err(error.of(&format!("`{}`", self.place.name()))),
         }
     }
@@ -380,7 +390,7 @@ impl<O: Stateful> ZipArrays for StateWriter<'_, O> {
         }
         let own = self.optimizer.state_of(self.which, number, parameter);
         let written = own.and_then(|own| match self.is_checked {
-            true => own.assign(state),
+            true => own.assign(&exact(state)?),
             false => Ok(()),
         });
         written.map_err(|error| error.of(&format!("`{}`", self.place.name())))
@@ -408,7 +418,7 @@ macro_rules! forward_states {
                 which: usize,
                 number: usize,
                 parameter: &Array<T>,
-            ) -> Result<&mut Array<T>> {
+            ) -> Result<&mut Array<T::Computed>> {
                 self.optimizer.state_of(which, number, parameter)
             }
 

@@ -47,13 +47,13 @@ impl<'a> Subject<'a> {
         ))
     }
 
-    /// Returns the error of an array `what` whose type differs from the parameter's.
+    /// Returns the error of an array `what` that belongs to a parameter of another type.
     #[cold]
     #[track_caller]
     pub(super) fn has_types(&self, what: &str, found: DType, expected: DType) -> Error {
         let [found, expected] = [found, expected].map(DType::name);
         self.error(format_args!(
-            "{what} of {self} has type {found}, the parameter has type {expected}"
+            "{what} of {self} is of a parameter of type {found}, the parameter has type {expected}"
         ))
     }
 

@@ -59,9 +59,15 @@ impl AnyArray {
     /// Returns zeros of a shape, on the device and of the type of this array.
     #[track_caller]
     pub(crate) fn zeros(&self, shape: &Shape) -> Result<Self> {
-        let layout = Layout::contiguous(shape)?;
-        filled(self.device(), &layout, (self.dtype, Bits::default()))
+        zeros_on(self.device(), shape, self.dtype)
     }
+}
+
+/// Returns an array of zeros of a type.
+#[track_caller]
+pub(crate) fn zeros_on(device: &Device, shape: &Shape, dtype: DType) -> Result<AnyArray> {
+    let layout = Layout::contiguous(shape)?;
+    filled(device, &layout, (dtype, Bits::default()))
 }
 
 impl Gradients {

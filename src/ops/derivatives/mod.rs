@@ -33,7 +33,7 @@ pub(super) use adding::{store_parts, sum_of_windows, with_windows};
 pub(super) use backward::{BackwardStep, Upstream};
 pub(crate) use backward::{Gradients, Placer};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
-pub(crate) use gradients::zeros_like;
+pub(crate) use gradients::{zeros_like, zeros_on};
 pub(crate) use guard::{FirstRun, TapeGuard};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, is_differentiable};
 pub(super) use reduction::TrackedReduction;

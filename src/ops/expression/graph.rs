@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::node_list::NodeList;
 use super::node_shapes::NodeShape;
+use super::operation::Operation;
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
 use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape};
 use crate::error::{AtCaller, Result};
@@ -198,6 +199,9 @@ impl<'a> GraphBuilder<'a, '_> {
                 let nodes = self.graph.nodes.len();
                 let first = self.stack.len() - call.arity;
                 let operands = &self.stack[first..];
+                if self.is_identity(call, operands) {
+                    return; // The operand's node stays on the stack.
+                }
                 match self.graph.append_call(call, operands) {
                     Ok(number) => {
                         if (number as usize) < nodes {
@@ -214,6 +218,14 @@ impl<'a> GraphBuilder<'a, '_> {
             }
         };
         self.stack.push(number);
+    }
+
+    /// Returns whether a call is a conversion to the type that its operand has. Generic code
+    /// converts to the accumulation type, which is often the same.
+    #[inline]
+    fn is_identity(&self, call: &Call, operands: &[u32]) -> bool {
+        call.operation == Operation::Cast
+            && self.graph.nodes[operands[0] as usize].dtype == call.output
     }
 }
 

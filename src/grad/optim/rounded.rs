@@ -1,0 +1,141 @@
+//! Rounded states with their exact elements.
+//!
+//! A state is stored in the [accumulation type](Float::Computed) of its parameter, and a structure
+//! of parameters has room for arrays of the parameter's own type only. So an array of a narrow type
+//! that a state was rounded to has the exact elements behind its own, in the same memory. A handle
+//! on it has the identity [`ValueId::ROUNDED`], which each clone has, too, and each write removes:
+//! the elements that a program wrote are the exact ones then.
+
+use std::fmt::Display;
+
+use crate::array::{AnyElement, Array, Buffer, DType, Float, Layout, Shape, ValueId};
+use crate::error::Result;
+use crate::grad::{MapArrays, ZipArrays};
+use crate::ops::derivatives::AnyArray;
+use half::{bf16, f16};
+use ndarray::s;
+
+/// Returns whether states of parameters of type `T` are wider than `T`.
+pub(crate) const fn is_narrow<T: Float>() -> bool {
+    T::DTYPE as u8 != <T::Computed as AnyElement>::DTYPE as u8
+}
+
+/// Returns the number of wide elements that `count` narrow ones take.
+fn front<T: Float>(count: usize) -> usize {
+    (count * size_of::<T>()).div_ceil(size_of::<T::Computed>())
+}
+
+/// Returns a state in the type of its parameter: rounded, with the exact elements behind. If the
+/// types are equal, this is another handle on the array.
+#[track_caller]
+pub(crate) fn rounded<T: Float>(exact: &Array<T::Computed>) -> Result<Array<T>> {
+    if !is_narrow::<T>() {
+        return Ok(exact.clone().downcast());
+    }
+    let (count, shape) = (exact.len(), *exact.layout().shape());
+    let first = front::<T>(count);
+    let length = Shape::from(first.saturating_add(count));
+    let buffer = Buffer::new(exact.device(), length.size_bytes::<T::Computed>()?)?;
+    let mut both = Array::<T::Computed>::from_parts(buffer, Layout::contiguous(&length)?);
+    let flat = exact.reshape(count)?;
+    both.slice_mut(s![first..])?.assign(&flat)?;
+    let layout = Layout::contiguous(&shape)?;
+    let mut own = Array::<T>::from_parts(both.into_buffer(), layout);
+    own.assign(exact.cast::<T>())?;
+    let buffer = own.into_buffer().with_value_id(Some(ValueId::ROUNDED));
+    Ok(Array::from_parts(buffer, layout))
+}
+
+/// Returns the exact elements of a [rounded](rounded) state; the elements themselves if there are
+/// no exact ones, or if the types are equal.
+#[track_caller]
+pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
+    if !is_narrow::<T>() {
+        return Ok(state.clone().downcast());
+    }
+    let (buffer, layout) = (state.buffer(), state.layout());
+    let first = front::<T>(state.len());
+    let whole_bytes = (first + state.len()) * size_of::<T::Computed>();
+    let is_whole = layout.offset() == 0
+        && layout.is_contiguous()
+        && buffer.size_bytes() == whole_bytes
+        && buffer.value_id() == Some(ValueId::ROUNDED);
+    if !is_whole {
+        return state.cast::<T::Computed>().eval();
+    }
+    let behind = Layout::contiguous(layout.shape())?.starting_at(first);
+    let buffer = buffer.share().with_value_id(None);
+    Ok(Array::from_parts(buffer, behind))
+}
+
+/// Like [`exact`], but for a type-erased array.
+#[track_caller]
+pub(crate) fn exact_erased(state: &AnyArray) -> Result<AnyArray> {
+    let state = state.share();
+    Ok(match state.dtype {
+        DType::F16 => AnyArray::of(&exact::<f16>(&state.into_array())?),
+        DType::Bf16 => AnyArray::of(&exact::<bf16>(&state.into_array())?),
+        _ => state,
+    })
+}
+
+/// Copies states, with their exact elements.
+pub(crate) struct CopyStates;
+
+impl MapArrays for CopyStates {
+    fn map<T: Float>(&mut self, state: &Array<T>) -> Result<Array<T>> {
+        match is_narrow::<T>() {
+            true => rounded(&exact(state)?),
+            false => state.lazy().eval(),
+        }
+    }
+}
+
+/// Passes the exact elements of states on.
+pub(super) struct ExactMap<'a, M>(pub(super) &'a mut M);
+
+impl<M: MapArrays> MapArrays for ExactMap<'_, M> {
+    fn map<T: Float>(&mut self, state: &Array<T>) -> Result<Array<T>> {
+        let exact = exact(state)?;
+        let mapped = self.0.map_state::<T>(&exact)?;
+        let is_same = is_narrow::<T>()
+            && mapped.buffer().is_same(exact.buffer())
+            && mapped.layout() == exact.layout();
+        match is_same {
+            true => Ok(state.clone()),
+            false => rounded(&mapped),
+        }
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.0.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Passes the exact elements of states on, which may be written.
+pub(super) struct ExactZip<'a, Z>(pub(super) &'a mut Z);
+
+impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
+        if !is_narrow::<T>() {
+            return self.0.zip(own, other);
+        }
+        // Memory of its own, which a write does not copy.
+        let mut wide = exact(own)?.lazy().eval()?;
+        self.0.zip(&mut wide, &exact(other)?)?;
+        *own = rounded(&wide)?;
+        Ok(())
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.0.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.0.leave();
+    }
+}

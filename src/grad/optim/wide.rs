@@ -1,0 +1,116 @@
+//! Arrays that several steps add to, in accumulation types.
+//!
+//! A sum in `f16` or `bf16` loses what is added to it as soon as it is some hundred times larger.
+//! So the sum of a narrow array is held in `f32`, and rounded where it is handed out. Arrays of
+//! other types are held in the structure itself.
+
+use crate::array::{AnyElement, Array, Float};
+use crate::error::Result;
+use crate::grad::arithmetic::Scaled;
+use crate::grad::{MapArrays, ZipArrays};
+use crate::ops::add_scaled;
+use crate::ops::derivatives::AnyArray;
+
+use super::memory::unshare;
+use super::rounded::is_narrow;
+
+/// The accumulators of the narrow arrays of a structure, by the number of the array; `None` for an
+/// array of another type.
+#[derive(Debug, Default)]
+pub(super) struct WideArrays(Vec<Option<Array<f32>>>);
+
+impl WideArrays {
+    /// Adds a copy of the next array of a structure, if its type is narrow. Returns whether it is.
+    #[track_caller]
+    pub(super) fn push<T: Float>(&mut self, array: &Array<T>) -> Result<bool> {
+        let is_narrow = const { is_narrow::<T>() };
+        let wide = is_narrow.then(|| array.cast::<f32>().eval());
+        self.0.push(wide.transpose()?);
+        Ok(is_narrow)
+    }
+
+    /// Returns the accumulator of array `number`, if its type is narrow.
+    pub(super) fn of(&mut self, number: usize) -> Option<&mut Array<f32>> {
+        self.0.get_mut(number).and_then(Option::as_mut)
+    }
+}
+
+/// Begins a sum: copies arrays. A narrow array is copied to an accumulator, and the structure
+/// stores its shape only.
+pub(super) struct BeginSum<'a>(pub(super) &'a mut WideArrays);
+
+impl MapArrays for BeginSum<'_> {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        if self.0.push(array)? {
+            let zero = AnyArray::of(array).zeros(&[].into())?;
+            return zero.into_array::<T>().broadcast_to(*array.layout().shape());
+        }
+        array.lazy().eval()
+    }
+}
+
+/// Adds arrays to a sum, in memory outside of every cache.
+pub(super) struct AddToSum<'a> {
+    pub(super) wide: &'a mut WideArrays,
+    pub(super) number: usize,
+}
+
+impl ZipArrays for AddToSum<'_> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
+        let wide = self.wide.of(self.number);
+        self.number += 1;
+        match wide {
+            Some(wide) => wide.update(|wide| wide + other.cast::<f32>()),
+            None => {
+                unshare(own)?;
+                add_scaled(own, other, 1.0)
+            }
+        }
+    }
+}
+
+/// Hands a sum out: rounds the accumulators, which are multiplied by `share` before.
+pub(super) struct HandOut<'a> {
+    pub(super) wide: &'a mut WideArrays,
+    pub(super) number: usize,
+    pub(super) share: f64,
+}
+
+impl MapArrays for HandOut<'_> {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        let wide = self.wide.of(self.number);
+        self.number += 1;
+        match wide {
+            Some(wide) => (&*wide * self.share as f32).cast::<T>().eval(),
+            None if self.share == 1.0 => Ok(array.clone()),
+            None => Scaled(self.share).map(array),
+        }
+    }
+}
+
+/// Moves an average towards other arrays by a share. Averages of narrow arrays move in their
+/// accumulators, and are rounded from there.
+pub(super) struct MoveAverage<'a> {
+    pub(super) wide: &'a mut WideArrays,
+    pub(super) number: usize,
+    pub(super) share: f64,
+}
+
+impl ZipArrays for MoveAverage<'_> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
+        let wide = self.wide.of(self.number);
+        self.number += 1;
+        unshare(own)?;
+        match wide {
+            Some(wide) => {
+                let share = self.share as f32;
+                wide.update(|wide| wide + (other.cast::<f32>() - wide) * share)?;
+                own.assign(wide.cast::<T>())
+            }
+            None => {
+                let share = <T as AnyElement>::from_f64(self.share);
+                own.update(|own| own + (other - own) * share)
+            }
+        }
+    }
+}
