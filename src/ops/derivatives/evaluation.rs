@@ -320,7 +320,9 @@ impl RunningEvaluation {
         let forward = Forward::of(graph, tracked);
         let dtypes = graph.results().iter().map(|&own| graph.nodes()[own].dtype);
         let dtypes: SmallVec<[DType; 1]> = dtypes.collect();
-        let derived = forward.derive_results(|own| Some(dtypes[own])).at_caller()?;
+        let derived = forward
+            .derive_results(|own| Some(dtypes[own]))
+            .at_caller()?;
         Ok(Some(Box::new(Self {
             derivation: Derivation::new(graph, derived, None, shape),
             forward,
@@ -367,8 +369,7 @@ impl RunningEvaluation {
                 if (0..dtypes.len()).any(|number| gradient_of(number) != Some(dtypes[number])) {
                     // A result without a gradient must not contribute: even a gradient of 0 times
                     // an infinite derivative would be NaN. A gradient may also be unrounded.
-                    (derivation.joint, derivation.derived) =
-                        forward.derive_results(gradient_of)?;
+                    (derivation.joint, derivation.derived) = forward.derive_results(gradient_of)?;
                 }
                 let saved_value = |placeholder: Placeholder| match placeholder {
                     Placeholder::Result(number) => kept[number].as_ref(),
