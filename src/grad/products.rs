@@ -65,7 +65,8 @@ pub fn jvp<P: Parameters, T: Float>(
     let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, &tape.variables))?;
     // Only the steps of the backward pass read the cotangents.
     let mut products = tape.backward(seeds, forward_length)?;
-    let product = match of_cotangents.and_then(|own| products.take(own)) {
+    let product = of_cotangents.map(|own| products.take(own));
+    let product = match product.transpose()?.flatten() {
         Some(product) => tape.result(&product.into_array()),
         None => zeros_like(&value)?,
     };
@@ -150,7 +151,8 @@ impl ZipArrays for DirectionalSeeds<'_> {
             return Err(Error::new(ErrorKind::ShapeMismatch, text));
         }
         let variable = self.variables.next();
-        if let Some(gradient) = variable.and_then(|&variable| self.gradients.take(variable))
+        let gradient = variable.map(|&variable| self.gradients.take(variable));
+        if let Some(gradient) = gradient.transpose()?.flatten()
             && let Some(tracked) = Tracked::of(&gradient.buffer, &gradient.layout)?
         {
             let vector = AnyArray::of(vector);

@@ -192,7 +192,7 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
             return Ok(());
         };
         self.waiting[number] = None;
-        let gradient = match self.gradients.take(value) {
+        let gradient = match self.gradients.take(value)? {
             Some(gradient) => {
                 *self.is_reached = true;
                 constant(&gradient.into_array())

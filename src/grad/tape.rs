@@ -367,7 +367,7 @@ impl MapArrays for TakeGradients {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let number = self.numbers.next();
         let gradient = match number {
-            Some(number) if self.is_nested => self.gradients.take(number),
+            Some(number) if self.is_nested => self.gradients.take(number)?,
             Some(number) => self.gradients.take_compact(number)?,
             None => None,
         };

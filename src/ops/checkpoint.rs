@@ -87,6 +87,7 @@ pub(crate) fn checkpointed<T: Float>(
         backward,
         saved_bytes,
         runs_again: true,
+        takes_unrounded: true,
         only_once: None,
     };
     let buffer = record((buffer, &layout, T::DTYPE), None, |_| back);

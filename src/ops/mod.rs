@@ -98,7 +98,9 @@ pub use expression::loops::{Arguments, BlockLoop, block_loop};
 pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
 pub use index::{PadMode, concat, stack};
-pub(crate) use norms::{group_norm, narrowed, widened};
+pub(crate) use norms::{
+    check_epsilon, epsilon_in, group_norm, layer_norm, narrowed, rms_norm, widened,
+};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
 pub(crate) use scaled::{add_scaled, scaled, scaled_wide};

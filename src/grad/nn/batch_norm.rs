@@ -10,7 +10,7 @@ use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
 use crate::ops::derivatives::{AnyArray, constant, runs_again_later};
-use crate::ops::widened;
+use crate::ops::{check_epsilon, widened};
 
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
@@ -118,9 +118,10 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has fewer than two axes or another number
     /// of channels, and [`InvalidArgument`](ErrorKind::InvalidArgument) if a channel has fewer than
-    /// two elements, of which there is no variance.
+    /// two elements, of which there is no variance, or if `epsilon` is negative or not finite.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
+        check_epsilon("BatchNorm", self.epsilon)?;
         match const { T::DTYPE as u8 == DType::F64 as u8 } {
             true => self.forward_in::<f64>(x),
             false => self.forward_in::<f32>(x),
@@ -167,9 +168,11 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), as for [`forward`](Self::forward).
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), and [`InvalidArgument`](ErrorKind::InvalidArgument)
+    /// for `epsilon`, as for [`forward`](Self::forward).
     #[track_caller]
     pub fn infer(&self, x: &Array<T>) -> Result<Array<T>> {
+        check_epsilon("BatchNorm", self.epsilon)?;
         match const { T::DTYPE as u8 == DType::F64 as u8 } {
             true => self.infer_in::<f64>(x),
             false => self.infer_in::<f32>(x),

@@ -1,9 +1,9 @@
 //! Normalization layers, along the last axis or over groups of channels.
 
-use crate::array::{AnyElement, Array, Float, Shape};
+use crate::array::{Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::{BoxedLazy, group_norm, narrowed, widened};
+use crate::ops::{BoxedLazy, epsilon_in, group_norm, layer_norm, narrowed, rms_norm, widened};
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
 #[derive(Clone, Debug, CastParameters, Parameters)]
@@ -62,8 +62,7 @@ impl<T: Float> LayerNorm<T> {
     /// The errors of [`Array::layer_norm`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        let epsilon = <T as AnyElement>::from_f64(self.epsilon);
-        x.layer_norm(&self.weight, &self.bias, epsilon)
+        layer_norm("LayerNorm", x, [&self.weight, &self.bias], self.epsilon)
     }
 }
 
@@ -120,8 +119,7 @@ impl<T: Float> RmsNorm<T> {
     /// The errors of [`Array::rms_norm`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        let epsilon = <T as AnyElement>::from_f64(self.epsilon);
-        x.rms_norm(&self.weight, epsilon)
+        rms_norm("RmsNorm", x, &self.weight, self.epsilon)
     }
 }
 
@@ -223,8 +221,7 @@ pub(super) fn normalized<T: Float, A: Float>(
     variance: BoxedLazy<A>,
     ([weight, bias], epsilon): (&[Array<T>; 2], f64),
 ) -> Result<Array<T>> {
-    let epsilon = <A as AnyElement>::from_f64(epsilon);
-    let scale = (variance + epsilon).rsqrt() * widened::<T, A>(weight);
+    let scale = (variance + epsilon_in::<A>(epsilon)).rsqrt() * widened::<T, A>(weight);
     narrowed(&(centred * scale + widened::<T, A>(bias)).boxed())
 }
 

@@ -130,6 +130,11 @@ pub fn max_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 #[track_caller]
 pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<T>> {
     options.check("avg_pool2d")?;
+    if T::DTYPE != T::Computed::DTYPE && options.padding != [0, 0] && !options.counts_padding {
+        // Rounded once, after the division by the share of a window that is inside.
+        let means = avg_pool2d(&x.cast::<T::Computed>().eval()?, options)?;
+        return means.cast::<T>().eval();
+    }
     let padded = options.padded(x, 0.0)?;
     let means = padded.avg_pool2d(options.size, options.stride)?;
     if options.counts_padding || options.padding == [0, 0] {
@@ -163,9 +168,19 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 /// the two or a number of windows is 0.
 #[track_caller]
 pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
-    adaptive("adaptive_avg_pool2d", x, size, |own, axis| {
-        own.mean_keepdims(axis)
-    })
+    #[track_caller]
+    fn means<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
+        adaptive("adaptive_avg_pool2d", x, size, |own, axis| {
+            own.mean_keepdims(axis)
+        })
+    }
+    match T::DTYPE == T::Computed::DTYPE {
+        true => means(x, size),
+        // Rounded once, and not after each axis.
+        false => means(&x.cast::<T::Computed>().eval()?, size)?
+            .cast::<T>()
+            .eval(),
+    }
 }
 
 /// Returns the largest elements of `size` windows of the last two axes, which cover the whole

@@ -1,13 +1,15 @@
 //! Rotary position embeddings.
 
 use crate::array::{Array, Float, Shape};
+use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::{concat, eval, stack};
 
 /// A rotary position embedding (Su et al. 2021): it turns each pair of elements of queries and keys
 /// by an angle in proportion to the position, so that their products depend on distances alone.
 ///
-/// It has no parameters. The angles are computed in `f64`.
+/// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are turned
+/// in `f32`.
 ///
 /// # Examples
 ///
@@ -61,9 +63,14 @@ impl Rotary {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `x` has fewer than two axes, or an odd
-    /// width.
+    /// width, or if the base is not finite and above 0.
     #[track_caller]
     pub fn forward<T: Float>(&self, x: &Array<T>, first: usize) -> Result<Array<T>> {
+        if !(self.base > 0.0 && self.base.is_finite()) {
+            let base = self.base;
+            let text = format!("Rotary: base is {base}, expected a finite number above 0");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         let &[.., length, width] = x.shape() else {
             return Err(refused(x.layout().shape()));
         };
@@ -71,7 +78,6 @@ impl Rotary {
             return Err(refused(x.layout().shape()));
         }
         let half = width / 2;
-        let (cosine, sine) = self.turns::<T>(x, (first, length), half)?;
         let axis = x.ndim() - 1;
         let part = |start: usize| -> Result<Array<T>> {
             let (range, step) = match self.pairs_neighbours {
@@ -83,11 +89,8 @@ impl Rotary {
         if half == 0 {
             return Ok(x.clone());
         }
-        let (left, right) = (part(0)?, part(1)?);
-        let (left, right) = eval((
-            &left * &cosine - &right * &sine,
-            &right * &cosine + &left * &sine,
-        ))?;
+        let turns = self.turns::<T::Computed>(x.device(), (first, length), half)?;
+        let (left, right) = turned([part(0)?, part(1)?], turns)?;
         match self.pairs_neighbours {
             true => stack(&[&left, &right], -1)?.reshape(*x.layout().shape()),
             false => concat(&[&left, &right], -1),
@@ -98,11 +101,11 @@ impl Rotary {
     #[track_caller]
     fn turns<T: Float>(
         &self,
-        x: &Array<T>,
+        device: &Device,
         (first, length): (usize, usize),
         half: usize,
     ) -> Result<(Array<T>, Array<T>)> {
-        let _device = x.device().enter();
+        let _device = device.enter();
         let positions = (0..length).map(|at| first as f64 + at as f64).collect();
         let rates = (0..half).map(|at| self.base.powf(-(at as f64) / half as f64));
         let positions = Array::from_vec(positions, [length, 1])?;
@@ -110,6 +113,26 @@ impl Rotary {
         let angles = positions * rates;
         eval((angles.cos().cast::<T>(), angles.sin().cast::<T>()))
     }
+}
+
+/// Turns pairs of elements by angles of those cosines and sines, in the type of these.
+#[track_caller]
+fn turned<T: Float, A: Float>(
+    [left, right]: [Array<T>; 2],
+    (cosine, sine): (Array<A>, Array<A>),
+) -> Result<(Array<T>, Array<T>)> {
+    if T::DTYPE == A::DTYPE {
+        let (cosine, sine) = (cosine.downcast::<T>(), sine.downcast::<T>());
+        return eval((
+            &left * &cosine - &right * &sine,
+            &right * &cosine + &left * &sine,
+        ));
+    }
+    let (left, right) = (left.cast::<A>(), right.cast::<A>());
+    eval((
+        (&left * &cosine - &right * &sine).cast::<T>(),
+        (&right * &cosine + &left * &sine).cast::<T>(),
+    ))
 }
 
 #[cold]

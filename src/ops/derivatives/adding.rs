@@ -7,16 +7,16 @@ use super::gradients::filled;
 use super::reduction::sum_of;
 use super::tape::Tracked;
 use super::{Pause, record};
-use crate::array::{AxisSet, Bits, Layout, Shape};
+use crate::array::{AxisSet, Bits, DType, Layout, Shape};
 use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::dispatch::store;
-use crate::ops::expression::elementwise::arithmetic::Added;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 
 /// Returns the contribution summed over the axes along which `layout` has one element and the
-/// contribution has several, and over the axes along which `layout` repeats an element.
+/// contribution has several, and over the axes along which `layout` repeats an element. A sum is
+/// in the type that it is computed in.
 #[track_caller]
 pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
@@ -32,11 +32,8 @@ pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArra
         return Ok(contribution);
     }
     let operand = contribution.operand();
-    let summed = sum_of(
-        &ExpressionGraph::of(&operand)?,
-        contribution.layout.shape(),
-        axes,
-    )?;
+    let graph = ExpressionGraph::of_sum(&[operand], operand.dtype.computed_in())?;
+    let summed = sum_of(&graph, contribution.layout.shape(), axes)?;
     let dims: Shape = summed.layout.dims()[lead..].iter().collect();
     Ok(summed.seen(Layout::contiguous(&dims)?))
 }
@@ -75,24 +72,33 @@ fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     Some(axes)
 }
 
-/// Adds the elements of `contribution` to `sum`: in place, unless something else has the memory.
+/// Adds the elements of `contribution` to `sum`, in `dtype`: in place, unless `sum` has another
+/// type, or something else has the memory.
 #[track_caller]
-pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
+pub(super) fn added(
+    sum: AnyArray,
+    contribution: &AnyArray,
+    dtype: DType,
+    whole: &Layout,
+) -> Result<AnyArray> {
+    if sum.dtype != dtype {
+        return summed([&sum, contribution], dtype, whole);
+    }
     let layout = sum.layout;
     let sum = store_sum(sum, contribution, &layout)?;
     match sum {
         Ok(sum) => Ok(sum),
-        Err(sum) => summed(&sum, contribution, whole),
+        Err(sum) => summed([&sum, contribution], dtype, whole),
     }
 }
 
-/// Returns the sum of both as a new array.
+/// Returns the sum of both as a new array of `dtype`.
 #[track_caller]
-pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
-    let operands = [sum.operand(), contribution.operand()];
-    let graph = ExpressionGraph::of_call(Added::CALLS.at(sum.dtype), &operands)?;
-    let buffer = evaluate(&graph, sum.device(), whole.shape())?;
-    Ok(AnyArray::of_shape(buffer, whole.shape(), sum.dtype))
+pub(super) fn summed(arrays: [&AnyArray; 2], dtype: DType, whole: &Layout) -> Result<AnyArray> {
+    let operands = arrays.map(AnyArray::operand);
+    let graph = ExpressionGraph::of_sum(&operands, dtype)?;
+    let buffer = evaluate(&graph, arrays[0].device(), whole.shape())?;
+    Ok(AnyArray::of_shape(buffer, whole.shape(), dtype))
 }
 
 /// Adds `contribution` to a part of `sum`, as one step of the tape: the gradient of the result
@@ -105,8 +111,9 @@ pub(super) fn tracked_part(
     whole: Layout,
 ) -> Result<AnyArray> {
     let of = |array: &AnyArray| Tracked::of(&array.buffer, &array.layout);
-    let to = [of(&sum)?, of(&contribution)?];
     let dtype = sum.dtype;
+    let contribution = contribution.converted(dtype)?;
+    let to = [of(&sum)?, of(&contribution)?];
     let result = {
         let _paused = Pause::begin();
         // Shared, so that it is copied.
@@ -132,6 +139,7 @@ pub(super) fn tracked_part(
         backward: Box::new(backward),
         saved_bytes: 0,
         runs_again: false,
+        takes_unrounded: false,
         only_once: None,
     });
     Ok(AnyArray {
@@ -142,19 +150,24 @@ pub(super) fn tracked_part(
 }
 
 /// Adds the contribution of each position of `part`, a view of an array of the layout `whole`, to
-/// its element.
+/// its element. If an element has several contributions, the sum is in the type that it is computed
+/// in, and is rounded at the end.
 #[track_caller]
 pub(in crate::ops) fn sum_of_windows(
     contribution: AnyArray,
     part: Layout,
     whole: Layout,
 ) -> Result<AnyArray> {
-    let zero = (contribution.dtype, Bits::default());
-    let sum = filled(contribution.device(), &whole, zero)?;
-    with_windows(sum, contribution, part, whole)
+    let dtype = contribution.dtype;
+    let held_in = match part.repeats() {
+        true => dtype.computed_in(),
+        false => dtype,
+    };
+    let sum = filled(contribution.device(), &whole, (held_in, Bits::default()))?;
+    with_windows(sum, contribution, part, whole)?.converted(dtype)
 }
 
-/// Like [`sum_of_windows`], added to `sum`.
+/// Like [`sum_of_windows`], added to `sum`, whose type the result has.
 #[track_caller]
 pub(in crate::ops) fn with_windows(
     sum: AnyArray,
@@ -255,7 +268,7 @@ fn store_sum(
         dtype: sum.dtype,
     };
     let operands = [own, contribution.operand()];
-    let graph = ExpressionGraph::of_call(Added::CALLS.at(sum.dtype), &operands)?;
+    let graph = ExpressionGraph::of_sum(&operands, sum.dtype)?;
     let targets = [Target::of(&own)];
     match Overwritable::new(&targets, &[], &[]) {
         Ok(targets) => store(&graph, targets)?,

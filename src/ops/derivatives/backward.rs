@@ -8,6 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::AnyArray;
+use super::sum::GradientSum;
 use crate::error::Result;
 
 /// The gradients of a step's results, by the number of the result; `None` for a result that nothing
@@ -43,6 +44,9 @@ pub(crate) struct BackwardStep {
     pub(crate) saved_bytes: u64,
     /// True if the backward pass records steps that gradients must pass through at once.
     pub(crate) runs_again: bool,
+    /// True if the gradient of a narrow result may be in the type that it is computed in. Such a
+    /// step passes the gradient on, or converts it.
+    pub(crate) takes_unrounded: bool,
     /// The operation's name if gradients of its gradients are not known: it saved something besides
     /// its operands and results.
     pub(crate) only_once: Option<&'static str>,
@@ -51,7 +55,7 @@ pub(crate) struct BackwardStep {
 /// Gradients by the number of their values, each as an array of its own.
 #[derive(Debug)]
 pub(crate) struct Gradients {
-    pub(super) sums: HashMap<u32, AnyArray, BuildHasherDefault<NumberHasher>>,
+    pub(super) sums: HashMap<u32, GradientSum, BuildHasherDefault<NumberHasher>>,
     /// The values that the present step contributed to, if gradients are checked for NaN.
     pub(super) touched: Option<Vec<u32>>,
     /// True if a tape tracks the sums, so that nothing is written in place.

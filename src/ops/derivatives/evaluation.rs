@@ -60,6 +60,26 @@ impl Derivation {
         }
     }
 
+    /// Returns whether the gradients of narrow results of those types are passed on or converted, so
+    /// that rounding them first would lose digits.
+    fn takes_unrounded(&self, results: &[DType]) -> bool {
+        let [result] = results else {
+            return false;
+        };
+        let wide = result.computed_in();
+        let is_wide = |own: &Derived| self.joint.nodes[own.gradient as usize].dtype == wide;
+        wide != *result && (self.derived.iter().any(is_wide) || self.is_copy())
+    }
+
+    /// Returns whether the result is the only operand, in other memory.
+    fn is_copy(&self) -> bool {
+        let is_gradient = |own: &Derived| {
+            let gradient = &self.joint.nodes[own.gradient as usize].kind;
+            matches!(gradient, NodeKind::Array(Placeholder::Gradient(_)))
+        };
+        matches!(self.derived.as_slice(), [own] if is_gradient(own))
+    }
+
     /// Returns whether the gradients are computed from the result of that number,
     /// [`Placeholder::Result`].
     pub(super) fn needs_result(&self, number: usize) -> bool {
@@ -117,7 +137,7 @@ impl Derivation<AnyArray> {
             reduced.into_iter().partition(is_computed);
         for own in first {
             let graph = self.graph(saved_value, &[own.wide])?;
-            gradients.add(own.tracked, self.reduced(&graph, own)?)?;
+            gradients.add_unrounded(own.tracked, self.reduced(&graph, own)?)?;
         }
         for own in passed {
             let upstream = self.passed(own, saved_value).expect("just seen");
@@ -137,7 +157,7 @@ impl Derivation<AnyArray> {
                 later = others;
                 for reduced in own_reductions {
                     let sum = self.reduced(&ExpressionGraph::of(&array.operand())?, reduced)?;
-                    gradients.add(reduced.tracked, sum)?;
+                    gradients.add_unrounded(reduced.tracked, sum)?;
                 }
                 gradients.add(own.tracked, array)?;
             }
@@ -157,13 +177,11 @@ impl Derivation<AnyArray> {
         saved_value(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
     }
 
-    /// Sums `graph` along the axes along which an operand is broadcast, and converts the sum to
-    /// the operand's type.
+    /// Sums `graph` along the axes along which an operand is broadcast.
     #[track_caller]
     fn reduced(&self, graph: &ExpressionGraph<'_>, own: &Derived) -> Result<AnyArray> {
         let axes = reduced_axes(&self.shape, &own.tracked.layout);
-        let dtype = self.joint.nodes[own.gradient as usize].dtype;
-        sum_of(graph, &self.shape, axes)?.converted(dtype)
+        sum_of(graph, &self.shape, axes)
     }
 
     /// Returns the results of `graph`. A single one is written to the memory of `spare`, from which
@@ -300,12 +318,15 @@ impl RunningEvaluation {
             return Ok(None);
         }
         let forward = Forward::of(graph, tracked);
-        let derived = forward.derive_results(|_| true).at_caller()?;
         let dtypes = graph.results().iter().map(|&own| graph.nodes()[own].dtype);
+        let dtypes: SmallVec<[DType; 1]> = dtypes.collect();
+        let derived = forward
+            .derive_results(|own| Some(dtypes[own]))
+            .at_caller()?;
         Ok(Some(Box::new(Self {
             derivation: Derivation::new(graph, derived, None, shape),
             forward,
-            dtypes: dtypes.collect(),
+            dtypes,
             source: source_of_graph(graph, (shape, 0), evaluated),
             _pause: Pause::begin(),
         })))
@@ -326,6 +347,7 @@ impl RunningEvaluation {
         }
         let layout = *layout;
         let device = buffers[0].device().clone();
+        let takes_unrounded = derivation.takes_unrounded(&dtypes);
         let results = buffers.into_iter().zip(dtypes.iter().copied());
         let results = results
             .map(|(buffer, dtype)| (buffer, &layout, dtype))
@@ -343,12 +365,11 @@ impl RunningEvaluation {
                     .into_iter()
                     .map(|own| own.map(SavedArray::fetch).transpose());
                 let kept = kept.collect::<Result<Vec<_>>>()?;
-                if !upstream.iter().all(Option::is_some) {
+                let gradient_of = |number: usize| Some(upstream[number].as_ref()?.dtype);
+                if (0..dtypes.len()).any(|number| gradient_of(number) != Some(dtypes[number])) {
                     // A result without a gradient must not contribute: even a gradient of 0 times
-                    // an infinite derivative would be NaN.
-                    let has_gradient = |number: usize| upstream[number].is_some();
-                    (derivation.joint, derivation.derived) =
-                        forward.derive_results(has_gradient)?;
+                    // an infinite derivative would be NaN. A gradient may also be unrounded.
+                    (derivation.joint, derivation.derived) = forward.derive_results(gradient_of)?;
                 }
                 let saved_value = |placeholder: Placeholder| match placeholder {
                     Placeholder::Result(number) => kept[number].as_ref(),
@@ -362,6 +383,7 @@ impl RunningEvaluation {
                 backward: Box::new(backward),
                 saved_bytes,
                 runs_again: false,
+                takes_unrounded,
                 only_once: None,
             }
         })

@@ -8,6 +8,7 @@ use super::Tracked;
 use super::joint_graph::{Contributions, is_differentiable};
 use super::rules::partials;
 use super::tape::note_constants;
+use crate::array::DType;
 use crate::error::Result;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder, TemplateNode};
@@ -132,11 +133,12 @@ impl Forward {
         Ok((joint.into_inner(), derived))
     }
 
-    /// Like [`derive`](Self::derive), from the gradients of the results that have one.
+    /// Like [`derive`](Self::derive), from the gradients of the results that have one. `gradient_of`
+    /// returns the type of a result's gradient.
     #[track_caller]
     pub(super) fn derive_results(
         &self,
-        has_gradient: impl Fn(usize) -> bool,
+        gradient_of: impl Fn(usize) -> Option<DType>,
     ) -> Result<(GraphTemplate, Vec<Derived>)> {
         self.derive(|joint| {
             let mut joint = joint.borrow_mut();
@@ -146,9 +148,10 @@ impl Forward {
                 if matches!(kind, NodeKind::Call(..)) {
                     joint.nodes[result].kind = NodeKind::Array(Placeholder::Result(number));
                 }
-                if is_differentiable(dtype) && has_gradient(number) {
-                    let gradient =
-                        joint.push(NodeKind::Array(Placeholder::Gradient(number)), dtype);
+                if is_differentiable(dtype)
+                    && let Some(own) = gradient_of(number)
+                {
+                    let gradient = joint.push(NodeKind::Array(Placeholder::Gradient(number)), own);
                     seeds.push((result, joint.widened(gradient)));
                 }
             }

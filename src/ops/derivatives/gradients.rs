@@ -15,8 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::graph::ExpressionGraph;
 
-use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
+use super::adding::{as_whole, copied, reduced};
 use super::joint_graph::{by_differentiable, by_float};
+use super::sum::{GradientSum, ValueOfSum};
 use super::total::Total;
 
 impl AnyArray {
@@ -111,11 +112,34 @@ impl Gradients {
         }
     }
 
-    pub(crate) fn take_all(&mut self, results: &[Option<u32>]) -> Upstream {
-        let results = results.iter();
-        results
-            .map(|own| own.and_then(|own| self.take(own)))
-            .collect()
+    /// Takes the gradients of a step's results out. If the step does not take them unrounded, they
+    /// have the types of the results.
+    #[track_caller]
+    pub(crate) fn take_all(
+        &mut self,
+        results: &[Option<u32>],
+        takes_unrounded: bool,
+    ) -> Result<Upstream> {
+        let mut upstream = Upstream::with_capacity(results.len());
+        for result in results {
+            let sum = result.and_then(|own| Some((own, self.sums.remove(&own)?)));
+            upstream.push(match sum {
+                None => None,
+                Some((own, sum)) if takes_unrounded => Some(sum.unrounded(&self.value_of(own))?),
+                Some((own, sum)) => Some(sum.rounded(&self.value_of(own))?),
+            });
+        }
+        Ok(upstream)
+    }
+
+    /// Returns the value of that number.
+    fn value_of(&self, value: u32) -> ValueOfSum {
+        let (layout, dtype) = tape::with_value(value, |value| (value.layout, value.dtype));
+        ValueOfSum {
+            dtype,
+            whole: layout.starting_at(0),
+            is_tracked: self.are_tracked,
+        }
     }
 
     /// Returns an error at `call_site`, the line of the present step, if a gradient that it
@@ -128,13 +152,15 @@ impl Gradients {
             let Some(sum) = self.sums.get(&value) else {
                 continue;
             };
-            let has_nan = by_differentiable!(sum.dtype, T => {
-                let sum = sum.share().into_array::<T>();
-                sum.ne(&sum).any()?.item()?
-            });
-            if has_nan == Some(true) {
-                let text = "a gradient is NaN after the backward pass of this operation";
-                return Err(Error::new(ErrorKind::InvalidArgument, text).at(call_site));
+            for array in sum.arrays() {
+                let has_nan = by_differentiable!(array.dtype, T => {
+                    let array = array.share().into_array::<T>();
+                    array.ne(&array).any()?.item()?
+                });
+                if has_nan == Some(true) {
+                    let text = "a gradient is NaN after the backward pass of this operation";
+                    return Err(Error::new(ErrorKind::InvalidArgument, text).at(call_site));
+                }
             }
         }
         Ok(())
@@ -145,20 +171,27 @@ impl Gradients {
         self.sums.contains_key(&value)
     }
 
-    /// Takes the gradient of a value out; `None` if nothing contributed.
-    pub(crate) fn take(&mut self, value: u32) -> Option<AnyArray> {
-        self.sums.remove(&value)
+    /// Takes the gradient of a value out, in the type of the value; `None` if nothing contributed.
+    #[track_caller]
+    pub(crate) fn take(&mut self, value: u32) -> Result<Option<AnyArray>> {
+        let sum = self.sums.remove(&value);
+        sum.map(|sum| sum.rounded(&self.value_of(value)))
+            .transpose()
     }
 
     /// Returns the global norm of the gradients of some values, an array of rank 0.
     #[track_caller]
-    pub(crate) fn norm(&self, values: &[u32]) -> Result<Array<f64>> {
+    pub(crate) fn norm(&mut self, values: &[u32]) -> Result<Array<f64>> {
         let mut squares = Total::default();
-        for gradient in values.iter().filter_map(|value| self.sums.get(value)) {
+        for &value in values {
+            let Some(gradient) = self.take(value)? else {
+                continue;
+            };
             let added = by_float!(gradient.dtype, T => {
                 squares.add_squares(&gradient.share().into_array::<T>())
             });
             added.expect("parameters are floats")?;
+            self.sums.insert(value, gradient.into());
         }
         squares.root()
     }
@@ -167,7 +200,7 @@ impl Gradients {
     /// less than half of its block is copied, so that it does not keep the rest allocated.
     #[track_caller]
     pub(crate) fn take_compact(&mut self, value: u32) -> Result<Option<AnyArray>> {
-        let Some(gradient) = self.take(value) else {
+        let Some(gradient) = self.take(value)? else {
             return Ok(None);
         };
         let own_bytes = gradient.layout.len() * gradient.dtype.size_bytes();
@@ -178,7 +211,19 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Adds a contribution, whose shape is the shape of `to` or one that `to` broadcasts to.
+    /// Adds a sum that was computed in the type that narrow values are computed in.
+    #[track_caller]
+    pub(crate) fn add_unrounded(&mut self, to: Tracked, sum: AnyArray) -> Result<()> {
+        let (dtype, is_taken_unrounded) =
+            tape::with_value(to.value, |value| (value.dtype, value.is_taken_unrounded));
+        match is_taken_unrounded && sum.dtype == dtype.computed_in() {
+            true => self.add(to, sum),
+            false => self.add(to, sum.converted(dtype)?),
+        }
+    }
+
+    /// Adds a contribution, whose shape is the shape of `to` or one that `to` broadcasts to. Its
+    /// type is the type of the value, or the type that a narrow value is computed in.
     #[track_caller]
     pub(crate) fn add(&mut self, to: Tracked, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {
@@ -189,47 +234,29 @@ impl Gradients {
         if let Some(touched) = &mut self.touched {
             touched.push(to.value);
         }
-        if contribution.layout.shape() == to.layout.shape()
+        let has_shape = contribution.layout.shape() == to.layout.shape();
+        if has_shape
             && to.is_whole()
             && let Entry::Vacant(place) = self.sums.entry(to.value)
         {
-            place.insert(contribution);
+            place.insert(contribution.into());
             return Ok(());
         }
-        let contribution = reduced(contribution, &to.layout)?;
-        let (layout, dtype) = tape::with_value(to.value, |value| (value.layout, value.dtype));
-        let offset = to.layout.offset() - layout.offset();
-        let part = to.layout.starting_at(offset).without_repeats();
-        let whole = layout.starting_at(0);
-        match (self.take(to.value), as_whole(&contribution, &part, &whole)) {
-            (None, Some(layout)) => {
-                self.sums.insert(to.value, contribution.seen(layout));
-            }
-            (Some(sum), Some(layout)) => {
-                let contribution = contribution.seen(layout);
-                let sum = if self.are_tracked {
-                    summed(&sum, &contribution, &whole)?
-                } else {
-                    added(sum, &contribution, &whole)?
-                };
-                self.sums.insert(to.value, sum);
-            }
-            (sum, None) => {
-                let sum = match sum {
-                    Some(sum) => sum,
-                    None => {
-                        let zero = (dtype, Bits::default());
-                        filled(contribution.device(), &whole, zero)?
-                    }
-                };
-                let sum = if self.are_tracked {
-                    tracked_part(sum, contribution, part, whole)?
-                } else {
-                    added_to_part(own(sum, &whole)?, &contribution, &part)?
-                };
-                self.sums.insert(to.value, sum);
-            }
+        let before = contribution.dtype;
+        let mut contribution = reduced(contribution, &to.layout)?;
+        if !tape::with_value(to.value, |value| value.is_taken_unrounded) {
+            contribution = contribution.converted(before)?;
         }
+        let value = self.value_of(to.value);
+        let offset = to.layout.offset() - tape::with_value(to.value, |own| own.layout.offset());
+        let part = to.layout.starting_at(offset).without_repeats();
+        let sum = self.sums.remove(&to.value);
+        let sum = match (sum, as_whole(&contribution, &part, &value.whole)) {
+            (None, Some(layout)) => contribution.seen(layout).into(),
+            (Some(sum), Some(layout)) => sum.with_whole(contribution.seen(layout), &value)?,
+            (sum, None) => GradientSum::with_part(sum, contribution, part, &value)?,
+        };
+        self.sums.insert(to.value, sum);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 mod activations;
 mod adding;
 mod backward;
+mod distinct_parts;
 mod evaluation;
 mod forward;
 mod gradients;
@@ -18,6 +19,7 @@ mod joint_graph;
 mod reduction;
 mod rule;
 mod rules;
+mod sum;
 mod tape;
 mod total;
 mod values;
@@ -173,9 +175,14 @@ fn record_results(
         activations::set_activations(&buffers, results);
     }
     let value_id = |buffer: &Buffer| buffer.value_id().map(|value_id| value_id.index);
+    let back = back(&buffers);
+    let results = buffers.iter().map(value_id).collect();
+    if back.takes_unrounded {
+        tape::take_unrounded(&results);
+    }
     tape::push(TapeStep {
-        results: buffers.iter().map(value_id).collect(),
-        back: back(&buffers),
+        results,
+        back,
         // A step of a tracked backward pass is on the line of the step that it differentiates.
         call_site: reported_call_site(Location::caller()),
     });
@@ -230,7 +237,8 @@ pub(crate) fn backward_in_places(
     }
     while length() > from {
         let step = guard::pop().expect("it is as long");
-        let upstream = gradients.take_all(&step.results);
+        let upstream = gradients.take_all(&step.results, step.back.takes_unrounded);
+        let upstream = upstream.map_err(|error| error.at(step.call_site))?;
         if upstream.iter().any(Option::is_some) {
             let _call_site = CallSiteOverride::at(step.call_site);
             let passed = step.back.backward.pass_back(upstream, &mut gradients);
@@ -264,7 +272,10 @@ pub(crate) fn tracked_backward(seeds: Seeds, from: usize) -> Result<Gradients> {
 #[track_caller]
 fn pass_tracked(range: Range<usize>, gradients: &mut Gradients) -> Result<()> {
     for number in range.rev() {
-        let upstream = tape::with_step(number, |step| gradients.take_all(&step.results));
+        let (results, takes_unrounded) = tape::with_step(number, |step| {
+            (step.results.clone(), step.back.takes_unrounded)
+        });
+        let upstream = gradients.take_all(&results, takes_unrounded)?;
         if upstream.iter().all(Option::is_none) {
             continue;
         }
@@ -309,6 +320,7 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
         backward,
         saved_bytes: 0,
         runs_again: false,
+        takes_unrounded: true,
         only_once: None,
     });
     if let Some(value_id) = own.value_id()

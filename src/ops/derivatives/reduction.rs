@@ -285,6 +285,7 @@ impl DerivedReduction {
                 backward: Box::new(backward),
                 saved_bytes,
                 runs_again: false,
+                takes_unrounded: false,
                 only_once: None,
             }
         })

@@ -354,6 +354,7 @@ impl RunningRule {
                 backward: Box::new(step),
                 saved_bytes: saved.bytes,
                 runs_again: false,
+                takes_unrounded: false,
                 only_once: (!saved.is_tracked).then_some(operation),
             }
         })

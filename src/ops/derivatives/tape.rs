@@ -54,6 +54,8 @@ pub(crate) struct TrackedValue {
     pub(crate) dtype: DType,
     /// True for a variable, which no step computes.
     pub(super) is_variable: bool,
+    /// True if the step that computed it takes the gradient of a narrow value unrounded.
+    pub(super) is_taken_unrounded: bool,
 }
 
 /// An operation.
@@ -240,6 +242,7 @@ fn track_value(buffer: Buffer, (layout, dtype): (&Layout, DType), is_variable: b
             layout: *layout,
             dtype,
             is_variable,
+            is_taken_unrounded: false,
         });
         tape.first_readers.push(NEVER);
         let index = tape.values.len() as u32 - 1;
@@ -261,6 +264,15 @@ pub(super) fn saves_like(index: u32, outer: &Tracked) -> bool {
         true
     };
     with_tape(is_whole).unwrap_or(false)
+}
+
+/// Notes that the step that computed these values takes their gradients unrounded.
+pub(super) fn take_unrounded(values: &SmallVec<[Option<u32>; 1]>) {
+    with_tape(|tape| {
+        for &value in values.iter().flatten() {
+            tape.values[value as usize].is_taken_unrounded = true;
+        }
+    });
 }
 
 /// The first reader of values that no step has read.

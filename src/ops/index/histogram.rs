@@ -75,25 +75,14 @@ impl<T: Float> Array<T> {
                 "histogram: the elements of the array of shape {shape} reach from {low} to {high}, expected finite numbers"
             )));
         }
-        let half = T::from_f64(0.5);
-        let (low, high) = if low == high {
-            (low.minus(half), high.plus(half))
-        } else {
-            (low, high)
+        let edges: Vec<T> = match high.minus(low).to_f64().is_finite() {
+            true => edges_between(low, high, bins),
+            // The difference is beyond the range of `T`.
+            false => {
+                let edges = edges_between(low.to_f64(), high.to_f64(), bins);
+                edges.into_iter().map(T::from_f64).collect()
+            }
         };
-        // Rounded as by NumPy's `linspace`.
-        let (count, span) = (T::from_f64(bins as f64), high.minus(low));
-        let step = span.over(count);
-        let edge = |number: usize| {
-            let number = T::from_f64(number as f64);
-            let along = if step == T::zero() {
-                number.over(count).times(span)
-            } else {
-                number.times(step)
-            };
-            along.plus(low)
-        };
-        let edges: Vec<T> = (0..bins).map(edge).chain([high]).collect();
         if edges
             .windows(2)
             .any(|pair| !matches!(pair, [low, high] if low < high))
@@ -141,4 +130,26 @@ fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
         }
         bin
     }
+}
+
+/// Returns the edges of equal ranges, rounded as by NumPy's `linspace`.
+fn edges_between<A: Float>(low: A, high: A, bins: usize) -> Vec<A> {
+    let half = A::from_f64(0.5);
+    let (low, high) = if low == high {
+        (low.minus(half), high.plus(half))
+    } else {
+        (low, high)
+    };
+    let (count, span) = (A::from_f64(bins as f64), high.minus(low));
+    let step = span.over(count);
+    let edge = |number: usize| {
+        let number = A::from_f64(number as f64);
+        let along = if step == A::zero() {
+            number.over(count).times(span)
+        } else {
+            number.times(step)
+        };
+        along.plus(low)
+    };
+    (0..bins).map(edge).chain([high]).collect()
 }

@@ -3,7 +3,7 @@
 use super::check_indices;
 use super::gather::along;
 use super::moves::put;
-use crate::array::{AnyElement, Array, Number, Shape};
+use crate::array::{AnyElement, Array, DType, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
@@ -41,7 +41,7 @@ impl<T: Number> Array<T> {
     /// `axis`, at its own position along the other axes: the opposite of [`gather`](Self::gather).
     ///
     /// Indices that repeat add up in row-major order, so that the result is deterministic. Integers
-    /// wrap. The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
+    /// wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded once. The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
     /// resulting shape. If other arrays or expressions share the memory, they keep their values,
     /// and this array gets memory of its own.
     ///
@@ -78,6 +78,9 @@ impl<T: Number> Array<T> {
             });
             return Ok(());
         }
+        if T::DTYPE.computed_in() != T::DTYPE {
+            return self.add_narrow(indices, source, axis);
+        }
         let Some((at, shape)) = self.scattered("scatter_add", indices, source, axis)? else {
             return Ok(());
         };
@@ -93,6 +96,25 @@ impl<T: Number> Array<T> {
             add_at(target, indices, source, along, &shape)
         )
     }
+
+    /// Like [`scatter_add`](Self::scatter_add), for `f16` and `bf16`, in which a running sum would
+    /// lose what is added to it.
+    #[track_caller]
+    fn add_narrow(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
+        let mut sums = in_f32(self)?;
+        sums.scatter_add(indices, &in_f32(source)?, axis)?;
+        let sums = AnyArray::of(&sums).converted(T::DTYPE)?;
+        self.assign(&sums.into_array::<T>())
+    }
+}
+
+/// Returns the elements in `f32`, each once.
+#[track_caller]
+fn in_f32<T: AnyElement>(array: &Array<T>) -> Result<Array<f32>> {
+    let each = array.viewed(array.layout().without_repeats());
+    let wide = AnyArray::of(&each).converted(DType::F32)?;
+    wide.into_array::<f32>()
+        .broadcast_to(*array.layout().shape())
 }
 
 impl<T: AnyElement> Array<T> {

@@ -1,7 +1,7 @@
 //! The normalization of groups of channels (Wu and He, ["Group
 //! Normalization"](https://arxiv.org/abs/1803.08494), 2018).
 
-use super::{FLOPS_AN_ELEMENT, centre_and_scale, narrowed, widened};
+use super::{FLOPS_AN_ELEMENT, centre_and_scale, check_epsilon, narrowed, widened};
 use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked, work_of};
@@ -17,6 +17,7 @@ pub(crate) fn group_norm<T: Float>(
     [weight, bias]: [&Array<T>; 2],
     (groups, epsilon): (usize, f64),
 ) -> Result<Array<T>> {
+    check_epsilon("GroupNorm", epsilon)?;
     precompiled!(normalize::<T>([x], [weight], [bias]; groups: usize, epsilon: f64))
 }
 

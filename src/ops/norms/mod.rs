@@ -8,8 +8,8 @@ use super::derivatives::{AnyArray, RuledOperation, is_tracked, work_of};
 use super::dispatch::same_device;
 use super::expression::boxed::BoxedLazy;
 use super::precompiled::precompiled;
-use crate::array::{Array, Float};
-use crate::error::{Error, ErrorCode, Result};
+use crate::array::{Array, DType, Float};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 impl<T: Float> Array<T> {
     /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's
@@ -34,12 +34,12 @@ impl<T: Float> Array<T> {
     ///
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is no vector of the
     /// length of the last axis, or the array has rank 0,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `epsilon` is negative or not finite,
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {
-        let (x, epsilon) = (self, epsilon.to_f64());
-        precompiled!(layer_norm::<T>([x], [weight], [bias]; epsilon: f64))
+        layer_norm("layer_norm", self, [weight, bias], epsilon.to_f64())
     }
 
     /// Returns x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`.
@@ -64,13 +64,60 @@ impl<T: Float> Array<T> {
     /// Those of [`layer_norm`](Self::layer_norm).
     #[track_caller]
     pub fn rms_norm(&self, weight: &Self, epsilon: T) -> Result<Self> {
-        let (x, epsilon) = (self, epsilon.to_f64());
-        precompiled!(rms_norm::<T>([x], [weight]; epsilon: f64))
+        rms_norm("rms_norm", self, weight, epsilon.to_f64())
+    }
+}
+
+/// Like [`Array::layer_norm`], with an `epsilon` that is not rounded to `T`, of the layer or function
+/// with the given name.
+#[track_caller]
+pub(crate) fn layer_norm<T: Float>(
+    name: &'static str,
+    x: &Array<T>,
+    [weight, bias]: [&Array<T>; 2],
+    epsilon: f64,
+) -> Result<Array<T>> {
+    check_epsilon(name, epsilon)?;
+    precompiled!(layer_normalized::<T>([x], [weight], [bias]; epsilon: f64))
+}
+
+/// Like [`Array::rms_norm`], with an `epsilon` that is not rounded to `T`, of the layer or function
+/// with the given name.
+#[track_caller]
+pub(crate) fn rms_norm<T: Float>(
+    name: &'static str,
+    x: &Array<T>,
+    weight: &Array<T>,
+    epsilon: f64,
+) -> Result<Array<T>> {
+    check_epsilon(name, epsilon)?;
+    precompiled!(rms_normalized::<T>([x], [weight]; epsilon: f64))
+}
+
+/// Checks the `epsilon` of a normalization.
+#[track_caller]
+pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
+    if epsilon >= 0.0 && epsilon.is_finite() {
+        return Ok(());
+    }
+    let text = format!("{name}: epsilon is {epsilon}, expected a finite number of at least 0");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}
+
+/// Returns `epsilon` in the type that a normalization is computed in. It stays above 0 if it was.
+pub(crate) fn epsilon_in<A: Float>(epsilon: f64) -> A {
+    let least = match A::DTYPE {
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f32::MIN_POSITIVE.into(),
+    };
+    match epsilon > 0.0 {
+        true => A::from_f64(epsilon.max(least)),
+        false => A::zero(),
     }
 }
 
 #[track_caller]
-fn layer_norm<T: Float>(
+fn layer_normalized<T: Float>(
     x: &Array<T>,
     weight: &Array<T>,
     bias: &Array<T>,
@@ -82,7 +129,7 @@ fn layer_norm<T: Float>(
 }
 
 #[track_caller]
-fn rms_norm<T: Float>(x: &Array<T>, weight: &Array<T>, epsilon: f64) -> Result<Array<T>> {
+fn rms_normalized<T: Float>(x: &Array<T>, weight: &Array<T>, epsilon: f64) -> Result<Array<T>> {
     check("rms_norm", x, "weight", weight)?;
     normalize::<T, T::Computed, _>("rms_norm", [x, weight], epsilon)
 }
@@ -141,7 +188,7 @@ const FLOPS_AN_ELEMENT: usize = 64;
 #[track_caller]
 fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Array<A>, Array<A>)> {
     let variance = wide.var_keepdims(-1)?;
-    let scale = (variance + A::from_f64(epsilon)).rsqrt().eval()?;
+    let scale = (variance + epsilon_in::<A>(epsilon)).rsqrt().eval()?;
     Ok((wide.mean_keepdims(-1)?, scale))
 }
 
@@ -149,7 +196,7 @@ fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Arra
 #[track_caller]
 fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<Array<A>> {
     let squares = wide.square().mean_keepdims(-1)?;
-    (squares + A::from_f64(epsilon)).rsqrt().eval()
+    (squares + epsilon_in::<A>(epsilon)).rsqrt().eval()
 }
 
 /// The values that the gradients of a normalization are computed from.

@@ -126,6 +126,7 @@ impl RunningProduct {
             backward,
             saved_bytes,
             runs_again: false,
+            takes_unrounded: false,
             only_once: None,
         };
         let buffer = record((product.into_buffer(), &layout, T::DTYPE), source, |_| back);

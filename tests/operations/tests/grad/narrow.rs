@@ -26,7 +26,7 @@ macro_rules! agrees {
     }};
 }
 
-fn number<T: Float>(value: f64) -> T {
+pub(super) fn number<T: Float>(value: f64) -> T {
     let value = Array::from_slice(&[value], []).unwrap();
     value.cast::<T>().eval().unwrap().item().unwrap()
 }

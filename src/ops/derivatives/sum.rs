@@ -1,0 +1,149 @@
+//! The sum of the contributions to one gradient.
+//!
+//! A contribution to the gradient of a narrow value, `f16` or `bf16`, may be rounded to its type. A
+//! running sum may not: small contributions would be lost in it. So the sum is held in the type
+//! that narrow values are computed in, [`DType::computed_in`], and is rounded once, where it is
+//! handed out. Three cases need no wide memory: one contribution; two contributions, which are
+//! added where they are handed out; parts that have no element in common.
+
+use super::AnyArray;
+use super::adding::{added, added_to_part, own, summed, tracked_part};
+use super::distinct_parts::DistinctParts;
+use super::gradients::filled;
+use crate::array::{Bits, DType, Layout};
+use crate::error::Result;
+
+/// The sum of the contributions to one gradient.
+///
+/// Invariants: the arrays have the shape of the value. `array` has the value's type or the type
+/// that it is computed in. `more` is there only if both arrays are narrow.
+#[derive(Debug)]
+pub(super) struct GradientSum {
+    array: AnyArray,
+    /// The second contribution, which is added when the sum is handed out, or a third one arrives.
+    more: Option<AnyArray>,
+    /// The parts that were written, if the sum is narrow and no element has two contributions.
+    parts: Option<DistinctParts>,
+}
+
+/// The value that a gradient belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ValueOfSum {
+    pub(super) dtype: DType,
+    /// The layout of the value, from offset 0.
+    pub(super) whole: Layout,
+    /// True if a tape tracks the sum, so that nothing is written in place.
+    pub(super) is_tracked: bool,
+}
+
+impl ValueOfSum {
+    fn wide(&self) -> DType {
+        self.dtype.computed_in()
+    }
+
+    /// Returns whether an array is narrow: its sums are held in another type.
+    fn is_narrow(&self, array: &AnyArray) -> bool {
+        array.dtype != self.wide()
+    }
+
+    /// Returns the sum of two arrays in `dtype`.
+    #[track_caller]
+    fn sum(&self, [sum, other]: [AnyArray; 2], dtype: DType) -> Result<AnyArray> {
+        match self.is_tracked {
+            true => summed([&sum, &other], dtype, &self.whole),
+            false => added(sum, &other, dtype, &self.whole),
+        }
+    }
+}
+
+impl From<AnyArray> for GradientSum {
+    fn from(array: AnyArray) -> Self {
+        Self {
+            array,
+            more: None,
+            parts: None,
+        }
+    }
+}
+
+impl GradientSum {
+    /// Returns the arrays that have this sum.
+    pub(super) fn arrays(&self) -> impl Iterator<Item = &AnyArray> {
+        std::iter::once(&self.array).chain(&self.more)
+    }
+
+    /// Adds a contribution to all elements.
+    #[track_caller]
+    pub(super) fn with_whole(self, contribution: AnyArray, of: &ValueOfSum) -> Result<Self> {
+        let Self { array, more, .. } = self;
+        if more.is_none() && of.is_narrow(&array) && of.is_narrow(&contribution) {
+            return Ok(Self {
+                more: Some(contribution),
+                ..array.into()
+            });
+        }
+        let sum = match more {
+            Some(more) => of.sum([array, more], of.wide())?,
+            None => array,
+        };
+        Ok(of.sum([sum, contribution], of.wide())?.into())
+    }
+
+    /// Adds a contribution to the elements of `part`, to zeros if there is no sum.
+    #[track_caller]
+    pub(super) fn with_part(
+        sum: Option<Self>,
+        contribution: AnyArray,
+        part: Layout,
+        of: &ValueOfSum,
+    ) -> Result<Self> {
+        let is_distinct = of.is_narrow(&contribution) && !part.repeats();
+        let (array, parts) = match sum {
+            Some(Self {
+                array,
+                more: Some(more),
+                ..
+            }) => (of.sum([array, more], of.wide())?, None),
+            Some(Self { array, parts, .. }) => (array, parts),
+            None => {
+                let dtype = if is_distinct { of.dtype } else { of.wide() };
+                let zero = (dtype, Bits::default());
+                let zeros = filled(contribution.device(), &of.whole, zero)?;
+                (zeros, is_distinct.then(DistinctParts::default))
+            }
+        };
+        let parts = parts.filter(|_| is_distinct);
+        let parts = parts.and_then(|parts| parts.with(&part));
+        let array = match parts {
+            Some(_) => array,
+            None => array.converted(of.wide())?,
+        };
+        let array = match of.is_tracked {
+            true => tracked_part(array, contribution, part, of.whole)?,
+            false => added_to_part(own(array, &of.whole)?, &contribution, &part)?,
+        };
+        Ok(Self {
+            parts,
+            ..array.into()
+        })
+    }
+
+    /// Returns the sum in the value's type.
+    #[track_caller]
+    pub(super) fn rounded(self, of: &ValueOfSum) -> Result<AnyArray> {
+        match self.more {
+            Some(more) => of.sum([self.array, more], of.dtype),
+            None => self.array.converted(of.dtype),
+        }
+    }
+
+    /// Returns the sum as it is held: in the value's type if there was one contribution to each
+    /// element, else in the type that it is computed in.
+    #[track_caller]
+    pub(super) fn unrounded(self, of: &ValueOfSum) -> Result<AnyArray> {
+        match self.more {
+            Some(more) => of.sum([self.array, more], of.wide()),
+            None => Ok(self.array),
+        }
+    }
+}
