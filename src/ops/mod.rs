@@ -102,3 +102,4 @@ pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
 pub use together::{Several, Targets, Values, eval, update};
 pub use view_mut::ArrayViewMut;
+pub(crate) use warn::once as warn_once;
