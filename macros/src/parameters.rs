@@ -30,12 +30,14 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     // The names of variables are such that no constant of the user's has them, which a pattern
     // would mean.
-    let (map, zip) = (
+    let (map, zip, map_buffers) = (
         quote!(#krate::grad::MapArrays),
         quote!(#krate::grad::ZipArrays),
+        quote!(#krate::grad::MapBuffers),
     );
     let mut mapped = Vec::new();
     let mut zipped = Vec::new();
+    let mut buffers = Vec::new();
     for (number, field) in data.fields.iter().enumerate() {
         let (member, part) = member(field, number);
         if is_skipped(field)? {
@@ -57,6 +59,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             #parameters::zip_arrays(&mut self.#member, &__other.#member, __zip)?;
             #zip::leave(__zip);
         });
+        buffers.push(quote! {
+            #map_buffers::enter(__map, &#part);
+            #parameters::map_buffers(&mut self.#member, __map)?;
+            #map_buffers::leave(__map);
+        });
     }
     Ok(quote! {
         #[automatically_derived]
@@ -73,6 +80,15 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                 __zip: &mut __Zip,
             ) -> #krate::Result<()> {
                 #(#zipped)*
+                ::core::result::Result::Ok(())
+            }
+
+            #[allow(unused_variables)]
+            fn map_buffers<__Map: #map_buffers>(
+                &mut self,
+                __map: &mut __Map,
+            ) -> #krate::Result<()> {
+                #(#buffers)*
                 ::core::result::Result::Ok(())
             }
         }

@@ -58,8 +58,10 @@
 
 pub mod arithmetic;
 mod budget;
+mod buffers;
 mod cast;
 mod checkpoint;
+mod containers;
 pub mod data;
 #[cfg(any(feature = "npy", feature = "safetensors"))]
 pub mod files;
@@ -73,6 +75,7 @@ mod step;
 mod tape;
 
 pub use budget::{BudgetGuard, BudgetReport, activation_budget};
+pub use buffers::MapBuffers;
 /// Implements [`CastParameters`](trait@CastParameters) for a `struct` with one type parameter, the
 /// type of its elements.
 ///

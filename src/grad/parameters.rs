@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 
+use super::buffers::MapBuffers;
 use crate::array::{Array, Float};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::Result;
 
 /// An array that gradients are computed for, or a structure of such arrays.
 ///
@@ -13,7 +14,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 ///
 /// An implementation by hand must call [`MapArrays::enter`] and [`MapArrays::leave`] around each
 /// part, with a name that no other part has. [`files`](super::files) identify arrays by these
-/// names.
+/// names. If a part may contain layers with buffers, it also passes [`Parameters::map_buffers`] on.
 ///
 /// # Examples
 ///
@@ -92,10 +93,48 @@ pub trait Parameters: Sized {
     ///
     /// # Errors
     ///
-    /// The first error of `zip`, and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
-    /// structures differ in their lengths or options.
+    /// The first error of `zip`, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// if the structures differ in their lengths or options.
     #[track_caller]
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
+
+    /// Calls `map` with each buffer, and replaces the buffers for which it returns an array. By
+    /// default, a structure has no buffers.
+    ///
+    /// A buffer is an array that a layer updates by itself, such as the running statistics of a
+    /// [`BatchNorm`](super::nn::BatchNorm). [`files`](super::files) contain buffers beside the
+    /// parameters. Nothing else sees them: they have no gradients, and no optimizer, average or
+    /// reduction over ranks includes them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::BatchNorm;
+    /// use cachescope::grad::{MapBuffers, Parameters};
+    /// use cachescope::{AnyElement, Array, Result};
+    ///
+    /// struct Count(usize);
+    ///
+    /// impl MapBuffers for Count {
+    ///     fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>> {
+    ///         self.0 += buffer.len();
+    ///         Ok(None) // The layer's own array stays.
+    ///     }
+    /// }
+    ///
+    /// let mut count = Count(0);
+    /// vec![BatchNorm::<f32>::new(3)?].map_buffers(&mut count)?;
+    /// assert_eq!(count.0, 3 + 3 + 1); // Means, variances and the number of batches.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first error of `map`.
+    #[track_caller]
+    fn map_buffers<M: MapBuffers>(&mut self, _map: &mut M) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A function that [`Parameters::map_arrays`] applies to each array.
@@ -353,128 +392,4 @@ pub trait ZipArrays {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     fn leave(&mut self) {}
-}
-
-/// Maps a part of a structure under its name.
-fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut M) -> Result<P> {
-    map.enter(name);
-    let mapped = own.map_arrays(map)?;
-    map.leave();
-    Ok(mapped)
-}
-
-/// Zips a part of two structures under its name.
-#[track_caller]
-fn zip_part<P: Parameters, Z: ZipArrays>(
-    name: &dyn Display,
-    (own, other): (&mut P, &P),
-    zip: &mut Z,
-) -> Result<()> {
-    zip.enter(name);
-    own.zip_arrays(other, zip)?;
-    zip.leave();
-    Ok(())
-}
-
-impl<T: Float> Parameters for Array<T> {
-    fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        map.map(self)
-    }
-
-    fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
-        zip.zip(self, other)
-    }
-}
-
-impl<P: Parameters> Parameters for Vec<P> {
-    fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        let parts = self.iter().enumerate();
-        parts
-            .map(|(index, own)| map_part(&index, own, map))
-            .collect()
-    }
-
-    fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
-        if self.len() != other.len() {
-            return Err(others(format_args!(
-                "one has {} parts, the other {}",
-                self.len(),
-                other.len()
-            )));
-        }
-        let mut pairs = self.iter_mut().zip(other).enumerate();
-        pairs
-            .try_for_each(|(index, pair)| zip_part(&index, pair, zip))
-            .at_caller()
-    }
-}
-
-impl<P: Parameters> Parameters for Option<P> {
-    fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        self.as_ref().map(|own| own.map_arrays(map)).transpose()
-    }
-
-    fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
-        match (self, other) {
-            (Some(own), Some(other)) => own.zip_arrays(other, zip),
-            (None, None) => Ok(()),
-            _ => Err(others(format_args!("only one has an optional part"))),
-        }
-    }
-}
-
-impl<P: Parameters> Parameters for Box<P> {
-    fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        P::map_arrays(self, map).map(Self::new)
-    }
-
-    fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
-        P::zip_arrays(self, other, zip)
-    }
-}
-
-impl<P: Parameters, const N: usize> Parameters for [P; N] {
-    fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
-        let parts = self.iter().enumerate();
-        let mapped: Result<Vec<P>> = parts
-            .map(|(index, own)| map_part(&index, own, map))
-            .collect();
-        let mapped: Result<Self, _> = mapped?.try_into();
-        Ok(mapped.unwrap_or_else(|_| unreachable!("there are as many")))
-    }
-
-    fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
-        let mut pairs = self.iter_mut().zip(other).enumerate();
-        pairs
-            .try_for_each(|(index, pair)| zip_part(&index, pair, zip))
-            .at_caller()
-    }
-}
-
-macro_rules! tuples {
-    ($($name:ident $index:tt),*) => {
-        impl<$($name: Parameters),*> Parameters for ($($name,)*) {
-            fn map_arrays<Map: MapArrays>(&self, _map: &mut Map) -> Result<Self> {
-                Ok(($(map_part(&$index, &self.$index, _map)?,)*))
-            }
-
-            fn zip_arrays<Zip: ZipArrays>(&mut self, _other: &Self, _zip: &mut Zip) -> Result<()> {
-                $(zip_part(&$index, (&mut self.$index, &_other.$index), _zip)?;)*
-                Ok(())
-            }
-        }
-    };
-}
-
-tuples!();
-tuples!(A 0);
-tuples!(A 0, B 1);
-tuples!(A 0, B 1, C 2);
-tuples!(A 0, B 1, C 2, D 3);
-
-#[cold]
-#[track_caller]
-fn others(what: std::fmt::Arguments<'_>) -> Error {
-    let text = format!("the structures of parameters differ: {what}");
-    Error::new(ErrorKind::InvalidArgument, text)
 }

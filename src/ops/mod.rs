@@ -106,3 +106,4 @@ pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_ge
 pub(crate) use scaled::{add_scaled, scaled, scaled_wide};
 pub use together::{Several, Targets, Values, eval, update};
 pub use view_mut::ArrayViewMut;
+pub(crate) use warn::once as warn_once;

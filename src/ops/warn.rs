@@ -10,7 +10,7 @@ use crate::sync::plain::Mutex;
 
 /// Writes a warning about the line `location` to standard error, unless one was written already.
 #[cold]
-pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments<'_>) {
+pub(crate) fn once(location: &'static Location<'static>, warning: fmt::Arguments<'_>) {
     static REPORTED: Mutex<Option<HashSet<&'static Location<'static>>>> = Mutex::new(None);
     if !cfg!(debug_assertions) {
         return;

@@ -386,11 +386,36 @@ fn segments_that_can_be_are_read() {
             ]),
         ),
     ];
-    let snapshot = file("gap.pickle", of_segments(&segments));
-    let report = json(&["replay", &snapshot, "--device", "0"]);
-    let pytorch = &report["devices"][0]["pytorch"];
-    assert_eq!(number(pytorch, "peak_live_bytes"), 512 + 3072);
-    assert_eq!(number(pytorch, "peak_reserved_bytes"), 8192);
+    // What `torch.cuda.memory_snapshot` returns is the list alone.
+    let list = pickle(&json!(segments));
+    for (name, bytes) in [("gap", of_segments(&segments)), ("list", list)] {
+        let snapshot = file(&format!("{name}.pickle"), bytes);
+        let report = json(&["replay", &snapshot, "--device", "0"]);
+        let pytorch = &report["devices"][0]["pytorch"];
+        assert_eq!(number(pytorch, "peak_live_bytes"), 512 + 3072);
+        assert_eq!(number(pytorch, "peak_reserved_bytes"), 8192);
+        let plan = json(&["plan", &snapshot, "--device", "0"]);
+        assert_eq!(number(&plan, "slab_bytes"), 512 + 3072);
+        succeeded(&run(&[
+            "view",
+            &snapshot,
+            "--output",
+            &snapshot.replace(".pickle", ".txt"),
+        ]));
+    }
+    refuses(
+        "list-of-numbers",
+        pickle(&json!([1, 2])),
+        "segments[0] has no",
+    );
+    let errors = refused(&run(&[
+        "plan",
+        &file("no-segments.pickle", pickle(&json!([]))),
+    ]));
+    assert!(
+        errors.contains("nothing of any device was recorded"),
+        "{errors}"
+    );
 }
 
 #[test]

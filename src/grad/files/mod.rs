@@ -6,6 +6,10 @@
 //! `Box` adds nothing to the name of its contents. An array outside of a structure is called
 //! `array`. A field marked `#[parameters(skip)]` is not written.
 //!
+//! Files contain the [buffers](super::MapBuffers) of layers beside the parameters, under PyTorch's
+//! names, such as `norm.running_mean`, `norm.running_var` and `norm.num_batches_tracked` of a field
+//! `norm` that is a [`BatchNorm`](super::nn::BatchNorm).
+//!
 //! The suffix of a file's name determines its format:
 //! - `.safetensors`, with the feature `safetensors`: the format of PyTorch, JAX and Hugging Face's
 //!   libraries;
@@ -50,26 +54,25 @@ mod draft;
 mod npz;
 #[cfg(feature = "safetensors")]
 mod safetensors;
+mod structure;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt::Display;
+use std::panic::Location;
 use std::path::Path;
 
 use draft::Draft;
 #[cfg(feature = "safetensors")]
 pub use safetensors::SafetensorsReader;
+use structure::{Structure, read_all, write_all};
 
-use super::optim::rounded::is_narrow;
-use super::parameters::{MapArrays, Parameters};
-use super::place::{Member, ParameterPath, follow_place, members};
-use crate::array::{Array, Float, Shape};
+use super::parameters::Parameters;
+use super::place::Member;
+use crate::array::{AnyElement, Array, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
-/// The most names of one kind that an error lists.
-const NAMED: usize = 8;
-
-/// Writes the arrays of `parameters` to the file at `path`.
+/// Writes the arrays of `parameters`, and the buffers of its layers, to the file at `path`.
 ///
 /// They are written to another file in the same folder, which replaces an existing one when it is
 /// complete and on the disk. A call that fails leaves the old file unchanged. A file that is
@@ -108,6 +111,11 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// array is on the device of the corresponding array of `like`. The values of `like` are not read,
 /// and its fields marked `#[parameters(skip)]` are cloned.
 ///
+/// The new structure has buffers of its own, so that later updates do not reach `like`. A buffer of
+/// floats is read from any float type. If the file has none of the buffers, as files of earlier
+/// versions, they are copied from `like`, and a build with debug assertions warns once for each
+/// line. A file may also lack `num_batches_tracked`, as files of old versions of PyTorch do.
+///
 /// The types and shapes in the file are compared before an array is read. So whatever the file
 /// contains, no more memory is requested than the arrays of `like` take.
 ///
@@ -138,7 +146,7 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
-    load_from(like, path.as_ref()).at_caller()
+    load_from(like, path.as_ref(), Location::caller()).at_caller()
 }
 
 fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
@@ -147,27 +155,32 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
         path,
     };
     let format = Format::of(&context)?;
-    let entries = entries(parameters, &context)?;
+    let mut structure = Structure::of(parameters)?;
+    let entries = entries(&structure, &context)?;
     let draft = Draft::begin(&context)?;
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
             let writer = npz::create(&draft.path, &entries, &context)?;
-            write_all(parameters, writer)?;
+            write_all(&mut structure, writer)?;
         }
         #[cfg(feature = "safetensors")]
         Format::Safetensors => {
             let writer = safetensors::SafetensorsTarget::create(&draft.path, &entries, &context)?;
-            write_all(parameters, writer)?;
+            write_all(&mut structure, writer)?;
         }
     }
     draft.finish(&context)
 }
 
-/// Returns the arrays of a structure, in its order. If two have one name, returns an error.
+/// Returns the parameters and the buffers of a structure, in its order. If two have one name,
+/// returns an error.
 #[track_caller]
-fn entries<P: Parameters>(parameters: &P, context: &FileContext<'_>) -> Result<Vec<Member>> {
-    let entries = members(parameters)?;
+fn entries<'s, P>(
+    structure: &'s Structure<P>,
+    context: &FileContext<'_>,
+) -> Result<Vec<&'s Member>> {
+    let entries: Vec<&Member> = structure.entries().collect();
     let mut names = HashSet::new();
     for Member { name, .. } in &entries {
         if !names.insert(name) {
@@ -178,23 +191,28 @@ fn entries<P: Parameters>(parameters: &P, context: &FileContext<'_>) -> Result<V
     Ok(entries)
 }
 
-fn load_from<P: Parameters>(like: &P, path: &Path) -> Result<P> {
+fn load_from<P: Parameters>(
+    like: &P,
+    path: &Path,
+    call_site: &'static Location<'static>,
+) -> Result<P> {
     let context = FileContext {
         operation: "load",
         path,
     };
     let format = Format::of(&context)?;
-    let entries = entries(like, &context)?;
+    let structure = Structure::of(like)?;
+    let entries = entries(&structure, &context)?;
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
             let reader = npz::open(&entries, &context)?;
-            read_all(like, &entries, reader, &context)
+            read_all(&structure, reader, (&context, call_site))
         }
         #[cfg(feature = "safetensors")]
         Format::Safetensors => {
             let reader = safetensors::SafetensorsSource::open(&context)?;
-            read_all(like, &entries, reader, &context)
+            read_all(&structure, reader, (&context, call_site))
         }
     }
 }
@@ -263,7 +281,7 @@ impl FileContext<'_> {
 
 /// A file to write arrays to.
 trait ArrayTarget {
-    fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
+    fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
 
     /// Completes the file.
     fn finish(self) -> Result<()>;
@@ -275,110 +293,12 @@ trait ArraySource {
     /// twice.
     fn names(&self) -> Vec<String>;
 
-    /// Reads the array of that name to the device of `like`. If its type or shape differs from
-    /// `like`, returns an error before memory is requested.
-    fn read<T: Float>(&mut self, name: &str, like: (&Device, &Shape)) -> Result<Array<T>>;
-}
-
-fn write_all<P: Parameters, T: ArrayTarget>(parameters: &P, target: T) -> Result<()> {
-    let mut writing = StructureWriter {
-        place: ParameterPath::default(),
-        target,
-    };
-    parameters.map_arrays(&mut writing)?;
-    writing.target.finish()
-}
-
-struct StructureWriter<T> {
-    place: ParameterPath,
-    target: T,
-}
-
-impl<W: ArrayTarget> MapArrays for StructureWriter<W> {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.target.write(self.place.name(), array)?;
-        Ok(array.clone())
-    }
-
-    follow_place!();
-}
-
-fn read_all<P: Parameters, S: ArraySource>(
-    like: &P,
-    entries: &[Member],
-    source: S,
-    context: &FileContext<'_>,
-) -> Result<P> {
-    check_names(entries, &source.names(), context)?;
-    like.map_arrays(&mut StructureReader {
-        place: ParameterPath::default(),
-        source,
-    })
-}
-
-struct StructureReader<S> {
-    place: ParameterPath,
-    source: S,
-}
-
-impl<S: ArraySource> MapArrays for StructureReader<S> {
-    fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
-        let like = (like.device(), like.layout().shape());
-        self.source.read(self.place.name(), like)
-    }
-
-    /// Reads a state, also one that was saved in the type of its parameter.
-    fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
-        let like = (like.device(), like.layout().shape());
-        let read = self.source.read(self.place.name(), like);
-        match read {
-            Err(error) if is_narrow::<T>() => {
-                let narrow = self.source.read::<T>(self.place.name(), like);
-                narrow.map_err(|_| error)?.cast::<T::Computed>().eval()
-            }
-            read => read,
-        }
-    }
-
-    follow_place!();
-}
-
-/// Returns an error unless the file has each name of the structure once, and no other.
-fn check_names(entries: &[Member], found: &[String], context: &FileContext<'_>) -> Result<()> {
-    let expected: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
-    let mut missing = expected.clone();
-    let mut beyond = Vec::new();
-    for name in found {
-        if !missing.remove(name.as_str()) {
-            beyond.push(name.as_str());
-        }
-    }
-    let mut problems = Vec::new();
-    if !missing.is_empty() {
-        let missing = missing.into_iter().collect();
-        problems.push(format!("the file lacks {}", listed(missing)));
-    }
-    if !beyond.is_empty() {
-        let twice = beyond.iter().any(|name| expected.contains(name));
-        let why = if twice { ", or has twice" } else { "" };
-        let beyond = listed(beyond);
-        problems.push(format!("it has {beyond}, which the structure lacks{why}"));
-    }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(context.error(ErrorKind::InvalidArgument, None, problems.join("; ")))
-}
-
-/// Returns the first of some names, and the number of the others.
-fn listed(names: Vec<&str>) -> String {
-    let mut listed: Vec<String> = names
-        .iter()
-        .take(NAMED)
-        .map(|name| format!("{name:?}"))
-        .collect();
-    if names.len() > NAMED {
-        listed.push(format!("{} more", names.len() - NAMED));
-    }
-    listed.join(", ")
+    /// Reads the array of that name to a device. If its type or shape differs, returns an error
+    /// before memory is requested: [`InvalidArgument`](ErrorKind::InvalidArgument) for the type.
+    fn read<T: AnyElement>(
+        &mut self,
+        name: &str,
+        device: &Device,
+        shape: &Shape,
+    ) -> Result<Array<T>>;
 }

@@ -3,27 +3,27 @@
 use std::path::Path;
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{Array, DType, Float, Shape};
+use crate::array::{AnyElement, Array, DType, Shape};
 use crate::context::Device;
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
 
 pub(super) fn create(
     path: &Path,
-    entries: &[Member],
+    entries: &[&Member],
     context: &FileContext<'_>,
 ) -> Result<NpzWriter> {
     refuse_bf16(entries, context)?;
     NpzWriter::create(path)
 }
 
-pub(super) fn open(entries: &[Member], context: &FileContext<'_>) -> Result<NpzReader> {
+pub(super) fn open(entries: &[&Member], context: &FileContext<'_>) -> Result<NpzReader> {
     refuse_bf16(entries, context)?;
     NpzReader::open(context.path)
 }
 
 impl ArrayTarget for NpzWriter {
-    fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+    fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
         Self::write(self, name, array)
     }
 
@@ -37,10 +37,11 @@ impl ArraySource for NpzReader {
         Self::names(self)
     }
 
-    fn read<T: Float>(
+    fn read<T: AnyElement>(
         &mut self,
         name: &str,
-        (device, shape): (&Device, &Shape),
+        device: &Device,
+        shape: &Shape,
     ) -> Result<Array<T>> {
         let _current = device.enter();
         self.read_expecting(name, Some(shape.dims()))
@@ -49,7 +50,7 @@ impl ArraySource for NpzReader {
 
 /// Returns an error for `bf16`. [`NpzWriter`] would write two opaque bytes for each element, which
 /// NumPy cannot compute with.
-fn refuse_bf16(entries: &[Member], context: &FileContext<'_>) -> Result<()> {
+fn refuse_bf16(entries: &[&Member], context: &FileContext<'_>) -> Result<()> {
     let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
         return Ok(());
     };

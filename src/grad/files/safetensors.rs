@@ -17,7 +17,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{self, Array, DType, Float, Shape};
+use crate::array::{self, AnyElement, Array, DType, Float, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
@@ -45,7 +45,7 @@ impl<'c> SafetensorsTarget<'c> {
     /// Writes the header of a file for these arrays.
     pub(super) fn create(
         path: &Path,
-        entries: &[Member],
+        entries: &[&Member],
         context: &'c FileContext<'c>,
     ) -> Result<Self> {
         let metadata = metadata(entries, context)?;
@@ -68,8 +68,8 @@ impl<'c> SafetensorsTarget<'c> {
 
 /// Returns the header for these arrays, sorted by descending element size, so that each array is
 /// aligned for its type.
-fn metadata(entries: &[Member], context: &FileContext<'_>) -> Result<Metadata> {
-    let mut sorted: Vec<&Member> = entries.iter().collect();
+fn metadata(entries: &[&Member], context: &FileContext<'_>) -> Result<Metadata> {
+    let mut sorted = entries.to_vec();
     sorted.sort_by_key(|entry| Reverse(entry.dtype.size_bytes()));
     let mut end = 0_usize;
     let mut infos = Vec::new();
@@ -96,25 +96,33 @@ fn metadata(entries: &[Member], context: &FileContext<'_>) -> Result<Metadata> {
         .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))
 }
 
-/// Returns the format's name of a float type.
+/// Returns the format's name of an element type.
 fn known(dtype: DType, name: &str, context: &FileContext<'_>) -> Result<Dtype> {
-    match dtype {
-        DType::F16 => Ok(Dtype::F16),
-        DType::Bf16 => Ok(Dtype::BF16),
-        DType::F32 => Ok(Dtype::F32),
-        DType::F64 => Ok(Dtype::F64),
+    Ok(match dtype {
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+        DType::I8 => Dtype::I8,
+        DType::I16 => Dtype::I16,
+        DType::I32 => Dtype::I32,
+        DType::I64 => Dtype::I64,
+        DType::U8 => Dtype::U8,
+        DType::U16 => Dtype::U16,
+        DType::U32 => Dtype::U32,
+        DType::U64 => Dtype::U64,
+        DType::Bool => Dtype::BOOL,
+        // Named by its 64 bits; here by the type of its parts.
+        DType::C32 => Dtype::C64,
         other => {
-            let problem = format!(
-                "{} is not a type of parameters, expected a float type",
-                other.name()
-            );
-            Err(context.error(ErrorKind::Unsupported, Some(name), problem))
+            let problem = format!("the format has no type for {}", other.name());
+            return Err(context.error(ErrorKind::Unsupported, Some(name), problem));
         }
-    }
+    })
 }
 
 impl ArrayTarget for SafetensorsTarget<'_> {
-    fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
+    fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
         let context = self.context;
         let info = info::<T>(&self.metadata, name, context)?;
         let start = self.data_start + info.data_offsets.0 as u64;
@@ -174,7 +182,7 @@ impl OpenFile {
     }
 
     /// Reads an array whose type is `T`, into memory of `writer`.
-    fn read<T: Float>(
+    fn read<T: AnyElement>(
         &mut self,
         name: &str,
         writer: array::Writer<'_, T>,
@@ -210,10 +218,11 @@ impl ArraySource for SafetensorsSource<'_> {
         self.file.metadata.offset_keys()
     }
 
-    fn read<T: Float>(
+    fn read<T: AnyElement>(
         &mut self,
         name: &str,
-        (device, shape): (&Device, &Shape),
+        device: &Device,
+        shape: &Shape,
     ) -> Result<Array<T>> {
         let context = self.context;
         let info = info::<T>(&self.file.metadata, name, context)?;
@@ -349,7 +358,7 @@ fn read_as<F: Float, T: Float>(
 }
 
 /// Returns the header's entry of an array. Returns an error if its type is not `T`.
-fn info<'m, T: Float>(
+fn info<'m, T: AnyElement>(
     metadata: &'m Metadata,
     name: &str,
     context: &FileContext<'_>,

@@ -1,14 +1,11 @@
 //! Normalization of channels over a batch, with running statistics.
 
-use std::any::Any;
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use super::norms::{centred, normalized, per_channel};
-use crate::array::{AnyElement, Array, DType, Float};
+use super::statistics::RunningStatistics;
+use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::{CastParameters, Parameters};
+use crate::grad::{CastParameters, MapArrays, MapBuffers, Parameters, ZipArrays};
 use crate::ops::derivatives::{AnyArray, constant, runs_again_later};
 use crate::ops::{check_epsilon, widened};
 
@@ -16,47 +13,21 @@ use crate::ops::{check_epsilon, widened};
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 ///
 /// Call [`forward`](Self::forward) in training and [`infer`](Self::infer) in inference. The running
-/// statistics are no parameters: they have no gradient, and no optimizer moves them. Files do not
-/// contain them either: save [`RunningStatistics::arrays`] beside the model.
-#[derive(Clone, Debug, Parameters)]
-#[parameters(crate = crate)]
+/// statistics are [buffers](Parameters::map_buffers), not parameters: they have no gradient, and no
+/// optimizer moves them. [`files`](crate::grad::files) contain them under PyTorch's names,
+/// `running_mean`, `running_var` and `num_batches_tracked`.
+#[derive(Clone, Debug)]
 pub struct BatchNorm<T: Float = f32> {
     /// The weight, of shape `[channels]`.
     pub weight: Array<T>,
     /// The bias, of shape `[channels]`.
     pub bias: Array<T>,
-    /// The number added to the variance: 10⁻⁵.
-    #[parameters(skip)]
+    /// The number added to the variance, finite and not negative: 10⁻⁵.
     pub epsilon: f64,
-    /// The share of each batch in the running statistics: 0.1.
-    #[parameters(skip)]
+    /// The share of each batch in the running statistics, from 0 to 1: 0.1.
     pub momentum: f64,
     /// The running means and variances, which clones of the layer share.
-    #[parameters(skip)]
     pub statistics: RunningStatistics<T>,
-}
-
-/// Running means and variances of channels. Clones share them, so that a forward pass with tracked
-/// parameters updates the layer's own statistics. A layer that was
-/// [converted](CastParameters::cast) updates and reads the statistics of the layer that it was
-/// converted from, and has rounded copies of them.
-///
-/// They are allocated outside of every cache.
-#[derive(Clone, Debug)]
-pub struct RunningStatistics<T: Float = f32> {
-    /// The means and the variances, each of shape `[channels]`.
-    arrays: Arc<Mutex<[Array<T>; 2]>>,
-    /// The statistics that these were converted from.
-    source: Option<Arc<dyn Statistics>>,
-}
-
-/// Running statistics of any type.
-trait Statistics: Debug + Send + Sync {
-    /// Mixes the mean and the biased variance of a batch in, with a share for each.
-    fn mix(&self, batch: &[AnyArray; 2], shares: [f64; 2]) -> Result<()>;
-
-    /// Returns the means and the variances, before any conversion.
-    fn exact(&self) -> [AnyArray; 2];
 }
 
 impl<T: Float> BatchNorm<T> {
@@ -79,18 +50,12 @@ impl<T: Float> BatchNorm<T> {
     /// The errors of [`Array::ones`].
     #[track_caller]
     pub fn new(channels: usize) -> Result<Self> {
-        let (weight, bias) = (Array::ones(channels)?, Array::zeros(channels)?);
-        let _outside = enter_uncached();
-        let arrays = [Array::zeros(channels)?, Array::ones(channels)?];
         Ok(Self {
-            weight,
-            bias,
+            weight: Array::ones(channels)?,
+            bias: Array::zeros(channels)?,
             epsilon: 1e-5,
             momentum: 0.1,
-            statistics: RunningStatistics {
-                arrays: Arc::new(Mutex::new(arrays)),
-                source: None,
-            },
+            statistics: RunningStatistics::new(channels)?,
         })
     }
 
@@ -118,19 +83,11 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has fewer than two axes or another number
     /// of channels, and [`InvalidArgument`](ErrorKind::InvalidArgument) if a channel has fewer than
-    /// two elements, of which there is no variance, or if `epsilon` is negative or not finite.
+    /// two elements, of which there is no variance, or if [`epsilon`](Self::epsilon) or
+    /// [`momentum`](Self::momentum) is outside of its range.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        check_epsilon("BatchNorm", self.epsilon)?;
-        match const { T::DTYPE as u8 == DType::F64 as u8 } {
-            true => self.forward_in::<f64>(x),
-            false => self.forward_in::<f32>(x),
-        }
-    }
-
-    /// Applies the layer, computed in `A`.
-    #[track_caller]
-    fn forward_in<A: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
+        self.check_settings()?;
         let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
         let count = x.len() / self.weight.len().max(1);
         if count < 2 {
@@ -141,7 +98,7 @@ impl<T: Float> BatchNorm<T> {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let axes: Vec<isize> = (0..x.ndim() as isize).filter(|&axis| axis != 1).collect();
-        let (mean, centred, variance) = centred::<T, A>(x, &axes)?;
+        let (mean, centred, variance) = centred::<T, T::Computed>(x, &axes)?;
         if !runs_again_later() {
             let unbiased = count as f64 / (count - 1) as f64;
             let shares = [self.momentum, self.momentum * unbiased];
@@ -168,28 +125,64 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), and [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// for `epsilon`, as for [`forward`](Self::forward).
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), as for [`forward`](Self::forward).
     #[track_caller]
     pub fn infer(&self, x: &Array<T>) -> Result<Array<T>> {
-        check_epsilon("BatchNorm", self.epsilon)?;
-        match const { T::DTYPE as u8 == DType::F64 as u8 } {
-            true => self.infer_in::<f64>(x),
-            false => self.infer_in::<f32>(x),
-        }
-    }
-
-    /// Applies the running statistics, computed in `A`.
-    #[track_caller]
-    fn infer_in<A: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
-        let [mean, variance] = self.statistics.exact();
-        let mean = mean.converted(A::DTYPE)?.into_array::<A>();
-        let variance = variance.converted(A::DTYPE)?.into_array::<A>();
+        self.check_settings()?;
+        let [mean, variance] = self.statistics.moments()?;
         let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
         let [mean, variance] = per_channel("BatchNorm", x, [&mean, &variance])?;
-        let centred = (widened::<T, A>(x) - mean).boxed();
+        let centred = (widened::<T, T::Computed>(x) - mean).boxed();
         let variance = variance.lazy().boxed();
         normalized(centred, variance, (&parameters, self.epsilon))
+    }
+
+    #[track_caller]
+    fn check_settings(&self) -> Result<()> {
+        check_epsilon("BatchNorm", self.epsilon)?;
+        let momentum = self.momentum;
+        if (0.0..=1.0).contains(&momentum) {
+            return Ok(());
+        }
+        let text = format!("BatchNorm: momentum is {momentum}, expected a number from 0 to 1");
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
+}
+
+/// By hand, because the names of the buffers are PyTorch's, without the name of the field.
+impl<T: Float> Parameters for BatchNorm<T> {
+    fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self> {
+        map.enter(&"weight");
+        let weight = map.map(&self.weight)?;
+        map.leave();
+        map.enter(&"bias");
+        let bias = map.map(&self.bias)?;
+        map.leave();
+        Ok(Self {
+            weight,
+            bias,
+            statistics: self.statistics.clone(),
+            ..*self
+        })
+    }
+
+    fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
+        zip.enter(&"weight");
+        zip.zip(&mut self.weight, &other.weight)?;
+        zip.leave();
+        zip.enter(&"bias");
+        zip.zip(&mut self.bias, &other.bias)?;
+        zip.leave();
+        Ok(())
+    }
+
+    fn map_buffers<M: MapBuffers>(&mut self, map: &mut M) -> Result<()> {
+        let _outside = enter_uncached();
+        if let Some(replaced) = self.statistics.mapped(map)? {
+            self.statistics = replaced;
+        }
+        Ok(())
     }
 }
 
@@ -205,116 +198,5 @@ impl<T: Float> CastParameters for BatchNorm<T> {
             momentum: self.momentum,
             statistics: self.statistics.converted()?,
         })
-    }
-}
-
-impl<T: Float> RunningStatistics<T> {
-    /// Returns the means and the variances, each of shape `[channels]`. The handles share memory
-    /// with the statistics until the next update.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::grad::nn::BatchNorm;
-    ///
-    /// let (trained, other) = (BatchNorm::<f32>::new(3)?, BatchNorm::new(3)?);
-    /// // Also what a file of `arrays()` is restored by.
-    /// other.statistics.set(trained.statistics.arrays())?;
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    pub fn arrays(&self) -> (Array<T>, Array<T>) {
-        let [mean, variance] = &*self.lock();
-        (mean.clone(), variance.clone())
-    }
-
-    /// Sets the means and the variances, for all layers that share the statistics.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::nn::BatchNorm;
-    ///
-    /// let layer = BatchNorm::<f32>::new(1)?;
-    /// layer.statistics.set((Array::full(1, 5.0)?, Array::full(1, 4.0)?))?;
-    /// let y = layer.infer(&Array::full([1, 1], 7.0)?)?;
-    /// assert!((y.item()? - 1.0).abs() < 1e-5);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if one has another number of channels, and
-    /// [`Unsupported`](ErrorKind::Unsupported) if the layer was converted from another one, whose
-    /// statistics must be set.
-    #[track_caller]
-    pub fn set(&self, (mean, variance): (Array<T>, Array<T>)) -> Result<()> {
-        if self.source.is_some() {
-            let text = "RunningStatistics::set: the layer was converted from another one: set the statistics of that layer";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        let mut own = self.lock();
-        for (own, new) in own.iter().zip([&mean, &variance]) {
-            if own.shape() != new.shape() {
-                let [own, new] = [own, new].map(|array| *array.layout().shape());
-                let text = format!("RunningStatistics::set: the shape is {new}, expected {own}");
-                return Err(Error::new(ErrorKind::ShapeMismatch, text));
-            }
-        }
-        *own = [constant(&mean), constant(&variance)];
-        Ok(())
-    }
-
-    /// Returns the statistics for a layer of another type.
-    #[track_caller]
-    fn converted<U: Float>(&self) -> Result<RunningStatistics<U>> {
-        if let Some(own) = (self as &dyn Any).downcast_ref::<RunningStatistics<U>>() {
-            return Ok(own.clone());
-        }
-        let _outside = enter_uncached();
-        let [mean, variance] = &*self.lock();
-        let arrays = [CastParameters::cast(mean)?, CastParameters::cast(variance)?];
-        Ok(RunningStatistics {
-            arrays: Arc::new(Mutex::new(arrays)),
-            source: Some(Arc::new(self.clone())),
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Array<T>; 2]> {
-        // A panic leaves two valid arrays.
-        self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: Float> Statistics for RunningStatistics<T> {
-    #[track_caller]
-    fn mix(&self, batch: &[AnyArray; 2], shares: [f64; 2]) -> Result<()> {
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
-        let new = match &self.source {
-            Some(source) => {
-                source.mix(batch, shares)?;
-                source.exact()
-            }
-            None => batch.each_ref().map(AnyArray::share),
-        };
-        let _outside = enter_uncached();
-        let mut own = self.lock();
-        for ((own, new), share) in own.iter_mut().zip(new).zip(shares) {
-            let new = new.converted(T::DTYPE)?.into_array::<T>();
-            let new = new.reshape(own.len())?;
-            // In place, so that a graph that captures the step writes to the statistics.
-            match self.source {
-                Some(_) => own.assign(&new)?,
-                None => own.update(|own| own * of(1.0 - shares[0]) + new * of(share))?,
-            }
-        }
-        Ok(())
-    }
-
-    fn exact(&self) -> [AnyArray; 2] {
-        match &self.source {
-            Some(source) => source.exact(),
-            None => self.lock().each_ref().map(AnyArray::of),
-        }
     }
 }

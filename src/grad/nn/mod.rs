@@ -1,9 +1,10 @@
 //! Layers of neural networks: plain structures of parameters, with a function that applies them.
 //!
-//! Names, shapes and initial values are as in PyTorch's `torch.nn`, so PyTorch's parameter files
-//! can be loaded. Elements are `f32` unless a type is given, as in `Linear<f64>`. A layer stores
-//! only its parameters, which come from the current scope like any array. So make layers outside of
-//! the scope of a step.
+//! Names, shapes and initial values are as in PyTorch's `torch.nn`, buffers included, so a
+//! `state_dict` that PyTorch saved as `.safetensors` can be [loaded](super::files). Elements are
+//! `f32` unless a type is given, as in `Linear<f64>`. A layer stores its parameters, which come from
+//! the current scope like any array, and the running statistics of a [`BatchNorm`]. So make layers
+//! outside of the scope of a step.
 //!
 //! ```
 //! use cachescope::grad::nn::{Linear, dropout};
@@ -47,11 +48,12 @@ mod norms;
 mod pooling;
 mod recurrent;
 mod rotary;
+mod statistics;
 mod transposed;
 mod upsampling;
 
 pub use attention::Attention;
-pub use batch_norm::{BatchNorm, RunningStatistics};
+pub use batch_norm::BatchNorm;
 pub use convolution::Conv2d;
 pub use dropout::{alpha_dropout, drop_path, dropout, dropout_channels};
 pub use linear::{Embedding, Linear};
@@ -59,6 +61,7 @@ pub use norms::{GroupNorm, LayerNorm, RmsNorm};
 pub use pooling::{PoolOptions, adaptive_avg_pool2d, adaptive_max_pool2d, avg_pool2d, max_pool2d};
 pub use recurrent::{Gru, Lstm, LstmState};
 pub use rotary::Rotary;
+pub use statistics::RunningStatistics;
 pub use transposed::ConvTranspose2d;
 pub use upsampling::{Upsampling, upsample};
 

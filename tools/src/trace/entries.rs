@@ -74,7 +74,11 @@ fn devices<'a>(pickle: &'a Pickle<'a>, budget: &ReadBudget) -> Parsed<Vec<Device
         let list = value.and_then(|value| pickle.list(value));
         list.ok_or_else(|| format!("no snapshot: it has no list `{key}`"))
     };
-    let (segments, traces) = (list("segments")?, list("device_traces")?);
+    // Without a recording, `torch.cuda.memory_snapshot` returns the list of segments alone.
+    let (segments, traces) = match pickle.list(pickle.root()) {
+        Some(segments) => (segments, &[][..]),
+        None => (list("segments")?, list("device_traces")?),
+    };
     let segments = sorted_segments(pickle, budget, segments)?;
     let mut rest = &segments[..];
     let ordinals = rest.last().map_or(0, |last| last.device + 1);

@@ -1,6 +1,7 @@
 //! A reader of PyTorch's memory snapshots, the pickles that `torch.cuda.memory._dump_snapshot`
 //! writes. A snapshot has the allocations and frees of each device, read as lifetimes, and the
-//! memory that PyTorch's own allocator reserved for them.
+//! memory that PyTorch's own allocator reserved for them. A pickle of the list of segments that
+//! `torch.cuda.memory_snapshot` returns is a snapshot without events.
 //!
 //! An allocation lives until its `free_completed`, because its memory cannot be reused before. An
 //! allocation from before the recording is known from its free, or from the blocks that are active

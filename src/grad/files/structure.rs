@@ -1,0 +1,263 @@
+//! The parameters and buffers of a structure, on their way to a file and back.
+
+use std::collections::BTreeSet;
+use std::panic::Location;
+
+use half::{bf16, f16};
+
+use super::{ArraySource, ArrayTarget, FileContext};
+use crate::array::{AnyElement, Array, Float};
+use crate::error::{ErrorKind, Result};
+use crate::grad::buffers::MapBuffers;
+use crate::grad::optim::rounded::is_narrow;
+use crate::grad::parameters::{MapArrays, Parameters};
+use crate::grad::place::{Member, ParameterPath, follow_place, map_erased, members};
+use crate::ops::warn_once;
+
+/// The most names of one kind that an error lists.
+const NAMED: usize = 8;
+
+/// The end of the name of a buffer that files of old versions of PyTorch lack. Nothing is computed
+/// from its value.
+const OPTIONAL: &str = "num_batches_tracked";
+
+/// A structure and the names of its arrays.
+pub(super) struct Structure<P> {
+    /// Handles of the structure's arrays.
+    own: P,
+    parameters: Vec<Member>,
+    buffers: Vec<Member>,
+}
+
+impl<P: Parameters> Structure<P> {
+    #[track_caller]
+    pub(super) fn of(like: &P) -> Result<Self> {
+        let mut own = map_erased(like, Ok)?;
+        let mut listing = BufferListing::default();
+        own.map_buffers(&mut listing)?;
+        Ok(Self {
+            parameters: members(like)?,
+            buffers: listing.members,
+            own,
+        })
+    }
+}
+
+impl<P> Structure<P> {
+    /// Returns the parameters, then the buffers.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Member> {
+        self.parameters.iter().chain(&self.buffers)
+    }
+}
+
+#[derive(Default)]
+struct BufferListing {
+    place: ParameterPath,
+    members: Vec<Member>,
+}
+
+impl MapBuffers for BufferListing {
+    fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>> {
+        self.members.push(Member {
+            name: self.place.name().to_owned(),
+            dtype: T::DTYPE,
+            shape: *buffer.layout().shape(),
+        });
+        Ok(None)
+    }
+
+    follow_place!();
+}
+
+pub(super) fn write_all<P: Parameters, T: ArrayTarget>(
+    structure: &mut Structure<P>,
+    target: T,
+) -> Result<()> {
+    let mut writing = StructureWriter {
+        place: ParameterPath::default(),
+        target,
+    };
+    structure.own.map_arrays(&mut writing)?;
+    structure.own.map_buffers(&mut writing)?;
+    writing.target.finish()
+}
+
+struct StructureWriter<T> {
+    place: ParameterPath,
+    target: T,
+}
+
+impl<W: ArrayTarget> MapArrays for StructureWriter<W> {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.target.write(self.place.name(), array)?;
+        Ok(array.clone())
+    }
+
+    follow_place!();
+}
+
+impl<W: ArrayTarget> MapBuffers for StructureWriter<W> {
+    fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>> {
+        self.target.write(self.place.name(), buffer)?;
+        Ok(None)
+    }
+
+    follow_place!();
+}
+
+/// Reads a structure with the names, shapes and types of `like`.
+pub(super) fn read_all<P: Parameters, S: ArraySource>(
+    like: &Structure<P>,
+    source: S,
+    (context, call_site): (&FileContext<'_>, &'static Location<'static>),
+) -> Result<P> {
+    let absent = check_names(like, &source.names(), context)?;
+    let mut reading = StructureReader {
+        place: ParameterPath::default(),
+        source,
+        absent,
+    };
+    let mut loaded = like.own.map_arrays(&mut reading)?;
+    loaded.map_buffers(&mut reading)?;
+    let absent: Vec<&str> = reading.absent.iter().map(String::as_str).collect();
+    if absent.iter().any(|name| !is_optional(name)) {
+        warn_once(
+            call_site,
+            format_args!(
+                "{} has no buffers: {} have their present values",
+                context.path.display(),
+                listed(absent)
+            ),
+        );
+    }
+    Ok(loaded)
+}
+
+struct StructureReader<S> {
+    place: ParameterPath,
+    source: S,
+    /// The buffers that the file lacks.
+    absent: BTreeSet<String>,
+}
+
+impl<S: ArraySource> MapArrays for StructureReader<S> {
+    fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
+        let shape = like.layout().shape();
+        self.source.read(self.place.name(), like.device(), shape)
+    }
+
+    /// Reads a state, also one that was saved in the type of its parameter.
+    fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
+        let (device, shape) = (like.device(), like.layout().shape());
+        let read = self.source.read(self.place.name(), device, shape);
+        match read {
+            Err(error) if is_narrow::<T>() => {
+                let narrow = self.source.read::<T>(self.place.name(), device, shape);
+                narrow.map_err(|_| error)?.cast::<T::Computed>().eval()
+            }
+            read => read,
+        }
+    }
+
+    follow_place!();
+}
+
+impl<S: ArraySource> MapBuffers for StructureReader<S> {
+    fn map<T: AnyElement>(&mut self, like: &Array<T>) -> Result<Option<Array<T>>> {
+        let name = self.place.name();
+        // A copy, so that updates of one structure do not reach the other.
+        let read = match self.absent.contains(name) {
+            true => like.lazy().eval(),
+            false => read_buffer(&mut self.source, name, like),
+        };
+        read.map(Some)
+    }
+
+    follow_place!();
+}
+
+/// Reads a buffer. Floats are converted: PyTorch's statistics have the type of the parameters.
+fn read_buffer<T: AnyElement>(
+    source: &mut impl ArraySource,
+    name: &str,
+    like: &Array<T>,
+) -> Result<Array<T>> {
+    let (device, shape) = (like.device(), like.layout().shape());
+    let read = source.read(name, device, shape);
+    let Err(error) = &read else {
+        return read;
+    };
+    if error.kind() != ErrorKind::InvalidArgument || !T::DTYPE.is_float() {
+        return read;
+    }
+    macro_rules! read_as {
+        ($($of:ty),+) => {
+            $(
+                if let Ok(other) = source.read::<$of>(name, device, shape) {
+                    return other.converted();
+                }
+            )+
+        };
+    }
+    read_as!(f32, f64, f16, bf16);
+    read
+}
+
+/// Returns an error unless the file has each name of the structure once, and no other. Returns the
+/// buffers that the file lacks: all of them, or those that are optional.
+fn check_names<P>(
+    like: &Structure<P>,
+    found: &[String],
+    context: &FileContext<'_>,
+) -> Result<BTreeSet<String>> {
+    let expected: BTreeSet<&str> = like.entries().map(|entry| entry.name.as_str()).collect();
+    let mut missing = expected.clone();
+    let mut beyond = Vec::new();
+    for name in found {
+        if !missing.remove(name.as_str()) {
+            beyond.push(name.as_str());
+        }
+    }
+    let buffers = || like.buffers.iter().map(|entry| entry.name.as_str());
+    let has_none = buffers().all(|name| is_optional(name) || missing.contains(name));
+    let may_lack = |name: &&str| has_none || is_optional(name);
+    let mut absent = BTreeSet::new();
+    for name in buffers().filter(may_lack) {
+        if missing.remove(name) {
+            absent.insert(name.to_owned());
+        }
+    }
+    let mut problems = Vec::new();
+    if !missing.is_empty() {
+        let missing = missing.into_iter().collect();
+        problems.push(format!("the file lacks {}", listed(missing)));
+    }
+    if !beyond.is_empty() {
+        let twice = beyond.iter().any(|name| expected.contains(name));
+        let why = if twice { ", or has twice" } else { "" };
+        let beyond = listed(beyond);
+        problems.push(format!("it has {beyond}, which the structure lacks{why}"));
+    }
+    if problems.is_empty() {
+        return Ok(absent);
+    }
+    Err(context.error(ErrorKind::InvalidArgument, None, problems.join("; ")))
+}
+
+/// Returns true for the name of a buffer that a file may lack.
+fn is_optional(name: &str) -> bool {
+    name.rsplit('.').next() == Some(OPTIONAL)
+}
+
+/// Returns the first of some names, and the number of the others.
+fn listed(names: Vec<&str>) -> String {
+    let mut listed: Vec<String> = names
+        .iter()
+        .take(NAMED)
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if names.len() > NAMED {
+        listed.push(format!("{} more", names.len() - NAMED));
+    }
+    listed.join(", ")
+}
