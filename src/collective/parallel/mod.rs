@@ -9,11 +9,12 @@ mod sharded;
 
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::Location;
 use std::rc::Rc;
 
 use crate::array::{Array, Float};
 use crate::collective::{Group, Reduce};
-use crate::error::{AtCaller, Result};
+use crate::error::{AtCaller, CallSiteOverride, Result};
 pub use crate::grad::data::Sampler;
 use crate::grad::optim::Stateful;
 use crate::grad::{
@@ -347,10 +348,11 @@ impl DataParallel {
         }
         let likes = handles(parameters)?;
         let mut own = map_erased(parameters, Ok)?;
-        let accumulated = self.accumulated.take();
-        let accumulated = accumulated
-            .map(|accumulated| accumulated.resumed(layout.as_ref()))
-            .transpose()?;
+        // Not in a closure, which would be reported as the caller.
+        let accumulated = match self.accumulated.take() {
+            Some(accumulated) => Some(accumulated.resumed(layout.as_ref())?),
+            None => None,
+        };
         let buckets = Rc::new(RefCell::new(accumulated));
         let mut filling = Filling {
             group: self.group.clone(),
@@ -471,8 +473,10 @@ impl fmt::Debug for GradientSlots {
 /// Copies the parameters of rank 0 to all ranks.
 #[track_caller]
 fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
-    let nothing = no_elements(parameters)?;
-    parameters.zip_arrays(&nothing, &mut Broadcasting(group))
+    let _call_site = CallSiteOverride::at(Location::caller());
+    let nothing = no_elements(parameters).at_caller()?;
+    let zipped = parameters.zip_arrays(&nothing, &mut Broadcasting(group));
+    zipped.at_caller()
 }
 
 struct Broadcasting<'a>(&'a Group);

@@ -172,6 +172,7 @@ impl<O: Stateful> Sharded<O> {
         parameters: &mut P,
         mut buckets: Buckets,
     ) -> Result<()> {
+        let _call_site = CallSiteOverride::at(Location::caller());
         let layout = buckets.layout.clone();
         if self.agreed.is_none() {
             let roster = Roster::of(parameters)?;
