@@ -8,6 +8,8 @@ mod devices;
 mod differences;
 mod digits_step;
 mod elementwise;
+mod empty;
+mod equal_values;
 mod files;
 mod gpt2;
 mod half;
