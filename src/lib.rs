@@ -161,6 +161,26 @@ pub mod fft {
 /// its place. To know that, a function waits for its stream: all but [`det`](linalg::det) and
 /// [`qr`](linalg::qr), which have a result for every matrix.
 ///
+/// # Derivatives
+///
+/// Every function has derivatives where it is smooth. [`det`](linalg::det) has two for every
+/// matrix, and more for invertible ones.
+///
+/// The vectors of equal values ([`eigh`](linalg::eigh), [`svd`](linalg::svd)) are any basis of a
+/// space. A loss that depends on the basis has no derivative: its gradient is infinite or NaN. In
+/// the gradient of any other loss, equal values contribute nothing to each other. That is right for
+/// functions of the values, and of matrices that are functions of the values, such as the norm of
+/// V f(w) Vᵀ. It leaves out what weights of single elements of V f(w) Vᵀ contribute: write such a
+/// loss without vectors. [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp) choose the vectors
+/// that are smooth along their direction, so that these derivatives are right, too. Gradients of
+/// gradients by [`value_and_grad`](crate::grad::value_and_grad) have no direction: second
+/// derivatives between equal values are left out there.
+///
+/// There are no derivatives where the order of values counts and two are equal, of singular values
+/// of 0 unless the loss is even in them (the nuclear norm is not), of [`qr`](linalg::qr) of
+/// matrices whose first columns are dependent, and of [`lstsq`](linalg::lstsq) where the rank
+/// changes.
+///
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]
 pub mod linalg {

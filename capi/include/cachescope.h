@@ -148,7 +148,8 @@ const char *cs_last_error(void);
  * Use one GPU in a process: memory has no access from a peer. Do not capture graphs under this
  * allocator: the memory of a graph is handed out again. */
 
-/* Returns device memory for work on `stream`; null for 0 bytes and on failure. To be passed to
+/* Returns device memory for work on `stream`; null for 0 bytes and on failure, and for less than 0
+ * bytes, which is CS_ERROR_ARGUMENT. To be passed to
  * torch.cuda.memory.CUDAPluggableAllocator. */
 void *cs_torch_malloc(ssize_t bytes, int device, void *stream);
 

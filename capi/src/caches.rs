@@ -63,8 +63,16 @@ pub(crate) struct Settings {
 impl Settings {
     /// Returns the settings for a policy, if it is named, and a bound that is not 0.
     pub(crate) fn new(policy: Option<&str>, max_bytes: u64) -> Outcome<Self> {
+        let parsed = policy.map(|name| {
+            name.parse().map_err(|error: cachescope_memory::Error| {
+                // The error of all settings with names.
+                let text = error.to_string();
+                let text = text.replacen("unknown name", "cs_cache_open: unknown policy", 1);
+                Failure::new(Code::Argument, text)
+            })
+        });
         Ok(Self {
-            policy: policy.map(str::parse).transpose()?,
+            policy: parsed.transpose()?,
             max_bytes: (max_bytes > 0).then_some(max_bytes),
         })
     }

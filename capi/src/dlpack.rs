@@ -104,10 +104,12 @@ pub(crate) unsafe fn export(
 /// half. Returns the number of elements; `None` for a negative length or beyond 64 bits.
 fn set_strides(dims: &mut [i64]) -> Option<u64> {
     let (lengths, strides) = dims.split_at_mut(dims.len() / 2);
-    let mut count: i64 = 1;
+    let (mut count, mut step): (i64, i64) = (1, 1);
     for (length, stride) in lengths.iter().zip(strides).rev() {
-        *stride = count;
+        *stride = step;
         count = count.checked_mul(*length).filter(|_| *length >= 0)?;
+        // An axis without elements does not set the steps before it to 0.
+        step = step.saturating_mul((*length).max(1));
     }
     u64::try_from(count).ok()
 }

@@ -330,7 +330,13 @@ fn device_free(block: *mut c_void, stream: Option<usize>) {
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_torch_malloc(bytes: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
-    device_malloc(None, bytes.max(0) as usize, device, stream.addr())
+    match usize::try_from(bytes) {
+        Ok(bytes) => device_malloc(None, bytes, device, stream.addr()),
+        Err(_) => pointer(|| {
+            let text = format!("cs_torch_malloc: bytes is {bytes}, expected at least 0");
+            Err(Failure::new(Code::Argument, text))
+        }),
+    }
 }
 
 /// See the header.

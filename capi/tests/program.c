@@ -57,7 +57,11 @@ static void test_errors(void) {
     CHECK(strcmp(cs_last_error(), "") == 0);
     cs_options unknown = {"fastest", 0};
     CHECK(cs_cache_open("errors", &unknown) == NULL);
-    CHECK(strstr(cs_last_error(), "fastest") != NULL);
+    CHECK(strstr(cs_last_error(), "unknown policy \"fastest\": one of recycle") != NULL);
+    CHECK(cs_torch_malloc(-1, 0, NULL) == NULL);
+    CHECK(strstr(cs_last_error(), "bytes is -1") != NULL);
+    CHECK(cs_torch_malloc(-123456789, 0, NULL) == NULL);
+    CHECK(strstr(cs_last_error(), "expected at least 0") != NULL);
     CHECK(cs_cache_open(NULL, NULL) == NULL);
     CHECK(cs_cache_open("\xff", NULL) == NULL);
     CHECK(cs_enter(NULL) == CS_ERROR_ARGUMENT);
@@ -360,6 +364,13 @@ static void test_dlpack(void) {
         made->deleter(made);
     }
     CHECK(stats(cache).live_blocks == 0);
+    /* Axes of length 1 and axes before one without elements have the steps of a row-major tensor. */
+    const int64_t shapes[2][4] = {{1, 3, 1, 2}, {2, 1, 0, 5}}, steps[2][4] = {{6, 2, 2, 1}, {5, 5, 5, 1}};
+    for (int which = 0; which < 2; which++) {
+        struct DLManagedTensorVersioned *made = cs_to_dlpack(cs_malloc(cache, 4096), 4, shapes[which], 2, 32);
+        CHECK(made != NULL && memcmp(made->dl_tensor.strides, steps[which], sizeof steps[which]) == 0);
+        made->deleter(made);
+    }
     CHECK(cs_exit(cache) == CS_OK);
 }
 

@@ -56,6 +56,8 @@
 //! | batches of data, prepared ahead | [`data`] |
 //! | what is kept, and where NaN comes from | [`print_saved`], [`detect_anomaly`] |
 
+#[cfg(feature = "linalg")]
+mod along;
 pub mod arithmetic;
 mod budget;
 mod buffers;

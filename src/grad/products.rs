@@ -45,8 +45,16 @@ pub fn jvp<P: Parameters, T: Float>(
     function: impl FnOnce(&P) -> Result<Array<T>>,
 ) -> Result<(Array<T>, Array<T>)> {
     let mut tape = Tape::begin_nested("jvp")?;
-    let parameters = tape.follow(parameters)?;
-    let value = function(&parameters)?;
+    #[cfg_attr(
+        not(feature = "linalg"),
+        expect(unused_mut, reason = "only factorizations ask")
+    )]
+    let mut parameters = tape.follow(parameters)?;
+    let value = {
+        #[cfg(feature = "linalg")]
+        let _along = super::along::begin(&mut parameters, tangents, &tape);
+        function(&parameters)?
+    };
     let forward_length = length();
     let Some(to_value) = Tracked::of(value.buffer(), value.layout())? else {
         return Ok((tape.result(&value), zeros_like(&value)?));
@@ -105,8 +113,16 @@ pub fn hvp<P: Parameters, L: Loss>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
     let mut tape = Tape::begin_nested("hvp")?;
-    let tracked = tape.follow(parameters)?;
-    let loss = function(&tracked)?.into_value()?;
+    #[cfg_attr(
+        not(feature = "linalg"),
+        expect(unused_mut, reason = "only factorizations ask")
+    )]
+    let mut tracked = tape.follow(parameters)?;
+    let loss = {
+        #[cfg(feature = "linalg")]
+        let _along = super::along::begin(&mut tracked, vector, &tape);
+        function(&tracked)?.into_value()?
+    };
     tape.check_loss(&loss)?;
     let gradients = tracked_backward(seed(&loss, 1.0)?, tape.first_step)?;
     let is_reached = |variable: &u32| gradients.has(*variable);

@@ -4,7 +4,10 @@
     venv/bin/python tests/reference/make.py
 
 It writes `elementwise.npz`, `reductions.npz`, `linear.npz`, `shapes.npz`, `windows.npz`, `networks.npz`,
-`selection.npz`, `decompositions.npz`, `complex.npz` and `transforms.npz` beside itself, the same ones whenever it runs.
+`selection.npz`, `decompositions.npz`, `complex.npz` and `transforms.npz` beside itself. The cases are the same ones
+whenever it runs: each file has a random stream of its own. The bits of NaN, the last digits of factorizations, and an
+element of `bf16` at half of a rounding step depend on the versions of NumPy and LAPACK, and on the processor. A new
+case moves the later ones of its file, so add it at the end of a module's `write`, or in a module of its own.
 Each holds the elements of all arrays, by type, one array after another (`f16` and `bf16` as their bits), and `cases`:
 text, one line of JSON for each case, which says where its arrays stand among the elements. The first line names the
 version of NumPy.

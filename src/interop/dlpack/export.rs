@@ -30,7 +30,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// The tensor pins the array's memory until its deleter is called. The deleter may be called
     /// on any thread, also after the scope has ended, its cache was invalidated, and the array and
-    /// its device were dropped. Strides are the array's own, so any view can be exported.
+    /// its device were dropped. Strides are the array's own, so any view can be exported; for an
+    /// axis of length 1, it is the number of elements of the axes behind.
     ///
     /// The tensor is read-only ([`DLPACK_FLAG_BITMASK_READ_ONLY`]), because this array and its
     /// clones have the memory, too. They never change what the consumer sees: a later write to them
@@ -187,10 +188,15 @@ impl<T: AnyElement> Array<T> {
             strides: [0; MAX_RANK],
             _buffer: self.buffer().share(),
         });
-        for (axis, (&length, &stride)) in layout.dims().iter().zip(layout.strides()).enumerate() {
+        // The elements of the axes behind, for axes of length 1: nothing steps along these, but some
+        // readers refuse strides that a row-major array does not have.
+        let mut behind: i64 = 1;
+        for axis in (0..layout.ndim()).rev() {
             // A layout's lengths and strides are at most `isize::MAX`.
-            exported.shape[axis] = length as i64;
-            exported.strides[axis] = stride as i64;
+            let (length, stride) = (layout.dims()[axis] as i64, layout.strides()[axis] as i64);
+            exported.shape[axis] = length;
+            exported.strides[axis] = if length == 1 { behind } else { stride };
+            behind = behind.saturating_mul(length.max(1));
         }
         let exported = Box::into_raw(exported);
         // SAFETY: the box was just leaked, and nothing else refers to it yet. Its fields are

@@ -10,6 +10,8 @@
 mod activations;
 mod adding;
 mod backward;
+#[cfg(feature = "linalg")]
+mod direction;
 mod distinct_parts;
 mod evaluation;
 mod forward;
@@ -34,6 +36,10 @@ pub(super) use activations::{Operand, SavedArray, Source, pin, store, with_sourc
 pub(super) use adding::{store_parts, sum_of_windows, with_windows};
 pub(super) use backward::{BackwardStep, Upstream};
 pub(crate) use backward::{Gradients, Placer};
+#[cfg(feature = "linalg")]
+pub(crate) use direction::DirectionGuard;
+#[cfg(feature = "linalg")]
+pub(super) use direction::{change_of, has_direction};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
 pub(crate) use gradients::{zeros_like, zeros_on};
 pub(crate) use guard::{FirstRun, TapeGuard};

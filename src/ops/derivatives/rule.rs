@@ -4,11 +4,12 @@ use smallvec::{SmallVec, smallvec};
 
 use super::activations::{Operand, Pin, SavedArray, Source, pin};
 use super::backward::{Backward, BackwardStep, Upstream};
+use super::gradients::filled;
 use super::joint_graph::is_differentiable;
 use super::{
     AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results, store, tracked,
 };
-use crate::array::{AnyElement, Array, Buffer, DType, Layout, ValueId};
+use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
 /// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step
@@ -208,6 +209,32 @@ impl RuledOperation {
         }
         let result = AnyArray::of_words(result, T::DTYPE);
         self.finish_any(result, rule).into_array()
+    }
+
+    /// Ends an operation whose results do not depend on the elements of the operands, because some
+    /// of these arrays have none. The results are tracked, and the gradients of operands are zeros.
+    #[track_caller]
+    pub(in crate::ops) fn finish_empty<T: AnyElement, const N: usize>(
+        self,
+        results: [Array<T>; N],
+    ) -> [Array<T>; N] {
+        let Some(running) = &self.0 else {
+            return results;
+        };
+        let operands = running.operands.iter();
+        let operands: Vec<_> = operands
+            .map(|own| (own.buffer.device().clone(), *own.layout.shape()))
+            .collect();
+        let dtype = running.dtype;
+        self.finish_all(results, |_, _| {
+            move |_| {
+                let zeros = operands.iter().map(|(device, shape)| {
+                    let layout = Layout::contiguous(shape)?;
+                    filled(device, &layout, (dtype, Bits::default()))
+                });
+                zeros.collect::<Result<Vec<AnyArray>>>()
+            }
+        })
     }
 
     /// Like [`finish`](Self::finish), for a type-erased result.

@@ -4,6 +4,7 @@ use num_complex::Complex;
 
 use super::{axis_of, invalid, resized};
 use crate::array::{AnyElement, Array, Number, Shape, Writer};
+use crate::context::Device;
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Sample;
@@ -27,6 +28,13 @@ where
     scaled(x, Some(at), direction, factor)
 }
 
+/// Returns the result of a transform of no elements.
+#[track_caller]
+fn empty<T: AnyElement>(step: RuledOperation, device: &Device, shape: &Shape) -> Result<Array<T>> {
+    let [empty] = step.finish_empty([Writer::new(device, shape)?.finish()?]);
+    Ok(empty)
+}
+
 /// Returns the factor of a transform, or `None` if it is 1: the inverse is divided by the count.
 fn factor_of<T: Sample>(direction: Direction, count: usize) -> Option<T> {
     let is_scaled = direction == Direction::Inverse && count > 1;
@@ -46,11 +54,11 @@ fn scaled<T: Sample>(
 where
     Complex<T>: Number<Part = T>,
 {
-    if x.is_empty() {
-        return Writer::new(x.device(), x.layout().shape())?.finish();
-    }
     let name = if at.is_some() { "fft" } else { "fft2" };
     let step = RuledOperation::begin(name, &[x])?;
+    if x.is_empty() {
+        return empty(step, x.device(), x.layout().shape());
+    }
     let (device, buffer) = (x.device(), x.buffer());
     let spectrum = match at {
         Some(at) => on_device!(device, touching buffer, transformed(x, at, direction, factor)),
@@ -80,10 +88,10 @@ where
     let at = axis_of("rfft", x, axis)?;
     let length = x.shape()[at];
     let shape = resized::<Complex<T>>("rfft", x.layout().shape(), at, length / 2 + 1)?;
-    if x.is_empty() {
-        return Writer::new(x.device(), &shape)?.finish();
-    }
     let step = RuledOperation::begin("rfft", &[x])?;
+    if x.is_empty() {
+        return empty(step, x.device(), &shape);
+    }
     let spectra = on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))?;
     Ok(step.finish(spectra, |_| {
         move |gradient: AnyArray| {
@@ -150,7 +158,8 @@ where
 {
     let shape = resized::<T>("irfft", x.layout().shape(), at, length)?;
     if x.is_empty() {
-        return Writer::new(x.device(), &shape)?.finish();
+        let step = RuledOperation::begin("irfft", &[x])?;
+        return empty(step, x.device(), &shape);
     }
     // The second half of the spectrum adds no information.
     let half = length / 2 + 1;

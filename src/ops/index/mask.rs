@@ -17,7 +17,9 @@ impl<T: AnyElement> Array<T> {
     /// with its index along every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`;
     /// NaN is not zero.
     ///
-    /// The shape depends on the elements, so the call waits for them.
+    /// The shape depends on the elements, so the call waits for them. On a device without data
+    /// ([`Device::meta`](crate::Device::meta)), no element is taken to be zero, or as many as
+    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) says are not.
     ///
     /// # Examples
     ///
@@ -51,7 +53,10 @@ impl<T: AnyElement> Array<T> {
     ///
     /// The mask has the lengths of this array's leading axes. If it has all of them, the result has
     /// one axis. If it has fewer, each element of the mask selects a part of the array: a mask of
-    /// one axis selects rows. The shape depends on the mask, so the call waits for it.
+    /// one axis selects rows. The shape depends on the mask, so the call waits for it. On a device
+    /// without data ([`Device::meta`](crate::Device::meta)), all elements of the mask are taken to
+    /// be true, or as many as
+    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) says.
     ///
     /// # Examples
     ///

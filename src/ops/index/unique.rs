@@ -11,7 +11,9 @@ impl<T: Element> Array<T> {
     /// NumPy's `unique`.
     ///
     /// NaN is last, and occurs once. The two zeros are equal; it is unspecified which of them is
-    /// kept. The shape depends on the elements, so the call waits for them.
+    /// kept. The shape depends on the elements, so the call waits for them. On a device without
+    /// data ([`Device::meta`](crate::Device::meta)), all elements are taken to be distinct, or as
+    /// many as [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) says.
     ///
     /// # Examples
     ///

@@ -13,10 +13,11 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("cholesky", a)?;
     let shape = a.layout().shape();
     check_size::<T>("cholesky", shape)?;
-    if a.is_empty() {
-        return Writer::new(a.device(), shape)?.finish();
-    }
     let step = RuledOperation::begin("cholesky", &[a])?;
+    if a.is_empty() {
+        let [empty] = step.finish_empty([Writer::new(a.device(), shape)?.finish()?]);
+        return Ok(empty);
+    }
     let (lower, status) = on_device!(a.device(), touching a.buffer(), cholesky_factors(a))?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
     Ok(step.finish(lower.clone(), |saved| {
@@ -33,11 +34,12 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let (of_q, of_r) = (matrices(batch, &[m, k]), matrices(batch, &[k, n]));
     check_size::<T>("qr", &of_q)?;
     check_size::<T>("qr", &of_r)?;
+    let step = RuledOperation::begin("qr", &[a])?;
     if a.is_empty() {
         let zeros = |shape| filled("qr", a, shape, T::zero());
-        return Ok((zeros(&of_q)?, zeros(&of_r)?));
+        let [q, r] = step.finish_empty([zeros(&of_q)?, zeros(&of_r)?]);
+        return Ok((q, r));
     }
-    let step = RuledOperation::begin("qr", &[a])?;
     let ((q, r), status) =
         on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
     if let Some(status) = status {

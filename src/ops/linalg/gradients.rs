@@ -2,25 +2,30 @@
 //! and reverse mode algorithmic differentiation" (2008). Cholesky follows Murray (2016), QR follows
 //! Walter and Lehmann (2010).
 //!
-//! Gradients are infinite if there are several solutions, such as the vectors of equal eigenvalues.
+//! Vectors of equal values are any basis of a space. They contribute 0 to a gradient that does not
+//! depend on the basis, and infinity to any other. Along a known direction, [`adapted`] chooses the
+//! basis that has a derivative.
+//!
+//! [`adapted`]: super::adapted
 
 use super::filled;
+use super::groups::{Groups, quotients};
 use super::solve::solve;
+use super::values::{Choice, of_eigenvalues, of_singular_values};
 use crate::array::Array;
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 use crate::ops::descriptors::Factorized;
-use crate::ops::select;
 
 /// Returns the transposed matrices.
 #[track_caller]
-fn t<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+pub(super) fn t<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     a.swap_axes(-2, -1)
 }
 
 /// Returns (A + Aᵀ) / 2, which changes only matrices that are not symmetric.
 #[track_caller]
-fn symmetric<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+pub(super) fn symmetric<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     ((a + t(a)?) * T::from_f64(0.5)).eval()
 }
 
@@ -33,7 +38,7 @@ fn typed<T: Factorized>(gradient: Option<AnyArray>, like: &Array<T>) -> Result<A
     }
 }
 
-fn untyped<T: Factorized>(array: &Array<T>) -> Vec<AnyArray> {
+pub(super) fn untyped<T: Factorized>(array: &Array<T>) -> Vec<AnyArray> {
     vec![AnyArray::of(array)]
 }
 
@@ -70,34 +75,9 @@ pub(super) fn of_inverse<T: Factorized>(
     Ok(untyped(&(-product).eval()?))
 }
 
-/// Returns the gradient for the determinant: g times the cofactors. They are computed from the
-/// singular value decomposition, so that they exist for singular matrices, too.
-#[track_caller]
-pub(super) fn of_determinant<T: Factorized>(
-    a: &Array<T>,
-    gradient: &Array<T>,
-) -> Result<Vec<AnyArray>> {
-    let (u, s, vt) = super::spectral::svd(a)?;
-    let sign = (super::solve::det(&u)? * super::solve::det(&vt)?).eval()?;
-    let others = products_of_others(&s)?;
-    let scaled = (u * others.unsqueeze(-2)?).eval()?;
-    let factor = (sign * gradient).eval()?.unsqueeze(-1)?.unsqueeze(-1)?;
-    Ok(untyped(&(scaled.matmul(&vt)? * factor).eval()?))
-}
-
-/// Returns, for each value of the last axis, the product of the others.
-#[track_caller]
-fn products_of_others<T: Factorized>(s: &Array<T>) -> Result<Array<T>> {
-    let n = s.shape()[s.ndim() - 1];
-    let diagonal = identity(s, n)?;
-    // Row i has a 1 instead of value i.
-    let rows = select(diagonal.gt(T::zero()), T::one(), s.unsqueeze(-2)?);
-    Ok(rows.eval()?.prod_axis(-1)?.downcast())
-}
-
 /// Returns the unit matrix of n rows, on the device of `like`.
 #[track_caller]
-fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array<T>> {
+pub(super) fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array<T>> {
     filled("identity", like, &n.into(), T::one())?.diag(0)
 }
 
@@ -155,31 +135,28 @@ fn of_tall_qr<T: Factorized>(
     t(&solve(r, &t(&product)?)?)
 }
 
-/// Returns 1 / (values\[j] − values\[i]) in row i and column j, and 0 on the diagonal.
+/// Returns values\[j] − values\[i] in row i and column j.
 #[track_caller]
-fn inverse_gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
-    let n = values.shape()[values.ndim() - 1];
-    let diagonal = identity(values, n)?;
-    let gaps = values.unsqueeze(-2)? - values.unsqueeze(-1)? + &diagonal;
-    // The diagonal is 0 / 1, because the derivative of 1 / 0 would be NaN.
-    (select(diagonal.gt(T::zero()), T::zero(), T::one()) / gaps).eval()
+fn gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
+    (values.unsqueeze(-2)? - values.unsqueeze(-1)?).eval()
 }
 
-/// Returns the gradient for the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F
-/// ∘ (Vᵀ g_V)) Vᵀ, with F the inverse gaps of w.
+/// Returns the gradient for the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) +
+/// (P − Pᵀ) / 2 ∘ F) Vᵀ, with P = Vᵀ g_V and F the inverse gaps of w.
 #[track_caller]
 pub(super) fn of_eigen<T: Factorized>(
     [w, v]: [&Array<T>; 2],
     [of_w, of_v]: [Option<AnyArray>; 2],
+    choice: &Choice<T>,
 ) -> Result<Vec<AnyArray>> {
-    let n = w.shape()[w.ndim() - 1];
-    let of_w = typed(of_w, w)?;
-    let mut inner = (identity(w, n)? * of_w.unsqueeze(-1)?).eval()?;
+    let mut whole = of_eigenvalues([w, v], &typed(of_w, w)?, choice)?;
     if let Some(of_v) = of_v {
         let rotated = t(v)?.matmul(&of_v.into_array())?;
-        inner = (inner + rotated * inverse_gaps(w)?).eval()?;
+        let turns = ((&rotated - t(&rotated)?) * T::from_f64(0.5)).eval()?;
+        let are_equal = Groups::of(w)?.are_equal()?;
+        let inner = quotients(&turns, &gaps(w)?, &are_equal, &rotated)?;
+        whole = (whole + v.matmul(&inner)?.matmul(&t(v)?)?).eval()?;
     }
-    let whole = v.matmul(&inner)?.matmul(&t(v)?)?;
     Ok(untyped(&symmetric(&whole)?))
 }
 
@@ -220,48 +197,79 @@ pub(super) fn of_pseudoinverse<T: Factorized>(
     (outside + shortest - own).eval()
 }
 
-/// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ. With X = Uᵀ g_U, Y = Vᵀ g_V and F the
-/// inverse gaps of s², it is U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, plus the
-/// components outside the spaces that U and V span.
+/// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ, with X = Uᵀ g_U and Y = Vᵀ g_V: U
+/// (diag(g_s) + T) Vᵀ, plus the components outside the spaces that U and V span. See [`turned`] for
+/// T.
 #[track_caller]
 pub(super) fn of_singular<T: Factorized>(
     [u, s, vt]: [&Array<T>; 3],
     [of_u, of_s, of_vt]: [Option<AnyArray>; 3],
+    choice: &Choice<T>,
 ) -> Result<Vec<AnyArray>> {
     let n = s.shape()[s.ndim() - 1];
-    let of_s = typed(of_s, s)?;
-    let mut inner = (identity(s, n)? * of_s.unsqueeze(-1)?).eval()?;
-    let (columns, rows) = (s.unsqueeze(-2)?, s.unsqueeze(-1)?);
-    let mut outside: Option<Array<T>> = None;
-    if let Some(of_u) = of_u {
-        let of_u: Array<T> = of_u.into_array();
-        let x = t(u)?.matmul(&of_u)?;
-        let gaps = inverse_gaps(&s.square().eval()?)?;
-        inner = (inner + gaps * (&x - t(&x)?) * &columns).eval()?;
-        // If U is square, it spans the whole space.
-        if u.shape()[u.ndim() - 2] > n {
-            let left = ((of_u - u.matmul(&x)?) / &columns).eval()?;
-            outside = Some(left.matmul(vt)?);
-        }
+    let mut whole = of_singular_values([u, s, vt], &typed(of_s, s)?, choice)?;
+    if of_u.is_none() && of_vt.is_none() {
+        return Ok(untyped(&whole));
     }
-    if let Some(of_vt) = of_vt {
-        let of_v = t(&of_vt.into_array::<T>())?;
-        let v = t(vt)?;
-        let y = vt.matmul(&of_v)?;
-        let gaps = inverse_gaps(&s.square().eval()?)?;
-        inner = (inner + gaps * (&y - t(&y)?) * &rows).eval()?;
-        if v.shape()[v.ndim() - 2] > n {
-            let right = ((of_v - v.matmul(&y)?) / &columns).eval()?;
-            let own = u.matmul(&t(&right)?)?;
-            outside = Some(match outside {
-                Some(other) => (other + own).eval()?,
-                None => own,
-            });
+    let groups = Groups::of(s)?;
+    let mut outside = Vec::new();
+    // The components of a gradient outside of the space of its vectors, of which none are if these
+    // span the whole space.
+    let rest = |vectors: &Array<T>, of_vectors: &Array<T>, own: &Array<T>| {
+        let rest = (of_vectors - vectors.matmul(own)?).eval()?;
+        let columns = s.unsqueeze(-2)?.broadcast_to(*rest.layout().shape())?;
+        let are_zero = groups.are_zero.unsqueeze(-2)?;
+        quotients(&rest, &columns, &are_zero, of_vectors)
+    };
+    let x = match of_u {
+        Some(of_u) => {
+            let of_u = of_u.into_array::<T>();
+            let x = t(u)?.matmul(&of_u)?;
+            if u.shape()[u.ndim() - 2] > n {
+                outside.push(rest(u, &of_u, &x)?.matmul(vt)?);
+            }
+            Some(x)
         }
+        None => None,
+    };
+    let y = match of_vt {
+        Some(of_vt) => {
+            let (v, of_v) = (t(vt)?, t(&of_vt.into_array::<T>())?);
+            let y = vt.matmul(&of_v)?;
+            if v.shape()[v.ndim() - 2] > n {
+                outside.push(u.matmul(&t(&rest(&v, &of_v, &y)?)?)?);
+            }
+            Some(y)
+        }
+        None => None,
+    };
+    outside.push(u.matmul(&turned(s, &groups, [x, y])?)?.matmul(vt)?);
+    for part in outside {
+        whole = (whole + part).eval()?;
     }
-    let whole = u.matmul(&inner)?.matmul(vt)?;
-    Ok(untyped(&match outside {
-        Some(outside) => (whole + outside).eval()?,
-        None => whole,
-    }))
+    Ok(untyped(&whole))
+}
+
+/// Returns the gradient between different vectors. With X' = X − Xᵀ, Y' = Y − Yᵀ and F the inverse
+/// gaps of s², it is (F ∘ X') S + S (F ∘ Y'). This is ((X' + Y') / (s\[j] − s\[i]) + (X' − Y') /
+/// (s\[j] + s\[i])) / 2, so that only sums count between equal values.
+#[track_caller]
+fn turned<T: Factorized>(
+    s: &Array<T>,
+    groups: &Groups<T>,
+    [x, y]: [Option<Array<T>>; 2],
+) -> Result<Array<T>> {
+    let zeros = || typed(None, &gaps(s)?);
+    let [x, y] = match [x, y] {
+        [Some(x), Some(y)] => [x, y],
+        [Some(x), None] => [x, zeros()?],
+        [None, Some(y)] => [zeros()?, y],
+        [None, None] => [zeros()?, zeros()?],
+    };
+    let scale = (x.abs() + y.abs()).eval()?;
+    let (x, y) = ((&x - t(&x)?).eval()?, (&y - t(&y)?).eval()?);
+    let sums = (s.unsqueeze(-2)? + s.unsqueeze(-1)?).eval()?;
+    let between = quotients(&(&x + &y).eval()?, &gaps(s)?, &groups.are_equal()?, &scale)?;
+    let opposite = quotients(&(x - y).eval()?, &sums, &groups.both_zero()?, &scale)?;
+    ((between + opposite) * T::from_f64(0.5)).eval()
 }

@@ -19,11 +19,13 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let columns = right.shape()[right.ndim() - 1];
     let shape = matrices(batch_of(&shape), &[n, columns]);
     check_size::<T>("lstsq", &shape)?;
+    let step = RuledOperation::begin("lstsq", &[a, b])?;
     if shape.checked_is_empty()? || m == 0 {
         let x = filled("lstsq", a, &shape, T::zero())?;
-        return if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) };
+        let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
+        let [x] = step.finish_empty([x]);
+        return Ok(x);
     }
-    let step = RuledOperation::begin("lstsq", &[a, b])?;
     let (a, b) = (&constant(a), &constant(b));
     let right = constant(&right);
     let is_vector = b.ndim() == 1;

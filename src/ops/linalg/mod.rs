@@ -5,14 +5,18 @@
 //! with a status for each matrix ([`status`]). Least squares and norms are composed of these and of
 //! other operations.
 
+mod adapted;
 mod declare;
+mod determinant;
 mod factors;
 mod gradients;
+mod groups;
 mod lstsq;
 mod norms;
 mod solve;
 mod spectral;
 mod status;
+mod values;
 
 use self::declare::precompiled;
 use super::index::check_size;

@@ -4,6 +4,7 @@ use super::spectral::singular;
 use super::{batch_of, filled, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Factorized;
 
 /// A norm of a matrix, which [`norm`](crate::linalg::norm) computes.
@@ -26,8 +27,10 @@ pub enum MatrixNorm {
 pub(super) fn norm<T: Factorized>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
     matrix_of("norm", a)?;
     if a.is_empty() {
+        let step = RuledOperation::begin("norm", &[a])?;
         let batch = batch_of(a.layout().shape()).into();
-        return filled("norm", a, &batch, T::zero());
+        let [zeros] = step.finish_empty([filled("norm", a, &batch, T::zero())?]);
+        return Ok(zeros);
     }
     match norm {
         MatrixNorm::Frobenius => a.norm_axis([-2, -1]),

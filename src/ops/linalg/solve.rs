@@ -1,7 +1,7 @@
 //! Equations, inverses and determinants, by the LU factorization.
 
 use super::status::{Meaning, check};
-use super::{batch_of, filled, gradients, matrices, square};
+use super::{batch_of, determinant, filled, gradients, matrices, square};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation};
@@ -17,11 +17,15 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     check_size::<T>("solve", &shape)?;
     let batch = batch_of(&shape);
     let step = RuledOperation::begin("solve", &[a, b])?;
-    let x = if shape.checked_is_empty()? {
+    if shape.checked_is_empty()? {
         // The matrices, broadcast to an empty result, may be too long.
-        Writer::new(a.device(), &shape)?.finish()?
-    } else {
-        let of = matrices(batch, &[n, n]);
+        let x = Writer::new(a.device(), &shape)?.finish()?;
+        let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
+        let [x] = step.finish_empty([x]);
+        return Ok(x);
+    }
+    let of = matrices(batch, &[n, n]);
+    let x = {
         let (a, right) = (a.broadcast_to(of)?, right.broadcast_to(shape)?);
         let (x, status) = on_device!(
             a.device(),
@@ -87,10 +91,12 @@ pub(super) fn right_sides<T: Factorized>(
 #[track_caller]
 pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("inv", a)?;
-    if a.is_empty() {
-        return Writer::new(a.device(), a.layout().shape())?.finish();
-    }
     let step = RuledOperation::begin("inv", &[a])?;
+    if a.is_empty() {
+        let empty = Writer::new(a.device(), a.layout().shape())?.finish()?;
+        let [empty] = step.finish_empty([empty]);
+        return Ok(empty);
+    }
     let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
     Ok(step.finish(inverse.clone(), |saved| {
@@ -103,16 +109,18 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("det", a)?;
     let shape = a.layout().shape();
-    if a.is_empty() {
-        return filled("det", a, &batch_of(shape).into(), T::one());
-    }
     let step = RuledOperation::begin("det", &[a])?;
+    if a.is_empty() {
+        let ones = filled("det", a, &batch_of(shape).into(), T::one())?;
+        let [ones] = step.finish_empty([ones]);
+        return Ok(ones);
+    }
     let (value, status) = on_device!(a.device(), touching a.buffer(), determinants(a))?;
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;
     }
     Ok(step.finish(value, |saved| {
         let a = saved.save(a);
-        move |gradient: AnyArray| gradients::of_determinant(&a, &gradient.into_array())
+        move |gradient: AnyArray| determinant::of_determinant(&a, &gradient.into_array())
     }))
 }

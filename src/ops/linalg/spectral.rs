@@ -1,7 +1,8 @@
 //! Singular values and eigenvalues, with their vectors and without.
 
 use super::status::{Meaning, check};
-use super::{batch_of, filled, gradients, matrices, matrix_of, square};
+use super::values::Choice;
+use super::{adapted, batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, is_tracked};
@@ -44,13 +45,13 @@ pub(super) fn singular<T: Factorized>(
     for shape in &shapes {
         check_size::<T>(operation, shape)?;
     }
+    let step = RuledOperation::begin(operation, &[a])?;
     if a.is_empty() {
         let [s, u, vt] = shapes;
         let zeros = |shape: Shape| filled(operation, a, &shape, T::zero());
-        let vectors = wanted.then(|| Ok([zeros(u)?, zeros(vt)?]));
-        return Ok((zeros(s)?, vectors.transpose()?));
+        let [s, u, vt] = step.finish_empty([zeros(s)?, zeros(u)?, zeros(vt)?]);
+        return Ok((s, Some([u, vt])));
     }
-    let step = RuledOperation::begin(operation, &[a])?;
     check_finite(operation, a, a)?;
     let (found, status) =
         on_device!(a.device(), touching a.buffer(), singular_values(a, &shapes, wanted))?;
@@ -58,9 +59,14 @@ pub(super) fn singular<T: Factorized>(
     let (s, Some([u, vt])) = found else {
         return Ok(found);
     };
+    let [u, vt] = match step.wants(0) {
+        true => adapted::singular_vectors(a, [&u, &s, &vt])?.unwrap_or([u, vt]),
+        false => [u, vt],
+    };
     let [u, s, vt] = step.finish_all([u, s, vt], |saved, factors| {
         let factors = factors.each_ref().map(|own| saved.save(own));
-        move |gradients| gradients::of_singular(factors.each_ref(), gradients)
+        let choice = Choice::none();
+        move |gradients| gradients::of_singular(factors.each_ref(), gradients, &choice)
     });
     Ok((s, Some([u, vt])))
 }
@@ -101,12 +107,12 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
     let shape = a.layout().shape();
     let of_values = matrices(batch_of(shape), &[n]);
     check_size::<T>(operation, shape)?;
+    let step = RuledOperation::begin(operation, &[a])?;
     if a.is_empty() {
         let zeros = |shape: &Shape| filled(operation, a, shape, T::zero());
-        let vectors = wanted.then(|| zeros(shape)).transpose()?;
-        return Ok((zeros(&of_values)?, vectors));
+        let [w, v] = step.finish_empty([zeros(&of_values)?, zeros(shape)?]);
+        return Ok((w, Some(v)));
     }
-    let step = RuledOperation::begin(operation, &[a])?;
     if a.device().backend().cuda().is_some() {
         check_finite(operation, a, &a.tril(0)?)?;
     }
@@ -116,9 +122,14 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
     let (w, Some(v)) = found else {
         return Ok(found);
     };
+    let v = match step.wants(0) {
+        true => adapted::eigenvectors(a, [&w, &v])?.unwrap_or(v),
+        false => v,
+    };
     let [w, v] = step.finish_all([w, v], |saved, factors| {
         let factors = factors.each_ref().map(|own| saved.save(own));
-        move |gradients| gradients::of_eigen(factors.each_ref(), gradients)
+        let choice = Choice::none();
+        move |gradients| gradients::of_eigen(factors.each_ref(), gradients, &choice)
     });
     Ok((w, Some(v)))
 }

@@ -31,6 +31,9 @@ fn a_tensor_has_the_memory_and_layout_of_its_array() -> Result<()> {
         array.slice(s![1, .., 1..;2])?,
         array.slice(s![.., 1, ..])?.unsqueeze(1)?,
         array.broadcast_to([2, 2, 3, 4])?,
+        array.slice(s![..1, ..1, ..1])?,
+        array.slice(s![1, 2, 3])?.broadcast_to([1, 4, 1])?,
+        array.unsqueeze(0)?.unsqueeze(4)?,
         array.slice(s![1, 2, 3])?,
         array.slice(s![.., 3.., ..])?,
     ];
@@ -47,7 +50,11 @@ fn a_tensor_has_the_memory_and_layout_of_its_array() -> Result<()> {
         assert_eq!(fields.device, host);
         assert!(!fields.shape.is_null() && !fields.strides.is_null());
         let lengths: Vec<_> = view.shape().iter().map(|&length| length as i64).collect();
-        let steps: Vec<_> = view.strides().iter().map(|&stride| stride as i64).collect();
+        let steps = (0..view.ndim()).map(|axis| match view.shape()[axis] {
+            1 => view.shape()[axis + 1..].iter().product::<usize>() as i64,
+            _ => view.strides()[axis] as i64,
+        });
+        let steps: Vec<_> = steps.collect();
         assert_eq!(
             (tensor.shape(), tensor.strides()),
             (&lengths[..], &steps[..])

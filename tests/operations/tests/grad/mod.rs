@@ -9,6 +9,8 @@ mod devices;
 mod differences;
 mod digits_step;
 mod elementwise;
+mod empty;
+mod equal_values;
 mod factors;
 mod files;
 mod gpt2;

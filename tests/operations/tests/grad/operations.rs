@@ -15,7 +15,7 @@ use ndarray::s;
 use crate::grad::complex::{self, spun};
 use crate::grad::differences::{check, numbers};
 
-type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
+pub(crate) type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
 
 /// Returns a weighted sum of all elements. The weights differ, so that all gradients do.
 fn weighted(x: &Array<f64>) -> Result<Array<f64>> {
@@ -42,7 +42,7 @@ fn positive(x: &Array<f64>) -> Result<Array<f64>> {
 /// Rows `name, shape of x, a loss of x;`
 macro_rules! losses {
     ($($name:ident, $shape:expr, |$x:ident| $loss:expr;)+) => {
-        const LOSSES: &[(&str, &[usize], Loss)] = &[$((stringify!($name), &$shape, |$x| $loss)),+];
+        pub(crate) const LOSSES: &[(&str, &[usize], Loss)] = &[$((stringify!($name), &$shape, |$x| $loss)),+];
     };
 }
 
@@ -244,7 +244,7 @@ losses! {
 /// operand in turn is the parameter.
 macro_rules! losses_of_operands {
     ($($name:ident, [$($shape:expr),+], |[$($x:ident),+]| $loss:expr;)+) => {
-        const LOSSES_OF_OPERANDS: &[(&str, &[&[usize]], LossOfOperands)] = &[$((
+        pub(crate) const LOSSES_OF_OPERANDS: &[(&str, &[&[usize]], LossOfOperands)] = &[$((
             stringify!($name),
             &[$(&$shape),+],
             |operands| {
@@ -257,7 +257,7 @@ macro_rules! losses_of_operands {
     };
 }
 
-type LossOfOperands = fn(&[Array<f64>]) -> Result<Array<f64>>;
+pub(crate) type LossOfOperands = fn(&[Array<f64>]) -> Result<Array<f64>>;
 
 losses_of_operands! {
     matmul, [[2, 3], [3, 4]], |[a, b]| weighted(&a.matmul(b)?);

@@ -28,13 +28,16 @@ impl ContainerNode {
     }
 }
 
-/// A container to which elements are added: a chain of runs.
+/// A container to which elements are added: one run, or a chain of runs. Most containers have one,
+/// which takes no memory beside them.
 #[derive(Debug)]
 struct OpenContainer {
     kind: ContainerKind,
-    /// [`NO_RUN`] if the container is empty.
-    first_run: u32,
-    last_run: u32,
+    is_chain: bool,
+    /// The start of the only run, or the first run of the chain.
+    first: u32,
+    /// The length of the only run, or the last run of the chain.
+    last: u32,
 }
 
 const NO_RUN: u32 = u32::MAX;
@@ -51,8 +54,8 @@ struct ElementRun {
 /// The containers of a file while it is read.
 ///
 /// Invariant: the counts of containers, of elements and of runs are at most the length of the
-/// file, which is below 2³². A byte makes at most one container, adds at most one run and pushes
-/// at most one element.
+/// file, which is below 2³². A byte makes at most one container, extends at most one, which has at
+/// most one run for each time, and pushes at most one element.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     open: Vec<OpenContainer>,
@@ -66,8 +69,9 @@ impl Arena {
         let number = self.open.len() as u32;
         self.open.push(OpenContainer {
             kind,
-            first_run: NO_RUN,
-            last_run: NO_RUN,
+            is_chain: false,
+            first: 0,
+            last: 0,
         });
         self.extend(number, items);
         number
@@ -83,19 +87,35 @@ impl Arena {
             return;
         }
         let (start, length) = (self.items.len() as u32, items.len() as u32);
-        let next = self.runs.len() as u32;
         self.items.extend_from_slice(items);
         let container = &mut self.open[number as usize];
-        if let Some(last) = self.runs.get_mut(container.last_run as usize) {
-            if last.start + last.length == start {
-                last.length += length;
+        if !container.is_chain {
+            if container.last == 0 {
+                container.first = start;
+            }
+            if container.first + container.last == start {
+                container.last += length;
                 return;
             }
-            last.next = next;
-        } else {
-            container.first_run = next;
+            let only = ElementRun {
+                start: container.first,
+                length: container.last,
+                next: NO_RUN,
+            };
+            let run = self.runs.len() as u32;
+            self.runs.push(only);
+            container.is_chain = true;
+            container.first = run;
+            container.last = run;
         }
-        container.last_run = next;
+        let next = self.runs.len() as u32;
+        let last = &mut self.runs[container.last as usize];
+        if last.start + last.length == start {
+            last.length += length;
+            return;
+        }
+        last.next = next;
+        container.last = next;
         self.runs.push(ElementRun {
             start,
             length,
@@ -115,11 +135,18 @@ impl Arena {
         // Both kinds have one size, so the vector is reused.
         let nodes = open.into_iter().map(|container| {
             let start = sorted.len() as u32;
-            let mut number = container.first_run;
-            while let Some(run) = runs.get(number as usize) {
-                let from = run.start as usize;
-                sorted.extend_from_slice(&items[from..from + run.length as usize]);
-                number = run.next;
+            let mut add = |start: u32, length: u32| {
+                let from = start as usize;
+                sorted.extend_from_slice(&items[from..from + length as usize]);
+            };
+            if container.is_chain {
+                let mut number = container.first;
+                while let Some(run) = runs.get(number as usize) {
+                    add(run.start, run.length);
+                    number = run.next;
+                }
+            } else {
+                add(container.first, container.last);
             }
             ContainerNode {
                 kind: container.kind,
@@ -128,5 +155,50 @@ impl Arena {
             }
         });
         (nodes.collect(), sorted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arena, ContainerKind};
+    use crate::trace::pickle::Value;
+
+    #[test]
+    fn a_container_that_grows_at_once_takes_no_run() {
+        let mut arena = Arena::default();
+        let numbers: Vec<u32> = (0..100)
+            .map(|_| arena.push(ContainerKind::List, &[]))
+            .collect();
+        // As lists inside of lists: the innermost is appended first.
+        for pair in numbers.windows(2).rev() {
+            arena.extend(pair[0], &[Value::ContainerNode(pair[1])]);
+        }
+        assert!(arena.runs.is_empty());
+        let (nodes, items) = arena.finish();
+        for (at, node) in nodes.iter().enumerate().take(99) {
+            let inner = Value::ContainerNode(at as u32 + 1);
+            assert_eq!(items[node.range()], [inner]);
+        }
+        assert!(nodes[99].range().is_empty());
+    }
+
+    #[test]
+    fn containers_that_grow_in_turn_keep_their_order() {
+        let mut arena = Arena::default();
+        let numbers = [0; 3].map(|_| arena.push(ContainerKind::List, &[]));
+        for round in 0..4 {
+            for (at, &number) in numbers.iter().enumerate() {
+                // The last one grows twice in a row, which is one run.
+                for step in 0..=at as i32 / 2 {
+                    arena.extend(number, &[Value::Int(round * 10 + step)]);
+                }
+            }
+        }
+        assert_eq!(arena.runs.len(), 12);
+        let (nodes, items) = arena.finish();
+        let own = |at: usize| items[nodes[at].range()].to_vec();
+        assert_eq!(own(0), [0, 10, 20, 30].map(Value::Int));
+        assert_eq!(own(0), own(1));
+        assert_eq!(own(2), [0, 1, 10, 11, 20, 21, 30, 31].map(Value::Int));
     }
 }

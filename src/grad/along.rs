@@ -1,0 +1,41 @@
+//! The direction of a product of derivatives, for the factorizations in its function.
+
+use super::parameters::{Parameters, ZipArrays};
+use super::tape::Tape;
+use crate::array::{Array, Float};
+use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, DirectionGuard, constant};
+
+/// Lets the function of a product read its direction until the guard drops. If `vector` does not
+/// fit the parameters, there is none: the error is returned after the function.
+pub(super) fn begin<P: Parameters>(
+    parameters: &mut P,
+    vector: &P,
+    tape: &Tape,
+) -> Option<DirectionGuard> {
+    let mut along = Along {
+        variables: tape.variables.iter(),
+        changes: Vec::new(),
+    };
+    parameters.zip_arrays(vector, &mut along).ok()?;
+    Some(DirectionGuard::begin(tape.first_step, along.changes))
+}
+
+/// The changes of variables, by their numbers.
+struct Along<'a> {
+    variables: std::slice::Iter<'a, u32>,
+    changes: Vec<(u32, AnyArray)>,
+}
+
+impl ZipArrays for Along<'_> {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, vector: &Array<T>) -> Result<()> {
+        let variable = self.variables.next();
+        if let Some(&variable) = variable
+            && own.shape() == vector.shape()
+        {
+            let change = AnyArray::of(&constant(vector));
+            self.changes.push((variable, change));
+        }
+        Ok(())
+    }
+}

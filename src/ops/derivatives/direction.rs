@@ -1,0 +1,94 @@
+//! The direction that a product of derivatives is computed along, while its function runs.
+//!
+//! The vectors of equal values of a matrix are not unique. Those that are smooth along a direction
+//! are unique, so that the factorizations ask here how their matrix changes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::gradients::zeros_like;
+use super::tape::{Tracked, length, track, tracked};
+use super::{AnyArray, Pause, backward, constant, tracked_backward};
+use crate::array::{AnyElement, Array};
+use crate::error::Result;
+
+thread_local! {
+    static DIRECTIONS: RefCell<Vec<Rc<Direction>>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Debug)]
+struct Direction {
+    first_step: usize,
+    /// The numbers of variables, and the changes of their values.
+    changes: Vec<(u32, AnyArray)>,
+}
+
+/// A guard: while it lives, the thread computes along a direction.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct DirectionGuard(());
+
+impl DirectionGuard {
+    /// Begins a direction: `changes` lists the numbers of the variables that the tape tracks from
+    /// `first_step` on, and how they change.
+    pub(crate) fn begin(first_step: usize, changes: Vec<(u32, AnyArray)>) -> Self {
+        let direction = Direction {
+            first_step,
+            changes,
+        };
+        DIRECTIONS.with_borrow_mut(|all| all.push(Rc::new(direction)));
+        Self(())
+    }
+}
+
+impl Drop for DirectionGuard {
+    fn drop(&mut self) {
+        // Dropped outside of the borrow, because a direction holds arrays.
+        let ended = DIRECTIONS.try_with(|all| all.borrow_mut().pop());
+        drop(ended);
+    }
+}
+
+/// Returns whether this thread computes along a direction.
+pub(in crate::ops) fn has_direction() -> bool {
+    DIRECTIONS.with_borrow(|all| !all.is_empty())
+}
+
+/// Returns the derivative of a tracked array along the direction of this thread, untracked; `None`
+/// if there is none. The steps that compute it leave the tape.
+#[track_caller]
+pub(in crate::ops) fn change_of<T: AnyElement>(array: &Array<T>) -> Result<Option<Array<T>>> {
+    let Some(direction) = DIRECTIONS.with_borrow(|all| all.last().cloned()) else {
+        return Ok(None);
+    };
+    let _active = Pause::end();
+    let Some(own) = Tracked::of(array.buffer(), array.layout())? else {
+        return Ok(None);
+    };
+    // As in `jvp`: gradients are linear in their cotangents.
+    let from = length();
+    let cotangents = zeros_like(array)?;
+    let layout = *cotangents.layout();
+    let buffer = track(cotangents.into_buffer(), &layout, T::DTYPE);
+    let of_cotangents = tracked(&buffer)?;
+    let cotangents = AnyArray {
+        buffer,
+        layout,
+        dtype: T::DTYPE,
+    };
+    let mut gradients = tracked_backward(vec![(own, cotangents)], direction.first_step)?;
+    let mut seeds = Vec::new();
+    for (variable, change) in &direction.changes {
+        if let Some(gradient) = gradients.take(*variable)
+            && let Some(tracked) = Tracked::of(&gradient.buffer, &gradient.layout)?
+        {
+            seeds.push((tracked, change.share()));
+        }
+    }
+    let mut products = backward(seeds, from)?;
+    let product = of_cotangents.and_then(|own| products.take(own));
+    match product {
+        Some(product) => Ok(Some(constant(&product.into_array()))),
+        None => zeros_like(array).map(Some),
+    }
+}

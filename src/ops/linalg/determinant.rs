@@ -1,0 +1,153 @@
+//! The derivatives of determinants, from products of singular values: nothing is divided, so that
+//! they are right for singular matrices, too, and for any choice of singular vectors.
+
+use super::filled;
+use super::gradients::{identity, t, untyped};
+use super::solve::{det, inv};
+use super::spectral::svd;
+use crate::array::{Array, Writer};
+use crate::error::Result;
+use crate::ops::derivatives::{AnyArray, RuledOperation, constant};
+use crate::ops::descriptors::Factorized;
+use crate::ops::select;
+
+/// Returns the gradient for the determinant: g times the cofactors.
+#[track_caller]
+pub(super) fn of_determinant<T: Factorized>(
+    a: &Array<T>,
+    gradient: &Array<T>,
+) -> Result<Vec<AnyArray>> {
+    let factor = gradient.unsqueeze(-1)?.unsqueeze(-1)?;
+    Ok(untyped(&(cofactors(a)? * factor).eval()?))
+}
+
+/// Returns the matrices of cofactors: for A = U diag(s) Vᵀ, those of diag(s) between U and Vᵀ, with
+/// the sign of det U det V.
+#[track_caller]
+fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    let step = RuledOperation::begin("det", &[a])?;
+    let factors = Factors::of(a)?;
+    let (before, after) = products_beside(&factors.s)?;
+    let scaled = (&factors.u * (before * after).eval()?.unsqueeze(-2)?).eval()?;
+    let result = (scaled.matmul(&factors.vt)? * &factors.sign).eval()?;
+    Ok(step.finish(result, |saved| {
+        let a = saved.save(a);
+        move |gradient: AnyArray| {
+            let of_a = cofactor_changes(&a, &gradient.into_array())?;
+            Ok(untyped(&of_a))
+        }
+    }))
+}
+
+/// Returns the derivative of the cofactors along matrices Y: with X = Uᵀ Y V and the products
+/// M\[i, j] of all singular values except i and j, it is U (diag(M diag(X)) − M ∘ Xᵀ) Vᵀ, with the
+/// sign of det U det V. Between two directions, this is symmetric: the second derivative of the
+/// determinant.
+#[track_caller]
+fn cofactor_changes<T: Factorized>(a: &Array<T>, y: &Array<T>) -> Result<Array<T>> {
+    let step = RuledOperation::begin("det", &[a, y])?;
+    let Factors { u, s, vt, sign } = Factors::of(a)?;
+    let products = products_of_others(&s)?;
+    let x = t(&u)?.matmul(&constant(y))?.matmul(&t(&vt)?)?;
+    let diagonal = identity(&s, s.shape()[s.ndim() - 1])?;
+    let values = (&x * &diagonal).sum_keepdims(-2)?;
+    let sums = (&products * values).sum_keepdims(-1)?;
+    let inner = (diagonal * sums - products * t(&x)?).eval()?;
+    let result = (u.matmul(&inner)?.matmul(&vt)? * sign).eval()?;
+    let of_a_is_wanted = step.wants(0);
+    Ok(step.finish(result, |saved| {
+        let (a, y) = (saved.save(a), saved.save(y));
+        move |gradient: AnyArray| {
+            let gradient = gradient.into_array();
+            let of_a = of_a_is_wanted
+                .then(|| third(&a, &y, &gradient))
+                .transpose()?;
+            let of_y = cofactor_changes(&a, &gradient)?;
+            let of_a = of_a.map(|of_a| AnyArray::of(&of_a));
+            Ok(vec![of_a, Some(AnyArray::of(&of_y))])
+        }
+    }))
+}
+
+/// Returns the third derivative of the determinant of invertible matrices along Y and Z. With B =
+/// A⁻¹, it is the gradient of det(A) (tr(B Y) tr(B Z) − tr(B Y B Z)).
+#[track_caller]
+fn third<T: Factorized>(a: &Array<T>, y: &Array<T>, z: &Array<T>) -> Result<Array<T>> {
+    let inverse = inv(a)?;
+    let (by, bz) = (inverse.matmul(y)?, inverse.matmul(z)?);
+    let trace = |m: &Array<T>| -> Result<Array<T>> {
+        let diagonal = identity(m, m.shape()[m.ndim() - 1])?;
+        (m * diagonal).sum_keepdims([-2, -1])
+    };
+    let (of_y, of_z) = (trace(&by)?, trace(&bz)?);
+    let (yz, zy) = (by.matmul(&bz)?, bz.matmul(&by)?);
+    let of_both = trace(&yz)?;
+    let own = (&of_y * &of_z - of_both).eval()?;
+    let diagonal = identity(a, a.shape()[a.ndim() - 1])?;
+    let inner = (diagonal * own - by * of_z - bz * of_y + yz + zy).eval()?;
+    let factor = det(a)?.unsqueeze(-1)?.unsqueeze(-1)?;
+    (t(&inner.matmul(&inverse)?)? * factor).eval()
+}
+
+/// Singular value decompositions, with the sign of det U det V, as matrices of one element.
+struct Factors<T: Factorized> {
+    u: Array<T>,
+    s: Array<T>,
+    vt: Array<T>,
+    sign: Array<T>,
+}
+
+impl<T: Factorized> Factors<T> {
+    /// Returns the factors of `a`, untracked. Large and small singular values alternate, so that
+    /// products of some in a row are in the type's range if the product of all is.
+    #[track_caller]
+    fn of(a: &Array<T>) -> Result<Self> {
+        let (u, s, vt) = svd(&constant(a))?;
+        let n = s.shape()[s.ndim() - 1];
+        let places = n.into();
+        let mut order = Writer::new(a.device(), &places)?;
+        order.extend((0..n).map(|at| {
+            let at = if at % 2 == 0 { at / 2 } else { n - 1 - at / 2 };
+            at as i64
+        }))?;
+        let order = order.finish()?;
+        let sign = (det(&u)? * det(&vt)?).eval()?;
+        let sign = select(sign.gt(T::zero()), T::one(), -T::one()).eval()?;
+        Ok(Self {
+            u: u.take(&order, -1)?,
+            s: s.take(&order, -1)?,
+            vt: vt.take(&order, -2)?,
+            sign: sign.unsqueeze(-1)?.unsqueeze(-1)?,
+        })
+    }
+}
+
+/// Returns, for each value of the last axis, the product of those before and of those after.
+#[track_caller]
+fn products_beside<T: Factorized>(s: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+    let n = s.shape()[s.ndim() - 1];
+    let ones = filled("det", s, &[n, n].into(), T::one())?;
+    let product = |others: &Array<T>| -> Result<Array<T>> {
+        // Row i has a 1 instead of each value that is none of the others of value i.
+        let rows = select(others.gt(T::zero()), s.unsqueeze(-2)?, T::one());
+        Ok(rows.eval()?.prod_axis(-1)?.downcast())
+    };
+    Ok((product(&ones.tril(-1)?)?, product(&ones.triu(1)?)?))
+}
+
+/// Returns, for each pair of different values of the last axis, the product of all others; 0 on the
+/// diagonal.
+#[track_caller]
+fn products_of_others<T: Factorized>(s: &Array<T>) -> Result<Array<T>> {
+    let n = s.shape()[s.ndim() - 1];
+    let ones = filled("det", s, &[n, n].into(), T::one())?;
+    let (before, after) = products_beside(s)?;
+    // Row i has the values after i; its running product up to j − 1 has those between i and j.
+    let is_after = ones.triu(1)?.gt(T::zero()).eval()?;
+    let rows = select(&is_after, s.unsqueeze(-2)?, T::one()).eval()?;
+    let through: Array<T> = rows.cumprod(-1)?.downcast();
+    let between = through.roll(1, -1)?;
+    let products = before.unsqueeze(-1)? * between * after.unsqueeze(-2)?;
+    let upper = select(&is_after, products, T::zero()).eval()?;
+    (&upper + t(&upper)?).eval()
+}

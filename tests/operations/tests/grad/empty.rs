@@ -1,0 +1,200 @@
+//! Gradients of arrays without elements: a function that takes such an array is tracked, and the
+//! gradient has its shape.
+
+use std::collections::BTreeSet;
+
+use cachescope::grad::value_and_grad;
+use cachescope::linalg::{self, MatrixNorm};
+use cachescope::{Array, ErrorKind, Result, attention, concat, einsum, fft, stack};
+
+use crate::grad::complex::{self, spun};
+use crate::grad::differences::numbers;
+use crate::grad::operations::{LOSSES, LOSSES_OF_OPERANDS, Loss};
+
+/// Returns what is wrong with the gradient of `loss` at `x`, if it has a value there; `None` if
+/// `loss` refuses `x`.
+fn fault(
+    x: &Array<f64>,
+    loss: impl Fn(&Array<f64>) -> Result<Array<f64>>,
+) -> Option<Option<String>> {
+    let Ok(expected) = loss(x) else {
+        return None;
+    };
+    Some(match value_and_grad(x, &loss) {
+        Err(error) => Some(error.to_string()),
+        Ok((value, gradient)) if value != expected || gradient.shape() != x.shape() => {
+            Some(format!("{value:?}, of shape {:?}", gradient.shape()))
+        }
+        Ok((_, gradient)) => {
+            let is_zero = gradient.ne(0.0).any().unwrap().item().unwrap();
+            is_zero.then(|| format!("{gradient:?}"))
+        }
+    })
+}
+
+/// Returns the shape with each axis in turn without elements, and with a batch of none before.
+fn without_elements(shape: &[usize]) -> Vec<Vec<usize>> {
+    let axes = (0..shape.len()).map(|at| {
+        let mut shape = shape.to_vec();
+        shape[at] = 0;
+        shape
+    });
+    axes.chain([[&[0], shape].concat()]).collect()
+}
+
+#[test]
+fn every_operation_that_takes_no_elements_is_tracked() {
+    let (mut wrong, mut reached) = (Vec::new(), BTreeSet::new());
+    for (name, shape, loss) in LOSSES {
+        for shape in without_elements(shape) {
+            if let Some(fault) = fault(&Array::zeros(&shape[..]).unwrap(), loss) {
+                reached.insert(*name);
+                wrong.extend(fault.map(|fault| format!("{name} of {shape:?}: {fault}")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(reached.len() > 50, "only {reached:?}");
+}
+
+#[test]
+fn every_operand_without_elements_is_tracked() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for (name, shapes, loss) in LOSSES_OF_OPERANDS {
+        // All operands are in a batch of none, or one axis of one operand has no elements.
+        let batch: Vec<Vec<usize>> = shapes.iter().map(|own| [&[0], *own].concat()).collect();
+        let mut all = vec![batch];
+        for (at, shape) in shapes.iter().enumerate() {
+            all.extend(without_elements(shape).into_iter().map(|own| {
+                let mut shapes: Vec<Vec<usize>> = shapes.iter().map(|own| own.to_vec()).collect();
+                shapes[at] = own;
+                shapes
+            }));
+        }
+        for shapes in all {
+            let operands: Vec<_> = shapes.iter().map(|own| numbers(own, 1.0)).collect();
+            for own in 0..operands.len() {
+                let of_one = |x: &Array<f64>| {
+                    let mut all = operands.clone();
+                    all[own] = x.clone();
+                    loss(&all)
+                };
+                // An operand that has elements has a gradient, which is zeros only if it must be.
+                let is_empty = operands[own].is_empty();
+                if let Some(Some(fault)) = fault(&operands[own], of_one)
+                    && (is_empty || fault.contains("CS"))
+                {
+                    wrong.push(format!("operand {own} of {name} {shapes:?}: {fault}"));
+                }
+                count += usize::from(is_empty);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(count > 50, "only {count}");
+}
+
+/// Rows `shape of x, a loss of x;`
+macro_rules! losses {
+    ($($shape:expr, |$x:ident| $loss:expr;)+) => {
+        const MORE: &[(&[usize], Loss)] = &[$((&$shape, |$x| $loss)),+];
+    };
+}
+
+losses! {
+    [0, 4], |x| fft::rfft(x, 1)?.abs().sum();
+    [0, 4], |x| fft::irfft(&spun(x)?, 6, 1)?.sum();
+    [0, 4], |x| complex::weighted(&fft::fft(&spun(x)?, 1)?);
+    [0, 4], |x| complex::weighted(&fft::ifft(&spun(x)?, 1)?);
+    [0, 4, 4], |x| complex::weighted(&fft::fft2(&spun(x)?)?);
+    [0, 4, 4], |x| complex::weighted(&fft::ifft2(&spun(x)?)?);
+    [0, 4], |x| fft::fftshift(x, 1)?.sum();
+    [0, 4], |x| fft::ifftshift(x, 0)?.sum();
+    [0, 3, 3], |x| linalg::inv(x)?.sum();
+    [0, 3, 3], |x| linalg::det(x)?.sum();
+    [2, 0, 0], |x| linalg::det(x)?.sum();
+    [0, 3, 3], |x| linalg::cholesky(x)?.sum();
+    [0, 3, 2], |x| linalg::qr(x)?.0.sum();
+    [0, 3, 2], |x| linalg::qr(x)?.1.sum();
+    [2, 3, 0], |x| linalg::qr(x)?.0.sum();
+    [0, 3, 2], |x| linalg::svd(x)?.0.sum();
+    [0, 3, 2], |x| linalg::svd(x)?.1.sum();
+    [0, 3, 2], |x| linalg::svd(x)?.2.sum();
+    [0, 3, 2], |x| linalg::svdvals(x)?.sum();
+    [0, 3, 3], |x| linalg::eigh(x)?.0.sum();
+    [0, 3, 3], |x| linalg::eigh(x)?.1.sum();
+    [0, 3, 3], |x| linalg::eigvalsh(x)?.sum();
+    [0, 3, 3], |x| linalg::solve(x, &Array::ones([3, 1])?)?.sum();
+    [0, 3, 1], |x| linalg::solve(&Array::eye(3)?, x)?.sum();
+    [0, 3, 2], |x| linalg::lstsq(x, &Array::ones([3, 1])?)?.sum();
+    [0, 3, 1], |x| linalg::lstsq(&Array::eye(3)?, x)?.sum();
+    [0, 2], |x| linalg::lstsq(x, &Array::ones([0])?)?.sum();
+    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Frobenius)?.sum();
+    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Nuclear)?.sum();
+    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Spectral)?.sum();
+    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::One)?.sum();
+    [2, 0, 3], |x| linalg::norm(x, MatrixNorm::Infinity)?.sum();
+    [0, 3], |x| x.norm();
+    [0, 3], |x| x.norm_axis(1)?.sum();
+    [0, 3], |x| x.norm_axis(0)?.sum();
+    [0, 3], |x| x.sum();
+    [0, 3], |x| x.prod();
+    [0, 3], |x| x.sum_axis(1)?.sum();
+    [0, 3], |x| x.mean_axis(1)?.sum();
+    [0, 3], |x| x.max_axis(1)?.sum();
+    [0, 3], |x| x.min_axis(1)?.sum();
+    [0, 3], |x| x.var_axis(1)?.sum();
+    [0, 3], |x| x.std_axis(1)?.sum();
+    [0, 3], |x| x.logsumexp_axis(1)?.sum();
+    [0, 3], |x| x.softmax(1)?.sum();
+    [0, 3], |x| x.log_softmax(1)?.sum();
+    [0, 3], |x| x.layer_norm(&Array::ones(3)?, &Array::zeros(3)?, 1e-5)?.sum();
+    [0, 3], |x| x.rms_norm(&Array::ones(3)?, 1e-5)?.sum();
+    [0, 3], |x| x.sort(1)?.sum();
+    [0, 3], |x| x.topk(2, 1)?.0.sum();
+    [0, 3], |x| x.median(1)?.sum();
+    [0, 3], |x| x.quantile(0.3, 1)?.sum();
+    [0], |x| x.unique()?.sum();
+    [0, 3], |x| x.cumsum(1)?.sum();
+    [0, 3], |x| x.cumprod(0)?.sum();
+    [0, 3], |x| x.diff(1)?.sum();
+    [0, 3, 4, 4], |x| x.max_pool2d([2, 2], [2, 2])?.sum();
+    [0, 3, 4, 4], |x| x.avg_pool2d([2, 2], [2, 2])?.sum();
+    [0, 3, 4, 4], |x| x.conv2d(&Array::ones([2, 3, 2, 2])?, cachescope::ConvOptions::default())?.sum();
+    [0, 3, 4], |x| x.conv1d(&Array::ones([2, 3, 2])?, cachescope::ConvOptions::default())?.sum();
+    [0, 4, 3], |x| attention(x, x, x, true)?.sum();
+    [0, 3], |x| x.matmul(&Array::ones([3, 2])?)?.sum();
+    [0], |x| x.dot(x);
+    [0, 3], |x| x.kron(&Array::ones([2, 2])?)?.sum();
+    [0, 3], |x| einsum("ij,kj->ik", (x, &Array::ones([2, 3])?))?.sum();
+    [0, 3], |x| einsum("ij->", (x,));
+    [0, 3], |x| x.tril(0)?.sum();
+    [0, 3], |x| x.pad(&[(0, 0), (1, 0)], 0.0)?.sum();
+    [0, 3], |x| x.roll(1, 1)?.sum();
+    [0, 3], |x| x.repeat(2, 0)?.sum();
+    [0, 3], |x| concat(&[x, x], 1)?.sum();
+    [0, 3], |x| stack(&[x, x], 0)?.sum();
+    [0, 3], |x| x.windows(&[2])?.sum();
+    [0, 3], |x| x.cross_entropy(&Array::zeros(0)?);
+}
+
+#[test]
+fn a_batch_of_none_is_tracked() {
+    let mut wrong = Vec::new();
+    for (number, (shape, loss)) in MORE.iter().enumerate() {
+        let x = Array::zeros(*shape).unwrap();
+        match fault(&x, loss) {
+            Some(None) => {}
+            Some(Some(fault)) => wrong.push(format!("row {number}, {shape:?}: {fault}")),
+            // The value of no elements is an error for some, with gradients and without.
+            None => {
+                let [plain, tracked] = [loss(&x).err(), value_and_grad(&x, loss).err()];
+                let kinds = [plain, tracked].map(|error| error.map(|error| error.kind()));
+                if kinds[0] != kinds[1] || kinds[0] == Some(ErrorKind::Unsupported) {
+                    wrong.push(format!("row {number}, {shape:?}: {kinds:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
