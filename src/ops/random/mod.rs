@@ -9,6 +9,7 @@ mod fill;
 mod generator;
 mod normal;
 mod philox;
+mod rows;
 mod sampling;
 mod single;
 
