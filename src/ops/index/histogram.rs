@@ -84,7 +84,13 @@ impl<T: Float> Array<T> {
         // Rounded as by NumPy's `linspace`.
         let (count, span) = (T::from_f64(bins as f64), high.minus(low));
         let step = span.over(count);
+        let is_wide = !span.to_f64().is_finite();
         let edge = |number: usize| {
+            if is_wide {
+                // The distance overflows, and no part of the two ends does.
+                let share = number as f64 / bins as f64;
+                return T::from_f64(low.to_f64() * (1.0 - share) + high.to_f64() * share);
+            }
             let number = T::from_f64(number as f64);
             let along = if step == T::zero() {
                 number.over(count).times(span)
