@@ -61,6 +61,7 @@ pub(crate) mod expression;
 pub(crate) mod fft;
 mod host;
 mod index;
+mod interpolate;
 mod kron;
 #[cfg(feature = "linalg")]
 pub(crate) mod linalg;
@@ -97,6 +98,7 @@ pub use expression::loops::{Arguments, BlockLoop, block_loop};
 pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
 pub use index::{PadMode, concat, stack};
+pub(crate) use interpolate::{Arms, interpolated};
 pub(crate) use norms::{group_norm, narrowed, widened};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
