@@ -1,9 +1,9 @@
 //! The check of rows that indices are drawn from: every draw from an array's rows begins with it.
 //!
-//! A row is a distribution if its weights are finite, none is negative, and one is above 0. A row of
-//! logits is one if no logit is NaN, at most one is +∞, and one is above −∞. The host checks before
-//! anything is drawn, as it checks indices. On a CUDA device a kernel reports the row, and the next
-//! call that waits for the device returns the error.
+//! A row is a distribution if its weights are finite, none is negative, and one is above 0. A row
+//! of logits is one if no logit is NaN, at most one is +∞, and one is above −∞. The host checks
+//! before anything is drawn, as it checks indices. On a CUDA device a kernel reports the row, and
+//! the next call that waits for the device returns the error.
 
 use crate::array::{Array, Elements, Shape};
 use crate::device::cuda::{Indexing, RowFault};

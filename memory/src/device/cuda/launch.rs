@@ -110,8 +110,8 @@ impl Arguments {
     }
 }
 
-/// The operations that read indices or rows of weights from memory, by the number that their kernels
-/// report with a bad index or row.
+/// The operations that read indices or rows of weights from memory, by the number that their
+/// kernels report with a bad index or row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Indexing {
@@ -209,7 +209,8 @@ impl RowFault {
         Self::ALL.into_iter().find(|own| own.number() == number)
     }
 
-    /// Returns the row and the fault that a kernel reports as one number, as `drawn.cuh` packs them.
+    /// Returns the row and the fault that a kernel reports as one number, as `drawn.cuh` packs
+    /// them.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "no kernel reports a row")
