@@ -1,10 +1,10 @@
 //! Samples of discrete distributions, and shuffled rows.
 
 use cachescope::grad::{checkpoint, value_and_grad};
-use cachescope::{Array, Device, ErrorKind, Float, Generator, Result, manual_seed};
-
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Float, Generator, Result, manual_seed};
 use half::{bf16, f16};
 use ndarray::s;
+use under_test::device_with;
 
 use crate::arrays::fails;
 
@@ -174,6 +174,9 @@ fn refuses<T: Float>(bad: &[(&[f64], &str)], of_weights: bool) -> Result<()> {
 
 #[test]
 fn refuses_rows_that_are_no_distribution() -> Result<()> {
+    // A CUDA device reports rows to whatever waits for it next: other tests have another one.
+    let device = device_with(DeviceConfig::default())?;
+    let _guard = device.enter();
     for (bad, of_weights) in [(&BAD_WEIGHTS[..], true), (&BAD_LOGITS[..], false)] {
         refuses::<f32>(bad, of_weights)?;
         refuses::<f64>(bad, of_weights)?;
