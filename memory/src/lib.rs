@@ -209,7 +209,7 @@ pub mod internal {
             pub use crate::device::cuda::ptx_of;
             pub use crate::device::cuda::{
                 Arguments, Communicator, Cuda, CurrentContext, Executable, Gemm, GemmOperand,
-                GemmType, Grid, Indexing, KernelKey, KernelSource, SharedLaunchGuard,
+                GemmType, Grid, Indexing, KernelKey, KernelSource, RowFault, SharedLaunchGuard,
                 compile_for_all,
             };
         }

@@ -1,8 +1,8 @@
 //! Arrays made from values and rules, on the current device.
 
-use super::{AnyElement, Array, Float, MAX_RANK, Numeric, Shape, Writer};
+use super::{AnyElement, Array, MAX_RANK, Shape, Writer};
 use crate::context::Device;
-use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 impl<T: AnyElement> Array<T> {
     /// Returns an array of zeros; of `false` if `T` is `bool`.
@@ -18,8 +18,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8 or the size
+    /// overflows, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Result<Self> {
         Self::full(shape, T::zero())
@@ -92,9 +92,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if this is a broadcast view, and the size without
-    /// gaps overflows.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if this is a broadcast view, and the size
+    /// without gaps overflows.
     #[track_caller]
     pub fn zeros_like(&self) -> Result<Self> {
         self.full_like(T::zero())
@@ -161,8 +161,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`zeros`](Self::zeros), and [`InvalidShape`](ErrorKind::InvalidShape) where the shape
-    /// does not have as many elements as `values`.
+    /// As for [`zeros`](Self::zeros), and [`InvalidShape`](crate::ErrorKind::InvalidShape) if the
+    /// shape does not have as many elements as `values`.
     #[track_caller]
     pub fn from_vec(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
         Self::from_slice(&values, shape)
@@ -286,81 +286,5 @@ fn fill_from_fn<T>(
             *own = 0;
         }
         rest = others;
-    }
-}
-
-impl<T: Numeric> Array<T> {
-    /// Returns the values `start`, `start + step`, … that come before `stop`.
-    ///
-    /// Each is computed from its position, so that rounding does not add up.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    ///
-    /// assert_eq!(Array::arange(0, 10, 3)?.to_vec()?, [0, 3, 6, 9]);
-    /// assert_eq!(Array::arange(1.0, 0.0, -0.25)?.to_vec()?, [1.0, 0.75, 0.5, 0.25]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`zeros`](Self::zeros), and [`InvalidArgument`](ErrorKind::InvalidArgument) where the
-    /// step is zero or a bound is not a number.
-    #[track_caller]
-    pub fn arange(start: T, stop: T, step: T) -> Result<Self> {
-        let Some(count) = T::count(start, stop, step) else {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("arange: the step {step} does not lead from {start} to {stop}"),
-            ));
-        };
-        let shape = count.into();
-        let mut writer = Writer::on_current(&shape)?;
-        writer.compute_chunks(|first, chunk| {
-            for (index, value) in chunk.iter_mut().enumerate() {
-                *value = T::nth(start, step, first + index);
-            }
-        })?;
-        writer.finish()
-    }
-}
-
-impl<T: Float> Array<T> {
-    /// Returns `count` values in equal steps from `start` to `stop`, both included; one value is
-    /// `start`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    ///
-    /// let array = Array::linspace(0.0f32, 1.0, 5)?;
-    /// assert_eq!(array.to_vec()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`zeros`](Self::zeros).
-    #[track_caller]
-    pub fn linspace(start: T, stop: T, count: usize) -> Result<Self> {
-        let last = count.saturating_sub(1);
-        let (from, to) = (start.to_f64(), stop.to_f64());
-        let step = (to - from) / last as f64;
-        let shape = count.into();
-        let mut writer = Writer::on_current(&shape)?;
-        writer.compute_chunks(|first, chunk| {
-            for (index, value) in chunk.iter_mut().enumerate() {
-                *value = match first + index {
-                    0 => start,
-                    // Not computed, so that no rounding moves it.
-                    end if end == last => stop,
-                    inner => T::from_f64(from + inner as f64 * step),
-                };
-            }
-        })?;
-        writer.finish()
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod element;
 mod layout;
 mod meshgrid;
 mod plain;
+mod ranges;
 mod shape;
 mod transfer;
 mod views;

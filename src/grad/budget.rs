@@ -22,7 +22,9 @@ use crate::size::ByteSize;
 /// The budget counts each array that an operation saves, also if the program holds it as well:
 /// intermediate values, and constants such as a batch or a mask. It does not count parameters,
 /// gradients, and what one step of the backward pass works on. An array that the program writes in
-/// place stays as it was saved. Budgets nest: the smallest one counts.
+/// place stays as it was saved. Budgets nest: the smallest one counts. In a scope under
+/// [`Bump`](crate::Policy::Bump) a released block is not used again before the scope exits, so that
+/// a budget raises the reserved memory.
 ///
 /// # Examples
 ///

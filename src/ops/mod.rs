@@ -61,6 +61,7 @@ pub(crate) mod expression;
 pub(crate) mod fft;
 mod host;
 mod index;
+mod interpolate;
 mod kron;
 #[cfg(feature = "linalg")]
 pub(crate) mod linalg;
@@ -98,6 +99,7 @@ pub use expression::loops::{Arguments, BlockLoop, block_loop};
 pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
 pub use index::{PadMode, concat, stack};
+pub(crate) use interpolate::{Arms, interpolated};
 pub(crate) use norms::{
     check_epsilon, epsilon_in, group_norm, layer_norm, narrowed, rms_norm, widened,
 };

@@ -8,6 +8,7 @@ mod indices;
 #[cfg(feature = "linalg")]
 mod matrices;
 mod messages;
+mod settings;
 mod shapes;
 mod values;
 mod windows;

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::progression::FloatSteps;
 use super::{AnyElement, Float, sealed};
 
 macro_rules! float {
@@ -29,15 +30,15 @@ macro_rules! float {
             }
 
             impl sealed::Progression for $type {
-                fn count(start: Self, stop: Self, step: Self) -> Option<usize> {
-                    let steps = (stop.to_f64() - start.to_f64()) / step.to_f64();
-                    // An `as` conversion takes what is below 0 to 0 and what is too large to MAX.
-                    (step.to_f64() != 0.0 && !steps.is_nan()).then_some(steps.ceil() as usize)
+                type Steps = FloatSteps;
+
+                fn steps(start: Self, stop: Self, step: Self) -> Option<(FloatSteps, usize)> {
+                    FloatSteps::before(start, stop, step)
                 }
 
                 #[inline]
-                fn nth(start: Self, step: Self, index: usize) -> Self {
-                    Self::from_f64(start.to_f64() + index as f64 * step.to_f64())
+                fn nth(steps: &FloatSteps, index: usize) -> Self {
+                    steps.nth(index)
                 }
             }
         )+

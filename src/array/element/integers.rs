@@ -80,21 +80,24 @@ macro_rules! integer {
             }
 
             impl sealed::Progression for $type {
-                fn count(start: Self, stop: Self, step: Self) -> Option<usize> {
+                type Steps = (Self, Self);
+
+                fn steps(start: Self, stop: Self, step: Self) -> Option<((Self, Self), usize)> {
+                    let steps = (start, step);
                     // Wide enough for the distance of any two 64-bit integers.
                     let (span, step) = (i128::from(stop) - i128::from(start), i128::from(step));
                     if step == 0 {
                         return None;
                     }
                     if span.signum() != step.signum() {
-                        return Some(0);
+                        return Some((steps, 0));
                     }
                     let count = span.unsigned_abs().div_ceil(step.unsigned_abs());
-                    Some(usize::try_from(count).unwrap_or(usize::MAX))
+                    Some((steps, usize::try_from(count).unwrap_or(usize::MAX)))
                 }
 
                 #[inline]
-                fn nth(start: Self, step: Self, index: usize) -> Self {
+                fn nth(&(start, step): &(Self, Self), index: usize) -> Self {
                     // Every intermediate is exact modulo the type's range, which the result is in.
                     start.wrapping_add((index as $type).wrapping_mul(step))
                 }

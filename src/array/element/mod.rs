@@ -5,6 +5,7 @@
 
 mod floats;
 mod integers;
+mod progression;
 pub(crate) mod scalar;
 mod tables;
 
@@ -312,12 +313,15 @@ pub(crate) mod sealed {
 
     /// Values in equal steps.
     pub trait Progression: Sized {
-        /// Returns the number of values among `start`, `start + step`, … that come before `stop`,
-        /// at most `usize::MAX`. Returns `None` if the step is zero or not a number.
-        fn count(start: Self, stop: Self, step: Self) -> Option<usize>;
+        /// The start and the step, in the form in which values are computed.
+        type Steps: Copy;
 
-        /// Returns `start + index * step`, which must come before the `stop` that
-        /// [`count`](Self::count) was called with.
-        fn nth(start: Self, step: Self, index: usize) -> Self;
+        /// Returns the steps, and the number of values among `start`, `start + step`, … that come
+        /// before `stop`, at most `usize::MAX`. Returns `None` if the step is zero or not a number,
+        /// or a bound is not finite.
+        fn steps(start: Self, stop: Self, step: Self) -> Option<(Self::Steps, usize)>;
+
+        /// Returns `start + index * step`, with an index below the number of values.
+        fn nth(steps: &Self::Steps, index: usize) -> Self;
     }
 }

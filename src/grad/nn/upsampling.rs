@@ -1,7 +1,9 @@
 //! Images of another size.
 
-use crate::array::{Array, Float};
+use crate::array::{AnyElement, Array, Float, Shape, Writer};
+use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::{Arms, interpolated};
 
 /// The interpolation of [`upsample`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,9 @@ pub enum Upsampling {
 
 /// Returns images with `size` rows and columns, the last two axes. It also makes images smaller,
 /// without a filter against aliasing.
+///
+/// `f16` and `bf16` are interpolated in `f32`. An element of weight 0 does not count, also if it is
+/// infinite or NaN.
 ///
 /// # Examples
 ///
@@ -55,21 +60,55 @@ fn along<T: Float>(
     if own == length {
         return Ok(x.clone());
     }
-    let _device = x.device().enter();
-    let [own, count] = [own, length].map(|length| i64::try_from(length).unwrap_or(i64::MAX));
-    let numbers = Array::<i64>::arange(0, count, 1)?;
+    let (device, beside) = (x.device(), count_shape(axis, length));
+    let nearest = |place: usize| (place as u128 * own as u128 / length as u128) as usize;
     if way == Upsampling::Nearest {
-        return x.take(&(numbers * own / count).eval()?, axis);
+        return x.take(&indices(device, length, nearest)?, axis);
     }
-    let (own, count) = (own as f64, count as f64);
-    let places = ((numbers.cast::<f64>() + 0.5) * (own / count) - 0.5).clamp(0.0, own - 1.0);
-    let places = places.eval()?;
-    let before = places.floor().cast::<i64>().eval()?;
-    let after = places.ceil().cast::<i64>().eval()?;
-    let mut share = (&places - places.floor()).cast::<T>().eval()?;
-    if axis == -2 {
-        share = share.unsqueeze(1)?;
+    let arms = |place| arms(place, own, length);
+    let near = x.take(&indices(device, length, |place| arms(place).near)?, axis)?;
+    let far = x.take(&indices(device, length, |place| arms(place).far)?, axis)?;
+    let shares: Array<T::Computed> = numbered(device, &beside, |place| {
+        AnyElement::from_f64(arms(place).share)
+    })?;
+    interpolated(&near, &far, &shares)
+}
+
+/// Returns the elements of `own` ones beside the element `place` of `length` ones on an equally
+/// long line. Computed from whole numbers, so that an element at the same place is found.
+fn arms(place: usize, own: usize, length: usize) -> Arms {
+    let [place, own, length] = [place, own, length].map(|number| number as i128);
+    let last = 2 * length * (own - 1);
+    let halves = ((2 * place + 1) * own - length).clamp(0, last);
+    let (before, rest) = (halves / (2 * length), halves % (2 * length));
+    Arms::at(before as usize, rest as f64 / (2 * length) as f64)
+}
+
+/// Returns the shape of `length` numbers along one of the last two axes.
+fn count_shape(axis: isize, length: usize) -> Shape {
+    match axis {
+        -2 => [length, 1].into(),
+        _ => length.into(),
     }
-    let (before, after) = (x.take(&before, axis)?, x.take(&after, axis)?);
-    (&before + (after - &before) * share).eval()
+}
+
+#[track_caller]
+fn indices(device: &Device, length: usize, index: impl Fn(usize) -> usize) -> Result<Array<i64>> {
+    numbered(device, &length.into(), |place| index(place) as i64)
+}
+
+/// Returns an array of the value of each number, in the order of the numbers.
+#[track_caller]
+fn numbered<T: AnyElement>(
+    device: &Device,
+    shape: &Shape,
+    value: impl Fn(usize) -> T,
+) -> Result<Array<T>> {
+    let mut writer = Writer::new(device, shape)?;
+    writer.compute_chunks(|first, chunk| {
+        for (slot, place) in chunk.iter_mut().zip(first..) {
+            *slot = value(place);
+        }
+    })?;
+    writer.finish()
 }

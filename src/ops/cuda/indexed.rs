@@ -1,11 +1,12 @@
 //! Reading and marking at indices from an array on the device.
 //!
 //! Only the kernel checks the indices. It reports an index that is out of range, and the next call
-//! that synchronises returns the error. In its place, the result has zero.
+//! that synchronises returns the error. In its place, the result has zero. Rows that are no
+//! distribution to draw indices from are reported by the same words.
 
 use super::copy::{WordKernel, Words, source, widening};
 use super::launch::grid_of;
-use super::memory::{Output, computed};
+use super::memory::{Output, address_of, computed};
 use super::walk::{Numbering, grid};
 use crate::array::{AnyElement, Array, Integer, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
@@ -148,6 +149,46 @@ fn mark_source<T: AnyElement>(numbering: Numbering, bytes: usize) -> KernelSourc
     source(&format!("one_hot of {label}"), numbering, bytes, &text)
 }
 
+/// Returns indices that were drawn from rows, `drawn` of [.., number of draws], in a new array. If
+/// `faults`, one number for each row, has one that is not 0, the kernel reports the row, and its
+/// indices are 0. Both arrays are contiguous.
+#[track_caller]
+pub(in crate::ops) fn reported(
+    order: CudaOrder<'_>,
+    drawn: &Array<i64>,
+    faults: &Array<i64>,
+    operation: Indexing,
+) -> Result<Array<i64>> {
+    assert!(drawn.layout().is_contiguous() && faults.layout().is_contiguous());
+    computed(order.device, drawn.layout().shape(), |output: Output| {
+        let each = output.count / faults.len();
+        assert_eq!(each * faults.len(), output.count, "drawn from other rows");
+        let numbering = Numbering::new(1, output.count);
+        let mut arguments = Arguments::default();
+        for address in [address_of(drawn), address_of(faults), output.address] {
+            arguments.push(address.0);
+        }
+        let axis = Axis {
+            length: each,
+            step: 1,
+            operation,
+        };
+        axis.push(order.gpu, &mut arguments);
+        arguments.push(each as u64);
+        arguments.push(output.count as u64);
+        let kernel = WordKernel::of::<Drawn>(numbering, size_of::<i64>(), drawn_source);
+        kernel.launch(order, grid_of(output.count), &arguments)
+    })
+}
+
+/// The kernels that report rows which are no distribution.
+struct Drawn;
+
+fn drawn_source(numbering: Numbering, bytes: usize) -> KernelSource {
+    let text = [include_str!("picked.cuh"), include_str!("drawn.cuh")].concat();
+    source("drawing from rows", numbering, bytes, &text)
+}
+
 #[cfg(all(test, feature = "cuda"))]
 mod tests {
     use super::super::copy::tests::numberings;
@@ -155,10 +196,11 @@ mod tests {
     use crate::device::cuda::compile_for_all;
 
     #[test]
-    fn picking_and_marking_compile() {
+    fn kernels_with_indices_compile() {
         for numbering in numberings() {
             compile_for_all(&[1, 2, 4, 8, 16].map(|bytes| pick_source(numbering, bytes)));
             compile_for_all(&[1, 2, 4, 8].map(|bytes| mark_source::<i16>(numbering, bytes)));
+            compile_for_all(&[drawn_source(numbering, 8)]);
             compile_for_all(&[
                 mark_source::<i8>(numbering, 4),
                 mark_source::<u8>(numbering, 4),

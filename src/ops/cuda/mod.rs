@@ -44,7 +44,7 @@ pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use generate::generate;
 #[cfg(test)]
 pub(super) use generate::random_text;
-pub(super) use indexed::{marked, picked};
+pub(super) use indexed::{marked, picked, reported};
 #[cfg(feature = "linalg")]
 pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,

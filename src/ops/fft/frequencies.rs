@@ -19,7 +19,8 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, if `spacing` is not a
+/// positive finite number, or so small that the frequencies overflow; and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
@@ -65,7 +66,20 @@ fn frequencies<T: Signal>(
             "{operation}: the number of samples is 0, expected at least 1"
         )));
     }
+    let apart = spacing.to_f64();
+    if !(apart > 0.0 && apart.is_finite()) {
+        return Err(invalid(format!(
+            "{operation}: the spacing is {spacing}, expected a positive finite number"
+        )));
+    }
     // Rounded as by NumPy.
-    let step = 1.0 / (n as f64 * spacing.to_f64());
+    let step = 1.0 / (n as f64 * apart);
+    let largest = T::from_f64((n / 2) as f64 * step);
+    if !(step.is_finite() && largest.to_f64().is_finite()) {
+        return Err(invalid(format!(
+            "{operation}: the spacing is {spacing}, expected one whose frequencies {} represents",
+            T::NAME
+        )));
+    }
     Array::from_fn(count, |index| T::from_f64(number(index[0]) * step))
 }

@@ -77,10 +77,13 @@ impl<T: Float> Array<T> {
         }
         let edges: Vec<T> = match high.minus(low).to_f64().is_finite() {
             true => edges_between(low, high, bins),
-            // The difference is beyond the range of `T`.
+            // The difference overflows, and no part of the two ends does.
             false => {
-                let edges = edges_between(low.to_f64(), high.to_f64(), bins);
-                edges.into_iter().map(T::from_f64).collect()
+                let edge = |number: usize| {
+                    let share = number as f64 / bins as f64;
+                    T::from_f64(low.to_f64() * (1.0 - share) + high.to_f64() * share)
+                };
+                (0..bins).map(edge).chain([high]).collect()
             }
         };
         if edges

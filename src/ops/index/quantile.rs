@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::ops::derivatives::is_tracked;
 use crate::ops::expression::elementwise::select;
 use crate::ops::host;
+use crate::ops::interpolate::{Arms, interpolated};
 use crate::ops::order::{HostOrder, check_untracked};
 use crate::ops::precompiled::precompiled;
 
@@ -48,8 +49,9 @@ impl<T: Float> Array<T> {
     ///
     /// The sorted elements have the positions 0, 1, …, n − 1, and the value is interpolated at q ·
     /// (n − 1) between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If the two
-    /// are equal, the value equals them, also if they are infinite. If an element is NaN, the
-    /// result is NaN. For the quantile of all elements, write `x.flatten()?.quantile(q, 0)`.
+    /// are equal, the value equals them, also if they are infinite. Beside one infinite neighbour,
+    /// the value is infinite. If an element is NaN, the result is NaN. For the quantile of all
+    /// elements, write `x.flatten()?.quantile(q, 0)`.
     ///
     /// # Examples
     ///
@@ -136,14 +138,8 @@ impl<T: Float> Array<T> {
 #[track_caller]
 fn median<T: Float>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
     let (at, length) = array.chosen_from("median", axis)?;
-    let [low, high] = array.neighbours(at, (length - 1) / 2)?;
-    let high = if length.is_multiple_of(2) {
-        high
-    } else {
-        low.clone()
-    };
-    let sum = low.cast::<f64>() + high.cast::<f64>();
-    (sum * 0.5).cast::<T>().eval()
+    let fraction = if length.is_multiple_of(2) { 0.5 } else { 0.0 };
+    between(array, at, (length - 1) / 2, fraction)
 }
 
 #[track_caller]
@@ -156,18 +152,15 @@ fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>>
     let (at, length) = array.chosen_from("quantile", axis)?;
     let place = q * (length - 1) as f64;
     let nth = (place.floor() as usize).min(length - 1);
-    let weight = place - nth as f64;
-    let [low, high] = array.neighbours(at, nth)?;
-    // At an element itself, its neighbour, which may be infinite, does not count.
-    let high = if weight > 0.0 { high } else { low.clone() };
-    let (low, high) = (low.cast::<f64>(), high.cast::<f64>());
-    let apart = &high - &low;
-    // Interpolated from the nearer of the two, so that the far end is exact.
-    let (near, step) = if weight < 0.5 {
-        (&low, weight)
-    } else {
-        (&high, weight - 1.0)
-    };
-    let value = near + apart * step;
-    select(low.eq(&high), &low, value).cast::<T>().eval()
+    between(array, at, nth, place - nth as f64)
+}
+
+/// Returns the value at the position `nth + fraction` of the sorted elements along the axis `at`,
+/// interpolated in `f64`.
+#[track_caller]
+fn between<T: Float>(array: &Array<T>, at: usize, nth: usize, fraction: f64) -> Result<Array<T>> {
+    let arms = Arms::at(nth, fraction);
+    let neighbours = array.neighbours(at, nth)?;
+    let [near, far] = [arms.near, arms.far].map(|place| &neighbours[place - nth]);
+    interpolated(near, far, arms.share)
 }

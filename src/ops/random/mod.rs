@@ -9,6 +9,7 @@ mod fill;
 mod generator;
 mod normal;
 mod philox;
+mod rows;
 mod sampling;
 mod single;
 
@@ -120,6 +121,14 @@ impl RandomSource<'_> {
     #[track_caller]
     fn dropout<T: Float>(self, p: f64, shape: &Shape) -> Result<Array<T>> {
         check_probability("dropout_mask", p)?;
+        let kept = T::from_f64(1.0 / (1.0 - p)).to_f64();
+        if p < 1.0 && !kept.is_finite() {
+            let text = format!(
+                "dropout_mask: the probability is {p}, expected one whose factor 1 / (1 - p) {} represents",
+                T::NAME
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         self.array(shape, (UNIFORM, 1), |draws| Dropout::new(draws, p))
     }
 }
@@ -242,7 +251,7 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) if `p` is
-    /// not between 0 and 1, both included.
+    /// not between 0 and 1, both included, or so near to 1 that 1 / (1 − p) overflows `T`.
     #[track_caller]
     pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         RandomSource::Thread.dropout(p, &shape.into())

@@ -1,9 +1,11 @@
 //! Samples of discrete distributions, and random orders.
 
+use super::rows::{CheckedRows, largest_weights};
 use super::{Generator, RandomSource};
 use crate::array::{AnyElement, Array, Float, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::constant;
+use crate::ops::expression::elementwise::select;
 
 impl<T: Float> Array<T> {
     /// Returns a random index for each row along the last axis, with a probability that is the
@@ -11,8 +13,9 @@ impl<T: Float> Array<T> {
     /// number per row from the calling thread's generator.
     ///
     /// The probabilities are computed in `f64`, and the sum of them is inverted (Devroye 1986,
-    /// section III.2). An index whose logit is −∞ is never drawn, if another logit of the row is
-    /// finite. A row with NaN or +∞ has no meaningful result.
+    /// section III.2). A logit of −∞ has the probability 0, and a single one of +∞ has the
+    /// probability 1. The host checks the rows before it draws. A CUDA device checks them while it
+    /// draws: the next call that waits for it returns the error.
     ///
     /// # Examples
     ///
@@ -30,7 +33,9 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the array has rank 0 or a last axis of length
-    /// 0, and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// 0; [`InvalidArgument`](ErrorKind::InvalidArgument), with the number of the row, if a row is
+    /// no distribution: if it has NaN, several logits of +∞, or none above −∞; and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn categorical(&self) -> Result<Array<i64>> {
         categorical(RandomSource::Thread, constant(self).cast::<f64>().eval()?)
@@ -59,8 +64,9 @@ impl<T: Float> Array<T> {
     }
 
     /// Returns `count` random indices for each row along the last axis, with probabilities in
-    /// proportion to the elements, which are not negative. The last axis of the result has the
-    /// length `count`. Draws from the calling thread's generator.
+    /// proportion to the elements, which are finite and not negative. The last axis of the result
+    /// has the length `count`. Draws from the calling thread's generator. The weights are added in
+    /// `f64`, and no sum overflows.
     ///
     /// With replacement, an index may occur several times. Without, each occurs once, and the
     /// order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted random sampling with
@@ -83,9 +89,10 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`categorical`](Self::categorical), and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `count` is above the length of the last
-    /// axis, without replacement.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), as and when
+    /// [`categorical`](Self::categorical) returns it, if a row has a weight that is negative,
+    /// infinite or NaN, or none above 0; if `count` is above the length of the last axis, without
+    /// replacement; and the other errors of [`categorical`](Self::categorical).
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool) -> Result<Array<i64>> {
         let weights = constant(self).cast::<f64>().eval()?;
@@ -241,8 +248,12 @@ fn write_order(mut writer: Writer<'_, i64>, order: &[i64]) -> Result<Array<i64>>
 #[track_caller]
 fn categorical(source: RandomSource<'_>, logits: Array<f64>) -> Result<Array<i64>> {
     check_rows("categorical", &logits)?;
-    let weights = (&logits - logits.max_keepdims(-1)?).exp();
-    by_inversion(source, &weights.cumsum(-1)?, 1)?.squeeze(-1)
+    let most = logits.max_keepdims(-1)?;
+    // The difference of two infinite logits would be NaN.
+    let weights = select(logits.lazy().eq(&most), 1.0, (&logits - &most).exp());
+    let sums = weights.cumsum(-1)?;
+    let rows = CheckedRows::of_logits(&logits, &most, &whole_of(&sums)?)?;
+    rows.reported(by_inversion(source, &sums, 1)?)?.squeeze(-1)
 }
 
 #[track_caller]
@@ -252,21 +263,34 @@ fn multinomial(
     (count, replacement): (usize, bool),
 ) -> Result<Array<i64>> {
     let length = check_rows("multinomial", &weights)?;
-    if replacement {
-        return by_inversion(source, &weights.cumsum(-1)?, count);
-    }
-    if count > length {
+    if !replacement && count > length {
         let text = format!(
             "multinomial: {count} indices of {length} are drawn without replacement, expected at most {length}"
         );
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
+    let most = largest_weights(&weights)?;
+    let rows = CheckedRows::of_weights(&weights, &most)?;
+    // A power of two, so that neither a sum of weights nor a weight beside a short wait overflows,
+    // and the weights of a row of small ones do not lose digits.
+    let factor = select(
+        most.gt(2.0_f64.powi(900)),
+        2.0_f64.powi(-100),
+        select(most.lt(2.0_f64.powi(-900)), 2.0_f64.powi(900), 1.0),
+    );
+    let factor = factor.eval()?;
+    if replacement {
+        let sums = (&weights * &factor).cumsum(-1)?;
+        return rows.reported(by_inversion(source, &sums, count)?);
+    }
     let _device = weights.device().enter();
     let uniform = source.uniform::<f64>(weights.layout().shape())?;
-    // Exponential numbers above 0, so that the key of a weight of 0 is 0.
+    // Exponential numbers above 0. A weight of 0 comes after all others, also after those whose
+    // quotient is rounded to 0.
     let waits = -(-(uniform + 2.0_f64.powi(-54))).log1p();
-    let (_, drawn) = (weights / waits).eval()?.topk(count, -1)?;
-    Ok(drawn)
+    let keys = select(weights.gt(0.0), &weights * &factor / waits, -1.0);
+    let (_, drawn) = keys.eval()?.topk(count, -1)?;
+    rows.reported(drawn)
 }
 
 /// Returns the number of running sums that are at most a random point below the whole sum: an index
@@ -278,11 +302,18 @@ fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Re
     let rows: Shape = sums.shape()[..last].iter().chain(&[count, 1]).collect();
     let _device = sums.device().enter();
     let uniform = source.uniform::<f64>(&rows)?;
-    let whole = sums.layout().part(last, length - 1..length, 1)?;
-    let points = (sums.viewed(whole).unsqueeze(-1)? * uniform).eval()?;
+    let points = (whole_of(sums)?.unsqueeze(-1)? * uniform).eval()?;
     let before = sums.unsqueeze(-2)?.le(&points).cast::<i64>();
-    // A row without a positive weight has no index: its last one is returned.
+    // The sums are added in parts, so that the last one may be below the one before it.
     before.sum_axis(-1)?.minimum(length as i64 - 1).eval()
+}
+
+/// Returns the last of the running sums of each row, as a view.
+#[track_caller]
+fn whole_of(sums: &Array<f64>) -> Result<Array<f64>> {
+    let last = sums.ndim() - 1;
+    let length = sums.shape()[last];
+    Ok(sums.viewed(sums.layout().part(last, length - 1..length, 1)?))
 }
 
 /// Returns the length of the last axis, from which an index is drawn.

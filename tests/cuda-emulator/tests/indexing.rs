@@ -437,3 +437,27 @@ fn a_bad_index_is_returned_by_the_next_synchronisation_and_writes_nothing() -> R
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     device.synchronize()
 }
+
+#[test]
+fn a_row_that_is_no_distribution_is_returned_by_the_next_synchronisation() -> Result<()> {
+    let device = Device::cuda_with(0, Default::default())?;
+    let _guard = device.enter();
+    let weights = Array::from_vec(vec![0.0f32, 2.0, -1.0, 3.0, 1.0, 0.0], [3, 2])?;
+    let logits = Array::from_vec(vec![0.0f32, f32::NAN, 0.0, f32::NEG_INFINITY], [2, 2])?;
+    let told = |says: &str| {
+        let error = device.synchronize().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        device.synchronize().unwrap();
+    };
+    for replacement in [true, false] {
+        let drawn = weights.multinomial(1, replacement)?;
+        told("multinomial: row 1 has a weight that is negative");
+        assert_eq!(drawn.to_vec()?, [1, 0, 0]);
+    }
+    let drawn = logits.categorical()?;
+    told("categorical: row 0 has a logit that is NaN");
+    assert_eq!(drawn.to_vec()?, [0, 0]);
+    weights.square().eval()?.multinomial(3, true)?;
+    device.synchronize()
+}

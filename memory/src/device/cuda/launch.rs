@@ -1,6 +1,7 @@
 //! Kernel launches as plain data.
 
 use std::any::TypeId;
+use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
@@ -109,8 +110,8 @@ impl Arguments {
     }
 }
 
-/// The operations that read indices from memory, by the number that their kernels report with a bad
-/// index.
+/// The operations that read indices or rows of weights from memory, by the number that their
+/// kernels report with a bad index or row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Indexing {
@@ -121,6 +122,8 @@ pub enum Indexing {
     CrossEntropy,
     Scatter,
     Bincount,
+    Categorical,
+    Multinomial,
 }
 
 #[cfg_attr(
@@ -128,7 +131,7 @@ pub enum Indexing {
     allow(dead_code, reason = "no kernel reports an index")
 )]
 impl Indexing {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::Take, "take"),
         (Self::Gather, "gather"),
         (Self::ScatterAdd, "scatter_add"),
@@ -136,11 +139,21 @@ impl Indexing {
         (Self::CrossEntropy, "cross_entropy"),
         (Self::Scatter, "scatter"),
         (Self::Bincount, "bincount"),
+        (Self::Categorical, "categorical"),
+        (Self::Multinomial, "multinomial"),
     ];
 
     /// Returns whether a negative index counts from the end of the axis. A class label does not.
     pub fn counts_backwards(self) -> bool {
-        !matches!(self, Self::OneHot | Self::CrossEntropy | Self::Bincount)
+        let counts_forwards = matches!(
+            self,
+            Self::OneHot
+                | Self::CrossEntropy
+                | Self::Bincount
+                | Self::Categorical
+                | Self::Multinomial
+        );
+        !counts_forwards
     }
 
     /// Returns the number that kernels report.
@@ -149,15 +162,77 @@ impl Indexing {
     }
 
     /// Returns the error for a reported bad index: `index`, in the operation of `number`, on an
-    /// axis of `length`.
+    /// axis of `length`. The index of a draw is a row and its [`RowFault`].
     pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
         let known = Self::ALL
             .iter()
             .find(|(operation, _)| operation.number() == number);
         let name = known.map_or("an operation", |(_, name)| name);
+        if let Some((Self::Categorical | Self::Multinomial, _)) = known {
+            let (row, fault) = RowFault::unpacked(index);
+            let text = format!("{name}: row {row} {fault}");
+            return Error::new(ErrorKind::InvalidArgument, text);
+        }
         let text =
             format!("{name}: the index {index} is out of range for an axis of length {length}");
         Error::new(ErrorKind::InvalidArgument, text)
+    }
+}
+
+/// The reason for which a row is no distribution to draw an index from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+pub enum RowFault {
+    Weight = 1,
+    NoWeight,
+    NoNumber,
+    SeveralInfinite,
+    NoLogit,
+}
+
+impl RowFault {
+    const ALL: [Self; 5] = [
+        Self::Weight,
+        Self::NoWeight,
+        Self::NoNumber,
+        Self::SeveralInfinite,
+        Self::NoLogit,
+    ];
+
+    /// Returns the number of the fault in the status of a row; the status of a distribution is 0.
+    pub const fn number(self) -> i64 {
+        self as i64
+    }
+
+    /// Returns the fault of that number.
+    pub fn of(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.number() == number)
+    }
+
+    /// Returns the row and the fault that a kernel reports as one number, as `drawn.cuh` packs
+    /// them.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "no kernel reports a row")
+    )]
+    fn unpacked(reported: i64) -> (i64, Self) {
+        let fault = Self::of(reported & 7).unwrap_or(Self::Weight);
+        (reported >> 3, fault)
+    }
+}
+
+/// Writes what the row holds and what was expected, for a message that begins with the row.
+impl fmt::Display for RowFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Weight => {
+                "has a weight that is negative, infinite or NaN, expected finite weights of which none is negative"
+            }
+            Self::NoWeight => "has no weight above 0, expected at least one",
+            Self::NoNumber => "has a logit that is NaN, expected numbers",
+            Self::SeveralInfinite => "has several infinite logits, expected at most one",
+            Self::NoLogit => "has no logit above -inf, expected at least one",
+        })
     }
 }
 
@@ -166,12 +241,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn reported_rows_name_the_row_and_its_fault() {
+        for fault in RowFault::ALL {
+            assert_eq!(RowFault::of(fault.number()), Some(fault));
+            assert!((1..8).contains(&fault.number()), "three bits");
+            let reported = 12 << 3 | fault.number();
+            let error = Indexing::error(Indexing::Multinomial.number(), reported, 5).to_string();
+            let expected = format!("multinomial: row 12 {fault}");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        assert_eq!(RowFault::of(0), None, "which stands for a distribution");
+    }
+
+    #[test]
     fn what_a_kernel_noted_names_its_operation() {
         for (operation, name) in Indexing::ALL {
             let error = Indexing::error(operation.number(), -3, 2);
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             let text = error.to_string();
-            assert!(text.starts_with(name) && text.contains("-3"), "{text}");
+            let draws = matches!(operation, Indexing::Categorical | Indexing::Multinomial);
+            assert!(text.starts_with(name), "{text}");
+            assert!(draws || text.contains("-3"), "{text}");
             assert_ne!(operation.number(), 0, "which stands for none");
         }
     }

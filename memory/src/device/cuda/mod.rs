@@ -32,4 +32,4 @@ pub use enabled::{Cuda, CurrentContext, Executable, SharedLaunchGuard};
 #[cfg(feature = "cuda")]
 pub use enabled::{compile_for_all, ptx_of};
 pub use gemm::{Gemm, GemmOperand, GemmType};
-pub use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};
+pub use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource, RowFault};

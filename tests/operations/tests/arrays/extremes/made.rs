@@ -130,7 +130,9 @@ fn ranges_of_extreme_numbers() -> Result<()> {
                         Array::arange(start, stop, step).map(drop)
                     });
                 }
-                failures.expect(("linspace", start, stop), Shape(vec![3]), || {
+                let is_range = start.is_finite() && stop.is_finite();
+                let expected = if is_range { Shape(vec![3]) } else { ARGUMENT };
+                failures.expect(("linspace", start, stop), expected, || {
                     Array::linspace(start, stop, 3)
                 });
             }
