@@ -83,8 +83,7 @@ impl<T: Factorized> Groups<T> {
 }
 
 /// Returns `numerators / gaps`. If `no_gap` is true and the numerator is a rounding error beside
-/// `scale` or 1, the quotient and its derivatives are 0. So equal values contribute nothing unless their
-/// vectors count.
+/// `scale` or 1, it is 0, and so are its derivatives.
 #[track_caller]
 pub(super) fn quotients<T: Factorized>(
     numerators: &Array<T>,
