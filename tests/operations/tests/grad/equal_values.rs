@@ -246,6 +246,29 @@ fn losses_of_tall_and_wide_matrices_have_derivatives() {
 }
 
 #[test]
+fn gradients_of_gradients_of_values_are_right() -> Result<()> {
+    let is_of_values =
+        |name: &str| name.contains("det") || (name.contains("vals") && !name.contains("trace"));
+    let mut wrong = Vec::new();
+    for (name, loss) in OF_SQUARES.iter().filter(|row| is_of_values(row.0)) {
+        for (of, x) in squares() {
+            for along in directions(x.shape()) {
+                let (_, nested) =
+                    value_and_grad(&x, |x| (value_and_grad(x, *loss)?.1 * &along).sum())?;
+                let product = hvp(&x, &along, *loss)?.1;
+                let largest = product.abs().max()?.item()?.max(1.0);
+                let error = (nested - product).abs().max()?.item()? / largest;
+                if !(error < 1e-10) {
+                    wrong.push(format!("{name} of {of} along {along:?}: {error}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    Ok(())
+}
+
+#[test]
 fn exact_second_derivatives_of_determinants() -> Result<()> {
     let exchange = matrix(&[&[0.0, 1.0], &[1.0, 0.0]]);
     let (_, product) = hvp(&Array::eye(2)?, &exchange, linalg::det)?;
