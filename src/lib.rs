@@ -169,12 +169,14 @@ pub mod fft {
 /// The vectors of equal values ([`eigh`](linalg::eigh), [`svd`](linalg::svd)) are any basis of a
 /// space. A loss that depends on the basis has no derivative: its gradient is infinite or NaN. In
 /// the gradient of any other loss, equal values contribute nothing to each other. That is right for
-/// functions of the values, and of matrices that are functions of the values, such as the norm of
-/// V f(w) Vᵀ. It leaves out what weights of single elements of V f(w) Vᵀ contribute: write such a
-/// loss without vectors. [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp) choose the vectors
-/// that are smooth along their direction, so that these derivatives are right, too. Gradients of
-/// gradients by [`value_and_grad`](crate::grad::value_and_grad) have no direction: second
-/// derivatives between equal values are left out there.
+/// functions of the values, and for norms and traces of V f(w) Vᵀ. It leaves out what weights of
+/// single elements of V f(w) Vᵀ contribute: write such a loss without vectors.
+///
+/// Second derivatives of functions of the values are right at equal values. With vectors, they are
+/// right by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp), which choose the vectors that
+/// are smooth along their direction. Gradients of gradients by
+/// [`value_and_grad`](crate::grad::value_and_grad) leave out what vectors of equal values
+/// contribute.
 ///
 /// There are no derivatives where the order of values counts and two are equal, of singular values
 /// of 0 unless the loss is even in them (the nuclear norm is not), of [`qr`](linalg::qr) of

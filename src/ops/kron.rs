@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::derivatives::RuledOperation;
 use super::dispatch::same_device;
 use super::index::{check_size, concat};
 use crate::array::{Array, MAX_RANK, Number, Shape, Writer};
@@ -43,7 +44,9 @@ impl<T: Number> Array<T> {
         let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
         check_size::<T>("kron", &shape)?;
         if shape.checked_len()? == 0 {
-            return Writer::new(self.device(), &shape)?.finish();
+            let step = RuledOperation::begin("kron", &[self, other])?;
+            let [empty] = step.finish_empty([Writer::new(self.device(), &shape)?.finish()?]);
+            return Ok(empty);
         }
         // An axis along which both operands have several elements becomes two axes, one for each
         // operand, as far as the rank allows.

@@ -188,8 +188,7 @@ impl<T: AnyElement> Array<T> {
             strides: [0; MAX_RANK],
             _buffer: self.buffer().share(),
         });
-        // The elements of the axes behind, for axes of length 1: nothing steps along these, but some
-        // readers refuse strides that a row-major array does not have.
+        // Nothing steps along an axis of length 1, but some readers expect a row-major stride.
         let mut behind: i64 = 1;
         for axis in (0..layout.ndim()).rev() {
             // A layout's lengths and strides are at most `isize::MAX`.

@@ -1,10 +1,10 @@
 //! Vectors of equal values that are smooth along a direction.
 //!
 //! The vectors of equal values are any basis of a space. If the matrix changes along a direction,
-//! its values split, and their vectors come from one of these bases: the vectors of the change in
-//! that space (Kato 1966, "Perturbation theory for linear operators", II.2). In this basis, values
-//! and vectors have derivatives along the direction, so that `jvp` and `hvp` are right for functions
-//! that do not depend on the basis.
+//! its values split, and one basis fits: the vectors of the change in that space (Kato 1966,
+//! "Perturbation theory for linear operators", II.2). In this basis, values and vectors have
+//! derivatives along the direction. So `jvp` and `hvp` are right for functions that do not depend
+//! on the basis.
 
 use super::gradients::{identity, symmetric, t};
 use super::groups::{Groups, unit};

