@@ -207,7 +207,11 @@ impl<O: Stateful> Optimizer for Groups<O> {
     /// Checks all groups, so that no group moves if another one has an error.
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
-        self.groups.iter().try_for_each(Optimizer::check_settings)
+        // Not in a closure, which would be reported as the caller.
+        for own in &self.groups {
+            own.check_settings()?;
+        }
+        Ok(())
     }
 }
 

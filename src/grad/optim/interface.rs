@@ -239,6 +239,7 @@ pub trait Optimizer {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a setting outside of its domain,
     /// naming it: a learning rate is from 0 to 3.4e38, a momentum coefficient from 0 to 1, a decay
     /// rate of a mean from 0 to below 1, a weight decay from 0 to 1 over the learning rate.
+    #[track_caller]
     fn check_settings(&self) -> Result<()> {
         Ok(())
     }

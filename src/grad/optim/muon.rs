@@ -177,7 +177,7 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     } else {
         matrix.clone()
     };
-    // Whatever the scale of the gradients is, the largest singular value is at most 1.
+    // The largest singular value is at most 1, at every scale of the gradients.
     let norm = wide.norm()?.maximum(least_positive::<T>());
     let mut x = (&wide / norm).eval()?;
     for _ in 0..5 {

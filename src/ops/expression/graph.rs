@@ -221,7 +221,7 @@ impl<'a> GraphBuilder<'a, '_> {
     }
 
     /// Returns whether a call is a conversion to the type that its operand has. Generic code
-    /// converts to the accumulation type, which is often the same.
+    /// converts to the accumulation type, which a type may already be.
     #[inline]
     fn is_identity(&self, call: &Call, operands: &[u32]) -> bool {
         call.operation == Operation::Cast

@@ -1,6 +1,7 @@
 //! Sharded states compared with whole states, bit by bit, over random parameters and buckets.
 
 mod limits;
+mod narrow;
 
 use std::fmt::Display;
 
