@@ -19,7 +19,6 @@ mod lines;
 mod loss_scaled;
 mod memory;
 mod narrow;
-mod narrow_states;
 mod narrow_steps;
 mod nested;
 mod operations;

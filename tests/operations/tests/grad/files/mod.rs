@@ -7,6 +7,7 @@ use cachescope::grad::{MapArrays, Parameters, ZipArrays, files};
 use cachescope::{Array, ErrorKind, Result};
 use half::{bf16, f16};
 
+mod narrow;
 mod npz;
 mod random;
 #[cfg(unix)]
