@@ -63,7 +63,8 @@ fn divides_exactly<T: Float>(size: usize) -> Result<()> {
                 middle = Some(states(&mut again, &own)?);
                 optimizer = Sharded::new(&group, Adam::new(0.01))?;
                 optimizer.set_state(&state)?;
-                optimizer.set_state(&optimizer.state(&own)?)?;
+                let state = optimizer.state(&own)?;
+                optimizer.set_state(&state)?;
             }
         }
         let state = optimizer.state(&own)?;

@@ -25,7 +25,6 @@ mod loss_scaled;
 mod memory;
 mod narrow;
 mod narrow_layers;
-mod narrow_states;
 mod narrow_steps;
 mod narrow_sums;
 mod nested;

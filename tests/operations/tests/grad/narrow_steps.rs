@@ -182,7 +182,7 @@ fn steps_have_their_length() -> Result<()> {
 #[test]
 fn wide_gradients_are_not_rounded() -> Result<()> {
     fn test<O: Stateful>(name: &str, make: fn() -> O) -> Result<()> {
-        for scale in [1e-10_f32, 1e-3, 1e8] {
+        for scale in [1e-10_f32, 1e-3, 1e6] {
             let mut pair = Pair::<f16, O>::new(name, make)?;
             for number in 0..3 {
                 let gradient = Array::from_slice(&signs(scale), SHAPE)?;

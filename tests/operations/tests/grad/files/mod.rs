@@ -8,6 +8,7 @@ use cachescope::{Array, ErrorKind, Result};
 use half::{bf16, f16};
 
 mod buffers;
+mod narrow;
 mod npz;
 mod random;
 #[cfg(unix)]

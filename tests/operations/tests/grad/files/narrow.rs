@@ -6,7 +6,7 @@ use cachescope::half::{bf16, f16};
 use cachescope::npy::NpzReader;
 use cachescope::{Array, Float, Result, cache_scope};
 
-use crate::grad::files::Scratch;
+use super::Scratch;
 
 #[derive(Parameters)]
 struct Mixed<T: Float> {
