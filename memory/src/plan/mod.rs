@@ -4,8 +4,8 @@
 //! is strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan) packs a
 //! scope's allocations with it; a compiler or an inference engine can use it by itself.
 //! [`pack`](pack()) searches for the smallest slab until its time limit; [`pack_quickly`] makes a
-//! few passes over the buffers. [`validate`] checks any plan. [`pack_constrained`] plans buffers with
-//! alignments, and with gaps in which they use a part of their bytes.
+//! few passes over the buffers. [`validate`] checks any plan. [`pack_constrained`] plans buffers
+//! with alignments, and with gaps in which they use a part of their bytes.
 //! `trace::Lifetime` of the crate `cachescope-tools` reads lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.

@@ -196,8 +196,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the bound that `to` is at least `least` above `from`. Returns false if no plan satisfies
-    /// it.
+    /// Adds the bound that `to` is at least `least` above `from`. Returns false if no plan
+    /// satisfies it.
     fn restrict(&mut self, from: u32, to: u32, least: Option<i64>, bound: u64) -> bool {
         let Some(least) = least else {
             return true;
