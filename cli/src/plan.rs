@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cachescope_memory::parse_bytes;
-use cachescope_memory::plan::{BufferInterval, Options as Goal, Packing, pack, validate};
+use cachescope_memory::plan::{
+    BufferInterval, ConstrainedBuffer, Options as Goal, Packing, pack_constrained,
+    validate_constrained,
+};
 use cachescope_tools::trace::{Lifetime, LifetimeWriter, Snapshot};
 use serde::Serialize;
 
@@ -22,7 +25,8 @@ use crate::snapshot;
 /// plan within the capacity, or none was found in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
-    /// Lifetimes in MiniMalloc's format (id,lower,upper,size) or a memory snapshot of PyTorch
+    /// Lifetimes in MiniMalloc's format (id,lower,upper,size, and alignment and gaps if present) or
+    /// a memory snapshot of PyTorch
     input: PathBuf,
 
     /// The device of a snapshot [default: the only one]
@@ -70,16 +74,16 @@ struct PlanReport {
 }
 
 pub(crate) fn run(options: &PlanArguments) -> Result<ExitCode, ExitFailure> {
-    let lifetimes = lifetimes(options)?;
-    let buffers: Vec<BufferInterval> = lifetimes.iter().map(buffer).collect();
+    let (lifetimes, buffers) = lifetimes(options)?;
     let goal = Goal {
         capacity_bytes: options.capacity,
         time_limit: options.time_limit,
     };
     let begin = Instant::now();
-    let plan = pack(&buffers, &goal);
+    let plan = pack_constrained(&buffers, &goal);
     let seconds = begin.elapsed().as_secs_f64();
-    validate(&buffers, &plan.offsets, plan.slab_bytes).expect("the planner checks what it places");
+    validate_constrained(&buffers, &plan.offsets, plan.slab_bytes)
+        .expect("the planner checks what it places");
 
     let capacity = options.capacity.unwrap_or(u64::MAX);
     if plan.slab_bytes > capacity {
@@ -92,7 +96,7 @@ pub(crate) fn run(options: &PlanArguments) -> Result<ExitCode, ExitFailure> {
         return Ok(ExitCode::from(1));
     }
     if let Some(path) = &options.output {
-        write(path, &lifetimes, &plan).map_err(ExitFailure::of_file(path))?;
+        write(path, (&lifetimes, &buffers), &plan).map_err(ExitFailure::of_file(path))?;
     }
     let report = PlanReport::new(&plan, seconds);
     if options.json {
@@ -103,25 +107,34 @@ pub(crate) fn run(options: &PlanArguments) -> Result<ExitCode, ExitFailure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lifetimes(options: &PlanArguments) -> Result<Vec<Lifetime>, ExitFailure> {
+fn lifetimes(
+    options: &PlanArguments,
+) -> Result<(Vec<Lifetime>, Vec<ConstrainedBuffer>), ExitFailure> {
     let path = &options.input;
     let failure = ExitFailure::of_file(path);
     let mut input = BufReader::new(File::open(path).map_err(failure)?);
     if Snapshot::begins_like(input.fill_buf().map_err(failure)?) {
-        return Ok(snapshot::device(path, input, options.device)?.lifetimes);
+        let lifetimes = snapshot::device(path, input, options.device)?.lifetimes;
+        let buffers = lifetimes.iter().map(buffer).collect();
+        return Ok((lifetimes, buffers));
     }
     if options.device.is_some() {
         let text = "--device is for snapshots of PyTorch: this file has no devices";
         return Err(ExitFailure::Usage(text.into()));
     }
-    Ok(Lifetime::read(path.display(), input)?)
+    Ok(Lifetime::read_constrained(path.display(), input)?)
 }
 
-fn buffer(lifetime: &Lifetime) -> BufferInterval {
-    BufferInterval {
-        lower: lifetime.lower,
-        upper: lifetime.upper,
-        size_bytes: lifetime.size_bytes,
+/// A buffer without constraints.
+fn buffer(lifetime: &Lifetime) -> ConstrainedBuffer {
+    ConstrainedBuffer {
+        interval: BufferInterval {
+            lower: lifetime.lower,
+            upper: lifetime.upper,
+            size_bytes: lifetime.size_bytes,
+        },
+        alignment: 1,
+        gaps: Vec::new(),
     }
 }
 
@@ -147,10 +160,20 @@ fn failure_message(plan: &Packing, capacity: u64, seconds: f64) -> String {
     )
 }
 
-fn write(path: &Path, lifetimes: &[Lifetime], plan: &Packing) -> io::Result<()> {
-    let mut writer = LifetimeWriter::new(BufWriter::new(File::create(path)?))?;
-    for (lifetime, &offset) in lifetimes.iter().zip(&plan.offsets) {
-        writer.write(lifetime, Some(offset))?;
+fn write(
+    path: &Path,
+    (lifetimes, buffers): (&[Lifetime], &[ConstrainedBuffer]),
+    plan: &Packing,
+) -> io::Result<()> {
+    let file = BufWriter::new(File::create(path)?);
+    let mut constrained = buffers.iter();
+    let is_plain = constrained.all(|buffer| buffer.alignment == 1 && buffer.gaps.is_empty());
+    let mut writer = match is_plain {
+        true => LifetimeWriter::new(file)?,
+        false => LifetimeWriter::constrained(file)?,
+    };
+    for ((lifetime, buffer), &offset) in lifetimes.iter().zip(buffers).zip(&plan.offsets) {
+        writer.write_constrained(lifetime, buffer, Some(offset))?;
     }
     writer.finish()
 }

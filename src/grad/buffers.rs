@@ -57,8 +57,8 @@ pub trait MapBuffers {
     /// The errors of the implementation.
     fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>>;
 
-    /// Like [`MapArrays::enter`](super::MapArrays::enter). The name of a buffer is that of its last
-    /// part.
+    /// Like [`MapArrays::enter`](super::MapArrays::enter). A buffer has the name of its
+    /// last part.
     ///
     /// # Examples
     ///

@@ -1,5 +1,6 @@
 //! The command line as a process: arguments, files, two streams and an exit code.
 
+mod constraints;
 mod costs;
 mod formats;
 mod long;
@@ -62,6 +63,15 @@ fn refused(output: &Output) -> String {
     assert!(output.stdout.is_empty(), "{errors}");
     assert!(errors.starts_with("error: "), "{errors}");
     assert!(!errors.contains("panicked"), "{errors}");
+    errors
+}
+
+/// The error of a run that found no plan.
+#[track_caller]
+fn missed(output: &Output) -> String {
+    let errors = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(output.stdout.is_empty());
     errors
 }
 

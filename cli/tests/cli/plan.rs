@@ -1,12 +1,13 @@
 //! `cachescope plan`.
 
 use std::fs;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Numbers, cachescope, file, json, number, place, refused, run, succeeded, text};
+use crate::{
+    Numbers, cachescope, file, json, missed, number, place, refused, run, succeeded, text,
+};
 
 const HEADER: &str = "id,lower,upper,size\n";
 
@@ -21,15 +22,6 @@ fn input(name: &str, buffers: &[(u64, u64, u64)]) -> String {
 
 fn plan(arguments: &[&str]) -> Value {
     json(&[&["plan"], arguments].concat())
-}
-
-/// The error of a run that found no plan.
-#[track_caller]
-fn missed(output: &Output) -> String {
-    let errors = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(output.stdout.is_empty());
-    errors
 }
 
 /// Reads a plan and checks each pair of its buffers; returns the highest end.

@@ -386,7 +386,7 @@ fn segments_that_can_be_are_read() {
             ]),
         ),
     ];
-    // What `torch.cuda.memory_snapshot` returns is the list alone.
+    // `torch.cuda.memory_snapshot` returns the list alone.
     let list = pickle(&json!(segments));
     for (name, bytes) in [("gap", of_segments(&segments)), ("list", list)] {
         let snapshot = file(&format!("{name}.pickle"), bytes);

@@ -4,7 +4,8 @@
 //! is strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan) packs a
 //! scope's allocations with it; a compiler or an inference engine can use it by itself.
 //! [`pack`](pack()) searches for the smallest slab until its time limit; [`pack_quickly`] makes a
-//! few passes over the buffers. [`validate`] checks any plan.
+//! few passes over the buffers. [`validate`] checks any plan. [`pack_constrained`] plans buffers
+//! with alignments, and with gaps in which they use a part of their bytes.
 //! `trace::Lifetime` of the crate `cachescope-tools` reads lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.
@@ -30,9 +31,10 @@
 // In order of cost: `components` decomposes the input, and `sections` reduces time to the maximal
 // cliques. `incumbent` holds the best plan of a component; its heuristics are `skyline` best fit
 // and `greedy` first fit, each a pass over the items. `improve` spends the remaining time on the
-// branch and bound of `exact`.
+// branch and bound of `exact`. `constrained` has heuristics and a search of its own.
 
 mod components;
+mod constrained;
 mod deadline;
 mod exact;
 mod greedy;
@@ -50,6 +52,7 @@ mod tests;
 mod validate;
 mod weights;
 
+pub use constrained::{ConstrainedBuffer, Gap, pack_constrained, validate_constrained};
 #[allow(deprecated, reason = "the former name still works")]
 pub use interval::Buffer;
 pub use interval::BufferInterval;

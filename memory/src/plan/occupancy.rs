@@ -51,9 +51,13 @@ impl Occupancy {
     }
 
     pub(crate) fn lowest_fit(&mut self, item: &Item) -> u64 {
+        self.fit_from(item, 0)
+    }
+
+    /// Returns the lowest offset at or above `offset` that is free for the lifetime of `item`.
+    pub(crate) fn fit_from(&mut self, item: &Item, mut offset: u64) -> u64 {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);
-        let mut offset = 0;
         let (mut at, mut agreed) = (0, 0);
         // Cycle until every list in a row accepts `offset`.
         while agreed < lists.len() {

@@ -15,6 +15,8 @@ pub enum Conflict {
     Outside(usize),
     /// These two overlap in both time and space.
     Overlap(usize, usize),
+    /// The offset of this buffer is not a multiple of its alignment.
+    Unaligned(usize),
 }
 
 impl fmt::Display for Conflict {
@@ -22,6 +24,7 @@ impl fmt::Display for Conflict {
         match self {
             Self::Count => write!(f, "not as many offsets as buffers"),
             Self::Outside(index) => write!(f, "buffer {index} ends outside the slab"),
+            Self::Unaligned(index) => write!(f, "the offset of buffer {index} is not aligned"),
             Self::Overlap(one, other) => write!(f, "buffers {one} and {other} overlap"),
         }
     }

@@ -68,9 +68,20 @@ impl<R: BufRead> CsvTable<R> {
 
     /// Returns the indices of the columns with these names.
     pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
+        self.columns_by(names, [&[]; N])
+    }
+
+    /// Returns the indices of the columns with these names, each of which may have one of `others`
+    /// in its place.
+    pub(crate) fn columns_by<const N: usize>(
+        &self,
+        names: [&str; N],
+        others: [&[&str]; N],
+    ) -> Result<[usize; N]> {
         let mut columns = [0; N];
-        for (column, name) in columns.iter_mut().zip(names) {
-            let mut found = (0..).zip(&self.header).filter(|(_, title)| *title == name);
+        for (column, (name, others)) in columns.iter_mut().zip(names.iter().zip(others)) {
+            let is_named = |title: &str| title == *name || others.contains(&title);
+            let mut found = (0..).zip(&self.header).filter(|(_, title)| is_named(title));
             let Some((first, _)) = found.next() else {
                 let expected = names.join(",");
                 return Err(self.row_error(format!("no column {name}: {expected} are expected")));
@@ -81,6 +92,11 @@ impl<R: BufRead> CsvTable<R> {
             *column = first;
         }
         Ok(columns)
+    }
+
+    /// Returns the name of a column.
+    pub(crate) fn title(&self, column: usize) -> &str {
+        &self.header[column]
     }
 
     /// Reads the next row. Returns false at the end of the file.

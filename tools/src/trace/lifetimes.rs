@@ -1,7 +1,13 @@
 //! MiniMalloc's CSV format: one buffer per line, with the columns `id,lower,upper,size` in any
-//! order. Other columns are ignored. A file with a column `offset` is a plan.
+//! order. `buffer` and `buffer_id` also name the column `id`, `begin` and `start` the column
+//! `lower`, and `end` the last step, one less than `upper`.
 //!
-//! Source: the README of google/minimalloc (Moffitt, ASPLOS 2023).
+//! The columns `alignment` and `gaps` change the plans that are valid. A plan must honour them:
+//! [`Lifetime::read_constrained`] reads them, and every other reader refuses a row that it cannot
+//! honour. A file with a column `offset` is a plan; to plan it again ignores the offsets. Other
+//! columns are ignored.
+//!
+//! Source: the README and `src/converter.cc` of google/minimalloc (Moffitt, ASPLOS 2023).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,12 +15,33 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
+use cachescope_memory::plan::ConstrainedBuffer;
+
+use super::constraints::{ConstraintColumns, gaps_text};
 use super::csv_table::CsvTable;
 use super::io_error;
 use crate::error::Result;
 
 /// The required columns.
 pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
+
+/// The other names of the required columns.
+const ALIASES: [&[&str]; 4] = [&["buffer", "buffer_id"], &["begin", "start"], &["end"], &[]];
+
+/// The name of a column of last steps.
+const LAST: &str = "end";
+
+/// The rows of a file: lifetimes, constraints, and the offset of each buffer if it is a plan.
+type Rows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
+
+/// The constraints that a reader honours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Honoured {
+    None,
+    /// A plan's offsets satisfy them.
+    Alignments,
+    All,
+}
 
 /// The lifetime and the size of a buffer.
 ///
@@ -101,43 +128,87 @@ impl Lifetime {
     ///
     /// [`Io`](crate::ErrorKind::Io) with line and column for a missing column; a number that does
     /// not parse, is negative or at least 2⁶³; an interval that ends before it begins; a duplicate
-    /// name; or sizes that sum to 2⁶³ or more.
+    /// name; sizes that sum to 2⁶³ or more; or an alignment or gaps, which
+    /// [`read_constrained`](Self::read_constrained) reads.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         Self::read_table(CsvTable::new(name, input)?)
     }
 
+    /// Like [`read`](Self::read), for files with the columns `alignment` and `gaps`. The offset of
+    /// a buffer is a multiple of its alignment. In its gaps, a buffer uses only a part of its
+    /// bytes. Both columns are optional.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Lifetime;
+    ///
+    /// let file = &b"id,lower,upper,size,alignment,gaps\na,0,9,8,4,1-3 5-6@0:2\n"[..];
+    /// let (lifetimes, buffers) = Lifetime::read_constrained("a file", file)?;
+    /// assert_eq!((lifetimes[0].upper, buffers[0].alignment), (9, 4));
+    /// assert_eq!(buffers[0].gaps[1].used, 0..2);
+    /// assert!(Lifetime::read("a file", file).is_err()); // It has constraints.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read), and [`Io`](crate::ErrorKind::Io) with line and column for an
+    /// alignment of 0, and for gaps that are malformed, overlap, or are outside of the buffer.
+    pub fn read_constrained(
+        name: impl std::fmt::Display,
+        input: impl BufRead,
+    ) -> Result<(Vec<Self>, Vec<ConstrainedBuffer>)> {
+        let table = CsvTable::new(name, input)?;
+        let (lifetimes, buffers, _) = Self::read_rows(table, Honoured::All)?;
+        Ok((lifetimes, buffers))
+    }
+
     /// Reads the rows of a table whose header was already read.
     pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
-        let (lifetimes, _) = Self::read_placed(table)?;
+        let (lifetimes, ..) = Self::read_rows(table, Honoured::None)?;
         Ok(lifetimes)
     }
 
-    /// Like [`read_table`](Self::read_table), but also returns the offset of each buffer. Returns
-    /// no offsets if the table has no such column, or if a buffer that occupies memory has no
-    /// offset.
-    pub(super) fn read_placed(
-        mut table: CsvTable<impl BufRead>,
-    ) -> Result<(Vec<Self>, Option<Vec<u64>>)> {
-        let [id, lower, upper, size] = table.columns(COLUMNS)?;
+    /// Like [`read_table`](Self::read_table), but also returns constraints and the offset of each
+    /// buffer. Returns no offsets if the table has no such column, or if a buffer that occupies
+    /// memory has no offset.
+    pub(super) fn read_rows(mut table: CsvTable<impl BufRead>, honoured: Honoured) -> Result<Rows> {
+        let [id, lower, upper, size] = table.columns_by(COLUMNS, ALIASES)?;
+        let added = u64::from(table.title(upper) == LAST);
+        let constraints = ConstraintColumns::of(&table, added)?;
         let offset = table.has("offset").then(|| table.columns(["offset"]));
         let offset = offset.transpose()?;
         let mut offsets = offset.map(|_| Vec::new());
-        let mut lifetimes = Vec::new();
+        let (mut lifetimes, mut buffers) = (Vec::new(), Vec::new());
         let mut ids = HashSet::new();
         let mut total_bytes = 0u64;
         while table.advance()? {
             let lifetime = Self {
                 id: table.text(id).to_owned(),
                 lower: table.number(lower)?,
-                upper: table.number(upper)?,
+                upper: table.number(upper)? + added,
                 size_bytes: table.number(size)?,
             };
             if lifetime.upper < lifetime.lower {
                 let what = format!("below the lower end, {}", lifetime.lower);
                 return Err(table.value_error(upper, what));
             }
-            // Both are below 2⁶³.
-            total_bytes += lifetime.size_bytes;
+            let (buffer, constrained) = constraints.read(&table, &lifetime)?;
+            let is_honoured = match honoured {
+                Honoured::None => constrained.is_none(),
+                Honoured::Alignments => buffer.gaps.is_empty(),
+                Honoured::All => true,
+            };
+            if let (false, Some(column)) = (is_honoured, constrained) {
+                let what = "a constraint that `cachescope plan` alone honours";
+                return Err(table.value_error(column, what));
+            }
+            // Each is below 2⁶³, and the sum before too.
+            total_bytes = total_bytes
+                .saturating_add(lifetime.size_bytes)
+                .saturating_add(buffer.alignment - 1);
             if total_bytes > i64::MAX as u64 {
                 let reason = "the sizes up to here sum to 2^63 or more";
                 return Err(table.field_error(size, reason));
@@ -153,8 +224,11 @@ impl Lifetime {
                 }
             }
             lifetimes.push(lifetime);
+            if honoured == Honoured::All {
+                buffers.push(buffer);
+            }
         }
-        Ok((lifetimes, offsets))
+        Ok((lifetimes, buffers, offsets))
     }
 }
 
@@ -162,6 +236,7 @@ impl Lifetime {
 #[derive(Debug)]
 pub struct LifetimeWriter<W> {
     out: W,
+    has_constraints: bool,
 }
 
 impl<W: Write> LifetimeWriter<W> {
@@ -184,7 +259,62 @@ impl<W: Write> LifetimeWriter<W> {
     /// Any error of `out`.
     pub fn new(mut out: W) -> io::Result<Self> {
         writeln!(out, "{},offset", COLUMNS.join(","))?;
-        Ok(Self { out })
+        Ok(Self {
+            out,
+            has_constraints: false,
+        })
+    }
+
+    /// Writes a header with the columns `alignment` and `gaps`, for buffers that have them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::{Lifetime, LifetimeWriter};
+    ///
+    /// let input = &b"id,lower,upper,size,alignment\na,0,2,5,8\n"[..];
+    /// let (lifetimes, buffers) = Lifetime::read_constrained("a file", input)?;
+    /// let mut file = Vec::new();
+    /// let mut writer = LifetimeWriter::constrained(&mut file)?;
+    /// writer.write_constrained(&lifetimes[0], &buffers[0], Some(8))?;
+    /// writer.finish()?;
+    /// assert_eq!(file, b"id,lower,upper,size,alignment,gaps,offset\na,0,2,5,8,,8\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn constrained(mut out: W) -> io::Result<Self> {
+        writeln!(out, "{},alignment,gaps,offset", COLUMNS.join(","))?;
+        Ok(Self {
+            out,
+            has_constraints: true,
+        })
+    }
+
+    /// Writes a buffer with its constraints, and its offset in the slab, or `None` if it was not
+    /// placed.
+    ///
+    /// # Examples
+    ///
+    /// See [`constrained`](Self::constrained).
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn write_constrained(
+        &mut self,
+        lifetime: &Lifetime,
+        buffer: &ConstrainedBuffer,
+        offset: Option<u64>,
+    ) -> io::Result<()> {
+        let constraints = match self.has_constraints {
+            true => format!(",{},{}", buffer.alignment, gaps_text(&buffer.gaps)),
+            false => String::new(),
+        };
+        self.write_row(lifetime, &constraints, offset)
     }
 
     /// Writes a buffer with its offset in the slab, or `None` if it was not placed.
@@ -208,6 +338,16 @@ impl<W: Write> LifetimeWriter<W> {
     ///
     /// As for [`new`](Self::new).
     pub fn write(&mut self, lifetime: &Lifetime, offset: Option<u64>) -> io::Result<()> {
+        let constraints = if self.has_constraints { ",1," } else { "" };
+        self.write_row(lifetime, constraints, offset)
+    }
+
+    fn write_row(
+        &mut self,
+        lifetime: &Lifetime,
+        constraints: &str,
+        offset: Option<u64>,
+    ) -> io::Result<()> {
         let Lifetime {
             id,
             lower,
@@ -215,9 +355,10 @@ impl<W: Write> LifetimeWriter<W> {
             size_bytes,
         } = lifetime;
         let id = quoted(id);
+        write!(self.out, "{id},{lower},{upper},{size_bytes}{constraints},")?;
         match offset {
-            Some(offset) => writeln!(self.out, "{id},{lower},{upper},{size_bytes},{offset}"),
-            None => writeln!(self.out, "{id},{lower},{upper},{size_bytes},"),
+            Some(offset) => writeln!(self.out, "{offset}"),
+            None => writeln!(self.out),
         }
     }
 

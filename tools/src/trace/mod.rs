@@ -31,6 +31,7 @@
 //! ```
 
 mod budget;
+mod constraints;
 mod csv_table;
 pub(crate) mod engine;
 mod entries;

@@ -1,5 +1,6 @@
 //! The planner against naive oracles.
 
+mod constrained;
 mod graphs;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::builder::{ProfileBuilder, event_of};
 use crate::error::Result;
 use crate::trace::csv_table::CsvTable;
 use crate::trace::event::TraceEvent;
-use crate::trace::lifetimes::Lifetime;
+use crate::trace::lifetimes::{Honoured, Lifetime};
 use crate::trace::rmm_log::{self, RmmLog};
 
 /// Returns the profile of a log of RMM whose header was read.
@@ -55,7 +55,7 @@ fn numeral(text: &str) -> u64 {
 /// Returns the profile of lifetimes whose header was read, at the offsets of a plan if the table
 /// has them.
 pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
-    let (lifetimes, offsets) = Lifetime::read_placed(table)?;
+    let (lifetimes, _, offsets) = Lifetime::read_rows(table, Honoured::Alignments)?;
     let offsets = offsets.unwrap_or_else(|| side_by_side(&lifetimes));
     let mut builder = ProfileBuilder::new("plan".into());
     let occupying = lifetimes.into_iter().zip(offsets);

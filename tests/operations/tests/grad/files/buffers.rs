@@ -42,16 +42,16 @@ fn survives<P: Parameters, T: Float>(
 fn every_layer<T: Float>() -> Result<()> {
     manual_seed(1);
     let numbers = |shape: &[usize]| Array::<f32>::randn(shape)?.cast::<T>().eval();
-    let nothing = |_: &_| Ok(());
+    let of = |value: f64| <T as AnyElement>::from_f64(value);
     let options = ConvOptions::default();
     let (rows, words) = (numbers(&[3, 4])?, numbers(&[2, 3, 4])?);
     let images = numbers(&[2, 4, 3, 3])?;
-    let batch = (numbers(&[6, 4, 2])? * T::from_f64(3.0) + T::from_f64(2.0)).eval()?;
+    let batch = (numbers(&[6, 4, 2])? * of(3.0) + of(2.0)).eval()?;
     let indices = Array::from_slice(&[2_i64, 0], 2)?;
     survives(
         "linear",
         || Linear::new(4, 2),
-        nothing,
+        |_| Ok(()),
         |own: &Linear<T>| own.forward(&rows),
     )?;
     survives(
@@ -228,8 +228,11 @@ fn a_loaded_layer_has_statistics_of_its_own() -> Result<()> {
     Ok(())
 }
 
+/// The name, type, shape and bytes of an array.
+type Entry<'a> = (&'a str, &'a str, &'a [usize], &'a [u8]);
+
 /// Returns a file in Hugging Face's format.
-fn safetensors(arrays: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
+fn safetensors(arrays: &[Entry<'_>]) -> Vec<u8> {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, dtype, shape, bytes) in arrays {
         let start = data.len();
@@ -257,8 +260,8 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
     let (weight, bias) = (floats([2.0, 3.0]), floats([0.5, -0.5]));
     let (mean, variance) = (floats([1.0, 2.0]), floats([4.0, 16.0]));
     let count = 1_234_i64.to_le_bytes();
-    let full = [
-        ("bias", "F32", &[2][..], &bias[..]),
+    let full: [Entry<'_>; 5] = [
+        ("bias", "F32", &[2], &bias),
         ("num_batches_tracked", "I64", &[], &count),
         ("running_mean", "F32", &[2], &mean),
         ("running_var", "F32", &[2], &variance),
@@ -270,7 +273,7 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
         2.0_f32.mul_add(2.0 / 2.0, 0.5),
         3.0_f32.mul_add(4.0 / 4.0, -0.5),
     ];
-    let load = |arrays: &[_]| {
+    let load = |arrays: &[Entry<'_>]| {
         files::load(
             &like,
             scratch.holding("bn.safetensors", &safetensors(arrays)),
@@ -300,7 +303,7 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
     assert_eq!(loaded.weight.to_vec()?, [2.0, 3.0]);
     loaded.forward(&Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2])?)?;
     assert_eq!(like.statistics.batches().item()?, 0);
-    // What is no such file.
+    // Files that are refused.
     let invalid = ErrorKind::InvalidArgument;
     let mut partial = old.clone();
     partial.remove(2);
@@ -313,7 +316,7 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
         &["\"num_batches_tracked\"", "F64", "i64"],
     );
     let mut wrong = full;
-    wrong[2] = ("running_mean", "F32", &[1, 2], &full[2].3);
+    wrong[2] = ("running_mean", "F32", &[1, 2], full[2].3);
     fails(
         load(&wrong),
         ErrorKind::ShapeMismatch,
