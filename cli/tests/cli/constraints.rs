@@ -183,23 +183,19 @@ fn malformed_constraints_are_refused_with_their_place() {
 }
 
 #[test]
-fn commands_that_place_whole_buffers_refuse_constraints() {
-    let aligned = file(
-        "replayed-alignment.csv",
-        "id,lower,upper,size,alignment\na,0,1,5,8\n",
-    );
+fn commands_that_place_whole_buffers_refuse_gaps() {
     let gaps = file(
         "replayed-gaps.csv",
         "id,lower,upper,size,gaps\na,0,9,8,2-4\n",
     );
-    for (path, column) in [(&aligned, "alignment"), (&gaps, "gaps")] {
+    for (path, column) in [(&gaps, "gaps")] {
         let errors = refused(&run(&["replay", path]));
         assert!(
             errors.contains(&format!("{path}:2: column 5 ({column})")),
             "{errors}"
         );
     }
-    // Rows without constraints are replayed.
+    // Rows without gaps are replayed: the blocks of a pool are aligned to its unit.
     let plain = "id,lower,upper,size,alignment,gaps,colour\na,0,1,5,1,,red\n";
     succeeded(&run(&["replay", &file("replayed-plain.csv", plain)]));
     succeeded(&run(&[

@@ -38,7 +38,7 @@ type Rows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Honoured {
     None,
-    /// A plan's offsets satisfy them.
+    /// The offsets of a plan satisfy them, and a pool's unit takes their place.
     Alignments,
     All,
 }
@@ -131,7 +131,8 @@ impl Lifetime {
     /// name; sizes that sum to 2⁶³ or more; or an alignment or gaps, which
     /// [`read_constrained`](Self::read_constrained) reads.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
-        Self::read_table(CsvTable::new(name, input)?)
+        let (lifetimes, ..) = Self::read_rows(CsvTable::new(name, input)?, Honoured::None)?;
+        Ok(lifetimes)
     }
 
     /// Like [`read`](Self::read), for files with the columns `alignment` and `gaps`. The offset of
@@ -165,9 +166,10 @@ impl Lifetime {
         Ok((lifetimes, buffers))
     }
 
-    /// Reads the rows of a table whose header was already read.
+    /// Reads the rows of a table whose header was already read, for a replay: a pool aligns its
+    /// blocks to its unit.
     pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
-        let (lifetimes, ..) = Self::read_rows(table, Honoured::None)?;
+        let (lifetimes, ..) = Self::read_rows(table, Honoured::Alignments)?;
         Ok(lifetimes)
     }
 
