@@ -168,8 +168,9 @@ impl<T: Float> BatchNorm<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), and [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// for `epsilon`, as for [`forward`](Self::forward).
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for `epsilon`, as for
+    /// [`forward`](Self::forward).
     #[track_caller]
     pub fn infer(&self, x: &Array<T>) -> Result<Array<T>> {
         check_epsilon("BatchNorm", self.epsilon)?;

@@ -41,7 +41,9 @@ impl<T: Number> Array<T> {
     /// `axis`, at its own position along the other axes: the opposite of [`gather`](Self::gather).
     ///
     /// Indices that repeat add up in row-major order, so that the result is deterministic. Integers
-    /// wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded once. The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
+    /// wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded once.
+    ///
+    /// The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
     /// resulting shape. If other arrays or expressions share the memory, they keep their values,
     /// and this array gets memory of its own.
     ///

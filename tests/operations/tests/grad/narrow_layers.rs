@@ -1,6 +1,6 @@
 //! Layers, losses and reductions of `f16` and `bf16` against `f64`, at inputs up to 60 000.
 //!
-//! All compute in `f32` and round once. So a value is within 1 ulp of the narrow type, and a
+//! The functions compute in `f32` and round once. So a value is within 1 ulp of the narrow type, and a
 //! gradient within 2: it may be computed from a result, which was rounded. A larger bound is stated
 //! with the row. What is beyond the range of the narrow type is infinite.
 
