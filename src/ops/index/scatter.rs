@@ -106,7 +106,7 @@ impl<T: Number> Array<T> {
         let mut sums = in_f32(self)?;
         sums.scatter_add(indices, &in_f32(source)?, axis)?;
         let sums = AnyArray::of(&sums).converted(T::DTYPE)?;
-        self.assign(&sums.into_array::<T>())
+        self.assign(sums.into_array::<T>())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Layers, losses and reductions of `f16` and `bf16` against `f64`, at inputs up to 60 000.
 //!
-//! The functions compute in `f32` and round once. So a value is within 1 ulp of the narrow type, and a
-//! gradient within 2: it may be computed from a result, which was rounded. A larger bound is stated
-//! with the row. What is beyond the range of the narrow type is infinite.
+//! These functions compute in `f32` and round once: a value is within 1 ulp of the narrow type. A
+//! gradient may be computed from a result, which was rounded, and is within 2. The table has larger
+//! bounds. What is beyond the range of the narrow type is infinite.
 
 use cachescope::grad::nn::{self, PoolOptions};
 use cachescope::grad::value_and_grad;
