@@ -1,6 +1,6 @@
 //! Layers, losses and reductions of `f16` and `bf16` against `f64`, at inputs up to 60 000.
 //!
-//! These functions compute in `f32` and round once: a value is within 1 ulp of the narrow type. A
+//! Values are computed in `f32` and rounded once: a value is within 1 ulp of the narrow type. A
 //! gradient may be computed from a result, which was rounded, and is within 2. The table has larger
 //! bounds. What is beyond the range of the narrow type is infinite.
 
