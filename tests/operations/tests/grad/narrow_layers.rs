@@ -2,7 +2,7 @@
 //!
 //! Values are computed in `f32` and rounded once: a value is within 1 ulp of the narrow type. A
 //! gradient may be computed from a result, which was rounded, and is within 2. The table has larger
-//! bounds. What is beyond the range of the narrow type is infinite.
+//! bounds. Values beyond the range of the narrow type are infinite.
 
 use cachescope::grad::nn::{self, PoolOptions};
 use cachescope::grad::value_and_grad;
