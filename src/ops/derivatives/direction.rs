@@ -79,15 +79,15 @@ pub(in crate::ops) fn change_of<T: AnyElement>(array: &Array<T>) -> Result<Optio
     let mut gradients = tracked_backward(vec![(own, cotangents)], direction.first_step)?;
     let mut seeds = Vec::new();
     for (variable, change) in &direction.changes {
-        if let Some(gradient) = gradients.take(*variable)
+        if let Some(gradient) = gradients.take(*variable)?
             && let Some(tracked) = Tracked::of(&gradient.buffer, &gradient.layout)?
         {
             seeds.push((tracked, change.share()));
         }
     }
     let mut products = backward(seeds, from)?;
-    let product = of_cotangents.and_then(|own| products.take(own));
-    match product {
+    let product = of_cotangents.map(|own| products.take(own)).transpose()?;
+    match product.flatten() {
         Some(product) => Ok(Some(constant(&product.into_array()))),
         None => zeros_like(array).map(Some),
     }

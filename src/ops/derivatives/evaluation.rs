@@ -60,8 +60,8 @@ impl Derivation {
         }
     }
 
-    /// Returns whether the gradients of narrow results of those types are passed on or converted, so
-    /// that rounding them first would lose digits.
+    /// Returns whether the gradients of narrow results of those types are passed on or converted,
+    /// so that rounding them first would lose digits.
     fn takes_unrounded(&self, results: &[DType]) -> bool {
         let [result] = results else {
             return false;

@@ -133,8 +133,8 @@ impl Forward {
         Ok((joint.into_inner(), derived))
     }
 
-    /// Like [`derive`](Self::derive), from the gradients of the results that have one. `gradient_of`
-    /// returns the type of a result's gradient.
+    /// Like [`derive`](Self::derive), from the gradients of the results that have one.
+    /// `gradient_of` returns the type of a result's gradient.
     #[track_caller]
     pub(super) fn derive_results(
         &self,

@@ -41,7 +41,9 @@ impl<T: Number> Array<T> {
     /// `axis`, at its own position along the other axes: the opposite of [`gather`](Self::gather).
     ///
     /// Indices that repeat add up in row-major order, so that the result is deterministic. Integers
-    /// wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded once. The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
+    /// wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded once.
+    ///
+    /// The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
     /// resulting shape. If other arrays or expressions share the memory, they keep their values,
     /// and this array gets memory of its own.
     ///
@@ -104,7 +106,7 @@ impl<T: Number> Array<T> {
         let mut sums = in_f32(self)?;
         sums.scatter_add(indices, &in_f32(source)?, axis)?;
         let sums = AnyArray::of(&sums).converted(T::DTYPE)?;
-        self.assign(&sums.into_array::<T>())
+        self.assign(sums.into_array::<T>())
     }
 }
 

@@ -34,7 +34,8 @@ impl<T: Float> Array<T> {
     ///
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is no vector of the
     /// length of the last axis, or the array has rank 0,
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `epsilon` is negative or not finite,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `epsilon` is negative or not
+    /// finite,
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -68,8 +69,8 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// Like [`Array::layer_norm`], with an `epsilon` that is not rounded to `T`, of the layer or function
-/// with the given name.
+/// Like [`Array::layer_norm`], of the layer or function with that name. `epsilon` is not rounded to
+/// `T`.
 #[track_caller]
 pub(crate) fn layer_norm<T: Float>(
     name: &'static str,
@@ -81,8 +82,8 @@ pub(crate) fn layer_norm<T: Float>(
     precompiled!(layer_normalized::<T>([x], [weight], [bias]; epsilon: f64))
 }
 
-/// Like [`Array::rms_norm`], with an `epsilon` that is not rounded to `T`, of the layer or function
-/// with the given name.
+/// Like [`Array::rms_norm`], of the layer or function with that name. `epsilon` is not rounded to
+/// `T`.
 #[track_caller]
 pub(crate) fn rms_norm<T: Float>(
     name: &'static str,

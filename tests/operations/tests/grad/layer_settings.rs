@@ -96,7 +96,7 @@ fn refuses_lengths_of_nothing() {
         ..ConvOptions::default()
     };
     assert_refused(Conv2d::<f32>::new((4, 4), [1, 1], options), "groups", 0);
-    for (size, stride, setting) in [([0, 1], [1, 1], "window"), ([1, 1], [0, 1], "stride")] {
+    for (size, stride, setting) in [([0, 1], [1, 1], "window"), ([1, 1], [0, 1], "step")] {
         let options = PoolOptions {
             stride,
             ..PoolOptions::of(size)
