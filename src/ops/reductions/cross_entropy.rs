@@ -123,8 +123,7 @@ fn weighted<T: Float, A: Float>(
     Ok(gradients)
 }
 
-/// Returns the gradients of the classes' logits, and sets them to 0 in `gradients`. A probability
-/// less 1 has few digits. The loss has more; if it is tiny beside the logits, the sum of the others.
+/// Returns the gradients of the classes' logits, and sets them to 0 in `gradients`.
 #[track_caller]
 fn of_classes_apart<T: Float, A: Float>(
     gradients: &mut Array<T>,
@@ -138,6 +137,7 @@ fn of_classes_apart<T: Float, A: Float>(
     let nothing = AnyArray::full_beside(gradients, classes.layout().shape(), 0.0)?;
     gradients.scatter(classes, &nothing, 1)?;
     let others = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
+    // A probability less 1 has few digits, and a loss that is tiny beside the logits has, too.
     let lost = match A::DTYPE {
         DType::F64 => LOST_DOUBLE,
         _ => LOST_SINGLE,
