@@ -4,7 +4,7 @@
     venv/bin/python tests/reference/derivatives.py
 
 A line is `function;arguments;weights;gradients`. Numbers of a list are apart by spaces. The gradients are of the sum of
-the weights times the results, for the arguments as they are written: computed in 80 digits and rounded once, to `f64`.
+the weights times the results, for the arguments as they are written: computed in 600 digits and rounded once, to `f64`.
 Arguments have 8 bits, so that they are the same number in each type whose range has them, except for the neighbours
 of the ends of domains. Where a function has no derivative at infinity, the line gives the limit.
 """
@@ -16,7 +16,7 @@ from mpmath import (
     cos, cosh, erf, erfc, exp, expm1, inf, isinf, log, mp, mpf, pi, sin, sinh, sqrt,
 )
 
-mp.dps = 80
+mp.dps = 600
 NEAR_ONE = [1 - 2.0**-k for k in (8, 11, 24, 53)] + [1 + 2.0**-k for k in (7, 10, 23, 52)]
 
 

@@ -97,10 +97,7 @@ impl Rule {
                 let zero = g.constant(0.0);
                 let [others, rest] = [g, share].map(|own| own.or_where(most, zero));
                 let pair = others.with_imaginary(rest);
-                let sums = saved(
-                    sum_number(0),
-                    joint.borrow().nodes[pair.node as usize].dtype,
-                );
+                let sums = saved(sum_number(0), pair.dtype());
                 let gradient =
                     (g - share * (sums.re() + t)).or_where(most, g * sums.im() - share * sums.re());
                 (gradient, [Some(pair), Some(g.only_where(most))])

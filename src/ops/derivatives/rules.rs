@@ -157,7 +157,7 @@ fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g>
     let lost = (n - (less - part)) - (part + 1.0);
     let missing = lost * x.abs().ln();
     let missing = missing.only_where(missing.abs().lt(missing.constant(1.0)));
-    power + power * missing
+    power + (power * missing).only_where(missing.not_equal(0.0))
 }
 
 /// Returns the gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.

@@ -1,7 +1,7 @@
 //! The gradient of every differentiable function, in every type, compared with exact derivatives
 //! that `derivatives.py` wrote.
 
-use cachescope::grad::{grad, jvp};
+use cachescope::grad::{Parameters, jvp, value_and_grad};
 use cachescope::{AnyElement, Array, Float, Result};
 use half::{bf16, f16};
 
@@ -65,6 +65,14 @@ impl Narrow for bf16 {
     const ULP: f64 = 1.0 / 128.0;
     const LEAST: f64 = f32::MIN_POSITIVE as f64;
     const MOST: f64 = 3.389_531_389_251_535_5e38;
+}
+
+/// The gradient of a loss.
+fn grad<P: Parameters, T: Float>(
+    parameters: &P,
+    loss: impl FnOnce(&P) -> Result<Array<T>>,
+) -> Result<P> {
+    Ok(value_and_grad(parameters, loss)?.1)
 }
 
 /// The elementwise functions of one argument.
@@ -136,7 +144,7 @@ fn bound<T: Narrow>(line: &Line<'_>) -> f64 {
             8.0 / line.gradients[0].abs().min(1.0)
         }
         // The exponent of a share has half a unit of its own.
-        "softmax" | "log_softmax" | "cross_entropy" | "logsumexp" => 8.0 + largest.min(800.0),
+        "softmax" | "log_softmax" | "cross_entropy" | "logsumexp" => 24.0 + largest.min(800.0),
         _ => 8.0,
     })
 }
@@ -175,7 +183,7 @@ fn check<T: Narrow>(line: &Line<'_>, found: &[T], faults: &mut Vec<String>) {
                 line.name,
                 line.arguments,
                 line.weights,
-                T::NAME,
+                <T as Narrow>::NAME,
                 found.to_f64(),
             ));
         }
