@@ -131,7 +131,7 @@ fn of_classes_apart<T: Float, A: Float>(
     weight: &Array<A>,
 ) -> Result<Array<T>> {
     /// The part of a logit that the rounding of a loss changes, with the digits of a gradient.
-    const LOST_SINGLE: f64 = 1e-8;
+    const LOST_SINGLE: f64 = 0.1;
     const LOST_DOUBLE: f64 = 0.1;
     let by_loss = (-losses).cast::<A>().exp_m1() * weight;
     let nothing = AnyArray::full_beside(gradients, classes.layout().shape(), 0.0)?;
