@@ -57,9 +57,9 @@ macro_rules! functions {
             example: i32 [1, -2] => [-1, 2];
         }
 
-        /// Returns the absolute value of each element. The lowest integer stays itself, and −0
-        /// becomes 0. The absolute value of a complex number is real; its computation does not
-        /// overflow unless the result does.
+        /// Returns the absolute value of each element, a real number. The lowest integer stays
+        /// itself, and −0 becomes 0. For a complex number, only the result itself may overflow. At
+        /// 0, the gradient is 0, and so is the second derivative.
         abs Abs(x) part {
             host: x.magnitude(); cuda: "cs_abs(a)";
             example: i32 [3, -2] => [3, 2];
@@ -237,7 +237,7 @@ macro_rules! functions {
             exact: 1.0 / x; ulps: f32 0.5, cuda 0.5;
         }
 
-        /// Returns the square root of each element; NaN below 0.
+        /// Returns the square root of each element; NaN below 0. The slope at 0 is infinite.
         sqrt Sqrt(x) float {
             host: x.sqrt(), x.sqrt(); cuda: "sqrt(a)";
             example: f32 [4.0, 2.25] => [2.0, 1.5];

@@ -241,20 +241,30 @@ fn normalized<T: Float, const LOG: bool>(
         return normalized_contiguous::<T, LOG>(&operand, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
+    let axis = graph.shape().axis(operation, axis)?;
+    normalized_of::<T, LOG>(&graph, axis)
+}
+
+/// Returns exp(x) / Σ exp(x) of `graph` along `axis`, or its logarithm if `LOG`. Records the step.
+#[track_caller]
+pub(super) fn normalized_of<T: Float, const LOG: bool>(
+    graph: &ExpressionGraph<'_>,
+    axis: usize,
+) -> Result<Array<T>> {
     let shape = *graph.shape();
-    let axis = shape.axis(operation, axis)?;
+    let operation = if LOG { "log_softmax" } else { "softmax" };
     let rule = match LOG {
         true => ReductionRule::LogSoftmax,
         false => ReductionRule::Softmax,
     };
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
     let tracked_reduction =
-        TrackedReduction::begin(&graph, (operation, Some(rule), T::DTYPE), axes)?;
-    let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
+        TrackedReduction::begin(graph, (operation, Some(rule), T::DTYPE), axes)?;
+    let tracked_reduction = tracked_reduction.computed_by(graph, move |graph| {
         let array = normalized_graph::<T, LOG>(graph, &shape, axis)?;
         Ok((array.into_buffer(), shape))
     });
-    let array = normalized_graph::<T, LOG>(&graph, &shape, axis)?;
+    let array = normalized_graph::<T, LOG>(graph, &shape, axis)?;
     let buffer = tracked_reduction.finish(array.into_buffer(), &shape);
     Ok(Array::of_shape(buffer, &shape))
 }

@@ -82,7 +82,8 @@ impl PoolOptions {
 }
 
 /// Returns the largest element of each window of the last two axes, like [`Array::max_pool2d`], of
-/// images with padding. Padding is never the largest element.
+/// images with padding. Padding is never the largest element, and gets no gradient: a window of −∞
+/// alone divides it among its own elements.
 ///
 /// # Examples
 ///
@@ -104,7 +105,7 @@ impl PoolOptions {
 pub fn max_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<T>> {
     options.check("max_pool2d")?;
     let padded = options.padded(x, f64::NEG_INFINITY)?;
-    padded.max_pool2d(options.size, options.stride)
+    padded.max_pool2d_padded(options.size, options.stride, options.padding)
 }
 
 /// Returns the mean of each window of the last two axes, like [`Array::avg_pool2d`], of images with

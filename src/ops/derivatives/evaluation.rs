@@ -44,12 +44,12 @@ impl Derivation {
         })
     }
 
-    /// Saves the operands for the nodes `derived`, and for the node `more`.
+    /// Saves the operands for the nodes `derived`, and for the nodes `more`.
     #[track_caller]
     pub(super) fn new(
         graph: &ExpressionGraph<'_>,
         (joint, derived): (GraphTemplate, Vec<Derived>),
-        more: Option<u32>,
+        more: impl Iterator<Item = u32>,
         shape: &Shape,
     ) -> Self {
         Self {
@@ -237,13 +237,13 @@ pub(super) fn reduced_axes(shape: &Shape, layout: &Layout) -> AxisSet {
     })
 }
 
-/// Returns the operands of `graph` that the gradients, and the node `more`, are computed from.
+/// Returns the operands of `graph` that the gradients, and the nodes `more`, are computed from.
 #[track_caller]
 fn saved_operands(
     graph: &ExpressionGraph<'_>,
     joint: &GraphTemplate,
     derived: &[Derived],
-    more: Option<u32>,
+    more: impl Iterator<Item = u32>,
 ) -> Vec<Option<SavedArray>> {
     let wanted = joint.wanted(derived.iter().map(|own| own.gradient).chain(more));
     let arrays = graph.nodes().iter().filter_map(|node| match &node.kind {
@@ -324,7 +324,7 @@ impl RunningEvaluation {
             .derive_results(|own| Some(dtypes[own]))
             .at_caller()?;
         Ok(Some(Box::new(Self {
-            derivation: Derivation::new(graph, derived, None, shape),
+            derivation: Derivation::new(graph, derived, std::iter::empty(), shape),
             forward,
             dtypes,
             source: source_of_graph(graph, (shape, 0), evaluated),

@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 
+use smallvec::SmallVec;
+
 use super::activations::{SavedArray, Source, source_of_graph};
 use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
-use super::joint_graph::{DIFFERENTIABLE, by_differentiable, is_differentiable};
+use super::joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, is_differentiable};
 use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Layout, Number, Shape};
@@ -15,13 +17,19 @@ use crate::ops::descriptors::ReductionPlan;
 use crate::ops::dispatch::{Reduction, reduce};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
-use crate::ops::reducers::{ReductionRule as Rule, Sum};
+use crate::ops::reducers::{Norm, ReductionRule as Rule, Std, Sum};
+use crate::ops::scan::normalized_of as softmax_of;
 
 /// The gradient of each element, as a function of the result's gradient.
 ///
 /// `g` is the gradient of the result and `r` the result, both broadcast over the reduced axes; `x`
-/// is the element. Some rules need a sum of their own over the reduced axes, `s`; for products, `s`
-/// is the product of the other elements. All are in the type of [`DType::computed_in`].
+/// is the element. Some rules need sums of their own over the reduced axes, of which each may read
+/// those before it; for products, the sum is the product of the other elements. All are in the type
+/// of [`DType::computed_in`], and a narrow result that was rounded is computed again in it.
+///
+/// A difference of elements and their mean is computed in two steps: first the rounded mean is
+/// subtracted, then the mean of the rest. So it keeps its digits if elements are nearly equal, or
+/// one of several weights is nearly 1.
 impl Rule {
     /// Returns the nodes for the element `x` of `dtype`; `None` for complex numbers, unless the
     /// reduction is for them. A result reduces `count` elements.
@@ -40,56 +48,99 @@ impl Rule {
             let node = (joint.borrow_mut()).push(NodeKind::Array(placeholder), dtype);
             widened(node)
         };
-        let (g, r) = (saved(GRADIENT, dtype), saved(RESULT, dtype));
-        let (x, s) = (widened(x), saved(SUM, wide));
-        let (gradient, summand) = match self {
-            Self::Sum => (g, None),
-            Self::Mean => (g * (1.0 / count), None),
-            Self::Product => (g * s.conj(), Some(x)),
+        let stored = if self.is_computed_again(dtype) {
+            wide
+        } else {
+            dtype
+        };
+        let (g, r) = (saved(GRADIENT, dtype), saved(RESULT, stored));
+        let x = widened(x);
+        let [s, t] = [0, 1].map(|number| saved(sum_number(number), wide));
+        let (gradient, summands) = match self {
+            Self::Sum => (g, [None, None]),
+            Self::Mean => (g * (1.0 / count), [None, None]),
+            Self::Product => (g * s.conj(), [Some(x), None]),
             _ if dtype.is_complex() => return None,
             // A result that is NaN has only NaN as its gradient.
             Self::Largest => (
                 (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
-                Some(r.constant(1.0).only_where(x.eq(r))),
+                [Some(r.constant(1.0).only_where(x.eq(r))), None],
             ),
             Self::Logsumexp => {
                 let share = (x - r).exp();
                 // The shares of a rounded result do not add up to 1.
-                let (gradient, sum) = match wide == dtype {
-                    true => (g * share, None),
-                    false => (g * share / s, Some(share)),
-                };
-                (gradient.only_where(x.not_equal(f64::NEG_INFINITY)), sum)
+                let gradient = (g * (share / s)).only_where(x.not_equal(f64::NEG_INFINITY));
+                (gradient, [Some(share), None])
             }
-            Self::Norm => ((g * x / r).only_where(r.not_equal(0.0)), None),
-            // `s` is the mean, because a sum of narrow floats may be beyond their range.
-            Self::Variance => (g * (x - s) * (2.0 / count), Some(x * (1.0 / count))),
+            Self::Norm => ((g * (x / r)).only_where(r.not_equal(0.0)), [None, None]),
+            // The sums are means, because a sum may be beyond the range of the type.
+            Self::Variance => {
+                let apart = x - s;
+                let gradient = g * ((apart - t) * (2.0 / count));
+                (gradient, [x, apart].map(|own| Some(own * (1.0 / count))))
+            }
             Self::Deviation => {
-                let scaled = g * (x - s) * (1.0 / count) / r;
+                let apart = x - s;
+                let scaled = g * ((apart - t) / r * (1.0 / count));
                 let gradient = scaled.only_where(r.not_equal(0.0));
-                (gradient, Some(x * (1.0 / count)))
+                (gradient, [x, apart].map(|own| Some(own * (1.0 / count))))
             }
-            Self::Softmax => (r * (g - s), Some(g * r)),
-            Self::LogSoftmax => (g - r.exp() * s, Some(g)),
+            Self::Softmax => {
+                let apart = g - s;
+                (r * (apart - t), [Some(g * r), Some(apart * r)])
+            }
+            Self::LogSoftmax => {
+                // For a share above ½, 1 − share is the sum of the others. The sums: of the others'
+                // gradients and shares, as one complex number; and of its own gradient.
+                let share = r.exp();
+                let most = r.gt(r.constant(MOST));
+                let zero = g.constant(0.0);
+                let [others, rest] = [g, share].map(|own| own.or_where(most, zero));
+                let pair = others.with_imaginary(rest);
+                let sums = saved(sum_number(0), pair.dtype());
+                let gradient =
+                    (g - share * (sums.re() + t)).or_where(most, g * sums.im() - share * sums.re());
+                (gradient, [Some(pair), Some(g.only_where(most))])
+            }
         };
         Some(RuleNodes {
             gradient: gradient.node,
-            summand: summand.map(|summand| summand.node),
+            summands: summands.into_iter().flatten().map(|own| own.node).collect(),
         })
     }
+
+    /// Returns whether the rule computes a result of `dtype` again, in the type of gradients.
+    fn is_computed_again(self, dtype: DType) -> bool {
+        let rounds = matches!(
+            self,
+            Self::Norm | Self::Deviation | Self::Softmax | Self::LogSoftmax
+        );
+        rounds && dtype != dtype.computed_in()
+    }
 }
+
+/// Just above ln ½: at most one logarithm of shares is above it.
+const MOST: f64 = -0.69;
 
 /// The floating-point operations of softmax for an element: several passes, and an exponential.
 const SOFTMAX_FLOPS: usize = 128;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct RuleNodes {
     gradient: u32,
-    summand: Option<u32>,
+    summands: Summands,
 }
 
+/// The summands of the sums that a rule needs.
+type Summands = SmallVec<[u32; 2]>;
+
 const RESULT: Placeholder = Placeholder::Result(0);
-const SUM: Placeholder = Placeholder::Result(1);
+
+/// Returns the placeholder of the rule's sum of that number.
+const fn sum_number(number: usize) -> Placeholder {
+    Placeholder::Result(1 + number)
+}
+
 const GRADIENT: Placeholder = Placeholder::Gradient(0);
 
 /// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
@@ -106,8 +157,9 @@ enum RunningReduction {
 struct DerivedReduction {
     derivation: Derivation,
     rule: Rule,
-    /// The summand of the sum that the rule needs.
-    summand: Option<u32>,
+    summands: Summands,
+    /// The elements in the type of gradients, from which the result is computed again.
+    again: Option<u32>,
     dtype: DType,
     axes: AxisSet,
     /// The shape of the result with all axes, of length 1 where reduced.
@@ -191,13 +243,17 @@ impl RunningReduction {
         let Some(rule) = rule else {
             return Err(unknown(name));
         };
-        let mut summand = None;
+        let mut summands = Summands::new();
+        let mut again = None;
         let forward = Forward::of(graph, tracked);
         let result = forward.results[0];
         let derived = forward.derive(|joint| {
             let own = rule.nodes(joint, (result as u32, dtype), count as f64);
             let own = own.ok_or_else(|| unknown(name))?;
-            summand = own.summand;
+            summands = own.summands;
+            again = rule
+                .is_computed_again(dtype)
+                .then(|| joint.borrow_mut().widened(result as u32));
             Ok(std::iter::once((result, own.gradient)).collect())
         });
         let derived = derived.at_caller()?;
@@ -207,9 +263,15 @@ impl RunningReduction {
             if is_one { 1 } else { shape.dims()[axis] }
         };
         Ok(Some(Self::DerivedReduction(Box::new(DerivedReduction {
-            derivation: Derivation::new(graph, derived, summand, &shape),
+            derivation: Derivation::new(
+                graph,
+                derived,
+                summands.iter().copied().chain(again),
+                &shape,
+            ),
             rule,
-            summand,
+            summands,
+            again,
             dtype,
             axes,
             kept_shape: (0..shape.ndim()).map(length).collect(),
@@ -226,7 +288,8 @@ impl DerivedReduction {
         let Self {
             derivation,
             rule,
-            summand,
+            summands,
+            again,
             dtype,
             axes,
             kept_shape,
@@ -235,7 +298,7 @@ impl DerivedReduction {
         } = self;
         let (layout, shape) = (*layout, derivation.shape);
         // A summand is computed from the result, too.
-        let needs_result = summand.is_some() || derivation.needs_result(0);
+        let needs_result = again.is_none() && (!summands.is_empty() || derivation.needs_result(0));
         let device = buffer.device().clone();
         record((buffer, &layout, dtype), source, |buffer| {
             let kept = needs_result.then(|| SavedArray::new(buffer, &layout, dtype));
@@ -252,33 +315,36 @@ impl DerivedReduction {
                     })
                 };
                 let upstream = upstream[0].take().map(broadcast).transpose()?;
-                let result = kept.map(broadcast).transpose()?;
-                let saved_value = |placeholder: Placeholder| match placeholder {
-                    GRADIENT => upstream.as_ref(),
-                    RESULT => result.as_ref(),
-                    _ => None,
-                };
-                let sum = match summand {
-                    None => None,
-                    Some(element) if rule == Rule::Product => {
-                        let graph = derivation.graph(&saved_value, &[element])?;
-                        let buffer = evaluate(&graph, &device, &shape)?;
-                        let elements = AnyArray::of_shape(buffer, &shape, dtype.computed_in());
-                        Some(products_of_others(elements, axes)?)
+                let result = match again {
+                    Some(elements) => {
+                        let graph = derivation.graph(&|_| None, &[elements])?;
+                        Some(reduced_again(rule, &graph, (&shape, axes))?)
                     }
-                    Some(summand) => {
-                        let graph = derivation.graph(&saved_value, &[summand])?;
-                        let sum = sum_of(&graph, &shape, axes)?;
-                        Some(AnyArray {
-                            layout: sum.layout.broadcast_to(&shape)?,
-                            ..sum
-                        })
-                    }
+                    None => kept,
                 };
-                let saved_value = |own: Placeholder| match own {
-                    SUM => sum.as_ref(),
-                    own => saved_value(own),
-                };
+                let result = result.map(broadcast).transpose()?;
+                let mut sums = SmallVec::<[AnyArray; 2]>::new();
+                for &summand in &summands {
+                    let saved_value = |own: Placeholder| given(own, &upstream, &result, &sums);
+                    let graph = derivation.graph(&saved_value, &[summand])?;
+                    let sum = match rule {
+                        Rule::Product => {
+                            let buffer = evaluate(&graph, &device, &shape)?;
+                            let elements = AnyArray::of_shape(buffer, &shape, dtype.computed_in());
+                            products_of_others(elements, axes)?
+                        }
+                        _ => {
+                            let sum = sum_of(&graph, &shape, axes)?;
+                            AnyArray {
+                                layout: sum.layout.broadcast_to(&shape)?,
+                                ..sum
+                            }
+                        }
+                    };
+                    drop(graph);
+                    sums.push(sum);
+                }
+                let saved_value = |own: Placeholder| given(own, &upstream, &result, &sums);
                 derivation.pass_back((&device, upstream.as_ref()), &saved_value, gradients)
             };
             BackwardStep {
@@ -292,6 +358,45 @@ impl DerivedReduction {
     }
 }
 
+/// Returns the array of a placeholder of a rule.
+fn given<'a>(
+    placeholder: Placeholder,
+    upstream: &'a Option<AnyArray>,
+    result: &'a Option<AnyArray>,
+    sums: &'a [AnyArray],
+) -> Option<&'a AnyArray> {
+    match placeholder {
+        GRADIENT => upstream.as_ref(),
+        RESULT => result.as_ref(),
+        Placeholder::Result(number) => sums.get(number - 1),
+        _ => None,
+    }
+}
+
+/// Returns the result of a rule's reduction of `graph`, of floats, along `axes`. The expression
+/// graph has the shape `shape`.
+#[track_caller]
+fn reduced_again(
+    rule: Rule,
+    graph: &ExpressionGraph<'_>,
+    (shape, axes): (&Shape, AxisSet),
+) -> Result<AnyArray> {
+    let dtype = graph.first().dtype;
+    by_float!(dtype, T => match rule {
+        Rule::Softmax | Rule::LogSoftmax => {
+            let axis = (0..shape.ndim()).find(|&axis| axes.contains(axis)).expect("one axis");
+            let normalized = match rule {
+                Rule::Softmax => softmax_of::<T, false>(graph, axis)?,
+                _ => softmax_of::<T, true>(graph, axis)?,
+            };
+            Ok(AnyArray::of(&normalized))
+        }
+        Rule::Norm => reduced_by(const { &Reduction::of::<Norm, T>() }, graph, (shape, axes)),
+        _ => reduced_by(const { &Reduction::of::<Std, T>() }, graph, (shape, axes)),
+    })
+    .expect(DIFFERENTIABLE)
+}
+
 /// Returns the sums of `graph`, of floats or complex numbers, along `axes`, which the result
 /// keeps with a length of 1. The expression graph has the shape `shape`.
 #[track_caller]
@@ -303,7 +408,17 @@ pub(super) fn sum_of(
     let dtype = graph.first().dtype;
     let reduction = by_differentiable!(dtype, T => const { &Reduction::of::<Sum, T>() });
     let reduction: &'static Reduction = reduction.expect(DIFFERENTIABLE);
+    reduced_by(reduction, graph, (shape, axes))
+}
+
+#[track_caller]
+fn reduced_by(
+    reduction: &'static Reduction,
+    graph: &ExpressionGraph<'_>,
+    (shape, axes): (&Shape, AxisSet),
+) -> Result<AnyArray> {
     debug_assert_eq!(*graph.shape(), *shape);
+    let dtype = graph.first().dtype;
     let tracked_reduction = TrackedReduction::begin(graph, reduction.step(), axes)?;
     let plan = ReductionPlan::along(graph, axes, true, false);
     let buffer = tracked_reduction.finish(reduce(reduction, &plan, graph)?, &plan.outputs);

@@ -9,9 +9,19 @@
 //! step of gradient descent subtracts. Through a function with a complex derivative, it is
 //! multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007, "Complex-valued
 //! matrix differentiation").
+//!
+//! A row has the relative accuracy of its functions where the derivative is a normal number, a few
+//! units in the last place:
+//!
+//! - It squares and multiplies no operand, unless the function does or the product is in range. A
+//!   gradient is multiplied by one factor after the other.
+//! - A result is read only if it has all digits of the derivative. A function that is flat
+//!   somewhere has a row of the argument: 1 − tanh² x, for example, is made of two sigmoids.
+//! - For `f16` and `bf16`, the result is computed again from the arguments, in `f32`, unless the
+//!   rule reads only its sign. The gradient is rounded once.
 
 use std::cell::RefCell;
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LOG2_E, LOG10_E, PI};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -19,10 +29,11 @@ use super::joint_graph::is_differentiable;
 use super::values::JointValue;
 use crate::array::DType;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ops::expression::elementwise::arithmetic::Times;
+use crate::ops::expression::elementwise::arithmetic::{Over, Times};
+use crate::ops::expression::elementwise::functions;
 use crate::ops::expression::operation::Operation;
 use crate::ops::expression::template::GraphTemplate;
-use crate::ops::expression::tree::Call;
+use crate::ops::expression::tree::{Call, Calls};
 
 /// The gradients of a function's operands as nodes; `None` for an operand whose derivative does not
 /// exist, or is zero everywhere.
@@ -55,7 +66,7 @@ rules! {
     Over(x, y; r) g => [g / y.conj(), -(g * r.conj()) / y.conj()];
     Negated(x; r) g => [-g];
     Conj(x; r) g => [g.conj()];
-    Square(x; r) g => [g * (x.conj() * 2.0)];
+    Square(x; r) g => [g * x.conj() * 2.0];
     MulAdd(x, y, z; r) g => [g * y.conj(), g * x.conj(), g];
     Modulo(x, y; r) g => [g, -(g * ((x - r) / y).round())];
     Abs(x; r) g => [g * x.sign()];
@@ -68,38 +79,40 @@ rules! {
         g.only_where(x.lt(low)).only_where(low.le(high)),
         g.only_where(x.gt(high)) + g.only_where(x.le(high)).only_where(low.gt(high))
     ];
-    Recip(x; r) g => [-(g * r.square())];
+    Recip(x; r) g => [-(g * r * r)];
     Sqrt(x; r) g => [g / (r * 2.0)];
-    Rsqrt(x; r) g => [-(g * r * r.square()) * 0.5];
+    Rsqrt(x; r) g => [g * r * r * r * -0.5];
     Cbrt(x; r) g => [g / (r.square() * 3.0)];
     Exp(x; r) g => [g * r];
-    Exp2(x; r) g => [g * r * LN_2];
-    ExpM1(x; r) g => [g * (r + 1.0)];
+    Exp2(x; r) g => [g * (r * LN_2)];
+    ExpM1(x; r) g => [g * x.exp()];
     Ln(x; r) g => [g / x];
     Log1p(x; r) g => [g / (x + 1.0)];
-    Log2(x; r) g => [g / (x * LN_2)];
-    Log10(x; r) g => [g / (x * LN_10)];
+    Log2(x; r) g => [g * LOG2_E / x];
+    Log10(x; r) g => [g * LOG10_E / x];
     Powf(x, n; r) g => [
-        g * n * x.powf(one_less(x, n)),
+        g * n * power_of_one_less(x, n),
         of_exponent(g * r * x.ln(), x, n)
     ];
     Sin(x; r) g => [g * x.cos()];
     Cos(x; r) g => [-(g * x.sin())];
     Tan(x; r) g => [g * (r.square() + 1.0)];
-    Asin(x; r) g => [g * (1.0 - x.square()).rsqrt()];
-    Acos(x; r) g => [-(g * (1.0 - x.square()).rsqrt())];
-    Atan(x; r) g => [g / (x.square() + 1.0)];
-    Atan2(y, x; r) g => [g * x / (x.square() + y.square()), -(g * y) / (x.square() + y.square())];
+    Asin(x; r) g => [g * ((1.0 - x) * (1.0 + x)).rsqrt()];
+    Acos(x; r) g => [-(g * ((1.0 - x) * (1.0 + x)).rsqrt())];
+    Atan(x; r) g => [(g / (x.square() + 1.0)).or_where(x.abs().gt(x.constant(HUGE)), g / x / x)];
+    Atan2(y, x; r) g => [of_angle(g * x_of_angle(x, y), y, x), of_angle(-g * x_of_angle(y, x), y, x)];
     Sinh(x; r) g => [g * x.cosh()];
     Cosh(x; r) g => [g * x.sinh()];
-    Tanh(x; r) g => [g * (1.0 - r.square())];
-    Asinh(x; r) g => [g * (x.square() + 1.0).rsqrt()];
-    Acosh(x; r) g => [g * (x.square() - 1.0).rsqrt()];
-    Atanh(x; r) g => [g / (1.0 - x.square())];
-    Erf(x; r) g => [g * (-x.square()).exp() * FRAC_2_SQRT_PI];
-    Sigmoid(x; r) g => [g * r * (1.0 - r)];
-    Gelu(x; r) g => [g * (normal_below(x) + x * normal_at(x))];
-    Silu(x; r) g => [g * (x.sigmoid() + r * (1.0 - x.sigmoid()))];
+    Tanh(x; r) g => [g * (x * 2.0).sigmoid() * (x * -2.0).sigmoid() * 4.0];
+    Asinh(x; r) g => [
+        g * (x.square() + 1.0).rsqrt().or_where(x.abs().gt(x.constant(HUGE)), 1.0 / x.abs())
+    ];
+    Acosh(x; r) g => [g / ((x - 1.0).sqrt() * (x + 1.0).sqrt())];
+    Atanh(x; r) g => [g / ((1.0 - x) * (1.0 + x))];
+    Erf(x; r) g => [g * (bell(x, 1.0) * FRAC_2_SQRT_PI)];
+    Sigmoid(x; r) g => [g * x.sigmoid() * (-x).sigmoid()];
+    Gelu(x; r) g => [g * gelu_slope(x, r)];
+    Silu(x; r) g => [g * (x.sigmoid() + r.minimum(r.constant(NO_BELL)) * (-x).sigmoid())];
 }
 
 /// Returns the gradients of the parts that a complex number is made of, or of a complex number from
@@ -129,10 +142,22 @@ fn larger<'g>(g: JointValue<'g>, x: JointValue<'g>, y: JointValue<'g>) -> JointV
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
-/// Returns an exponent less one; for 0⁰ it stays 0, because 0 times an infinite power is NaN.
-fn one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
+/// Returns x to the power of n − 1; for 0⁰ the exponent stays 0, because 0 times an infinite power
+/// is NaN.
+fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let (less, zero) = (n - 1.0, n.constant(0.0));
-    less.only_where(n.not_equal(0.0)) + less.only_where(n.eq(zero)).only_where(x.not_equal(0.0))
+    let exponent = less.only_where(n.not_equal(0.0))
+        + less.only_where(n.eq(zero)).only_where(x.not_equal(0.0));
+    let power = x.powf(exponent);
+    if n.is_exact_less_one() {
+        return power;
+    }
+    // A small power of a huge number shows the rounding error of the exponent (Knuth's sum).
+    let part = less - n;
+    let lost = (n - (less - part)) - (part + 1.0);
+    let missing = lost * x.abs().ln();
+    let missing = missing.only_where(missing.abs().lt(missing.constant(1.0)));
+    power + (power * missing).only_where(missing.not_equal(0.0))
 }
 
 /// Returns the gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
@@ -141,14 +166,47 @@ fn of_exponent<'g>(d: JointValue<'g>, x: JointValue<'g>, n: JointValue<'g>) -> J
     d.only_where(x.not_equal(0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
 }
 
-/// Returns the cumulative distribution function of the standard normal distribution.
-fn normal_below(x: JointValue<'_>) -> JointValue<'_> {
-    ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
+/// From here on, x² + 1 is x² in every type.
+const HUGE: f64 = 1e9;
+
+/// From here on, exp(−x² / 2) and `sigmoid` of −x are 0 in every type.
+const NO_BELL: f64 = 1100.0;
+
+/// Returns x / (x² + y²), times the larger size of the two, which divides it in [`of_angle`].
+fn x_of_angle<'g>(x: JointValue<'g>, y: JointValue<'g>) -> JointValue<'g> {
+    let size = x.abs().maximum(y.abs());
+    let (x, y) = (x / size, y / size);
+    x / (x.square() + y.square())
 }
 
-/// Returns the density of the standard normal distribution.
-fn normal_at(x: JointValue<'_>) -> JointValue<'_> {
-    (x.square() * -0.5).exp() * (1.0 / (2.0 * PI).sqrt())
+/// Divides by the larger size of the two; 0 at the origin, which has no angle, and far away.
+fn of_angle<'g>(scaled: JointValue<'g>, y: JointValue<'g>, x: JointValue<'g>) -> JointValue<'g> {
+    let size = x.abs().maximum(y.abs());
+    let slope = (scaled / size).only_where(size.not_equal(0.0));
+    slope.only_where(size.not_equal(f64::INFINITY))
+}
+
+/// Returns exp(−x² · `factor`) for a factor of ½ or 1. The rounding error of x² is made good: far
+/// from 0 it would be many units in the last place of the result.
+fn bell(x: JointValue<'_>, factor: f64) -> JointValue<'_> {
+    let x = limited(x);
+    let square = x.square();
+    let lost = x.mul_add(x, -square);
+    let bell = (square * -factor).exp();
+    bell - bell * (lost * factor)
+}
+
+/// Returns x within the limits where exp(−x² / 2) is more than 0.
+fn limited(x: JointValue<'_>) -> JointValue<'_> {
+    x.minimum(x.constant(40.0)).maximum(x.constant(-40.0))
+}
+
+/// Returns the standard normal distribution function of x plus x times its density. `r` is `gelu`
+/// of x, whose quotient with x has the digits that 1 + erf has lost far below 0.
+fn gelu_slope<'g>(x: JointValue<'g>, r: JointValue<'g>) -> JointValue<'g> {
+    let near = ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5;
+    let below = near.or_where(x.lt(x.constant(-1.0)), r / x);
+    below + limited(x) * (bell(x, 0.5) * (1.0 / (2.0 * PI).sqrt()))
 }
 
 /// Returns the gradient of x to the power of an integer.
@@ -224,8 +282,12 @@ pub(super) fn partials(
         JointValue::new(joint, node)
     };
     let operands: SmallVec<[JointValue<'_>; 4]> = operands.iter().map(|&own| wide(own)).collect();
-    let (r, g) = (wide(result), JointValue::new(joint, gradient));
+    let g = JointValue::new(joint, gradient);
     let dtype = g.dtype();
+    let r = match again(called, dtype) {
+        Some(calls) => operands[0].apply(calls, &operands[1..]),
+        None => wide(result),
+    };
     let partials = match (called.operation, &*operands) {
         (Operation::Powi, &[x, n]) => Some(of_power(x, n, g)),
         (operation, operands) if operands.iter().all(|own| own.dtype() == dtype) => {
@@ -237,6 +299,30 @@ pub(super) fn partials(
         _ => None,
     };
     partials.ok_or_else(|| unknown(called))
+}
+
+/// Returns the function whose rule reads a result that is rounded.
+fn calls_of_rounded(operation: Operation) -> Option<&'static Calls> {
+    Some(match operation {
+        Operation::Over => Over::CALLS,
+        Operation::Recip => functions::Recip::CALLS,
+        Operation::Sqrt => functions::Sqrt::CALLS,
+        Operation::Rsqrt => functions::Rsqrt::CALLS,
+        Operation::Cbrt => functions::Cbrt::CALLS,
+        Operation::Exp => functions::Exp::CALLS,
+        Operation::Exp2 => functions::Exp2::CALLS,
+        Operation::Powf => functions::Powf::CALLS,
+        Operation::Tan => functions::Tan::CALLS,
+        Operation::Gelu => functions::Gelu::CALLS,
+        Operation::Silu => functions::Silu::CALLS,
+        _ => return None,
+    })
+}
+
+/// Returns the function that computes a narrow result again in `wide`, the type of the gradient,
+/// because the stored result lacks digits and range; `None` if the result is not narrow, or exact.
+fn again(called: &Call, wide: DType) -> Option<&'static Calls> {
+    (called.output != wide).then(|| calls_of_rounded(called.operation))?
 }
 
 #[cold]

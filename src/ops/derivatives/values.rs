@@ -11,8 +11,9 @@ use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, T
 use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::elementwise::complex::OfParts;
 use crate::ops::expression::elementwise::functions;
+use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
-use crate::ops::expression::template::GraphTemplate;
+use crate::ops::expression::template::{GraphTemplate, TemplateNode};
 use crate::ops::expression::tree::{Call, Calls, MOST_OPERANDS};
 
 /// A node with the operators and functions that rules are written in. Operands of an operator have
@@ -62,6 +63,37 @@ impl<'g> JointValue<'g> {
     /// Returns this value where `mask` is true, and zero elsewhere.
     pub(super) fn only_where(self, mask: Self) -> Self {
         self.appended(|joint| joint.only_where(mask.node, self.node))
+    }
+
+    /// Returns `other` where `mask` is true, and this value elsewhere.
+    pub(super) fn or_where(self, mask: Self, other: Self) -> Self {
+        let select = Select::CALLS.at(self.dtype());
+        mask.call(select, &[other, self])
+    }
+
+    /// Returns whether this is a constant, from which 1 can be subtracted without rounding.
+    pub(super) fn is_exact_less_one(self) -> bool {
+        let joint = self.joint.borrow();
+        let is_exact = |value: f64| (value - 1.0) + 1.0 == value;
+        match joint.nodes[self.node as usize] {
+            TemplateNode {
+                kind: NodeKind::Scalar(bits),
+                dtype: DType::F32,
+            } => {
+                let value = f64::from(f32::from_bits(bits.low() as u32));
+                f64::from((value - 1.0) as f32) == value - 1.0
+            }
+            TemplateNode {
+                kind: NodeKind::Scalar(bits),
+                dtype: DType::F64,
+            } => is_exact(f64::from_bits(bits.low())),
+            _ => false,
+        }
+    }
+
+    /// Returns this value times `factor` plus `addend`, rounded once.
+    pub(super) fn mul_add(self, factor: Self, addend: Self) -> Self {
+        self.apply(functions::MulAdd::CALLS, &[factor, addend])
     }
 
     pub(super) fn not_equal(self, value: f64) -> Self {
@@ -142,7 +174,9 @@ macro_rules! methods {
 methods! {
     re() Re;
     im() Im;
+    abs() Abs;
     square() Square;
+    sqrt() Sqrt;
     sign() Sign;
     rsqrt() Rsqrt;
     exp() Exp;
@@ -160,6 +194,8 @@ methods! {
     le(other) LessEqual;
     eq(other) Equal;
     ne(other) NotEqual;
+    maximum(other) Maximum;
+    minimum(other) Minimum;
     powf(exponent) Powf;
     powi(exponent) Powi;
 }

@@ -3,7 +3,7 @@
 //! `f16` and `bf16` are computed in `f32` and rounded once: an element may be in many windows.
 
 use super::{Windows, largest_each};
-use crate::array::{Array, Float, Layout, Shape};
+use crate::array::{AnyElement, Array, Float, Layout, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{
     AnyArray, DIFFERENTIABLE, SavedArray, by_float, is_tracked, store_parts, sum_of_windows,
@@ -81,19 +81,41 @@ fn to_largest<T: Float, A: Float>(
     gradient: &Array<A>,
     windows: Windows,
 ) -> Result<Array<A>> {
+    let inside = &inside::<T, A>(x, windows)?;
+    let inside = inside.as_ref();
     let Some([columns, rows]) = windows.one_by_one() else {
-        if windows.are_apart() && !(is_tracked(x)? || is_tracked(largest)? || is_tracked(gradient)?)
+        if windows.are_apart()
+            && inside.is_none()
+            && !(is_tracked(x)? || is_tracked(largest)? || is_tracked(gradient)?)
         {
             return to_ties_apart([x, largest], gradient, windows);
         }
-        let share = share_of(gradient, [x, largest], None, windows)?.eval()?;
+        let share = share_of(gradient, [x, largest], inside, windows)?.eval()?;
         return to_ties([x, largest], &share, windows);
     };
     let tallest = &largest_each(x, columns)?;
-    let ties = sum_of_ties([x, tallest], None, columns)?.eval()?;
+    let ties = sum_of_ties([x, tallest], inside, columns)?.eval()?;
     let share = share_of(gradient, [tallest, largest], Some(&ties), rows)?.eval()?;
     let share = to_ties([tallest, largest], &share, rows)?;
     to_ties([x, tallest], &share, columns)
+}
+
+/// Returns the weights of the elements of `x`: 0 in its padding, and 1 elsewhere; `None` without
+/// padding.
+#[track_caller]
+fn inside<T: Float, A: Float>(x: &Array<T>, windows: Windows) -> Result<Option<Array<A>>> {
+    if windows.padding == [0, 0] {
+        return Ok(None);
+    }
+    let shape = x.layout().shape();
+    let first = shape.ndim() - 2;
+    let [rows, columns] = [0, 1].map(|at| shape.dims()[first + at] - 2 * windows.padding[at]);
+    let image = [rows, columns].into_iter().collect();
+    let ones = AnyArray::full_beside(x, &image, 1.0)?;
+    let margins = windows.padding.map(|own| (own, own));
+    let weights = ones.pad(&margins, <T as AnyElement>::zero())?;
+    let weights = weights.cast::<A>().eval()?;
+    Ok(Some(weights.broadcast_to(*shape)?))
 }
 
 /// Passes the gradients of the largest elements back in one pass, for windows that have no element

@@ -22,6 +22,8 @@ const _: () = assert!(MOST_APART <= MOST_RESULTS);
 struct Windows {
     size: [usize; 2],
     stride: [usize; 2],
+    /// The rows and columns at each edge of the array that are padding: no largest elements.
+    padding: [usize; 2],
 }
 
 impl<T: Numeric> Array<T> {
@@ -56,6 +58,20 @@ impl<T: Numeric> Array<T> {
     pub fn max_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let windows = Windows::of("max_pool2d", self.layout().shape(), size, stride)?;
         let x = self;
+        precompiled!(largest::<T>([x]; windows: Windows))
+    }
+
+    /// Like [`max_pool2d`](Self::max_pool2d), of an array whose edges are padding of −∞, which gets
+    /// no gradient.
+    #[track_caller]
+    pub(crate) fn max_pool2d_padded(
+        &self,
+        size: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+    ) -> Result<Self> {
+        let windows = Windows::of("max_pool2d", self.layout().shape(), size, stride)?;
+        let (x, windows) = (self, Windows { padding, ..windows });
         precompiled!(largest::<T>([x]; windows: Windows))
     }
 }
@@ -104,7 +120,11 @@ impl Windows {
             }
         };
         if fits && !size.contains(&0) && !stride.contains(&0) {
-            return Ok(Self { size, stride });
+            return Ok(Self {
+                size,
+                stride,
+                padding: [0, 0],
+            });
         }
         let (code, why) = match fits {
             true => (
@@ -128,10 +148,12 @@ impl Windows {
             Self {
                 size: [height, 1],
                 stride: [self.stride[0], 1],
+                padding: self.padding,
             },
             Self {
                 size: [1, width],
                 stride: [1, self.stride[1]],
+                padding: [0, 0],
             },
         ])
     }

@@ -5,6 +5,7 @@ use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
 use crate::ops::dispatch::same_device;
+use crate::ops::expression::elementwise::select;
 use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
 use crate::ops::reducers::CrossEntropy;
@@ -109,20 +110,40 @@ fn weighted<T: Float, A: Float>(
 ) -> Result<Array<T>> {
     let weight = &(gradient.cast::<A>() * A::from_f64(scale)).eval()?;
     let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
-    // Computed apart, because the difference of a rounded probability and 1 has few digits.
-    let of_class = ((-losses).cast::<A>().exp_m1() * weight)
-        .cast::<T>()
-        .eval()?;
     let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
-    let weighted = ((logits.cast::<f64>() - sums).cast::<A>().exp() * weight).cast::<T>();
+    let weighted = ((logits.cast::<f64>() - &sums).cast::<A>().exp() * weight).cast::<T>();
     let mut gradients = if is_own {
         logits.assign(weighted)?;
         logits
     } else {
         weighted.eval()?
     };
+    let of_class = of_classes_apart(&mut gradients, (&sums, &losses, classes), weight)?;
     gradients.scatter(classes, &of_class, 1)?;
     Ok(gradients)
+}
+
+/// Returns the gradients of the classes' logits, and sets them to 0 in `gradients`.
+#[track_caller]
+fn of_classes_apart<T: Float, A: Float>(
+    gradients: &mut Array<T>,
+    (sums, losses, classes): (&Array<f64>, &Array<f64>, &Array<i64>),
+    weight: &Array<A>,
+) -> Result<Array<T>> {
+    /// The part of a logit that the rounding of a loss changes, with the digits of a gradient.
+    const LOST_SINGLE: f64 = 0.1;
+    const LOST_DOUBLE: f64 = 0.1;
+    let by_loss = (-losses).cast::<A>().exp_m1() * weight;
+    let nothing = AnyArray::full_beside(gradients, classes.layout().shape(), 0.0)?;
+    gradients.scatter(classes, &nothing, 1)?;
+    let others = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
+    // A probability less 1 has few digits, and a loss that is tiny beside the logits has, too.
+    let lost = match A::DTYPE {
+        DType::F64 => LOST_DOUBLE,
+        _ => LOST_SINGLE,
+    };
+    let is_lost = losses.lt((sums.abs() + 1.0) * lost);
+    select(is_lost, -others, by_loss).cast::<T>().eval()
 }
 
 #[track_caller]

@@ -50,7 +50,8 @@ reductions! {
     var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
     /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The
-    /// standard deviation of nothing is NaN.
+    /// standard deviation of nothing is NaN. If it is 0, its gradient is 0, and so are the
+    /// derivatives of the gradient: for curvature there, differentiate [`var`](Self::var).
     std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 
     /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
@@ -58,6 +59,7 @@ reductions! {
     /// It overflows only if the result does: for `f64`, elements that are too large or too small to
     /// be squared are scaled and summed apart, as Anderson describes it ("Algorithm 978: Safe
     /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0.
+    /// At 0 its gradient is 0, and all second derivatives too: there, the sum of squares has them.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 
     /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.

@@ -27,6 +27,7 @@ macro_rules! by_type {
 mod book;
 mod complex;
 mod decompositions;
+mod derivatives;
 mod elementwise;
 mod linear;
 mod networks;
