@@ -260,6 +260,9 @@ pub(super) fn normalized_of<T: Float, const LOG: bool>(
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
     let tracked_reduction =
         TrackedReduction::begin(graph, (operation, Some(rule), T::DTYPE), axes)?;
+    // Narrow floats are computed in `f32`.
+    let tracked_reduction = tracked_reduction
+        .with_softmax(|graph, axis| Ok(AnyArray::of(&normalized_of::<f32, LOG>(graph, axis)?)));
     let tracked_reduction = tracked_reduction.computed_by(graph, move |graph| {
         let array = normalized_graph::<T, LOG>(graph, &shape, axis)?;
         Ok((array.into_buffer(), shape))

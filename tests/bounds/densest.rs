@@ -31,7 +31,11 @@ fn opcodes_of_one_byte_take_little_memory() {
     ];
     for (before, repeated, after) in cases {
         let (snapshot, profiles) = read(&with(before, repeated, after));
-        assert!(snapshot.is_err() && profiles.is_err());
+        // An empty list is a snapshot without segments.
+        match snapshot {
+            Ok(own) => assert!(own.devices.is_empty() && profiles.unwrap().is_empty()),
+            Err(_) => assert!(profiles.is_err()),
+        }
     }
     // Many containers that grow in turn.
     let mut bytes = b"\x80\x04".to_vec();

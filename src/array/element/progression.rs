@@ -178,7 +178,7 @@ mod tests {
             assert_eq!(decimal(f16::from_f64(value)), value, "2^-{power}");
             assert_eq!(decimal(bf16::from_f64(value)), value, "2^-{power}");
         }
-        assert_eq!(decimal(f32::MAX / 2.0 + f32::MAX / 2.0).is_finite(), true);
+        assert!(decimal(f32::MAX / 2.0 + f32::MAX / 2.0).is_finite());
         assert!(decimal(f32::NAN).is_nan() && decimal(f16::INFINITY).is_infinite());
     }
 }

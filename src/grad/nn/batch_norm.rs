@@ -98,14 +98,14 @@ impl<T: Float> BatchNorm<T> {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let axes: Vec<isize> = (0..x.ndim() as isize).filter(|&axis| axis != 1).collect();
-        let (mean, centred, variance) = centred::<T, T::Computed>(x, &axes)?;
+        let (mean, centred, variance) = centred(&x.clone().converted::<T::Computed>()?, &axes)?;
         if !runs_again_later() {
             let unbiased = count as f64 / (count - 1) as f64;
             let shares = [self.momentum, self.momentum * unbiased];
             let batch = [&mean, &variance].map(|own| AnyArray::of(&constant(own)));
             self.statistics.mix(&batch, shares)?;
         }
-        let variance = variance.lazy().boxed();
+        let (centred, variance) = (centred.lazy().boxed(), variance.lazy().boxed());
         normalized(centred, variance, (&parameters, self.epsilon))
     }
 

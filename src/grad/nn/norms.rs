@@ -197,19 +197,15 @@ impl<T: Float> GroupNorm<T> {
 }
 
 /// Returns the mean of `x` along some axes, the difference of each element, and the biased
-/// variance. In half precision, nothing but `x` is saved for gradients: the difference is computed
-/// again.
+/// variance. `x` has the type that the norm is computed in: its gradient is a sum of terms that
+/// cancel, and is rounded once, where `x` was converted.
 #[track_caller]
-pub(super) fn centred<T: Float, A: Float>(
-    x: &Array<T>,
+pub(super) fn centred<A: Float>(
+    x: &Array<A>,
     axes: &[isize],
-) -> Result<(Array<A>, BoxedLazy<A>, Array<A>)> {
-    let wide = widened::<T, A>(x);
-    let mean = wide.mean_keepdims(axes)?;
-    let centred = match T::DTYPE == A::DTYPE {
-        true => (wide - &mean).eval()?.lazy().boxed(),
-        false => (wide - &mean).boxed(),
-    };
+) -> Result<(Array<A>, Array<A>, Array<A>)> {
+    let mean = x.mean_keepdims(axes)?;
+    let centred = (x - &mean).eval()?;
     let variance = centred.square().mean_keepdims(axes)?;
     Ok((mean, centred, variance))
 }

@@ -136,21 +136,22 @@ CS_FN cs_place<T> cs_first_min(cs_place<T> a, cs_place<T> b) {
 }
 
 // The sums of the distances of a few elements from `shift`, which is the first of them, and of
-// their squares.
+// their squares. Both sums may be out of the range of `A`.
 template <class A>
 struct cs_block {
-    A shift, sum, squares;
+    A shift;
+    double sum, squares;
 };
 
 // The distance is not 0 where the element is infinite or NaN.
 template <class A>
 CS_FN cs_block<A> cs_opened(A value) {
-    return cs_block<A>{value, value - value, value - value};
+    return cs_block<A>{value, (double)(value - value), (double)(value - value)};
 }
 
 template <class A>
 CS_FN cs_block<A> cs_stepped(cs_block<A> a, A value) {
-    A distance = value - a.shift;
+    double distance = (double)(value - a.shift);
     return cs_block<A>{a.shift, a.sum + distance, a.squares + distance * distance};
 }
 
@@ -172,9 +173,9 @@ CS_FN cs_moments cs_moved(double count, double mean, double rest, double by, dou
 
 template <class A>
 CS_FN cs_moments cs_moments_of(cs_block<A> a, u32 n) {
-    double count = (double)n, sum = (double)a.sum;
+    double count = (double)n, sum = a.sum;
     double mean = sum / count;
-    double squares = (double)a.squares - sum * mean;
+    double squares = a.squares - sum * mean;
     // Rounding must not make it negative; NaN remains.
     return cs_moved(count, (double)a.shift, 0.0, mean, squares < 0.0 ? 0.0 : squares);
 }

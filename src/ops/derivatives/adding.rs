@@ -11,6 +11,8 @@ use crate::array::{AxisSet, Bits, DType, Layout, Shape};
 use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::dispatch::store;
+use crate::ops::expression::elementwise::arithmetic::Added;
+use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 
@@ -32,7 +34,7 @@ pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArra
         return Ok(contribution);
     }
     let operand = contribution.operand();
-    let graph = ExpressionGraph::of_sum(&[operand], operand.dtype.computed_in())?;
+    let graph = sum_graph(&[operand], operand.dtype.computed_in())?;
     let summed = sum_of(&graph, contribution.layout.shape(), axes)?;
     let dims: Shape = summed.layout.dims()[lead..].iter().collect();
     Ok(summed.seen(Layout::contiguous(&dims)?))
@@ -96,7 +98,7 @@ pub(super) fn added(
 #[track_caller]
 pub(super) fn summed(arrays: [&AnyArray; 2], dtype: DType, whole: &Layout) -> Result<AnyArray> {
     let operands = arrays.map(AnyArray::operand);
-    let graph = ExpressionGraph::of_sum(&operands, dtype)?;
+    let graph = sum_graph(&operands, dtype)?;
     let buffer = evaluate(&graph, arrays[0].device(), whole.shape())?;
     Ok(AnyArray::of_shape(buffer, whole.shape(), dtype))
 }
@@ -268,7 +270,7 @@ fn store_sum(
         dtype: sum.dtype,
     };
     let operands = [own, contribution.operand()];
-    let graph = ExpressionGraph::of_sum(&operands, sum.dtype)?;
+    let graph = sum_graph(&operands, sum.dtype)?;
     let targets = [Target::of(&own)];
     match Overwritable::new(&targets, &[], &[]) {
         Ok(targets) => store(&graph, targets)?,
@@ -293,4 +295,24 @@ pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let graph = ExpressionGraph::of(&operand)?;
     let buffer = evaluate(&graph, sum.device(), whole.shape())?;
     Ok(AnyArray::of_shape(buffer, whole.shape(), sum.dtype))
+}
+
+/// Returns the sum of one or two operands in `dtype`, to which they are converted.
+#[track_caller]
+fn sum_graph<'a>(operands: &[Operand<'a>], dtype: DType) -> Result<ExpressionGraph<'a>> {
+    let mut graph = ExpressionGraph::empty();
+    let mut result = None;
+    for operand in operands {
+        let own = graph.append_array(*operand);
+        let own = match operand.dtype == dtype {
+            true => own,
+            false => graph.append_call(cast(operand.dtype, dtype), &[own])?,
+        };
+        result = Some(match result {
+            Some(sum) => graph.append_call(Added::CALLS.at(dtype), &[sum, own])?,
+            None => own,
+        });
+    }
+    graph.set_results(result.map(|result| result as usize).into_iter());
+    Ok(graph)
 }

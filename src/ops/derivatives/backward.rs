@@ -8,7 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::AnyArray;
-use super::sum::GradientSum;
+use super::distinct_parts::DistinctParts;
 use crate::error::Result;
 
 /// The gradients of a step's results, by the number of the result; `None` for a result that nothing
@@ -62,6 +62,19 @@ pub(crate) struct Gradients {
     pub(super) are_tracked: bool,
     /// The buckets that provide memory for some of the gradients.
     pub(super) placer: Option<Rc<dyn Placer>>,
+}
+
+/// The sum of the contributions to one gradient.
+///
+/// Invariants: the arrays have the shape of the value. `array` has the value's type or the type
+/// that it is computed in. `more` is there only if both arrays are narrow.
+#[derive(Debug)]
+pub(super) struct GradientSum {
+    pub(super) array: AnyArray,
+    /// The second contribution, which is added when the sum is handed out, or a third one arrives.
+    pub(super) more: Option<AnyArray>,
+    /// The parts that were written, if the sum is narrow and no element has two contributions.
+    pub(super) parts: Option<DistinctParts>,
 }
 
 /// A hasher of the numbers of values, which a tape counts up, so that nobody can choose them.

@@ -13,11 +13,11 @@ use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
 thread_local! {
-    static DIRECTIONS: RefCell<Vec<Rc<Direction>>> = const { RefCell::new(Vec::new()) };
+    static DIRECTIONS: RefCell<Vec<Rc<TrackedDirection>>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
-struct Direction {
+struct TrackedDirection {
     first_step: usize,
     /// The numbers of variables, and the changes of their values.
     changes: Vec<(u32, AnyArray)>,
@@ -32,7 +32,7 @@ impl DirectionGuard {
     /// Begins a direction: `changes` lists the numbers of the variables that the tape tracks from
     /// `first_step` on, and how they change.
     pub(crate) fn begin(first_step: usize, changes: Vec<(u32, AnyArray)>) -> Self {
-        let direction = Direction {
+        let direction = TrackedDirection {
             first_step,
             changes,
         };

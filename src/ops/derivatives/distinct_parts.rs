@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::Layout;
+use crate::array::{Layout, MAX_RANK};
 
 /// The number of parts that are compared. Neighbours are joined, so that few remain.
 const MOST: usize = 8;
@@ -38,8 +38,8 @@ fn hull_of(one: &Layout, other: &Layout) -> Option<(Layout, bool)> {
         return None;
     }
     // The stride of an axis of length 1 means nothing.
-    let is_long = |axis: usize| one.dims()[axis] > 1 || other.dims()[axis] > 1;
-    let differs = |axis: usize| is_long(axis) && one.strides()[axis] != other.strides()[axis];
+    let are_long = |axis: usize| one.dims()[axis] > 1 && other.dims()[axis] > 1;
+    let differs = |axis: usize| are_long(axis) && one.strides()[axis] != other.strides()[axis];
     if (0..one.ndim()).any(differs) {
         return None;
     }
@@ -51,8 +51,9 @@ fn hull_along(axis: usize, one: &Layout, other: &Layout) -> Option<(Layout, bool
     if !lengths.all(|(own, (one, other))| own == axis || one == other) {
         return None;
     }
-    let stride = one.strides()[axis];
     let apart = other.offset() as isize - one.offset() as isize;
+    let long = [one, other].into_iter().find(|own| own.dims()[axis] > 1);
+    let stride = long.map_or(apart.abs(), |own| own.strides()[axis]);
     if stride == 0 || apart % stride != 0 {
         return None;
     }
@@ -65,8 +66,10 @@ fn hull_along(axis: usize, one: &Layout, other: &Layout) -> Option<(Layout, bool
         return None;
     }
     let shape = first.shape().with(axis, steps + last.dims()[axis]);
-    let strides = Layout::strided(&shape, first.strides()).ok()?;
-    let hull = strides.starting_at(first.offset());
+    let mut strides = SmallVec::<[isize; MAX_RANK]>::from_slice(first.strides());
+    strides[axis] = stride;
+    let hull = Layout::strided(&shape, &strides).ok()?;
+    let hull = hull.starting_at(first.offset());
     // A hull that repeats an element does not show that the parts are distinct.
     (!hull.repeats()).then_some((hull, steps == length))
 }

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use super::AnyArray;
-use super::backward::{Gradients, Placer, Upstream};
+use super::backward::{GradientSum, Gradients, Placer, Upstream};
 use super::evaluation::evaluate;
 use super::tape::{self, Tracked};
 use crate::array::{AnyElement, Array, Bits, DType, Layout, Shape, bits_of};
@@ -17,7 +17,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 
 use super::adding::{as_whole, copied, reduced};
 use super::joint_graph::{by_differentiable, by_float};
-use super::sum::{GradientSum, ValueOfSum};
+use super::sum::ValueOfSum;
 use super::total::Total;
 
 impl AnyArray {

@@ -18,7 +18,6 @@ use crate::ops::dispatch::{Reduction, reduce};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
 use crate::ops::reducers::{Norm, ReductionRule as Rule, Std, Sum};
-use crate::ops::scan::normalized_of as softmax_of;
 
 /// The gradient of each element, as a function of the result's gradient.
 ///
@@ -143,6 +142,9 @@ const fn sum_number(number: usize) -> Placeholder {
 
 const GRADIENT: Placeholder = Placeholder::Gradient(0);
 
+/// Returns the softmax of an expression graph of floats along an axis, or its logarithm.
+pub(in crate::ops) type SoftmaxOf = fn(&ExpressionGraph<'_>, usize) -> Result<AnyArray>;
+
 /// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
 /// gradients back is recorded.
 #[must_use]
@@ -160,6 +162,7 @@ struct DerivedReduction {
     summands: Summands,
     /// The elements in the type of gradients, from which the result is computed again.
     again: Option<u32>,
+    softmax: Option<SoftmaxOf>,
     dtype: DType,
     axes: AxisSet,
     /// The shape of the result with all axes, of length 1 where reduced.
@@ -205,6 +208,14 @@ impl TrackedReduction {
                 let (buffer, shape) = run(graph)?;
                 Ok(std::iter::once(AnyArray::of_shape(buffer, &shape, dtype)).collect())
             });
+        }
+        self
+    }
+
+    /// Sets the function that computes a narrow softmax again, in the type of its gradient.
+    pub(in crate::ops) fn with_softmax(mut self, softmax: SoftmaxOf) -> Self {
+        if let Some(RunningReduction::DerivedReduction(running)) = &mut self.0 {
+            running.softmax = Some(softmax);
         }
         self
     }
@@ -272,6 +283,7 @@ impl RunningReduction {
             rule,
             summands,
             again,
+            softmax: None,
             dtype,
             axes,
             kept_shape: (0..shape.ndim()).map(length).collect(),
@@ -290,6 +302,7 @@ impl DerivedReduction {
             rule,
             summands,
             again,
+            softmax,
             dtype,
             axes,
             kept_shape,
@@ -318,7 +331,7 @@ impl DerivedReduction {
                 let result = match again {
                     Some(elements) => {
                         let graph = derivation.graph(&|_| None, &[elements])?;
-                        Some(reduced_again(rule, &graph, (&shape, axes))?)
+                        Some(reduced_again((rule, softmax), &graph, (&shape, axes))?)
                     }
                     None => kept,
                 };
@@ -377,20 +390,17 @@ fn given<'a>(
 /// graph has the shape `shape`.
 #[track_caller]
 fn reduced_again(
-    rule: Rule,
+    (rule, softmax): (Rule, Option<SoftmaxOf>),
     graph: &ExpressionGraph<'_>,
     (shape, axes): (&Shape, AxisSet),
 ) -> Result<AnyArray> {
+    if let Some(softmax) = softmax {
+        let mut all = 0..shape.ndim();
+        let axis = all.find(|&axis| axes.contains(axis));
+        return softmax(graph, axis.expect("it has one axis"));
+    }
     let dtype = graph.first().dtype;
     by_float!(dtype, T => match rule {
-        Rule::Softmax | Rule::LogSoftmax => {
-            let axis = (0..shape.ndim()).find(|&axis| axes.contains(axis)).expect("one axis");
-            let normalized = match rule {
-                Rule::Softmax => softmax_of::<T, false>(graph, axis)?,
-                _ => softmax_of::<T, true>(graph, axis)?,
-            };
-            Ok(AnyArray::of(&normalized))
-        }
         Rule::Norm => reduced_by(const { &Reduction::of::<Norm, T>() }, graph, (shape, axes)),
         _ => reduced_by(const { &Reduction::of::<Std, T>() }, graph, (shape, axes)),
     })

@@ -8,23 +8,11 @@
 
 use super::AnyArray;
 use super::adding::{added, added_to_part, own, summed, tracked_part};
+use super::backward::GradientSum;
 use super::distinct_parts::DistinctParts;
 use super::gradients::filled;
 use crate::array::{Bits, DType, Layout};
 use crate::error::Result;
-
-/// The sum of the contributions to one gradient.
-///
-/// Invariants: the arrays have the shape of the value. `array` has the value's type or the type
-/// that it is computed in. `more` is there only if both arrays are narrow.
-#[derive(Debug)]
-pub(super) struct GradientSum {
-    array: AnyArray,
-    /// The second contribution, which is added when the sum is handed out, or a third one arrives.
-    more: Option<AnyArray>,
-    /// The parts that were written, if the sum is narrow and no element has two contributions.
-    parts: Option<DistinctParts>,
-}
 
 /// The value that a gradient belongs to.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::SmallVec;
 
-use super::elementwise::arithmetic::Added;
-use super::elementwise::cast::cast;
 use super::node_list::NodeList;
 use super::node_shapes::NodeShape;
 use super::operation::Operation;
@@ -79,25 +77,6 @@ impl<'a> ExpressionGraph<'a> {
         let operands: SmallVec<[u32; MOST_OPERANDS]> = operands.collect();
         let result = graph.append_call(call, &operands)?;
         graph.set_results(std::iter::once(result as usize));
-        Ok(graph)
-    }
-
-    /// Returns the sum of one or two operands in `dtype`, to which they are converted.
-    pub(in crate::ops) fn of_sum(operands: &[Operand<'a>], dtype: DType) -> Result<Self> {
-        let mut graph = Self::empty();
-        let mut result = None;
-        for operand in operands {
-            let own = graph.append_array(*operand);
-            let own = match operand.dtype == dtype {
-                true => own,
-                false => graph.append_call(cast(operand.dtype, dtype), &[own])?,
-            };
-            result = Some(match result {
-                Some(sum) => graph.append_call(Added::CALLS.at(dtype), &[sum, own])?,
-                None => own,
-            });
-        }
-        graph.set_results(result.map(|result| result as usize).into_iter());
         Ok(graph)
     }
 

@@ -26,7 +26,7 @@ pub(super) fn of_determinant<T: Factorized>(
 #[track_caller]
 fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin("det", &[a])?;
-    let factors = Factors::of(a)?;
+    let factors = SingularFactors::of(a)?;
     let (before, after) = products_beside(&factors.s)?;
     let scaled = (&factors.u * (before * after).eval()?.unsqueeze(-2)?).eval()?;
     let result = (scaled.matmul(&factors.vt)? * &factors.sign).eval()?;
@@ -46,7 +46,7 @@ fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 #[track_caller]
 fn cofactor_changes<T: Factorized>(a: &Array<T>, y: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin("det", &[a, y])?;
-    let Factors { u, s, vt, sign } = Factors::of(a)?;
+    let SingularFactors { u, s, vt, sign } = SingularFactors::of(a)?;
     let products = products_of_others(&s)?;
     let x = t(&u)?.matmul(&constant(y))?.matmul(&t(&vt)?)?;
     let diagonal = identity(&s, s.shape()[s.ndim() - 1])?;
@@ -90,14 +90,14 @@ fn third<T: Factorized>(a: &Array<T>, y: &Array<T>, z: &Array<T>) -> Result<Arra
 }
 
 /// Singular value decompositions, with the sign of det U det V, as matrices of one element.
-struct Factors<T: Factorized> {
+struct SingularFactors<T: Factorized> {
     u: Array<T>,
     s: Array<T>,
     vt: Array<T>,
     sign: Array<T>,
 }
 
-impl<T: Factorized> Factors<T> {
+impl<T: Factorized> SingularFactors<T> {
     /// Returns the factors of `a`, untracked. Large and small singular values alternate, so that
     /// products of some in a row are in the type's range if the product of all is.
     #[track_caller]

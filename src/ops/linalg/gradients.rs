@@ -11,7 +11,7 @@
 use super::filled;
 use super::groups::{Groups, quotients};
 use super::solve::solve;
-use super::values::{Choice, of_eigenvalues, of_singular_values};
+use super::values::{ChosenVectors, of_eigenvalues, of_singular_values};
 use crate::array::Array;
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
@@ -147,7 +147,7 @@ fn gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
 pub(super) fn of_eigen<T: Factorized>(
     [w, v]: [&Array<T>; 2],
     [of_w, of_v]: [Option<AnyArray>; 2],
-    choice: &Choice<T>,
+    choice: &ChosenVectors<T>,
 ) -> Result<Vec<AnyArray>> {
     let mut whole = of_eigenvalues([w, v], &typed(of_w, w)?, choice)?;
     if let Some(of_v) = of_v {
@@ -204,7 +204,7 @@ pub(super) fn of_pseudoinverse<T: Factorized>(
 pub(super) fn of_singular<T: Factorized>(
     [u, s, vt]: [&Array<T>; 3],
     [of_u, of_s, of_vt]: [Option<AnyArray>; 3],
-    choice: &Choice<T>,
+    choice: &ChosenVectors<T>,
 ) -> Result<Vec<AnyArray>> {
     let n = s.shape()[s.ndim() - 1];
     let mut whole = of_singular_values([u, s, vt], &typed(of_s, s)?, choice)?;

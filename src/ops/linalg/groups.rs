@@ -111,7 +111,7 @@ pub(super) fn unit<T: Factorized>(change: &Array<T>) -> Result<Option<Array<T>>>
         unreachable!("it has matrices");
     };
     let largest = change.abs().max_keepdims([-2, -1])?;
-    let is_finite = (&largest - &largest).eq(T::zero()).all()?.item()?;
+    let is_finite = (&largest * T::zero()).eq(T::zero()).all()?.item()?;
     if !is_finite {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Singular values and eigenvalues, with their vectors and without.
 
 use super::status::{Meaning, check};
-use super::values::Choice;
+use super::values::ChosenVectors;
 use super::{adapted, batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
@@ -65,7 +65,7 @@ pub(super) fn singular<T: Factorized>(
     };
     let [u, s, vt] = step.finish_all([u, s, vt], |saved, factors| {
         let factors = factors.each_ref().map(|own| saved.save(own));
-        let choice = Choice::none();
+        let choice = ChosenVectors::none();
         move |gradients| gradients::of_singular(factors.each_ref(), gradients, &choice)
     });
     Ok((s, Some([u, vt])))
@@ -128,7 +128,7 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
     };
     let [w, v] = step.finish_all([w, v], |saved, factors| {
         let factors = factors.each_ref().map(|own| saved.save(own));
-        let choice = Choice::none();
+        let choice = ChosenVectors::none();
         move |gradients| gradients::of_eigen(factors.each_ref(), gradients, &choice)
     });
     Ok((w, Some(v)))

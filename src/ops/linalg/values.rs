@@ -5,7 +5,7 @@
 //! direction does: the values split, in the basis that [`adapted`] finds.
 //!
 //! The backward pass of the gradient knows the direction: its cotangent. The step of the
-//! factorization runs later in that pass. It reads the basis from a [`Choice`].
+//! factorization runs later in that pass. It reads the basis from a [`ChosenVectors`].
 //!
 //! [`adapted`]: super::adapted
 
@@ -22,9 +22,9 @@ use crate::ops::descriptors::Factorized;
 /// The vectors that a backward pass chose for equal values, until the step of the factorization
 /// uses them.
 #[derive(Clone)]
-pub(super) struct Choice<T: Factorized>(Rc<RefCell<Option<[Array<T>; 2]>>>);
+pub(super) struct ChosenVectors<T: Factorized>(Rc<RefCell<Option<[Array<T>; 2]>>>);
 
-impl<T: Factorized> Choice<T> {
+impl<T: Factorized> ChosenVectors<T> {
     pub(super) fn none() -> Self {
         Self(Rc::default())
     }
@@ -43,7 +43,7 @@ impl<T: Factorized> Choice<T> {
 pub(super) fn of_eigenvalues<T: Factorized>(
     [w, v]: [&Array<T>; 2],
     g: &Array<T>,
-    choice: &Choice<T>,
+    choice: &ChosenVectors<T>,
 ) -> Result<Array<T>> {
     let step = RuledOperation::begin("eigh", &[v, g])?;
     let chosen = choice.take().map(|[v, _]| v);
@@ -74,11 +74,11 @@ pub(super) fn of_eigenvalues<T: Factorized>(
 pub(super) fn of_singular_values<T: Factorized>(
     [u, s, vt]: [&Array<T>; 3],
     g: &Array<T>,
-    choice: &Choice<T>,
+    choice: &ChosenVectors<T>,
 ) -> Result<Array<T>> {
     let step = RuledOperation::begin("svd", &[u, g, vt])?;
     let chosen = choice.take();
-    let [left, right] = chosen.as_ref().map_or([u, vt], |own| own.each_ref());
+    let [left, right] = chosen.as_ref().map_or([u, vt], <[_; 2]>::each_ref);
     let result = (left * g.unsqueeze(-2)?).eval()?.matmul(right)?;
     let s = constant(s);
     Ok(step.finish(result, |saved| {
@@ -95,7 +95,7 @@ pub(super) fn of_singular_values<T: Factorized>(
             if let Some(along) = &along {
                 choice.set(along);
             }
-            let [left, right] = along.as_ref().map_or([&u, &vt], |own| own.each_ref());
+            let [left, right] = along.as_ref().map_or([&u, &vt], <[_; 2]>::each_ref);
             let of_g = (change.matmul(&t(right)?)? * left).sum_axis(-2)?;
             Ok([of_u, of_g, of_vt].map(|own| AnyArray::of(&own)).into())
         }

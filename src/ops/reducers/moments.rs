@@ -6,13 +6,17 @@ use crate::array::element::scalar::{Arithmetic, convert};
 use crate::array::{AnyElement, Element};
 
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the
-/// distances. `shift` is one of the elements or near them, which keeps the squares small.
+/// distances. `shift` is one of the elements or near them, which keeps the squares small. Both sums
+/// are in `f64`: the sums of an `f32` may be out of its range.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct BlockMoments<A> {
     shift: A,
-    sum: A,
-    squares: A,
+    sum: f64,
+    squares: f64,
 }
+
+/// Sums of squares from here on have their digits, though some of the squares underflow.
+const LEAST_SQUARES: f64 = 1e-28;
 
 impl<A: AnyElement + Arithmetic> BlockMoments<A> {
     #[inline(always)]
@@ -20,8 +24,8 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         let distance = convert::<A, T>(value).minus(self.shift);
         Self {
             shift: self.shift,
-            sum: self.sum.plus(distance),
-            squares: self.squares.plus(distance.times(distance)),
+            sum: self.sum + distance.to_f64(),
+            squares: self.squares + square(distance),
         }
     }
 
@@ -40,17 +44,41 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         }
         let mut block = Self {
             shift,
-            sum: zero,
-            squares: zero,
+            sum: 0.0,
+            squares: 0.0,
         };
         if !chunks.is_empty() {
-            (block.sum, block.squares) = (add_accumulators(sums), add_accumulators(squares));
+            let [sum, squares] = [sums, squares].map(add_accumulators);
+            (block.sum, block.squares) = (sum.to_f64(), squares.to_f64());
         }
         for &value in rest {
             block = block.step(value);
         }
-        block
+        match block.squares >= LEAST_SQUARES && block.squares < f64::INFINITY {
+            true => block,
+            false => Self::around_in_f64(values),
+        }
     }
+
+    /// Returns the sums of `values` around their mean, for squares that are out of the range of
+    /// `A`.
+    #[cold]
+    fn around_in_f64<T: AnyElement>(values: &[T]) -> Self {
+        let elements = || values.iter().map(|&value| convert::<A, T>(value).to_f64());
+        let shift = A::from_f64(elements().sum::<f64>() / values.len() as f64);
+        let block = Self {
+            shift,
+            sum: 0.0,
+            squares: 0.0,
+        };
+        values.iter().fold(block, |block, &value| block.step(value))
+    }
+}
+
+#[inline(always)]
+fn square<A: AnyElement>(distance: A) -> f64 {
+    let distance = distance.to_f64();
+    distance * distance
 }
 
 /// The number of elements, their mean, and the sum of their squared distances from it.
@@ -67,13 +95,13 @@ pub(in crate::ops) struct Moments {
 impl Moments {
     #[inline(always)]
     fn of<A: AnyElement>(block: BlockMoments<A>, count: usize) -> Self {
-        let (count, sum) = (count as f64, block.sum.to_f64());
+        let (count, sum) = (count as f64, block.sum);
         let mean = sum / count;
         Self {
             count,
             mean: block.shift.to_f64() + mean,
             // Rounding must not make it negative; NaN stays.
-            squares: not_negative(block.squares.to_f64() - sum * mean),
+            squares: not_negative(block.squares - sum * mean),
         }
     }
 
@@ -135,8 +163,8 @@ macro_rules! moments {
                     let distance = shift.minus(shift);
                     BlockMoments {
                         shift,
-                        sum: distance,
-                        squares: distance,
+                        sum: distance.to_f64(),
+                        squares: distance.to_f64(),
                     }
                 }
 

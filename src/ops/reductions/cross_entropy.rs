@@ -111,13 +111,23 @@ fn weighted<T: Float, A: Float>(
     let weight = &(gradient.cast::<A>() * A::from_f64(scale)).eval()?;
     let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
     let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
-    let weighted = ((logits.cast::<f64>() - &sums).cast::<A>().exp() * weight).cast::<T>();
+    let shares = (logits.cast::<f64>() - &sums).cast::<A>().exp();
+    // A rounded logarithm of `f64` loses digits of the shares if it is large.
+    let is_exact = const { T::DTYPE as u8 != DType::F64 as u8 };
+    let weighted = match is_exact {
+        true => (shares * weight).cast::<T>().boxed(),
+        false => shares.cast::<T>().boxed(),
+    };
     let mut gradients = if is_own {
         logits.assign(weighted)?;
         logits
     } else {
         weighted.eval()?
     };
+    if !is_exact {
+        let total = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
+        gradients.update(|shares| (shares.cast::<A>() / total * weight).cast::<T>())?;
+    }
     let of_class = of_classes_apart(&mut gradients, (&sums, &losses, classes), weight)?;
     gradients.scatter(classes, &of_class, 1)?;
     Ok(gradients)
@@ -131,18 +141,13 @@ fn of_classes_apart<T: Float, A: Float>(
     weight: &Array<A>,
 ) -> Result<Array<T>> {
     /// The part of a logit that the rounding of a loss changes, with the digits of a gradient.
-    const LOST_SINGLE: f64 = 0.1;
-    const LOST_DOUBLE: f64 = 0.1;
+    const LOST: f64 = 0.1;
     let by_loss = (-losses).cast::<A>().exp_m1() * weight;
     let nothing = AnyArray::full_beside(gradients, classes.layout().shape(), 0.0)?;
     gradients.scatter(classes, &nothing, 1)?;
     let others = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
     // A probability less 1 has few digits, and a loss that is tiny beside the logits has, too.
-    let lost = match A::DTYPE {
-        DType::F64 => LOST_DOUBLE,
-        _ => LOST_SINGLE,
-    };
-    let is_lost = losses.lt((sums.abs() + 1.0) * lost);
+    let is_lost = losses.lt((sums.abs() + 1.0) * LOST);
     select(is_lost, -others, by_loss).cast::<T>().eval()
 }
 

@@ -1,7 +1,6 @@
 //! Divided states of parameters in half precision, which are stored in `f32`.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
-use cachescope::grad::Optimizer;
 use cachescope::grad::optim::{Adam, Stateful};
 use cachescope::half::{bf16, f16};
 use cachescope::{Array, Float, Result};

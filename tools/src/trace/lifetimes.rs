@@ -32,7 +32,7 @@ const ALIASES: [&[&str]; 4] = [&["buffer", "buffer_id"], &["begin", "start"], &[
 const LAST: &str = "end";
 
 /// The rows of a file: lifetimes, constraints, and the offset of each buffer if it is a plan.
-type Rows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
+type TableRows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
 
 /// The constraints that a reader honours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,10 @@ impl Lifetime {
     /// Like [`read_table`](Self::read_table), but also returns constraints and the offset of each
     /// buffer. Returns no offsets if the table has no such column, or if a buffer that occupies
     /// memory has no offset.
-    pub(super) fn read_rows(mut table: CsvTable<impl BufRead>, honoured: Honoured) -> Result<Rows> {
+    pub(super) fn read_rows(
+        mut table: CsvTable<impl BufRead>,
+        honoured: Honoured,
+    ) -> Result<TableRows> {
         let [id, lower, upper, size] = table.columns_by(COLUMNS, ALIASES)?;
         let added = u64::from(table.title(upper) == LAST);
         let constraints = ConstraintColumns::of(&table, added)?;

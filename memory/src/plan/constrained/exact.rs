@@ -37,7 +37,7 @@ pub(super) fn search(
     goal: u64,
     deadline: &Deadline,
 ) -> Proof {
-    let mut search = Search::new(buffers, conflicts);
+    let mut search = OffsetSearch::new(buffers, conflicts);
     let mut bound = slab(buffers, best) - 1;
     let mut open: Vec<Node> = Vec::new();
     if !search.order_identical(bound) {
@@ -89,7 +89,7 @@ struct Node {
     edges: usize,
 }
 
-struct Search<'a> {
+struct OffsetSearch<'a> {
     buffers: &'a [ConstrainedBuffer],
     conflicts: &'a Conflicts,
     is_aligned: bool,
@@ -106,7 +106,7 @@ struct Search<'a> {
     is_incomplete: bool,
 }
 
-impl<'a> Search<'a> {
+impl<'a> OffsetSearch<'a> {
     fn new(buffers: &'a [ConstrainedBuffer], conflicts: &'a Conflicts) -> Self {
         Self {
             buffers,

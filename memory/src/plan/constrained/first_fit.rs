@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{ConstrainedBuffer, Piece, aligned, slab};
+use super::{ConstrainedBuffer, LivePiece, aligned, slab};
 use crate::plan::deadline::Deadline;
 use crate::plan::occupancy::Occupancy;
 use crate::plan::sections::Problem;
@@ -13,7 +13,7 @@ const ORDERS: u64 = 64;
 /// Returns the best plan of several orders. The first order is placed to its end in any case.
 pub(super) fn best_of(
     buffers: &[ConstrainedBuffer],
-    (pieces, problem): (&[Piece], &Problem),
+    (pieces, problem): (&[LivePiece], &Problem),
     goal: u64,
     deadline: &Deadline,
 ) -> Vec<u64> {
@@ -64,7 +64,7 @@ pub(super) fn best_of(
 fn placed(
     buffers: &[ConstrainedBuffer],
     order: &[u32],
-    (pieces, problem, first): (&[Piece], &Problem, &[u32]),
+    (pieces, problem, first): (&[LivePiece], &Problem, &[u32]),
 ) -> Vec<u64> {
     let mut occupancy = Occupancy::new(problem.load.len());
     let mut offsets = vec![0; buffers.len()];

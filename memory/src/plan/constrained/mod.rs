@@ -61,7 +61,7 @@ pub struct Gap {
 
 /// Bytes of a buffer that are used from a step to another.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct LivePiece {
     buffer: u32,
     /// The first byte within the buffer.
     start: u64,
@@ -70,7 +70,7 @@ struct Piece {
 }
 
 /// Returns the pieces of a buffer, in order of time.
-fn pieces_of(index: usize, buffer: &ConstrainedBuffer) -> Vec<Piece> {
+fn pieces_of(index: usize, buffer: &ConstrainedBuffer) -> Vec<LivePiece> {
     let BufferInterval {
         mut lower,
         upper,
@@ -84,7 +84,7 @@ fn pieces_of(index: usize, buffer: &ConstrainedBuffer) -> Vec<Piece> {
             size_bytes: used.end.saturating_sub(used.start),
         };
         if interval.occupies() {
-            pieces.push(Piece {
+            pieces.push(LivePiece {
                 buffer: index as u32,
                 start: used.start,
                 interval,
@@ -134,7 +134,7 @@ pub fn pack_constrained(buffers: &[ConstrainedBuffer], options: &Options) -> Pac
         return pack(&whole, options);
     }
     let begin = Deadline::after(options.time_limit);
-    let pieces: Vec<Piece> = buffers
+    let pieces: Vec<LivePiece> = buffers
         .iter()
         .enumerate()
         .flat_map(|(index, buffer)| pieces_of(index, buffer))

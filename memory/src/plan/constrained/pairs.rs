@@ -1,6 +1,6 @@
 //! The pairs of buffers that conflict.
 
-use super::{ConstrainedBuffer, Piece};
+use super::{ConstrainedBuffer, LivePiece};
 use crate::plan::deadline::Deadline;
 
 /// The maximum number of pairs: beyond it, only heuristics plan.
@@ -29,21 +29,21 @@ impl Pair {
 pub(super) struct Conflicts {
     pub(super) pairs: Vec<Pair>,
     /// The pieces that are live at each start of a piece: where their bytes can be the most.
-    pub(super) moments: Vec<Vec<Piece>>,
+    pub(super) moments: Vec<Vec<LivePiece>>,
 }
 
 impl Conflicts {
     /// Returns `None` if there are too many, or the time is up.
     pub(super) fn new(
         buffers: &[ConstrainedBuffer],
-        pieces: &[Piece],
+        pieces: &[LivePiece],
         deadline: &Deadline,
     ) -> Option<Self> {
         let mut sorted = pieces.to_vec();
         sorted.sort_by_key(|piece| piece.interval.lower);
         let mut found: Vec<((u32, u32), (i64, i64))> = Vec::new();
-        let mut moments: Vec<Vec<Piece>> = Vec::new();
-        let mut live: Vec<Piece> = Vec::new();
+        let mut moments: Vec<Vec<LivePiece>> = Vec::new();
+        let mut live: Vec<LivePiece> = Vec::new();
         for piece in sorted {
             let begin = piece.interval.lower;
             let is_same = live.last().is_some_and(|last| last.interval.lower == begin);
@@ -53,7 +53,7 @@ impl Conflicts {
                     true => (other, &piece),
                     false => (&piece, other),
                 };
-                let ends = |own: &Piece| {
+                let ends = |own: &LivePiece| {
                     (
                         own.start as i64,
                         (own.start + own.interval.size_bytes) as i64,

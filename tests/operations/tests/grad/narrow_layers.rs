@@ -30,8 +30,8 @@ const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("logsumexp of rows", 1.0, Some(3.0)),
     ("max", 1.0, Some(1.0)),
     ("min of rows", 1.0, Some(1.0)),
-    ("softmax", 1.0, None),
-    ("log_softmax", 1.0, None),
+    ("softmax", 1.0, Some(2.0)),
+    ("log_softmax", 1.0, Some(2.0)),
     ("cross_entropy", 1.0, Some(2.0)),
     ("cumsum", 1.0, Some(1.0)),
     ("diff", 1.0, Some(1.0)),
@@ -44,8 +44,8 @@ const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("RmsNorm of a small epsilon", 1.0, Some(2.0)),
     ("GroupNorm", 1.0, Some(2.0)),
     ("GroupNorm of a small epsilon", 1.0, Some(2.0)),
-    ("BatchNorm", 1.0, None),
-    ("BatchNorm of a small epsilon", 1.0, None),
+    ("BatchNorm", 1.0, Some(2.0)),
+    ("BatchNorm of a small epsilon", 1.0, Some(2.0)),
     ("avg_pool2d", 1.0, Some(1.0)),
     ("avg_pool2d with padding", 1.0, Some(1.0)),
     ("avg_pool2d with padding that counts", 1.0, Some(1.0)),
@@ -199,7 +199,7 @@ fn table<T: Float>(format: &Format) {
     let mut wrong = Vec::new();
     for &(name, of_value, of_gradient) in TABLE {
         for size in SIZES {
-            let shares = (0..24).map(|at| ((at * 7 + 3) % 24) as f64 / 23.0 - 0.45);
+            let shares = (0..24).map(|at| f64::from((at * 7 + 3) % 24) / 23.0 - 0.45);
             let exact: Vec<f64> = shares.map(|share| size * share / 0.55).collect();
             let x = Array::from_vec(exact, 24)
                 .unwrap()
@@ -209,15 +209,13 @@ fn table<T: Float>(format: &Format) {
             let [value, gradient] = both(name, &x);
             let [exact, of_exact] = both(name, &x.cast::<f64>().eval().unwrap());
             let what = format!("{name} of {} up to {size}", T::NAME);
-            for own in far(&value, &exact, of_value, format).first() {
+            if let Some(own) = far(&value, &exact, of_value, format).first() {
                 wrong.push(format!("{what}: {own}"));
             }
-            // The gradient of a norm is computed from the norm, which must be finite.
-            let is_known = !name.starts_with("norm") || value.iter().all(|own| own.is_finite());
-            let Some(of_gradient) = of_gradient.filter(|_| is_known) else {
+            let Some(of_gradient) = of_gradient else {
                 continue;
             };
-            for own in far(&gradient, &of_exact, of_gradient, format).first() {
+            if let Some(own) = far(&gradient, &of_exact, of_gradient, format).first() {
                 wrong.push(format!("the gradient of {what}: {own}"));
             }
         }

@@ -1,7 +1,7 @@
 //! Optimizers of parameters in half precision, compared with the same optimizers in `f32`.
 
 use cachescope::grad::optim::{Adam, AdamW, Groups, Lion, Muon, Sgd, Stateful};
-use cachescope::grad::{Optimizer, value_and_step};
+use cachescope::grad::value_and_step;
 use cachescope::half::{bf16, f16};
 use cachescope::{Array, Float, Result};
 

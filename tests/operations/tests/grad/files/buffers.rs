@@ -12,6 +12,9 @@ use super::*;
 
 const FORMATS: [&str; 2] = ["model.npz", "model.safetensors"];
 
+/// Layers inside of each kind of container.
+type Nested<T> = (Vec<BatchNorm<T>>, Option<Box<[BatchNorm<T>; 1]>>);
+
 /// Saves a layer and loads it into another one. Both must compute equal results.
 fn survives<P: Parameters, T: Float>(
     name: &str,
@@ -96,9 +99,7 @@ fn every_layer<T: Float>() -> Result<()> {
             first[0].forward(&batch)?;
             second.as_ref().unwrap()[0].forward(&images).map(drop)
         },
-        |(first, second): &(Vec<BatchNorm<T>>, Option<Box<[BatchNorm<T>; 1]>>)| {
-            second.as_ref().unwrap()[0].infer(&first[0].infer(&images)?)
-        },
+        |(first, second): &Nested<T>| second.as_ref().unwrap()[0].infer(&first[0].infer(&images)?),
     )?;
     survives(
         "conv2d",

@@ -1,7 +1,7 @@
 //! States of parameters in half precision: saved, loaded and restored.
 
 use cachescope::grad::optim::{Adam, Lion, Muon, OptimizerState, Sgd, Stateful};
-use cachescope::grad::{Optimizer, Parameters, files};
+use cachescope::grad::{Parameters, files};
 use cachescope::half::{bf16, f16};
 use cachescope::npy::NpzReader;
 use cachescope::{Array, Float, Result, cache_scope};
@@ -190,10 +190,9 @@ fn writes_replace_exact_states() -> Result<()> {
 #[test]
 fn rounded_states_come_from_no_cache() -> Result<()> {
     let (mut own, mut optimizer) = (mixed::<bf16>(1.0)?, Adam::new(1e-3));
-    let mut state = None;
-    cache_scope!("narrow states", {
+    let state = cache_scope!("narrow states", {
         steps(&mut own, &mut optimizer)?;
-        state = Some(optimizer.state(&own)?);
+        optimizer.state(&own)?
     });
     let device = cachescope::Device::current();
     assert_eq!(
@@ -203,7 +202,7 @@ fn rounded_states_come_from_no_cache() -> Result<()> {
     let before = exact(&mut optimizer, &own)?;
     let mut other = Adam::new(1e-3);
     cache_scope!("narrow states", {
-        other.set_state(&own, state.as_ref().unwrap())?;
+        other.set_state(&own, &state)?;
     });
     assert_eq!(exact(&mut other, &own)?, before);
     assert_eq!(
