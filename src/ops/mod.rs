@@ -82,7 +82,7 @@ mod together;
 mod transfer;
 mod vector;
 mod view_mut;
-mod warn;
+pub(crate) mod warn;
 
 pub use attention::attention;
 pub(crate) use checkpoint::checkpointed;
@@ -108,4 +108,3 @@ pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_ge
 pub(crate) use scaled::{add_scaled, scaled, scaled_wide};
 pub use together::{Several, Targets, Values, eval, update};
 pub use view_mut::ArrayViewMut;
-pub(crate) use warn::once as warn_once;

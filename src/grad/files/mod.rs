@@ -156,16 +156,17 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
     };
     let format = Format::of(&context)?;
     let mut structure = Structure::of(parameters)?;
-    let entries = entries(&structure, &context)?;
+    check_names(&structure, &context)?;
     let draft = Draft::begin(&context)?;
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
-            let writer = npz::create(&draft.path, &entries, &context)?;
+            let writer = npz::create(&draft.path, structure.entries(), &context)?;
             write_all(&mut structure, writer)?;
         }
         #[cfg(feature = "safetensors")]
         Format::Safetensors => {
+            let entries: Vec<&Member> = structure.entries().collect();
             let writer = safetensors::SafetensorsTarget::create(&draft.path, &entries, &context)?;
             write_all(&mut structure, writer)?;
         }
@@ -173,22 +174,17 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
     draft.finish(&context)
 }
 
-/// Returns the parameters and the buffers of a structure, in its order. If two have one name,
-/// returns an error.
+/// Returns an error if two parameters or buffers of the structure have one name.
 #[track_caller]
-fn entries<'s, P>(
-    structure: &'s Structure<P>,
-    context: &FileContext<'_>,
-) -> Result<Vec<&'s Member>> {
-    let entries: Vec<&Member> = structure.entries().collect();
+fn check_names<P>(structure: &Structure<P>, context: &FileContext<'_>) -> Result<()> {
     let mut names = HashSet::new();
-    for Member { name, .. } in &entries {
+    for Member { name, .. } in structure.entries() {
         if !names.insert(name) {
             let problem = "two arrays of the structure are called so: each part of it needs a name of its own";
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
         }
     }
-    Ok(entries)
+    Ok(())
 }
 
 fn load_from<P: Parameters>(
@@ -202,11 +198,11 @@ fn load_from<P: Parameters>(
     };
     let format = Format::of(&context)?;
     let structure = Structure::of(like)?;
-    let entries = entries(&structure, &context)?;
+    check_names(&structure, &context)?;
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
-            let reader = npz::open(&entries, &context)?;
+            let reader = npz::open(structure.entries(), &context)?;
             read_all(&structure, reader, (&context, call_site))
         }
         #[cfg(feature = "safetensors")]

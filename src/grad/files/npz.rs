@@ -8,16 +8,19 @@ use crate::context::Device;
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
 
-pub(super) fn create(
+pub(super) fn create<'s>(
     path: &Path,
-    entries: &[&Member],
+    entries: impl IntoIterator<Item = &'s Member>,
     context: &FileContext<'_>,
 ) -> Result<NpzWriter> {
     refuse_bf16(entries, context)?;
     NpzWriter::create(path)
 }
 
-pub(super) fn open(entries: &[&Member], context: &FileContext<'_>) -> Result<NpzReader> {
+pub(super) fn open<'s>(
+    entries: impl IntoIterator<Item = &'s Member>,
+    context: &FileContext<'_>,
+) -> Result<NpzReader> {
     refuse_bf16(entries, context)?;
     NpzReader::open(context.path)
 }
@@ -50,8 +53,12 @@ impl ArraySource for NpzReader {
 
 /// Returns an error for `bf16`. [`NpzWriter`] would write two opaque bytes for each element, which
 /// NumPy cannot compute with.
-fn refuse_bf16(entries: &[&Member], context: &FileContext<'_>) -> Result<()> {
-    let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
+fn refuse_bf16<'s>(
+    entries: impl IntoIterator<Item = &'s Member>,
+    context: &FileContext<'_>,
+) -> Result<()> {
+    let is_bf16 = |entry: &&Member| entry.dtype == DType::Bf16;
+    let Some(entry) = entries.into_iter().find(is_bf16) else {
         return Ok(());
     };
     let problem = "NumPy's files have no bf16: cast the array, or use a .safetensors file";

@@ -12,7 +12,7 @@ use crate::grad::buffers::MapBuffers;
 use crate::grad::optim::rounded::is_narrow;
 use crate::grad::parameters::{MapArrays, Parameters};
 use crate::grad::place::{Member, ParameterPath, follow_place, map_erased, members};
-use crate::ops::warn_once;
+use crate::ops::warn;
 
 /// The most names of one kind that an error lists.
 const NAMED: usize = 8;
@@ -121,7 +121,7 @@ pub(super) fn read_all<P: Parameters, S: ArraySource>(
     loaded.map_buffers(&mut reading)?;
     let absent: Vec<&str> = reading.absent.iter().map(String::as_str).collect();
     if absent.iter().any(|name| !is_optional(name)) {
-        warn_once(
+        warn::once(
             call_site,
             format_args!(
                 "{} has no buffers: {} have their present values",
