@@ -70,7 +70,7 @@ impl<T: Float> RunningStatistics<T> {
     /// ```
     /// use cachescope::grad::nn::BatchNorm;
     ///
-    /// let (trained, other) = (BatchNorm::<f32>::new(3)?, BatchNorm::new(3)?);
+    /// let (trained, other) = (BatchNorm::<f32>::new(3)?, BatchNorm::<f32>::new(3)?);
     /// other.statistics.set(trained.statistics.arrays())?;
     /// # Ok::<(), cachescope::Error>(())
     /// ```
