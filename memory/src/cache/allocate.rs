@@ -7,7 +7,9 @@ use std::ptr;
 use super::policy::Need;
 use super::request::{Request, Size};
 use super::scope::{self, current_stream};
-use super::shard::{BlockHandle, Caches, Shard, publish_current, refill_current};
+use super::shard::{
+    BlockHandle, Caches, Shard, is_current_called, publish_current, refill_current,
+};
 use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::memory::{self, Block, Destructor};
@@ -44,6 +46,9 @@ impl Caches {
             stream,
             call_site: reported_call_site(call_site),
         };
+        if is_current_called() {
+            self.return_idle(scope::answer(self));
+        }
         let (block, kind) = match refill_current(self, &request) {
             Some(block) => (block, EventKind::Hit),
             None => self.miss(&request).map_err(|error| error.at(call_site))?,

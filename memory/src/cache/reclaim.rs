@@ -7,10 +7,11 @@ use super::policy::Policy;
 use super::report::Growth;
 use super::shard::NamedCache;
 use super::shard::{Caches, Shard};
-use super::shard::{DRAIN, signal_each};
+use super::stats::CacheStats;
 use crate::error::{CacheUse, LineUse, OutOfMemoryReport};
-use crate::memory::Reclaim;
+use crate::memory::{Census, OwnedBytes, Reclaim};
 use crate::sync::Arc;
+use crate::sync::barrier::heavy_barrier;
 
 impl Reclaim for Caches {
     fn reclaim(&self, need_bytes: u64) -> u64 {
@@ -21,26 +22,41 @@ impl Reclaim for Caches {
         // Each key is read once: threads enter meanwhile, and a sort needs constant keys.
         shards.sort_by_cached_key(|shard| shard.last_used());
         let mut freed_bytes = self.drain_uncached();
-        if freed_bytes < need_bytes {
-            signal_each(&shards, DRAIN, |idle| {
-                freed_bytes += self.return_idle(idle);
-                freed_bytes < need_bytes
-            });
+        let mut entered = Vec::new();
+        for shard in shards.iter().filter(|shard| shard.has_idle()) {
+            if freed_bytes >= need_bytes {
+                return freed_bytes;
+            }
+            match shard.drain_all_from_outside() {
+                Some(idle) => freed_bytes += self.return_idle(idle),
+                None => entered.push(shard),
+            }
+        }
+        if freed_bytes < need_bytes && !entered.is_empty() {
+            freed_bytes += self.call_holders(&entered, &shards, need_bytes - freed_bytes);
         }
         freed_bytes
     }
 
+    fn census(&self) -> Census {
+        self.count(&self.all()).0
+    }
+
     fn describe(&self, report: &mut OutOfMemoryReport) {
-        let stats = self.memory_stats();
-        report.live_bytes = stats.live_bytes;
-        report.pending_bytes = stats.pending_bytes;
+        self.drain_all();
         let caches = self.all();
-        let uses = caches.iter().map(|cache| describe_cache(cache));
-        let is_of_use = |cache: &CacheUse| {
+        let (census, uses) = self.count(&caches);
+        census.write_to(report);
+        let is_of_use = |(cache, _): &(CacheUse, _)| {
             let is_requester = report.scope.as_ref() == Some(&cache.name);
             cache.cached_bytes + cache.detached_bytes + cache.live_bytes > 0 || is_requester
         };
-        report.caches = uses.filter(is_of_use).collect();
+        let uses = uses.into_iter().zip(&caches).filter(is_of_use);
+        let with_lines = uses.map(|(usage, cache)| CacheUse {
+            lines: lines(cache),
+            ..usage
+        });
+        report.caches = with_lines.collect();
         report
             .caches
             .sort_by_key(|cache| Reverse(cache.cached_bytes + cache.live_bytes));
@@ -48,47 +64,107 @@ impl Reclaim for Caches {
 }
 
 impl Caches {
+    /// Asks the threads inside of `entered`, among all `shards`, for their idle blocks, until about
+    /// `need_bytes` are asked for. Returns the bytes that are freed at once, from shards that were
+    /// left meanwhile.
+    fn call_holders(&self, entered: &[&Arc<Shard>], shards: &[Arc<Shard>], need_bytes: u64) -> u64 {
+        let mut asked_bytes = 0;
+        let mut threads = Vec::new();
+        for shard in entered {
+            if asked_bytes >= need_bytes {
+                break;
+            }
+            asked_bytes += shard.idle_bytes();
+            threads.extend(shard.holder());
+        }
+        // A thread answers at its next request, which goes to its innermost scope.
+        let is_called = |shard: &&Arc<Shard>| {
+            let holder = shard.holder();
+            holder.is_some_and(|holder| threads.contains(&holder))
+        };
+        let called: Vec<&Arc<Shard>> = shards.iter().filter(is_called).collect();
+        called.iter().for_each(|shard| shard.call_holder());
+        // If a thread left a shard without seeing the signal, this thread sees after the barrier
+        // that it left.
+        heavy_barrier();
+        let left = called.iter().filter_map(|shard| shard.drain_from_outside());
+        left.map(|idle| self.return_idle(idle)).sum()
+    }
+
     /// Returns the growth of the cache `name`, or `None` if no cache has this name.
     pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
-        let usage = describe_cache(&*self.find(name)?);
+        let cache = self.find(name)?;
+        let shards = cache.shards();
+        let counters = || shards.iter().map(|shard| &shard.counters);
         Some(Growth {
-            entries: usage.grown_entries,
-            bytes: usage.grown_bytes,
-            lines: usage.lines,
+            entries: counters().map(|own| own.grown_entries.get()).sum(),
+            bytes: counters().map(|own| own.grown_bytes.get()).sum(),
+            lines: lines(&cache),
         })
+    }
+
+    /// Returns the memory of the device at one moment, and what each of `caches` holds of it.
+    fn count(&self, caches: &[Arc<NamedCache>]) -> (Census, Vec<CacheUse>) {
+        // No shard is closed meanwhile: its blocks would count both here and as orphans.
+        let _moving = self.moving.lock();
+        let shards: Vec<Vec<Arc<Shard>>> = caches.iter().map(|cache| cache.shards()).collect();
+        let uncached = self.uncached.lock().clone();
+        let mut uses = Vec::with_capacity(caches.len());
+        let census = self.memory.census(|census| {
+            for (cache, shards) in caches.iter().zip(&shards) {
+                let counted = shards.iter().map(|shard| shard.count(census)).collect();
+                uses.push(describe_cache(cache, shards, counted));
+            }
+            if let Some(shard) = &uncached {
+                shard.count(census);
+            }
+            census.count(self.totals.orphans_owned());
+        });
+        (census, uses)
     }
 }
 
-/// Returns the memory that a cache holds, and the lines that allocated it, as far as these are
-/// recorded.
-fn describe_cache(cache: &NamedCache) -> CacheUse {
-    let stats = cache.stats();
-    let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();
-    let mut usage = CacheUse {
+/// Returns the memory that the shards of a cache hold, as it was `counted`, without the lines that
+/// allocated it.
+fn describe_cache(cache: &NamedCache, shards: &[Arc<Shard>], counted: Vec<OwnedBytes>) -> CacheUse {
+    let mut stats = CacheStats::default();
+    let mut usage = CacheUse::default();
+    for (shard, counted) in shards.iter().zip(counted) {
+        stats.add(&shard.counters);
+        usage.cached_bytes += counted.idle_bytes();
+        usage.detached_bytes += counted.detached_bytes;
+        usage.live_bytes += counted.live_bytes;
+        usage.grown_bytes += shard.counters.grown_bytes.get();
+        usage.grown_entries += shard.counters.grown_entries.get();
+        if shard.holder().is_some() && shard.has_idle() {
+            usage.entered_by.push(shard.thread_name());
+        }
+    }
+    usage.entered_by.sort();
+    CacheUse {
         name: cache.settings.name.to_string(),
-        cached_bytes: stats.cached_bytes,
-        detached_bytes: stats.detached_bytes,
-        live_bytes: stats.live_bytes,
         peak_live_bytes: stats.peak_live_bytes,
         escaped_blocks: stats.escaped_blocks,
         keeps_until_exit: cache.settings.config().policy == Policy::Bump,
-        ..CacheUse::default()
-    };
-    for shard in cache.shards() {
-        usage.grown_bytes += shard.counters.grown_bytes.get();
-        usage.grown_entries += shard.counters.grown_entries.get();
-        for record in shard.live_records() {
-            let call_site = record.call_site;
-            let line = lines.entry(call_site).or_insert(LineUse {
-                call_site,
-                bytes: 0,
-                blocks: 0,
-            });
-            line.bytes += record.bytes;
-            line.blocks += 1;
-        }
+        ..usage
     }
-    usage.lines = lines.into_values().collect();
-    usage.lines.sort_by_key(|line| Reverse(line.bytes));
-    usage
+}
+
+/// Returns the lines that allocated the live memory of a cache, as far as they are recorded, the
+/// most bytes first.
+fn lines(cache: &NamedCache) -> Vec<LineUse> {
+    let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();
+    for record in cache.shards().iter().flat_map(|shard| shard.live_records()) {
+        let call_site = record.call_site;
+        let line = lines.entry(call_site).or_insert(LineUse {
+            call_site,
+            bytes: 0,
+            blocks: 0,
+        });
+        line.bytes += record.bytes;
+        line.blocks += 1;
+    }
+    let mut lines: Vec<LineUse> = lines.into_values().collect();
+    lines.sort_by_key(|line| Reverse(line.bytes));
+    lines
 }

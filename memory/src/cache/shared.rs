@@ -74,7 +74,7 @@ impl SharedCache {
         let request = self.caches.request_for(bytes, stream, call_site)?;
         let hit = {
             let guard = self.shard.guard();
-            guard.and_then(|mut guard| guard.observed_hit(&request))
+            guard.and_then(|mut guard| guard.slow_hit(&request))
         };
         let (block, kind) = match hit {
             Some(block) => (block.into(), EventKind::Hit),

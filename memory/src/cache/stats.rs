@@ -1,5 +1,6 @@
 //! The counters of a cache: each has one writer at a time, and any thread may read it.
 
+use crate::memory::OwnedBytes;
 use crate::sync::plain::{AtomicU64, Ordering};
 
 /// A snapshot of one named cache on one device, added up over its threads.
@@ -209,6 +210,17 @@ impl Counters {
         self.owned_bytes
             .get()
             .saturating_sub(self.allocated_bytes.get() + self.pending_bytes.get())
+    }
+
+    /// Returns the bytes that the shard owns, and what they are used for.
+    pub(crate) fn owned(&self) -> OwnedBytes {
+        OwnedBytes {
+            bytes: self.owned_bytes.get(),
+            pending_bytes: self.pending_bytes.get(),
+            allocated_bytes: self.allocated_bytes.get(),
+            live_bytes: self.live_bytes.get(),
+            detached_bytes: self.detached_bytes.get(),
+        }
     }
 
     /// Counts the released header of a suballocation or of an arena.

@@ -5,6 +5,7 @@
 //! peak since its last publication. The result is never below the true peak, and is the true peak
 //! while one thread allocates and drops inside its scopes.
 
+use crate::memory::OwnedBytes;
 use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
 
 /// The device-wide sums.
@@ -15,6 +16,8 @@ pub(crate) struct DeviceTotals {
     peak_bytes: AtomicU64,
     orphan_blocks: AtomicI64,
     orphan_bytes: AtomicI64,
+    /// Bytes of the orphans' blocks and arenas.
+    orphan_owned_bytes: AtomicI64,
     /// Advances at each miss: the recency by which rung 3 sorts shards.
     miss_epoch: AtomicU64,
 }
@@ -62,11 +65,31 @@ impl DeviceTotals {
         self.peak_bytes.store(live as u64, Ordering::Relaxed);
     }
 
-    /// Counts the blocks that were handed out when a shard closed.
-    pub(super) fn adopt_orphans(&self, blocks: u64, bytes: u64) {
+    /// Counts the blocks that were handed out when a shard closed, their requested bytes, and the
+    /// bytes that the shard owned.
+    pub(super) fn adopt_orphans(&self, blocks: u64, bytes: u64, owned_bytes: u64) {
         self.orphan_blocks
             .fetch_add(blocks as i64, Ordering::Relaxed);
         self.orphan_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+        self.orphan_owned_bytes
+            .fetch_add(owned_bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Counts memory of orphans that is about to return to the pool.
+    pub(super) fn release_orphaned(&self, bytes: u64) {
+        self.orphan_owned_bytes
+            .fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of the orphans' blocks and arenas.
+    pub(super) fn orphans_owned(&self) -> OwnedBytes {
+        let bytes = self.orphan_owned_bytes.load(Ordering::Relaxed).max(0) as u64;
+        OwnedBytes {
+            bytes,
+            allocated_bytes: bytes,
+            live_bytes: self.orphans().1,
+            ..OwnedBytes::default()
+        }
     }
 
     /// Counts an orphan that dropped. It may drop before its shard has counted it.

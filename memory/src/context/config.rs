@@ -1,6 +1,7 @@
 //! The configuration of a device, and the creation of devices.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cache::{CacheConfig, Caches, CachesConfig, Policy};
 use crate::context::Device;
@@ -10,7 +11,7 @@ use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
 use crate::device::{Backend, DeviceId};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::memory::{DeviceMemory, MemoryConfig};
+use crate::memory::{DEFAULT_RECLAIM_WAIT, DeviceMemory, MemoryConfig};
 use crate::pool::PoolKind;
 use crate::recorder::{Profiling, profile_process};
 use crate::source::fault::FaultPlan;
@@ -69,6 +70,11 @@ pub struct DeviceConfig {
     /// is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default;
     /// has no effect on the host.
     pub tf32: bool,
+    /// The longest time that a request waits, before it fails, for idle memory that other threads
+    /// hold inside of scopes: 1 second by default. Such a thread releases its idle blocks at its
+    /// next request, drop or exit. A request waits only while these blocks could serve it. With
+    /// zero, it fails at once.
+    pub reclaim_wait: Duration,
     /// For tests: overwrite every block with this byte before it is handed out, so that nothing
     /// depends on old contents.
     pub fill_recycled: Option<u8>,
@@ -90,6 +96,7 @@ impl Default for DeviceConfig {
             time_phases: false,
             policy: Policy::default(),
             tf32: false,
+            reclaim_wait: DEFAULT_RECLAIM_WAIT,
             fill_recycled: None,
             fault: None,
             delay_streams: false,
@@ -267,6 +274,7 @@ impl Device {
             fault: config.fault,
             log_path: config.trace,
             time_phases: config.time_phases,
+            reclaim_wait: config.reclaim_wait,
         };
         let memory = DeviceMemory::new(Arc::clone(&backend), &memory)?;
         let caches = CachesConfig {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::context::{Device, DeviceConfig};
 use crate::device::Backend;
 use crate::error::{AtCaller, Error, ErrorCode, Result};
+use crate::memory::DEFAULT_RECLAIM_WAIT;
 use crate::naming::names;
 use crate::recorder::format_of;
 use crate::size::SizeSetting;
@@ -37,6 +38,7 @@ impl DeviceConfig {
     /// | `CACHESCOPE_POLICY` | `policy` | recycle, release, bump, plan |
     /// | `CACHESCOPE_TRACE` | `trace` | a path |
     /// | `CACHESCOPE_TIME_PHASES` | `time_phases` | on, off |
+    /// | `CACHESCOPE_RECLAIM_WAIT` | `reclaim_wait` | seconds, such as 0.5; 0 waits for nothing |
     ///
     /// A variable that is not set, or empty, leaves the default.
     ///
@@ -70,6 +72,8 @@ pub(super) fn of_environment(backend: &dyn Backend) -> Result<DeviceConfig> {
         policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
         trace: path("CACHESCOPE_TRACE"),
         time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
+        reclaim_wait: setting("CACHESCOPE_RECLAIM_WAIT")?
+            .map_or(DEFAULT_RECLAIM_WAIT, |Seconds(wait)| wait),
         ..DeviceConfig::default()
     })
 }
@@ -93,27 +97,42 @@ pub(super) fn profile() -> Result<Option<ProfileFile>> {
         return Ok(None);
     };
     format_of(&path).map_err(|error| error.of("CACHESCOPE_PROFILE"))?;
-    let seconds: Option<Seconds> = setting("CACHESCOPE_PROFILE_EVERY")?;
-    let interval = seconds.map(|Seconds(interval)| interval);
+    let seconds: Option<Interval> = setting("CACHESCOPE_PROFILE_EVERY")?;
+    let interval = seconds.map(|Interval(interval)| interval);
     Ok(Some(ProfileFile { path, interval }))
 }
 
+/// A time that may be 0.
 struct Seconds(Duration);
 
 impl FromStr for Seconds {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let seconds = text.trim().parse().unwrap_or(0.0);
-        let interval = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        if interval.is_zero() {
-            let reason = format!(
-                "cannot read \"{text}\" as seconds: write a number above 0, such as \"60\""
-            );
-            return Err(Error::new(ErrorCode::Setting, reason));
-        }
-        Ok(Self(interval))
+        let parsed = seconds(text).map(Self);
+        parsed.ok_or_else(|| unreadable(text, "a number, such as \"0.5\""))
     }
+}
+
+/// A time above 0.
+struct Interval(Duration);
+
+impl FromStr for Interval {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parsed = seconds(text).filter(|time| !time.is_zero()).map(Self);
+        parsed.ok_or_else(|| unreadable(text, "a number above 0, such as \"60\""))
+    }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
+}
+
+fn unreadable(text: &str, expected: &str) -> Error {
+    let reason = format!("cannot read \"{text}\" as seconds: write {expected}");
+    Error::new(ErrorCode::Setting, reason)
 }
 
 /// Returns the bytes that a variable sets: a size, or a share of `total_bytes`.

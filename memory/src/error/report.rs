@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::text::{ByteSize, display_name, round_up};
 
@@ -40,6 +41,19 @@ pub struct OutOfMemoryReport {
     pub free_bytes: u64,
     /// The bytes of the largest free block.
     pub largest_free_block_bytes: u64,
+    /// The bytes that live blocks take beyond the requested ones: of blocks, and of arenas that
+    /// they share.
+    pub rounding_bytes: u64,
+    /// The idle bytes of all named caches: [`cached_bytes`](Self::cached_bytes).
+    pub(crate) idle_bytes: u64,
+    /// Reserved bytes that are kept for the next growth, as in
+    /// [`MemoryStats`](crate::MemoryStats::kept_bytes).
+    pub kept_bytes: u64,
+    /// The bytes that were on their way between another thread and the pool.
+    pub moving_bytes: u64,
+    /// The longest time that the request waited for threads inside of scopes:
+    /// [`DeviceConfig::reclaim_wait`](crate::DeviceConfig::reclaim_wait).
+    pub reclaim_wait: Duration,
     /// True if the device is recorded: the recording has the line of each live block.
     pub is_recorded: bool,
     /// The report that `CACHESCOPE_PROFILE` wrote when a request of the device failed first.
@@ -67,6 +81,8 @@ pub struct CacheUse {
     pub grown_bytes: u64,
     /// The entries of that rise.
     pub grown_entries: u64,
+    /// The names of the other threads that are inside, and have idle blocks.
+    pub entered_by: Vec<String>,
     /// True if no memory is reused before the exit, as under `Policy::Bump`.
     pub keeps_until_exit: bool,
     /// The live and escaped blocks of the present and the last entry by line, the most bytes first.
@@ -106,7 +122,12 @@ impl OutOfMemoryReport {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn cached_bytes(&self) -> u64 {
-        self.caches.iter().map(|cache| cache.cached_bytes).sum()
+        self.idle_bytes
+    }
+
+    /// Returns the bytes that live blocks take.
+    fn taken_bytes(&self) -> u64 {
+        self.live_bytes + self.rounding_bytes
     }
 
     /// Returns the bytes that the device may have reserved at most.
@@ -141,19 +162,19 @@ impl OutOfMemoryReport {
             return "the request alone is larger than the device: split it".into();
         }
         if requested > self.ceiling_bytes() {
-            let limit = enough(self.live_bytes.saturating_add(requested));
+            let limit = enough(self.taken_bytes().saturating_add(requested));
             return format!(
                 "the request alone is larger than the limit: raise it to {limit} or more"
             );
         }
-        if self.live_bytes.saturating_add(requested) > self.ceiling_bytes() {
+        if self.taken_bytes().saturating_add(requested) > self.ceiling_bytes() {
             self.remedy_for_live()
         } else {
             self.remedy_for_idle()
         }
     }
 
-    /// Returns the advice if live arrays fill the device.
+    /// Returns the advice if live buffers fill the device.
     fn remedy_for_live(&self) -> String {
         let leaking = self
             .caches
@@ -164,18 +185,19 @@ impl OutOfMemoryReport {
             let how = self.how_to_find_lines(cache);
             return format!(
                 "the scope \"{name}\" grows from entry to entry: drop what escapes from it, or keep a number instead of \
-                 an array; a higher limit only delays this{how}"
+                 a buffer; a higher limit only delays this{how}"
             );
         }
         let (wanted, scope_text) = self.wanted_bytes();
         if self.limit_bytes.is_some() && wanted <= self.total_bytes {
             let limit = enough(wanted);
             return format!(
-                "live arrays leave no room: drop some, use smaller batches, or raise the memory limit to {limit} or \
+                "live buffers leave no room: drop some, use smaller batches, or raise the memory limit to {limit} or \
                  more{scope_text}"
             );
         }
-        "live arrays leave no room: drop some before this allocation, or use smaller batches".into()
+        "live buffers leave no room: drop some before this allocation, or use smaller batches"
+            .into()
     }
 
     /// Returns where the lines are that hold the memory of a cache, if they are not in the report.
@@ -189,8 +211,11 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Enough is not live, but cannot be had.
+    /// Returns the advice if enough is not live, but could not be had.
     fn remedy_for_idle(&self) -> String {
+        if let Some(held) = self.remedy_for_entered() {
+            return held;
+        }
         let requester = self.requester().filter(|cache| cache.keeps_until_exit);
         if let Some(cache) = requester.filter(|cache| cache.cached_bytes > 0) {
             let name = display_name(&cache.name);
@@ -199,14 +224,19 @@ impl OutOfMemoryReport {
                  `Policy::Plan`, which need only what is live at once"
             );
         }
-        let detached_bytes: u64 = self.caches.iter().map(|cache| cache.detached_bytes).sum();
-        if self.cached_bytes() + detached_bytes > 0 {
-            return "a cache cannot give its idle blocks back: another thread is inside its scope, or a live array \
-                    shares their arena or slab; leave the scope, drop the array, or set `max_bytes`"
+        if self.moving_bytes > 0 {
+            return "other threads were taking or returning memory at that moment: try again"
                 .into();
         }
-        if self.free_bytes >= self.requested_bytes {
-            return "enough is free, but fragmented: allocate large arrays first, or drop long-lived small ones"
+        let detached_bytes: u64 = self.caches.iter().map(|cache| cache.detached_bytes).sum();
+        if self.cached_bytes() + detached_bytes > 0 {
+            return "a cache cannot give its idle blocks back: a live buffer shares their arena or slab; drop the \
+                    buffer, or set `max_bytes`"
+                .into();
+        }
+        let is_fragmented = self.largest_free_block_bytes < self.requested_bytes;
+        if self.free_bytes >= self.requested_bytes && is_fragmented {
+            return "enough is free, but fragmented: allocate large buffers first, or drop long-lived small ones"
                 .into();
         }
         if self.limit_bytes.is_none() {
@@ -219,15 +249,32 @@ impl OutOfMemoryReport {
         )
     }
 
+    /// Returns the advice if idle memory is in scopes that other threads are inside.
+    fn remedy_for_entered(&self) -> Option<String> {
+        let entered = self.caches.iter();
+        let entered = entered.filter(|cache| !cache.entered_by.is_empty());
+        let cache = entered.max_by_key(|cache| cache.cached_bytes)?;
+        let (name, threads) = (display_name(&cache.name), cache.entered_by.join(", "));
+        let time = if self.reclaim_wait.is_zero() {
+            "; `DeviceConfig::reclaim_wait` lets a request wait for them".to_owned()
+        } else {
+            format!(" within {:?}", self.reclaim_wait)
+        };
+        Some(format!(
+            "the idle blocks of \"{name}\" are in scopes that other threads are inside ({threads}), which released \
+             too little{time}: leave a scope before a long computation or wait"
+        ))
+    }
+
     /// A limit under which the request, and the whole entry as far as one is known, would find
     /// room, and which of both.
     fn wanted_bytes(&self) -> (u64, String) {
-        let for_request = self.live_bytes.saturating_add(self.requested_bytes);
+        let for_request = self.taken_bytes().saturating_add(self.requested_bytes);
         let Some(scope) = self.requester() else {
             return (for_request, String::new());
         };
         let name = display_name(&scope.name);
-        let elsewhere_bytes = self.live_bytes.saturating_sub(scope.live_bytes);
+        let elsewhere_bytes = self.taken_bytes().saturating_sub(scope.live_bytes);
         let for_entry = elsewhere_bytes.saturating_add(scope.peak_live_bytes);
         if for_entry > for_request {
             let text = format!(", which the largest entry of \"{name}\" so far took");
@@ -260,6 +307,14 @@ impl OutOfMemoryReport {
             let outside = ByteSize(self.live_bytes - in_scopes);
             write!(f, "\n    outside of every scope: {outside}")?;
         }
+        let others = [
+            ("rounding", self.rounding_bytes),
+            ("kept for growth", self.kept_bytes),
+            ("moving", self.moving_bytes),
+        ];
+        for (label, bytes) in others.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            self.write_row(f, label, bytes)?;
+        }
         self.write_row(f, "reserved", self.reserved_bytes)?;
         self.write_row(f, "pending", self.pending_bytes)?;
         self.write_row(f, "free in the pool", self.free_bytes)?;
@@ -268,6 +323,9 @@ impl OutOfMemoryReport {
         for cache in self.caches.iter().filter(|cache| cache.cached_bytes > 0) {
             let (name, bytes) = (display_name(&cache.name), ByteSize(cache.cached_bytes));
             write!(f, "\n    by \"{name}\": {bytes}")?;
+            if !cache.entered_by.is_empty() {
+                write!(f, ", which {} are inside", cache.entered_by.join(", "))?;
+            }
         }
         if let Some(path) = &self.profile {
             write!(f, "\n  {:<20}{}", "profile", path.display())?;

@@ -5,6 +5,7 @@ use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode,
 use crate::device::StreamId;
 use crate::error::{Error, OutOfMemoryReport, Result};
 use crate::recorder::{EventKind, EventRecord, NO_SCOPE, write_exhausted};
+use crate::sync::wait::BoundedWait;
 use crate::sync::{Arc, Weak};
 
 impl DeviceMemory {
@@ -28,6 +29,9 @@ impl DeviceMemory {
             return Ok(block);
         }
         if let Some(block) = self.serve_from_pending(bytes, request)? {
+            return Ok(block);
+        }
+        if let Some(block) = self.serve_from_entered(bytes, request)? {
             return Ok(block);
         }
         self.record_request(EventKind::PressureCallbacks, request);
@@ -105,6 +109,10 @@ impl DeviceMemory {
     /// failing or than taking another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
+        self.serve_after_release(bytes, request)
+    }
+
+    fn serve_after_release(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.note_shortage(bytes, false);
         if self
             .phases
@@ -160,6 +168,47 @@ impl DeviceMemory {
         self.serve_without_reclaim(bytes, request)
     }
 
+    /// Rung 4, for idle blocks that only threads inside of scopes can release: waits, at most for
+    /// `reclaim_wait`, while they have enough of them. Rung 3 has asked these threads, and asks them
+    /// again here, because they may have found no request yet.
+    fn serve_from_entered(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        let Some(above) = self.reclaim.get().and_then(Weak::upgrade) else {
+            return Ok(None);
+        };
+        let ceiling_bytes = self.limit().unwrap_or(u64::MAX);
+        let mut wait = BoundedWait::new(self.reclaim_wait);
+        loop {
+            let census = above.census();
+            let is_elsewhere = census.is_held_elsewhere(bytes, ceiling_bytes);
+            if is_elsewhere && !self.phases.time(Phase::WaitScopes, || wait.pause()) {
+                return Ok(None);
+            }
+            above.reclaim(bytes);
+            if let Some(block) = self.serve_quietly(bytes, request)? {
+                return Ok(Some(block));
+            }
+            if self.wait_for_pending()? {
+                self.call_destructors();
+                if let Some(block) = self.serve_quietly(bytes, request)? {
+                    return Ok(Some(block));
+                }
+            }
+            // The blocks may have come between the last attempt and the census, so there was one
+            // more attempt.
+            if !is_elsewhere {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Serves a request from the pool, a new segment, or rung 2, which is not recorded again.
+    fn serve_quietly(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
+        if let Some(block) = self.serve(bytes, request)? {
+            return Ok(Some(block));
+        }
+        self.serve_after_release(bytes, request)
+    }
+
     /// Rung 3: returns true if a named cache freed memory.
     fn reclaim_from_caches(&self, need_bytes: u64) -> bool {
         let above = self.reclaim.get().and_then(Weak::upgrade);
@@ -188,21 +237,17 @@ impl DeviceMemory {
             requested_bytes: request.bytes,
             limit_bytes: self.limit(),
             total_bytes: self.backend.total_bytes(),
-            reserved_bytes: self.device_bytes(),
+            reclaim_wait: self.reclaim_wait,
             is_recorded: self.recorder.is_active(),
             ..OutOfMemoryReport::default()
         };
-        {
-            let mut state = self.state.lock();
-            state.counted.out_of_memory += 1;
-            report.free_bytes = state.pool.free_bytes();
-            report.pending_bytes = state.pending.bytes();
-            report.largest_free_block_bytes = state.pool.largest_free_block_bytes();
+        self.state.lock().counted.out_of_memory += 1;
+        let above = self.reclaim.get().and_then(Weak::upgrade);
+        match &above {
+            Some(above) => above.describe(&mut report),
+            None => self.census(|_| ()).write_to(&mut report),
         }
         self.note_shortage(request.bytes, report.free_bytes >= request.bytes);
-        if let Some(above) = self.reclaim.get().and_then(Weak::upgrade) {
-            above.describe(&mut report);
-        }
         report.profile = write_exhausted(&self.recorder);
         Error::out_of_memory(report)
     }

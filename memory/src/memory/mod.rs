@@ -9,6 +9,7 @@
 
 mod allocate;
 mod attachments;
+mod census;
 mod foreign;
 pub(crate) mod header;
 pub(crate) mod order;
@@ -26,6 +27,7 @@ pub(crate) mod uses;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorCode, OutOfMemoryReport, Result};
@@ -41,6 +43,7 @@ use crate::source::stream_ordered::StreamOrdered;
 use crate::source::{Source, SourcePart};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, OnceLock, Weak};
+pub(crate) use census::{Census, OwnedBytes};
 pub(crate) use foreign::Destructor;
 use order::Streams;
 pub(crate) use pending::WaitMode;
@@ -58,9 +61,16 @@ pub(crate) trait Reclaim: Send + Sync {
     /// the freed bytes; 0 means that no idle block is left.
     fn reclaim(&self, need_bytes: u64) -> u64;
 
-    /// Fills in the fields that only the layer above knows.
+    /// Returns the memory of the device at one moment.
+    fn census(&self) -> Census;
+
+    /// Fills in the census and the memory of the named caches.
     fn describe(&self, report: &mut OutOfMemoryReport);
 }
+
+/// The longest time that a request waits for threads inside of scopes, unless it is set. A
+/// thread that is not running comes back within a fraction of it on a busy machine.
+pub(crate) const DEFAULT_RECLAIM_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryConfig {
@@ -71,6 +81,8 @@ pub(crate) struct MemoryConfig {
     pub(crate) fault: Option<FaultPlan>,
     pub(crate) log_path: Option<PathBuf>,
     pub(crate) time_phases: bool,
+    /// The longest time that a request waits for threads inside of scopes.
+    pub(crate) reclaim_wait: Duration,
 }
 
 impl Default for MemoryConfig {
@@ -82,6 +94,7 @@ impl Default for MemoryConfig {
             fault: None,
             log_path: None,
             time_phases: false,
+            reclaim_wait: DEFAULT_RECLAIM_WAIT,
         }
     }
 }
@@ -181,6 +194,7 @@ pub struct DeviceMemory {
     /// The imported blocks whose destructor was not called yet; readable without the lock.
     imported_blocks: AtomicU64,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
+    reclaim_wait: Duration,
     callbacks: Callbacks,
     phases: Phases,
     recorder: Arc<Recorder>,
@@ -226,6 +240,7 @@ impl DeviceMemory {
             state: Mutex::new(MemoryState::new(pool)),
             imported_blocks: AtomicU64::new(0),
             reclaim: OnceLock::new(),
+            reclaim_wait: config.reclaim_wait,
             callbacks: Callbacks::default(),
             phases: Phases::new(config.time_phases),
             recorder: Arc::new(Recorder::new()),

@@ -21,11 +21,12 @@ pub(crate) enum Phase {
     ReleaseIdle,
     ReclaimCaches,
     WaitPending,
+    WaitScopes,
     Callbacks,
 }
 
 impl Phase {
-    const ALL: [(Self, &str); 10] = [
+    const ALL: [(Self, &str); 11] = [
         (Self::Take, "pool take"),
         (Self::Give, "pool give"),
         (Self::Reserve, "reserve"),
@@ -35,6 +36,7 @@ impl Phase {
         (Self::ReleaseIdle, "release idle memory (rung 2)"),
         (Self::ReclaimCaches, "reclaim from caches (rung 3)"),
         (Self::WaitPending, "wait for events (rung 4)"),
+        (Self::WaitScopes, "wait for scopes (rung 4)"),
         (Self::Callbacks, "pressure callbacks (rung 5)"),
     ];
 }

@@ -13,6 +13,7 @@ pub(crate) mod barrier;
 mod loom_shim;
 #[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]
 pub(crate) mod plain;
+pub(crate) mod wait;
 
 use std::cell::Cell;
 #[cfg(not(tsan))]

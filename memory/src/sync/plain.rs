@@ -3,7 +3,7 @@
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::MutexGuard;
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
 #[cfg(feature = "cuda")]
 pub(crate) use std::sync::{RwLockReadGuard, RwLockWriteGuard};

@@ -11,7 +11,8 @@ impl Allocator<'_> {
     pub(in crate::cache) fn check(&mut self) -> u64 {
         let epoch = self.store.epoch;
         assert!(self.store.exit_epoch <= epoch && self.store.invalidation_epoch <= epoch);
-        assert!(self.free_epoch == epoch || self.is_observed());
+        let frees = self.fast_path.frees(epoch);
+        assert!(frees || self.fast_path.frees_slowly());
         let (kept, _) = dispatch!(self.policies, policy => policy.idle_and_arenas());
         let AllocatorState {
             store, policies, ..

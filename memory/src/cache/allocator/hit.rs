@@ -20,22 +20,19 @@ impl Allocator<'_> {
         bytes: u64,
         stream: StreamId,
     ) -> Option<HandedOut> {
-        if self.fast_path != Some(policy) {
+        if !self.fast_path.serves(policy) {
             return None;
         }
         let header = self.pop(policy, bytes, stream)?;
         Some(self.hand_out_hit(header, bytes))
     }
 
-    /// Returns the block of a hit under any policy, inside an entry or between two. Between two,
-    /// free lists alone serve it: the next entry hands out all of an arena.
+    /// Returns the block of a hit under any policy, inside an entry or between two.
     pub(in crate::cache) fn any_hit(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
-        let policy = self.fast_path?;
-        let policy = if self.is_entered() {
-            policy
-        } else {
-            Policy::Recycle
-        };
+        if self.is_slow() {
+            return None;
+        }
+        let policy = self.hit_policy();
         let header = self.pop(policy, bytes, stream)?;
         Some(self.hand_out_hit(header, bytes))
     }
@@ -78,7 +75,7 @@ impl Allocator<'_> {
     /// nor used by another stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
     #[inline]
     pub(in crate::cache) fn free(&mut self, header: Box<Header>) -> Option<Box<Header>> {
-        if header.epoch() != self.free_epoch {
+        if !self.fast_path.frees(header.epoch()) {
             return Some(header);
         }
         self.counters

@@ -7,6 +7,7 @@
 mod aging;
 #[cfg(test)]
 mod check;
+mod fast_path;
 mod hit;
 mod observe;
 mod refill;
@@ -24,6 +25,7 @@ use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::memory::header::Home;
 use aging::Aging;
+pub(super) use fast_path::FastPath;
 
 /// The epoch of a block that belongs to no cache: older than any other.
 const UNCACHED_EPOCH: u64 = 0;
@@ -39,15 +41,9 @@ pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 pub(super) struct AllocatorState {
     pub(super) store: Store,
     policies: Policies,
-    /// The policy whose idle blocks serve requests. `None` if each request takes the slow path,
-    /// because it is recorded or its block is filled.
-    fast_path: Option<Policy>,
     fills: bool,
     /// True if the device's recorder records every request and free, which then take the slow path.
     is_observed: bool,
-    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or while
-    /// observed, one that no block has.
-    free_epoch: u64,
     /// True if the policy or the record has work to do when an entry begins, and when it ends.
     begins: bool,
     ends: bool,
@@ -76,13 +72,11 @@ impl AllocatorState {
     pub(super) fn new(home: Home, is_uncached: bool, fills: bool) -> Self {
         let mut store = Store::new(home);
         store.invalidation_epoch = u64::from(is_uncached);
-        let mut new = Self {
+        Self {
             store,
             policies: Policies::default(),
-            fast_path: None,
             fills,
             is_observed: false,
-            free_epoch: 0,
             begins: false,
             ends: false,
             version: 0,
@@ -94,22 +88,11 @@ impl AllocatorState {
             peak_out_bytes: 0,
             known_out_bytes: 0,
             empties: 0,
-        };
-        new.update_fast_path();
-        new.update_free_epoch();
-        new
+        }
     }
 
     pub(super) fn is_entered(&self) -> bool {
         self.depth > 0
-    }
-
-    fn begin_policy(&mut self) {
-        dispatch!(self.policies, policy => policy.begin(&mut self.store));
-        if self.store.is_recording() {
-            self.due_epoch = 0; // The exit has work to do.
-        }
-        self.update_fast_path();
     }
 
     /// Begins an entry inside another one.
@@ -132,6 +115,82 @@ impl AllocatorState {
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.store.epoch < self.due_epoch && self.store.to_release.is_empty()
+    }
+
+    fn keeps_idle(&mut self) -> bool {
+        dispatch!(self.policies, policy => policy.keeps_idle())
+    }
+
+    /// Returns the policy whose idle blocks serve requests. `None` if each request takes the slow
+    /// path, because it is recorded or its block is filled.
+    pub(super) fn fast_policy(&mut self) -> Option<Policy> {
+        let policy = dispatch!(self.policies, policy => policy.fast_path());
+        (!self.is_slow()).then_some(policy)
+    }
+
+    /// Returns the epoch of the blocks that a free takes back at once; `None` while frees are
+    /// recorded.
+    #[inline]
+    pub(super) fn free_epoch(&self) -> Option<u64> {
+        (!self.is_observed).then_some(self.store.epoch)
+    }
+
+    /// Returns true if every request takes the slow path.
+    fn is_slow(&self) -> bool {
+        self.is_observed || self.is_filled_or_recorded()
+    }
+
+    fn is_filled_or_recorded(&self) -> bool {
+        self.fills || self.store.is_recording()
+    }
+}
+
+/// The allocator of a shard, for the thread that holds the shard.
+pub(super) struct Allocator<'a> {
+    pub(super) state: &'a mut AllocatorState,
+    /// The counters of the shard, which any thread may read.
+    pub(super) counters: &'a Counters,
+    /// The switches of the shard, which any thread may close.
+    pub(super) fast_path: &'a FastPath,
+}
+
+impl Deref for Allocator<'_> {
+    type Target = AllocatorState;
+
+    #[inline]
+    fn deref(&self) -> &AllocatorState {
+        self.state
+    }
+}
+
+impl DerefMut for Allocator<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut AllocatorState {
+        self.state
+    }
+}
+
+impl Allocator<'_> {
+    /// Opens the fast path, as far as requests and frees are not recorded.
+    pub(in crate::cache) fn open_fast_path(&mut self) {
+        self.update_fast_path();
+        self.update_free_epoch();
+    }
+
+    fn update_fast_path(&mut self) {
+        let policy = self.fast_policy();
+        self.fast_path.set_policy(policy);
+    }
+
+    fn begin_policy(&mut self) {
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
+        dispatch!(policies, policy => policy.begin(store));
+        if self.store.is_recording() {
+            self.due_epoch = 0; // The exit has work to do.
+        }
+        self.update_fast_path();
     }
 
     #[cold]
@@ -159,53 +218,17 @@ impl AllocatorState {
         self.update_fast_path();
     }
 
-    fn keeps_idle(&mut self) -> bool {
-        dispatch!(self.policies, policy => policy.keeps_idle())
-    }
-
-    fn update_fast_path(&mut self) {
-        let is_slow = self.is_observed || self.is_filled_or_recorded();
-        let policy = dispatch!(self.policies, policy => policy.fast_path());
-        self.fast_path = (!is_slow).then_some(policy);
-    }
-
-    fn is_filled_or_recorded(&self) -> bool {
-        self.fills || self.store.is_recording()
-    }
-
     /// Invalidates the live blocks: they go to the pool when they drop.
     pub(super) fn invalidate(&mut self) {
-        dispatch!(self.policies, policy => policy.detach(&mut self.store, false));
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
+        dispatch!(policies, policy => policy.detach(store, false));
         self.store.epoch += 1;
         self.store.invalidation_epoch = self.store.epoch;
         self.update_free_epoch();
     }
-}
 
-/// The allocator of a shard, for the thread that holds the shard.
-pub(super) struct Allocator<'a> {
-    pub(super) state: &'a mut AllocatorState,
-    /// The counters of the shard, which any thread may read.
-    pub(super) counters: &'a Counters,
-}
-
-impl Deref for Allocator<'_> {
-    type Target = AllocatorState;
-
-    #[inline]
-    fn deref(&self) -> &AllocatorState {
-        self.state
-    }
-}
-
-impl DerefMut for Allocator<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut AllocatorState {
-        self.state
-    }
-}
-
-impl Allocator<'_> {
     /// Begins an outermost entry, after `entries` others. Returns true if the settings had changed.
     #[inline]
     pub(super) fn begin(&mut self, settings: &CacheSettings, entries: u64) -> bool {

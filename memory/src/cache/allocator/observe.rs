@@ -1,29 +1,12 @@
-//! The slow path of an allocator while the device's recorder records its every request and free.
+//! The slow path of requests and frees that would be fast, but that the device's recorder records,
+//! or that another thread sent here.
 
 use super::{Allocator, AllocatorState};
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::request::Request;
-use crate::memory::header::{HandedOut, Header};
-
-const NO_EPOCH: u64 = u64::MAX - 1;
+use crate::memory::header::HandedOut;
 
 impl AllocatorState {
-    #[inline]
-    pub(super) fn update_free_epoch(&mut self) {
-        self.free_epoch = if self.is_observed {
-            NO_EPOCH
-        } else {
-            self.store.epoch
-        };
-    }
-
-    /// Begins or ends the recording of every request and free by the device's recorder.
-    pub(in crate::cache) fn observe(&mut self, observed: bool) {
-        self.is_observed = observed;
-        self.update_fast_path();
-        self.update_free_epoch();
-    }
-
     #[inline]
     pub(in crate::cache) fn is_observed(&self) -> bool {
         self.is_observed
@@ -31,22 +14,41 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Returns the block that [`hit`](Allocator::hit) would have returned, for a request
-    /// that takes the slow path only to be recorded.
-    pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<HandedOut> {
-        let header = self.pop_observed(request)?;
+    #[inline]
+    pub(super) fn update_free_epoch(&mut self) {
+        let epoch = self.free_epoch();
+        self.fast_path.set_free_epoch(epoch);
+    }
+
+    /// Begins or ends the recording of every request and free by the device's recorder.
+    pub(in crate::cache) fn observe(&mut self, observed: bool) {
+        self.is_observed = observed;
+        self.open_fast_path();
+    }
+
+    /// Returns the block that [`hit`](Allocator::hit) would have returned, for a request that takes
+    /// the slow path only because the fast path is closed. Opens the fast path, unless requests are
+    /// recorded.
+    pub(in crate::cache) fn slow_hit(&mut self, request: &Request) -> Option<HandedOut> {
+        if !self.fast_path.is_closed() {
+            return None; // The hit was tried.
+        }
+        self.open_fast_path();
+        if self.is_filled_or_recorded() {
+            return None;
+        }
+        let policy = self.hit_policy();
+        let header = self.pop(policy, request.size.requested_bytes, request.stream)?;
         Some(self.hand_out_hit(header, request.size.requested_bytes))
     }
 
-    fn pop_observed(&mut self, request: &Request) -> Option<Box<Header>> {
-        if !self.is_observed || self.is_filled_or_recorded() {
-            return None;
-        }
-        let policy = if self.is_entered() {
+    /// Returns the policy whose idle blocks serve a hit. Between two entries, free lists alone do:
+    /// the next entry hands out all of an arena.
+    pub(super) fn hit_policy(&mut self) -> Policy {
+        if self.is_entered() {
             dispatch!(self.policies, policy => policy.fast_path())
         } else {
             Policy::Recycle
-        };
-        self.pop(policy, request.size.requested_bytes, request.stream)
+        }
     }
 }

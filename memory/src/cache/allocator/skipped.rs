@@ -5,6 +5,13 @@ use std::mem;
 use super::{Allocator, AllocatorState};
 
 impl AllocatorState {
+    /// Returns the version of the settings that the policy was configured with.
+    pub(in crate::cache) fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl Allocator<'_> {
     /// Ends entries for the blocks. The shard counts them, and all but the last were not made.
     #[inline]
     pub(super) fn end_skipped(&mut self, entries: u64) {
@@ -13,13 +20,6 @@ impl AllocatorState {
         self.update_free_epoch();
     }
 
-    /// Returns the version of the settings that the policy was configured with.
-    pub(in crate::cache) fn version(&self) -> u64 {
-        self.version
-    }
-}
-
-impl Allocator<'_> {
     /// Returns the number of entries without a request that would have no work to do after this
     /// one; 0 if this one made a request, because the next one is likely to make one too.
     #[inline]

@@ -26,6 +26,7 @@ use super::shard::{
     with_current,
 };
 use crate::device::StreamId;
+use crate::memory::header::List;
 use crate::sync::{Arc, thread_local};
 use bindings::ThreadBindings;
 pub use call_site::CallSite;
@@ -403,6 +404,23 @@ fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option
     settle();
     STACK.try_with(|_| ()).ok()?;
     caches.enter_shard(name, options)
+}
+
+/// Answers, by this thread, a thread that is short of memory. Returns the idle blocks of all shards
+/// of `caches` that this thread is inside.
+#[cold]
+pub(crate) fn answer(caches: &Caches) -> List {
+    let mut idle = List::new();
+    let _ = STACK.try_with(|stack| {
+        let stack = stack.borrow();
+        with_current(|current| {
+            let shards = stack.shards(current).flatten();
+            for shard in shards.filter(|shard| ptr::eq::<Caches>(&**shard.device(), caches)) {
+                idle.append(&mut shard.answer());
+            }
+        });
+    });
+    idle
 }
 
 /// Calls `look`, except while the thread's locals are being destroyed.

@@ -21,14 +21,25 @@ impl Shard {
     /// Reserves the shard for this thread, if it is reserved for none. All changes by the previous
     /// thread are visible then.
     pub(in crate::cache) fn bind_to_thread(&self) -> bool {
-        self.bound_thread
-            .compare_exchange(
-                NO_THREAD,
-                thread_token(),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
-            .is_ok()
+        let bound = self.bound_thread.compare_exchange(
+            NO_THREAD,
+            thread_token(),
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        if bound.is_ok() {
+            *self.thread.lock() = Some(std::thread::current());
+        }
+        bound.is_ok()
+    }
+
+    /// Returns the name of the thread that the shard is, or was last, reserved for.
+    pub(in crate::cache) fn thread_name(&self) -> String {
+        let thread = self.thread.lock().clone();
+        thread.map_or_else(String::new, |thread| match thread.name() {
+            Some(name) => name.to_owned(),
+            None => format!("{:?}", thread.id()),
+        })
     }
 
     /// Ends the reservation for this thread, which is not inside the shard any more.

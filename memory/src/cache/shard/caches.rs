@@ -7,7 +7,7 @@ use std::panic::RefUnwindSafe;
 use std::rc::Rc;
 
 use super::named::Registry;
-use super::{BlockHandle, Guard, Shard};
+use super::{BlockHandle, Guard, RemoteFreeList, Shard};
 use crate::cache::settings::{CacheConfig, CacheSettings};
 use crate::cache::totals::DeviceTotals;
 use crate::error::{Error, Result};
@@ -50,6 +50,9 @@ pub(crate) struct Caches {
     /// Serialises transfers from shards to the pool, so that a reclaim that finds nothing is
     /// conclusive.
     pub(in crate::cache) moving: Mutex<()>,
+    /// The idle blocks that threads inside of scopes released while they dropped another. The next
+    /// request that is no hit returns them to the pool.
+    handed_over: RemoteFreeList,
     /// The home of blocks that belong to no cache; made on first use.
     pub(in crate::cache) uncached: Mutex<Option<Arc<Shard>>>,
     /// Serialises the updates of shards after the recorder starts or stops.
@@ -75,6 +78,7 @@ impl Caches {
                 permanent: plain::AtomicBool::new(false),
                 registry: Mutex::default(),
                 moving: Mutex::default(),
+                handed_over: RemoteFreeList::new(),
                 uncached: Mutex::new(None),
                 following_recorder: Mutex::new(()),
                 totals: DeviceTotals::default(),
@@ -129,14 +133,24 @@ impl Caches {
         Ok(block.into())
     }
 
-    /// Returns blocks that were dropped outside of every cache to the pool. Returns their bytes.
+    /// Returns to the pool the blocks that were dropped outside of every cache, and those that were
+    /// handed over. Returns their bytes.
     pub(in crate::cache) fn drain_uncached(&self) -> u64 {
+        let handed_over_bytes = self.return_idle(self.handed_over.drain());
         let slot = self.uncached.lock();
         let Some(mut guard) = slot.as_ref().and_then(|shard| shard.guard()) else {
-            return 0;
+            return handed_over_bytes;
         };
         let idle = guard.drain_and_publish();
-        self.return_idle(idle)
+        handed_over_bytes + self.return_idle(idle)
+    }
+
+    /// Takes idle blocks from a thread that must not wait, for the next request that is no hit.
+    pub(super) fn hand_over(&self, idle: List) {
+        for header in idle {
+            let pushed = self.handed_over.push(header);
+            debug_assert!(pushed.is_ok(), "the list is never closed");
+        }
     }
 
     /// Returns blocks to the pool in one locked step. Returns their bytes.
@@ -206,6 +220,12 @@ impl Caches {
     fn overwritten(&self, handle: BlockHandle, byte: u8) -> Result<BlockHandle> {
         super::fill(self.memory.backend(), &handle, byte)?;
         Ok(handle)
+    }
+}
+
+impl Drop for Caches {
+    fn drop(&mut self) {
+        self.return_idle(self.handed_over.drain());
     }
 }
 

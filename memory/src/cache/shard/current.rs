@@ -185,10 +185,17 @@ impl Caches {
     }
 }
 
+/// Returns true if a thread that is short of memory waits for the idle blocks of this thread.
+#[inline]
+pub(in crate::cache) fn is_current_called() -> bool {
+    // SAFETY: null, or the shard that `owned` owns.
+    unsafe { current().as_ref() }.is_some_and(Shard::is_called)
+}
+
 /// Serves a request that was no hit, without draining the blocks that other threads dropped.
 pub(in crate::cache) fn refill_current(caches: &Caches, request: &Request) -> Option<BlockHandle> {
     let mut guard = current_on(caches)?.own();
-    let served = guard.observed_hit(request);
+    let served = guard.slow_hit(request);
     let served = served.or_else(|| guard.refill(request).ok());
     served.map(BlockHandle::from)
 }

@@ -139,7 +139,9 @@ impl Guard<'_> {
         self.publish();
         let counters = self.counters;
         let (blocks, bytes) = (counters.live_blocks.get(), counters.live_bytes.get());
-        self.shard.device().totals.adopt_orphans(blocks, bytes);
+        let owned_bytes = counters.owned_bytes.get();
+        let totals = &self.shard.device().totals;
+        totals.adopt_orphans(blocks, bytes, owned_bytes);
         self.visiting = false; // The state becomes closed, not idle.
         let (headers, detached) = self.allocator.close();
         (idle, headers, detached)

@@ -179,7 +179,7 @@ fn free_slowly(header: Box<Header>) {
         let shard = unsafe { header.home.address::<Shard>().as_ref() };
         shard.record_free(&header);
         if shard.is_held() {
-            return shard.own().free_slowly(header);
+            return shard.free_by_holder(header);
         }
         shard.end_orphan(header)
     };

@@ -32,8 +32,9 @@ mod skipped;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::thread::Thread;
 
-use super::allocator::{Allocator, AllocatorState};
+use super::allocator::{Allocator, AllocatorState, FastPath};
 use super::arena::DetachedArenas;
 use super::record::{AllocationRecord, FinishedRecord, RecordedAllocation};
 use super::settings::CacheSettings;
@@ -54,8 +55,8 @@ use crate::sync::{
 pub(super) use caches::LocalShard;
 pub(crate) use caches::{Caches, CachesConfig, CachesRef, WeakCaches, is_planned};
 pub(super) use current::{
-    current_shard, hide_current, publish_current, refill_current, reveal_current, set_current,
-    set_current_stream, with_current,
+    current_shard, hide_current, is_current_called, publish_current, refill_current,
+    reveal_current, set_current, set_current_stream, with_current,
 };
 pub(super) use guard::Guard;
 pub(crate) use handle::{BlockHandle, Pinned};
@@ -63,7 +64,7 @@ pub(super) use named::NamedCache;
 pub(super) use remote::RemoteFreeList;
 pub(super) use shared::free_by_visit;
 use signals::ANY_SIGNAL;
-pub(super) use signals::{CLOSE, DRAIN, INVALIDATE, signal_each};
+pub(super) use signals::{CLOSE, INVALIDATE, signal_each};
 use skipped::Skips;
 
 /// `state`: no thread holds the shard.
@@ -77,10 +78,12 @@ const CLOSED: u64 = u64::MAX;
 pub(crate) struct Shard {
     state: AtomicU64,
     signals: AtomicU64,
-    /// The thread that the shard is reserved for.
+    /// The thread that the shard is reserved for, and its handle, for reports.
     bound_thread: AtomicU64,
+    thread: plain::Mutex<Option<Thread>>,
     pub(super) remote: RemoteFreeList,
     pub(super) counters: Counters,
+    fast_path: FastPath,
     /// The device's miss epoch at the last entry; rung 3 sorts shards by it.
     last_used: plain::AtomicU64,
     skips: Skips,
@@ -131,13 +134,15 @@ impl Shard {
             // SAFETY: a named cache and its device keep their shards until these are closed, and a
             // closed shard keeps itself, in `kept_alive`, for its orphans.
             let home = unsafe { Home::of(home) };
-            let allocator = AllocatorState::new(home, is_uncached, fills);
+            let mut allocator = AllocatorState::new(home, is_uncached, fills);
             Self {
                 state: AtomicU64::new(IDLE),
                 signals: AtomicU64::new(signals::no_signals()),
                 bound_thread: AtomicU64::new(binding::NO_THREAD),
+                thread: plain::Mutex::new(None),
                 remote: RemoteFreeList::new(),
                 counters: Counters::default(),
+                fast_path: FastPath::of(&mut allocator),
                 last_used: plain::AtomicU64::new(0),
                 skips: Skips::default(),
                 settings,
@@ -299,6 +304,7 @@ impl Shard {
             // SAFETY: the caller's promise.
             state: unsafe { &mut *self.allocator.get() },
             counters: &self.counters,
+            fast_path: &self.fast_path,
         }
     }
 

@@ -56,6 +56,8 @@ impl Shard {
         } else {
             List::from(header)
         };
+        let bytes = blocks.iter().map(|header| header.block.bytes()).sum();
+        self.device.totals.release_orphaned(bytes);
         self.device
             .memory()
             .free(blocks.map(|header| header.into_block()));

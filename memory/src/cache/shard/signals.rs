@@ -6,13 +6,15 @@
 //! before the load. It need not: it may delay a store beyond a load. The sender's heavy barrier
 //! orders both sides. An exit needs a barrier of its own only if the system has no heavy barrier.
 
-use super::Shard;
-use crate::memory::header::List;
+use super::{CLOSED, IDLE, Shard, VISIT};
+use crate::memory::header::{Header, List};
+use crate::memory::{Census, OwnedBytes};
 use crate::sync::barrier::{self, heavy_barrier};
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Ordering, thread_token};
 
-/// The holder returns every idle block to the pool at its next exit or entry.
-pub(in crate::cache) const DRAIN: u64 = 1;
+/// The holder returns every idle block to the pool at its next exit or entry. If its fast path is
+/// closed as well, it does so at its next request, or drops them there at its next drop.
+pub(super) const DRAIN: u64 = 1;
 /// Like [`DRAIN`]; blocks that are live now also go to the pool, when they drop.
 pub(in crate::cache) const INVALIDATE: u64 = 2;
 /// The cache was removed, and the shard is to be closed.
@@ -75,6 +77,49 @@ impl Shard {
         Some(self.guard()?.drain_and_publish())
     }
 
+    /// Releases every idle block, as [`DRAIN`] does. Returns `None` if another thread is inside.
+    pub(in crate::cache) fn drain_all_from_outside(&self) -> Option<List> {
+        if self.is_closed() {
+            return Some(List::new());
+        }
+        let mut guard = self.guard()?;
+        let mut idle = guard.drain_deferred();
+        idle.append(&mut guard.release_idle());
+        guard.publish();
+        Some(idle)
+    }
+
+    /// Returns true if a drain may find something.
+    pub(in crate::cache) fn has_idle(&self) -> bool {
+        self.idle_bytes() > 0 || self.counters.idle_headers() > 0 || self.has_remote()
+    }
+
+    /// Returns the idle and the pending bytes, without the blocks that other threads dropped.
+    pub(in crate::cache) fn idle_bytes(&self) -> u64 {
+        self.counters.cached_bytes() + self.counters.pending_bytes.get()
+    }
+
+    /// Counts the memory of this shard, unless it is closed: then it counts as orphans. Returns it
+    /// as it was counted.
+    pub(in crate::cache) fn count(&self, census: &mut Census) -> OwnedBytes {
+        if self.is_closed() {
+            return OwnedBytes::default();
+        }
+        let counted = census.count(self.counters.owned());
+        if self.holder().is_some() {
+            census.entered_bytes += self.idle_bytes();
+            census.entered_has_more |= self.has_remote();
+        }
+        counted
+    }
+
+    /// Returns the token of the thread inside, if it is not this thread.
+    pub(in crate::cache) fn holder(&self) -> Option<u64> {
+        let state = self.state.load(Ordering::Relaxed);
+        let is_entered = state != CLOSED && state & VISIT == 0 && state != IDLE;
+        (is_entered && state != thread_token()).then_some(state)
+    }
+
     /// Follows signals that were sent while the holder was leaving. The holder reads the signals
     /// again after it has left, and finds them, unless the sender finds the shard idle.
     #[cold]
@@ -92,6 +137,45 @@ impl Shard {
         }
         if signals & CLOSE != 0 {
             self.device.sweep_retired();
+        }
+    }
+
+    /// Returns true if a thread that is short of memory waits for the idle blocks.
+    #[inline]
+    pub(super) fn is_called(&self) -> bool {
+        self.signals.load(Ordering::Relaxed) & DRAIN != 0
+    }
+
+    /// Sends the thread inside to the slow path, where it answers.
+    pub(in crate::cache) fn call_holder(&self) {
+        self.signals.fetch_or(DRAIN, Ordering::AcqRel);
+        self.fast_path.close();
+    }
+
+    /// Answers, by the holder, a thread that is short of memory. Returns every idle block, for the
+    /// pool; empty if no thread waits.
+    pub(in crate::cache) fn answer(&self) -> List {
+        if self.signals.fetch_and(!DRAIN, Ordering::AcqRel) & DRAIN == 0 {
+            return List::new();
+        }
+        let mut guard = self.own();
+        guard.open_fast_path();
+        guard.drain_remote();
+        guard.release_idle()
+    }
+
+    /// Takes back, by the holder, a block that was no fast free. Answers a thread that is short of
+    /// memory without a lock: the blocks go to a list of the device.
+    pub(super) fn free_by_holder(&self, header: Box<Header>) {
+        let mut guard = self.own();
+        guard.free_slowly(header);
+        if !self.fast_path.frees_slowly() {
+            return;
+        }
+        guard.open_fast_path(); // Stays closed while frees are recorded.
+        drop(guard);
+        if self.is_called() {
+            self.device.hand_over(self.answer());
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod bindings;
 mod entries;
+mod pressure;
 mod shared;
 mod shared_model;
 mod slabs;

@@ -1,0 +1,83 @@
+//! The switches of the fast path: whether the next request and the next free of a shard may be
+//! served without a look at anything else.
+//!
+//! The holder of the shard opens them. A thread that is short of memory closes them from outside,
+//! so that the holder takes the slow path once, where it reads the signals. The holder may open
+//! them again at the same moment. Then the close is lost, so a thread that waits closes them again
+//! each time that it looks. Nothing but the time of the answer depends on their values, and no
+//! other memory is published by them.
+
+use super::AllocatorState;
+use crate::cache::policy::Policy;
+use crate::sync::plain::{AtomicU8, AtomicU64, Ordering};
+
+/// The `policy` under which every request takes the slow path.
+const CLOSED: u8 = u8::MAX;
+/// An epoch that no block has, so that every free takes the slow path.
+const NO_EPOCH: u64 = u64::MAX - 1;
+
+/// The switches of one shard.
+#[derive(Debug)]
+pub(in crate::cache) struct FastPath {
+    /// The number of the policy whose idle blocks serve requests, or [`CLOSED`].
+    policy: AtomicU8,
+    /// The epoch of the blocks that a free takes back without a look at anything else.
+    free_epoch: AtomicU64,
+}
+
+impl FastPath {
+    /// Makes the switches of an allocator, as far open as it allows.
+    pub(in crate::cache) fn of(allocator: &mut AllocatorState) -> Self {
+        let new = Self {
+            policy: AtomicU8::new(CLOSED),
+            free_epoch: AtomicU64::new(NO_EPOCH),
+        };
+        new.set_policy(allocator.fast_policy());
+        new.set_free_epoch(allocator.free_epoch());
+        new
+    }
+
+    /// Returns true if the idle blocks of `policy` serve requests.
+    #[inline(always)]
+    pub(super) fn serves(&self, policy: Policy) -> bool {
+        self.policy.load(Ordering::Relaxed) == policy as u8
+    }
+
+    /// Returns true if a free takes back blocks of `epoch`.
+    #[inline(always)]
+    pub(super) fn frees(&self, epoch: u64) -> bool {
+        self.free_epoch.load(Ordering::Relaxed) == epoch
+    }
+
+    /// Opens the path of requests for the idle blocks of `policy`, or closes it.
+    #[inline]
+    pub(super) fn set_policy(&self, policy: Option<Policy>) {
+        let policy = policy.map_or(CLOSED, |policy| policy as u8);
+        self.policy.store(policy, Ordering::Relaxed);
+    }
+
+    /// Opens the path of frees for blocks of `epoch`, or closes it.
+    #[inline]
+    pub(super) fn set_free_epoch(&self, epoch: Option<u64>) {
+        self.free_epoch
+            .store(epoch.unwrap_or(NO_EPOCH), Ordering::Relaxed);
+    }
+
+    /// Closes both paths from outside, until the holder opens them again.
+    pub(in crate::cache) fn close(&self) {
+        self.set_policy(None);
+        self.set_free_epoch(None);
+    }
+
+    /// Returns true if every request takes the slow path.
+    #[inline]
+    pub(in crate::cache) fn is_closed(&self) -> bool {
+        self.policy.load(Ordering::Relaxed) == CLOSED
+    }
+
+    /// Returns true if every free takes the slow path.
+    #[inline]
+    pub(in crate::cache) fn frees_slowly(&self) -> bool {
+        self.frees(NO_EPOCH)
+    }
+}

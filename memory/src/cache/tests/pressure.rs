@@ -1,0 +1,415 @@
+//! Memory that is short: idle memory of every kind, wherever it is, serves a request before that
+//! fails.
+
+use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::memory::{Census, WaitMode};
+use crate::sync::AtomicBool;
+
+const MIB: u64 = 1 << 20;
+const LIMIT: u64 = 16 * MIB;
+
+/// Caches under a limit, whose requests wait for `reclaim_wait`.
+fn limited(reclaim_wait: Duration) -> CachesRef {
+    let config = MemoryConfig {
+        limit_bytes: Some(LIMIT),
+        reclaim_wait,
+        ..MemoryConfig::default()
+    };
+    let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &config).unwrap();
+    Caches::over(memory, CachesConfig::default())
+}
+
+/// A bound that no test reaches.
+const LONG: Duration = Duration::from_secs(60);
+
+fn request(caches: &CachesRef, bytes: u64) -> Result<BlockHandle> {
+    caches.allocate_on(bytes, StreamId::default())
+}
+
+fn sum(census: &Census) -> u64 {
+    let idle_bytes = census.free_bytes + census.pending_bytes + census.cached_bytes;
+    let live_bytes = census.live_bytes + census.rounding_bytes;
+    idle_bytes + live_bytes + census.kept_bytes + census.moving_bytes
+}
+
+/// Asserts that every byte of the device is known, while no thread is inside of a scope.
+fn assert_known(caches: &CachesRef) {
+    caches.drain_all();
+    let census = caches.census();
+    assert_eq!(sum(&census), census.reserved_bytes, "{census:?}");
+    assert_eq!((census.moving_bytes, census.entered_bytes), (0, 0));
+}
+
+/// Runs `inside` on a thread that is inside of a scope with 12 MiB idle, while this thread requests
+/// 12 MiB: again and again, with one of the live blocks, from when this thread waits until it was
+/// answered. It must not leave the scope.
+fn while_inside(inside: impl Fn(&CachesRef, Option<BlockHandle>) + Sync) {
+    let caches = limited(LONG);
+    let barrier = Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _scope = enter(&caches, "r", None);
+            let mut live: Vec<_> = (0..1000).map(|_| request(&caches, 1000).unwrap()).collect();
+            drop(request(&caches, 12 * MIB).unwrap());
+            barrier.wait();
+            await_call(&caches);
+            while is_called(&caches) {
+                inside(&caches, live.pop());
+            }
+            assert!(!live.is_empty(), "too many calls were needed");
+            barrier.wait();
+        });
+        barrier.wait();
+        let block = request(&caches, 12 * MIB);
+        barrier.wait();
+        assert_eq!(block.unwrap().requested_bytes, 12 * MIB);
+    });
+    assert_known(&caches);
+    caches.check();
+}
+
+/// Waits until another thread waits for the idle blocks of this one.
+fn await_call(caches: &CachesRef) {
+    while !is_called(caches) {
+        std::thread::yield_now();
+    }
+}
+
+fn is_called(caches: &CachesRef) -> bool {
+    std::thread::sleep(Duration::from_micros(100)); // The other thread sends two messages.
+    let mut shards = caches.all().into_iter().flat_map(|cache| cache.shards());
+    shards.any(|shard| shard.is_signalled())
+}
+
+#[test]
+fn a_thread_inside_answers_at_its_next_request() {
+    // A hit, and a request of another size.
+    while_inside(|caches, live| {
+        drop(live);
+        drop(request(caches, 1000).unwrap());
+    });
+    while_inside(|caches, live| {
+        drop(live);
+        drop(request(caches, 3000).unwrap());
+    });
+}
+
+#[test]
+fn a_thread_inside_answers_at_its_next_drop() {
+    while_inside(|_, live| drop(live));
+}
+
+#[test]
+fn a_thread_inside_answers_at_its_next_nested_entry_with_a_request() {
+    while_inside(|caches, _live| {
+        let _inner = enter(caches, "inner", None);
+        drop(request(caches, 3000).unwrap());
+    });
+}
+
+#[test]
+fn a_thread_inside_answers_as_it_leaves() {
+    let caches = limited(LONG);
+    let barrier = Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let scope = enter(&caches, "r", None);
+            drop(request(&caches, 12 * MIB).unwrap());
+            barrier.wait();
+            await_call(&caches);
+            drop(scope);
+        });
+        barrier.wait();
+        request(&caches, 12 * MIB).unwrap();
+    });
+    assert_known(&caches);
+}
+
+#[test]
+fn a_thread_that_panics_inside_answers() {
+    let caches = limited(LONG);
+    let barrier = Barrier::new(2);
+    std::thread::scope(|threads| {
+        let panics = threads.spawn(|| {
+            let _scope = enter(&caches, "r", None);
+            drop(request(&caches, 12 * MIB).unwrap());
+            barrier.wait();
+            await_call(&caches);
+            std::panic::resume_unwind(Box::new(()));
+        });
+        barrier.wait();
+        request(&caches, 12 * MIB).unwrap();
+        assert!(panics.join().is_err());
+    });
+    assert_known(&caches);
+}
+
+#[test]
+fn threads_that_wait_for_the_scopes_of_each_other_are_served() {
+    let caches = limited(LONG);
+    let barrier = Barrier::new(2);
+    let work = || {
+        let _scope = enter(&caches, "r", None);
+        drop(request(&caches, 7 * MIB).unwrap());
+        barrier.wait();
+        // Each takes what both have idle; one waits for the drop of the other.
+        drop(request(&caches, 8 * MIB).unwrap());
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(work);
+        threads.spawn(work);
+    });
+    assert_known(&caches);
+}
+
+#[test]
+fn a_thread_that_does_not_come_is_named() {
+    let bound = Duration::from_millis(20);
+    let caches = limited(bound);
+    let (ready, is_ready) = channel();
+    let (ended, has_ended): (Sender<()>, Receiver<()>) = channel();
+    std::thread::scope(|threads| {
+        let sleeper = std::thread::Builder::new().name("sleeper".into());
+        let caches = &caches;
+        sleeper
+            .spawn_scoped(threads, move || {
+                let _scope = enter(caches, "r", None);
+                drop(request(caches, 12 * MIB).unwrap());
+                ready.send(()).unwrap();
+                let _ = has_ended.recv();
+            })
+            .unwrap();
+        is_ready.recv().unwrap();
+        let begun = Instant::now();
+        let error = request(caches, 12 * MIB).unwrap_err();
+        assert!(begun.elapsed() >= bound);
+        let report = error.out_of_memory_report().unwrap();
+        assert_eq!(report.cached_bytes(), 12 * MIB);
+        assert_eq!(report.caches[0].entered_by, ["sleeper"]);
+        let remedy = report.remedy();
+        assert!(remedy.contains("\"r\""), "{remedy}");
+        assert!(
+            remedy.contains("(sleeper), which released too little within 20ms"),
+            "{remedy}"
+        );
+        // What could not be served with that memory either is not waited for.
+        let begun = Instant::now();
+        let error = request(caches, LIMIT + 1).unwrap_err();
+        assert!(begun.elapsed() < LONG && error.is_out_of_memory());
+        drop(ended);
+    });
+}
+
+#[test]
+fn a_bound_of_zero_fails_at_once() {
+    let caches = limited(Duration::ZERO);
+    let barrier = Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _scope = enter(&caches, "r", None);
+            drop(request(&caches, 12 * MIB).unwrap());
+            barrier.wait();
+            barrier.wait();
+        });
+        barrier.wait();
+        let error = request(&caches, 12 * MIB).unwrap_err();
+        let remedy = error.out_of_memory_report().unwrap().remedy();
+        assert!(remedy.contains("`DeviceConfig::reclaim_wait`"), "{remedy}");
+        barrier.wait();
+    });
+    request(&caches, 12 * MIB).unwrap();
+}
+
+/// Makes memory idle, in a place that the function chooses, and returns what keeps it there.
+type MakeIdle = fn(&CachesRef) -> Box<dyn Send>;
+
+fn nothing() -> Box<dyn Send> {
+    Box::new(())
+}
+
+/// Makes 12 MiB idle in a cache of another thread, which has ended, under a policy.
+fn in_cache(caches: &CachesRef, policy: Policy) -> Box<dyn Send> {
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..3 {
+                let _scope = enter(caches, "r", Some(policy));
+                drop(request(caches, 12 * MIB).unwrap());
+            }
+        });
+    });
+    nothing()
+}
+
+/// The kinds of idle memory that docs/internals/architecture.md lists.
+const KINDS: [(&str, MakeIdle); 11] = [
+    ("free blocks of other sizes", |caches| {
+        let blocks: Vec<_> = (0..12).map(|_| request(caches, MIB).unwrap()).collect();
+        drop(blocks);
+        nothing()
+    }),
+    ("blocks dropped outside of every scope", |caches| {
+        drop(request(caches, 12 * MIB).unwrap());
+        nothing()
+    }),
+    ("free lists", |caches| in_cache(caches, Policy::Recycle)),
+    ("blocks that the exit releases", |caches| {
+        in_cache(caches, Policy::Release)
+    }),
+    ("arenas", |caches| in_cache(caches, Policy::Bump)),
+    ("slabs", |caches| in_cache(caches, Policy::Plan)),
+    ("blocks dropped by other threads", |caches| {
+        let block = {
+            let _scope = enter(caches, "r", None);
+            request(caches, 12 * MIB).unwrap()
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| drop(block));
+        });
+        nothing()
+    }),
+    ("an outer scope of the thread itself", |caches| {
+        let _scope = enter(caches, "r", None);
+        drop(request(caches, 12 * MIB).unwrap());
+        let _inner = enter(caches, "inner", None);
+        drop(request(caches, 12 * MIB).unwrap());
+        nothing()
+    }),
+    ("a shared handle", |caches| {
+        let cache = SharedCache::open(caches, "r");
+        assert!(cache.enter());
+        let (block, _) = cache
+            .allocate(12 * MIB, StreamId::default(), Location::caller())
+            .unwrap();
+        drop(block);
+        Box::new(cache)
+    }),
+    ("a removed cache with a live block", |caches| {
+        let blocks = {
+            let _scope = enter(caches, "r", None);
+            drop(request(caches, 11 * MIB).unwrap());
+            request(caches, 1000).unwrap()
+        };
+        caches.remove("r");
+        Box::new(blocks)
+    }),
+    ("an arena whose blocks have all returned", |caches| {
+        let block = {
+            let _scope = enter(caches, "r", Some(Policy::Bump));
+            request(caches, 12 * MIB).unwrap()
+        };
+        drop(block);
+        nothing()
+    }),
+];
+
+#[test]
+fn every_kind_of_idle_memory_is_found() {
+    for (kind, make_idle) in KINDS {
+        let caches = limited(LONG);
+        let kept = make_idle(&caches);
+        caches.drain_all();
+        let census = caches.census();
+        assert!(census.reserved_bytes <= LIMIT, "{kind}");
+        assert_eq!(sum(&census), census.reserved_bytes, "{kind}: {census:?}");
+        assert_eq!(census.moving_bytes, 0, "{kind}: {census:?}");
+        let block = request(&caches, 12 * MIB);
+        assert!(block.is_ok(), "{kind}: {}", block.unwrap_err());
+        drop((block, kept));
+        caches.check();
+    }
+}
+
+#[test]
+fn every_policy_answers_while_a_thread_is_inside() {
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        let caches = limited(LONG);
+        let is_served = AtomicBool::new(false);
+        let barrier = Barrier::new(2);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for _ in 0..4 {
+                    let _scope = enter(&caches, "r", Some(policy));
+                    drop(request(&caches, 12 * MIB).unwrap());
+                }
+                let _scope = enter(&caches, "r", Some(policy));
+                barrier.wait();
+                // The arena or slab is idle: nothing was requested yet in this entry.
+                let _inner = enter(&caches, "inner", Some(Policy::Recycle));
+                while !is_served.load(Ordering::Relaxed) {
+                    drop(request(&caches, 1000).unwrap());
+                }
+            });
+            barrier.wait();
+            let block = request(&caches, 12 * MIB);
+            is_served.store(true, Ordering::Relaxed);
+            assert!(block.is_ok(), "{policy}: {}", block.unwrap_err());
+        });
+        caches.check();
+    }
+}
+
+/// A server: threads that enter one scope, and make three requests of mixed sizes in it. Returns the
+/// requests that failed although they and all live blocks fit the limit with `slack_bytes`.
+fn serve(limit_bytes: u64, slack_bytes: u64, threads: u64) -> (usize, usize) {
+    let config = MemoryConfig {
+        limit_bytes: Some(limit_bytes),
+        reclaim_wait: LONG,
+        ..MemoryConfig::default()
+    };
+    let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &config).unwrap();
+    let caches = Caches::over(memory, CachesConfig::default());
+    let work = |seed: u64| {
+        let (mut refused, mut wrongly) = (0, 0);
+        let mut random = seed * 7919 + 1;
+        let mut bytes = || {
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            1 + (random >> 33) % (4 * MIB)
+        };
+        for _ in 0..100 {
+            let _scope = enter(&caches, "r", None);
+            let mut live = Vec::new();
+            for _ in 0..3 {
+                match request(&caches, bytes()) {
+                    Ok(block) => live.push(block),
+                    Err(error) => {
+                        let report = error.out_of_memory_report().unwrap();
+                        let taken_bytes = report.live_bytes + report.rounding_bytes;
+                        let needed_bytes = taken_bytes + report.requested_bytes + slack_bytes;
+                        refused += 1;
+                        wrongly += usize::from(needed_bytes <= limit_bytes);
+                    }
+                }
+                if live.len() > 1 {
+                    live.remove(0);
+                }
+            }
+        }
+        (refused, wrongly)
+    };
+    let counts = std::thread::scope(|scope| {
+        let spawned: Vec<_> = (0..threads)
+            .map(|seed| scope.spawn(move || work(seed)))
+            .collect();
+        let counts = spawned.into_iter().map(|thread| thread.join().unwrap());
+        counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    });
+    assert_known(&caches);
+    caches.check();
+    caches.memory.drain_pending(WaitMode::Wait);
+    counts
+}
+
+#[test]
+fn a_server_under_a_limit_is_refused_nothing_that_fits() {
+    // A page of 2 MiB for each thread's live blocks, of which it has at most two.
+    let slack_bytes = 16 * 2 * 2 * MIB;
+    let (refused, wrongly) = serve(128 * MIB, slack_bytes, 16);
+    println!("{refused} refused, {wrongly} of them although they fit");
+    assert_eq!(wrongly, 0);
+}

@@ -1,0 +1,124 @@
+//! The census: where the reserved bytes of a device are at one moment.
+
+use super::DeviceMemory;
+use crate::error::OutOfMemoryReport;
+
+/// The bytes of a device at one moment.
+///
+/// Invariant: each reserved byte is in exactly one of the other figures, so they sum up to
+/// `reserved_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// Bytes held from the device, with those that a source keeps for the next growth.
+    pub(crate) reserved_bytes: u64,
+    pub(crate) kept_bytes: u64,
+    /// Free bytes of the pool.
+    pub(crate) free_bytes: u64,
+    /// Freed bytes that await an event.
+    pub(crate) pending_bytes: u64,
+    /// Requested bytes of live blocks.
+    pub(crate) live_bytes: u64,
+    /// Bytes that live blocks take beyond the requested ones: of blocks, and of arenas that they
+    /// share.
+    pub(crate) rounding_bytes: u64,
+    /// Idle bytes of the layer above.
+    pub(crate) cached_bytes: u64,
+    /// Bytes that were on their way between a thread and the pool.
+    pub(crate) moving_bytes: u64,
+    /// The bytes of the largest free block; part of `free_bytes`.
+    pub(crate) largest_free_block_bytes: u64,
+    /// Idle and pending bytes that only threads inside of scopes can release.
+    pub(crate) entered_bytes: u64,
+    /// True if such a thread may have idle blocks whose bytes still count as live.
+    pub(crate) entered_has_more: bool,
+}
+
+impl Census {
+    /// Counts memory of the layer above, which counted as on its way until now. Returns it as it
+    /// was counted.
+    pub(crate) fn count(&mut self, owned: OwnedBytes) -> OwnedBytes {
+        let pending_bytes = owned.pending_bytes.min(owned.bytes);
+        let allocated_bytes = owned.allocated_bytes.min(owned.bytes - pending_bytes);
+        let live_bytes = owned.live_bytes.min(allocated_bytes);
+        debug_assert!(owned.bytes <= self.moving_bytes, "a block is counted twice");
+        self.moving_bytes = self.moving_bytes.saturating_sub(owned.bytes);
+        self.pending_bytes += pending_bytes;
+        self.live_bytes += live_bytes;
+        let idle_bytes = owned.bytes - pending_bytes - allocated_bytes;
+        let detached_bytes = owned.detached_bytes.min(idle_bytes);
+        self.rounding_bytes += allocated_bytes - live_bytes + detached_bytes;
+        self.cached_bytes += idle_bytes - detached_bytes;
+        OwnedBytes {
+            bytes: owned.bytes,
+            pending_bytes,
+            allocated_bytes,
+            live_bytes,
+            detached_bytes,
+        }
+    }
+
+    /// Fills in the figures of a report.
+    pub(crate) fn write_to(&self, report: &mut OutOfMemoryReport) {
+        report.reserved_bytes = self.reserved_bytes;
+        report.kept_bytes = self.kept_bytes;
+        report.free_bytes = self.free_bytes;
+        report.largest_free_block_bytes = self.largest_free_block_bytes;
+        report.pending_bytes = self.pending_bytes;
+        report.live_bytes = self.live_bytes;
+        report.rounding_bytes = self.rounding_bytes;
+        report.idle_bytes = self.cached_bytes;
+        report.moving_bytes = self.moving_bytes;
+    }
+
+    /// Returns true if a request of `bytes` may succeed once other threads have done what they were
+    /// asked to, under a limit of `ceiling_bytes`.
+    pub(super) fn is_held_elsewhere(&self, bytes: u64, ceiling_bytes: u64) -> bool {
+        let taken_bytes = self.live_bytes + self.rounding_bytes;
+        let has_room = taken_bytes.saturating_add(bytes) <= ceiling_bytes;
+        let has_more = self.entered_has_more && bytes <= ceiling_bytes;
+        has_more || has_room && self.entered_bytes + self.moving_bytes > 0
+    }
+}
+
+/// The bytes that a part of the layer above owns, and what they are used for. They may be read
+/// while that part changes: then each use counts at most what is left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnedBytes {
+    pub(crate) bytes: u64,
+    pub(crate) pending_bytes: u64,
+    /// Bytes of live blocks.
+    pub(crate) allocated_bytes: u64,
+    /// Requested bytes of live blocks. More than `allocated_bytes` if memory was imported.
+    pub(crate) live_bytes: u64,
+    /// Bytes of arenas that serve no request, because live blocks share them.
+    pub(crate) detached_bytes: u64,
+}
+
+impl OwnedBytes {
+    /// Returns the bytes that could serve requests, of memory as it was counted.
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        self.bytes - self.pending_bytes - self.allocated_bytes - self.detached_bytes
+    }
+}
+
+impl DeviceMemory {
+    /// Calls `count` while no block leaves or enters the pool, with all memory that is outside of
+    /// the pool counted as on its way. Returns the census that `count` completed.
+    pub(crate) fn census(&self, count: impl FnOnce(&mut Census)) -> Census {
+        let state = self.state.lock();
+        let (free_bytes, pending_bytes) = (state.pool.free_bytes(), state.pending.bytes());
+        let in_segments_bytes = self.source.reserved_bytes();
+        let kept_bytes = self.kept_bytes();
+        let mut census = Census {
+            reserved_bytes: in_segments_bytes + kept_bytes,
+            kept_bytes,
+            free_bytes,
+            pending_bytes,
+            moving_bytes: in_segments_bytes - free_bytes - pending_bytes,
+            largest_free_block_bytes: state.pool.largest_free_block_bytes(),
+            ..Census::default()
+        };
+        count(&mut census);
+        census
+    }
+}
