@@ -109,6 +109,8 @@ fn a_value_that_does_not_parse_is_an_error_that_names_its_variable() {
         ("CACHESCOPE_MEMORY_LIMIT", "200%"),
         ("CACHESCOPE_POLICY", "hoard"),
         ("CACHESCOPE_TIME_PHASES", "1"),
+        ("CACHESCOPE_RECLAIM_WAIT", "long"),
+        ("CACHESCOPE_RECLAIM_WAIT", "-1"),
     ] {
         let output_of = output_of("child_allocates", &[(variable, value)]);
         let (array, own) = output_of.split_once(" | ").unwrap();
@@ -274,6 +276,7 @@ fn the_environment_does_not_change_what_a_program_configures() {
         ("CACHESCOPE_MEMORY_LIMIT", "8MiB"),
         ("CACHESCOPE_POLICY", "bump"),
         ("CACHESCOPE_TIME_PHASES", "on"),
+        ("CACHESCOPE_RECLAIM_WAIT", "0"),
         ("CACHESCOPE_TRACE", log.path()),
     ];
     let configured = output_of("child_configures_a_device", &variables);

@@ -8,7 +8,7 @@ use super::policy::Need;
 use super::request::{Request, Size};
 use super::scope::{self, current_stream};
 use super::shard::{
-    BlockHandle, Caches, Shard, is_current_called, publish_current, refill_current,
+    BlockHandle, Caches, Shard, current_has_waiter, publish_current, refill_current,
 };
 use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
@@ -46,8 +46,8 @@ impl Caches {
             stream,
             call_site: reported_call_site(call_site),
         };
-        if is_current_called() {
-            self.return_idle(scope::answer(self));
+        if current_has_waiter() {
+            self.return_idle(scope::release_for_waiter(self));
         }
         let (block, kind) = match refill_current(self, &request) {
             Some(block) => (block, EventKind::Hit),

@@ -33,7 +33,7 @@ impl Reclaim for Caches {
             }
         }
         if freed_bytes < need_bytes && !entered.is_empty() {
-            freed_bytes += self.call_holders(&entered, &shards, need_bytes - freed_bytes);
+            freed_bytes += self.request_idle(&entered, &shards, need_bytes - freed_bytes);
         }
         freed_bytes
     }
@@ -64,26 +64,26 @@ impl Reclaim for Caches {
 }
 
 impl Caches {
-    /// Asks the threads inside of `entered`, among all `shards`, for their idle blocks, until about
-    /// `need_bytes` are asked for. Returns the bytes that are freed at once, from shards that were
+    /// Requests the idle blocks of the threads inside of `entered`, among all `shards`, until about
+    /// `need_bytes` are requested. Returns the bytes that are freed at once, from shards that were
     /// left meanwhile.
-    fn call_holders(&self, entered: &[&Arc<Shard>], shards: &[Arc<Shard>], need_bytes: u64) -> u64 {
-        let mut asked_bytes = 0;
+    fn request_idle(&self, entered: &[&Arc<Shard>], shards: &[Arc<Shard>], need_bytes: u64) -> u64 {
+        let mut requested_bytes = 0;
         let mut threads = Vec::new();
         for shard in entered {
-            if asked_bytes >= need_bytes {
+            if requested_bytes >= need_bytes {
                 break;
             }
-            asked_bytes += shard.idle_bytes();
+            requested_bytes += shard.idle_bytes();
             threads.extend(shard.holder());
         }
-        // A thread answers at its next request, which goes to its innermost scope.
-        let is_called = |shard: &&Arc<Shard>| {
+        // The next request of a thread goes to its innermost scope.
+        let has_waiter = |shard: &&Arc<Shard>| {
             let holder = shard.holder();
             holder.is_some_and(|holder| threads.contains(&holder))
         };
-        let called: Vec<&Arc<Shard>> = shards.iter().filter(is_called).collect();
-        called.iter().for_each(|shard| shard.call_holder());
+        let called: Vec<&Arc<Shard>> = shards.iter().filter(has_waiter).collect();
+        called.iter().for_each(|shard| shard.request_idle());
         // If a thread left a shard without seeing the signal, this thread sees after the barrier
         // that it left.
         heavy_barrier();
@@ -109,14 +109,18 @@ impl Caches {
         let _moving = self.moving.lock();
         let shards: Vec<Vec<Arc<Shard>>> = caches.iter().map(|cache| cache.shards()).collect();
         let uncached = self.uncached.lock().clone();
+        let waiting = self.memory.waiting();
         let mut uses = Vec::with_capacity(caches.len());
         let census = self.memory.census(|census| {
             for (cache, shards) in caches.iter().zip(&shards) {
-                let counted = shards.iter().map(|shard| shard.count(census)).collect();
+                let counted = shards
+                    .iter()
+                    .map(|shard| shard.count(census, &waiting))
+                    .collect();
                 uses.push(describe_cache(cache, shards, counted));
             }
             if let Some(shard) = &uncached {
-                shard.count(census);
+                shard.count(census, &waiting);
             }
             census.count(self.totals.orphans_owned());
         });

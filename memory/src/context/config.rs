@@ -72,7 +72,7 @@ pub struct DeviceConfig {
     pub tf32: bool,
     /// The longest time that a request waits, before it fails, for idle memory that other threads
     /// hold inside of scopes: 1 second by default. Such a thread releases its idle blocks at its
-    /// next request, drop or exit. A request waits only while these blocks could serve it. With
+    /// next request, drop or exit. A request waits only while live blocks leave room for it. With
     /// zero, it fails at once.
     pub reclaim_wait: Duration,
     /// For tests: overwrite every block with this byte before it is handed out, so that nothing

@@ -324,7 +324,7 @@ impl OutOfMemoryReport {
             let (name, bytes) = (display_name(&cache.name), ByteSize(cache.cached_bytes));
             write!(f, "\n    by \"{name}\": {bytes}")?;
             if !cache.entered_by.is_empty() {
-                write!(f, ", which {} are inside", cache.entered_by.join(", "))?;
+                write!(f, ", entered by {}", cache.entered_by.join(", "))?;
             }
         }
         if let Some(path) = &self.profile {

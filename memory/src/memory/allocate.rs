@@ -168,15 +168,16 @@ impl DeviceMemory {
         self.serve_without_reclaim(bytes, request)
     }
 
-    /// Rung 4, for idle blocks that only threads inside of scopes can release: waits, at most for
-    /// `reclaim_wait`, while they have enough of them. Rung 3 has asked these threads, and asks them
-    /// again here, because they may have found no request yet.
+    /// Rung 4, for memory that only threads inside of scopes can release: waits, at most for
+    /// `reclaim_wait`, while live blocks leave room for the request. Repeats rung 3 after each
+    /// pause, because a thread may have missed the request for its blocks.
     fn serve_from_entered(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let Some(above) = self.reclaim.get().and_then(Weak::upgrade) else {
             return Ok(None);
         };
         let ceiling_bytes = self.limit().unwrap_or(u64::MAX);
         let mut wait = BoundedWait::new(self.reclaim_wait);
+        let _waiting = self.waiting.begin();
         loop {
             let census = above.census();
             let is_elsewhere = census.is_held_elsewhere(bytes, ceiling_bytes);

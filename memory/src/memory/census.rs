@@ -27,10 +27,10 @@ pub(crate) struct Census {
     pub(crate) moving_bytes: u64,
     /// The bytes of the largest free block; part of `free_bytes`.
     pub(crate) largest_free_block_bytes: u64,
-    /// Idle and pending bytes that only threads inside of scopes can release.
+    /// Bytes, live or idle, of caches that other threads are inside.
     pub(crate) entered_bytes: u64,
     /// True if such a thread may have idle blocks whose bytes still count as live.
-    pub(crate) entered_has_more: bool,
+    pub(crate) entered_has_remote: bool,
 }
 
 impl Census {
@@ -70,12 +70,12 @@ impl Census {
         report.moving_bytes = self.moving_bytes;
     }
 
-    /// Returns true if a request of `bytes` may succeed once other threads have done what they were
-    /// asked to, under a limit of `ceiling_bytes`.
+    /// Returns true if a request of `bytes` may succeed, under a limit of `ceiling_bytes`, once
+    /// other threads have released idle memory, or blocks that separate free ones.
     pub(super) fn is_held_elsewhere(&self, bytes: u64, ceiling_bytes: u64) -> bool {
         let taken_bytes = self.live_bytes + self.rounding_bytes;
         let has_room = taken_bytes.saturating_add(bytes) <= ceiling_bytes;
-        let has_more = self.entered_has_more && bytes <= ceiling_bytes;
+        let has_more = self.entered_has_remote && bytes <= ceiling_bytes;
         has_more || has_room && self.entered_bytes + self.moving_bytes > 0
     }
 }

@@ -24,6 +24,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 pub(crate) mod uses;
+mod waiting;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -54,6 +55,7 @@ pub use report::MemoryReport;
 use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
 use uses::StreamUses;
+use waiting::Waiting;
 
 /// The layer above, as the ladder calls it.
 pub(crate) trait Reclaim: Send + Sync {
@@ -69,7 +71,7 @@ pub(crate) trait Reclaim: Send + Sync {
 }
 
 /// The longest time that a request waits for threads inside of scopes, unless it is set. A
-/// thread that is not running comes back within a fraction of it on a busy machine.
+/// thread that waits for a processor of a busy machine gets one within a fraction of it.
 pub(crate) const DEFAULT_RECLAIM_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -195,6 +197,7 @@ pub struct DeviceMemory {
     imported_blocks: AtomicU64,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     reclaim_wait: Duration,
+    waiting: Waiting,
     callbacks: Callbacks,
     phases: Phases,
     recorder: Arc<Recorder>,
@@ -241,6 +244,7 @@ impl DeviceMemory {
             imported_blocks: AtomicU64::new(0),
             reclaim: OnceLock::new(),
             reclaim_wait: config.reclaim_wait,
+            waiting: Waiting::default(),
             callbacks: Callbacks::default(),
             phases: Phases::new(config.time_phases),
             recorder: Arc::new(Recorder::new()),

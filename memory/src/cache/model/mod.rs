@@ -13,12 +13,14 @@ mod closing;
 mod deferred;
 mod elsewhere;
 mod handles;
+mod pressure;
 mod remote;
 mod shared;
 mod signals;
 mod visits;
 
 use std::panic::Location;
+use std::time::Duration;
 
 use loom::thread;
 
@@ -26,6 +28,7 @@ use super::shard::Shard;
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;
+use crate::error::Result;
 use crate::memory::{DeviceMemory, MemoryConfig, Reclaim};
 use crate::pool::PoolKind;
 use crate::sync::Arc;
@@ -54,10 +57,17 @@ struct Bench {
 
 impl Bench {
     fn new() -> Arc<Self> {
+        Self::limited(None)
+    }
+
+    /// Makes a device under a limit. No request waits in vain: the bound is longer than any run.
+    fn limited(limit_bytes: Option<u64>) -> Arc<Self> {
         let backend = Arc::new(HostBackend::of(1 << 30));
         let config = MemoryConfig {
             pool: PoolKind::Direct,
             expandable: false,
+            limit_bytes,
+            reclaim_wait: Duration::from_secs(1000),
             ..MemoryConfig::default()
         };
         let memory = DeviceMemory::new(Arc::<HostBackend>::clone(&backend), &config).unwrap();
@@ -71,8 +81,12 @@ impl Bench {
     }
 
     fn allocate(&self) -> BlockHandle {
+        self.request(1000).unwrap()
+    }
+
+    fn request(&self, bytes: u64) -> Result<BlockHandle> {
         let (stream, caller) = (StreamId::default(), Location::caller());
-        self.caches.allocate_slowly(1000, stream, caller).unwrap()
+        self.caches.allocate_slowly(bytes, stream, caller)
     }
 
     /// Leaves one idle block in the shard that the thread is inside.

@@ -406,17 +406,17 @@ fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option
     caches.enter_shard(name, options)
 }
 
-/// Answers, by this thread, a thread that is short of memory. Returns the idle blocks of all shards
-/// of `caches` that this thread is inside.
+/// Releases, for a thread that waits for memory, the idle blocks of all shards of `caches` that
+/// this thread is inside. Returns them, for the pool.
 #[cold]
-pub(crate) fn answer(caches: &Caches) -> List {
+pub(crate) fn release_for_waiter(caches: &Caches) -> List {
     let mut idle = List::new();
     let _ = STACK.try_with(|stack| {
         let stack = stack.borrow();
         with_current(|current| {
             let shards = stack.shards(current).flatten();
             for shard in shards.filter(|shard| ptr::eq::<Caches>(&**shard.device(), caches)) {
-                idle.append(&mut shard.answer());
+                idle.append(&mut shard.release_for_waiter());
             }
         });
     });

@@ -185,11 +185,11 @@ impl Caches {
     }
 }
 
-/// Returns true if a thread that is short of memory waits for the idle blocks of this thread.
+/// Returns true if a thread waits for the idle blocks of this thread.
 #[inline]
-pub(in crate::cache) fn is_current_called() -> bool {
+pub(in crate::cache) fn current_has_waiter() -> bool {
     // SAFETY: null, or the shard that `owned` owns.
-    unsafe { current().as_ref() }.is_some_and(Shard::is_called)
+    unsafe { current().as_ref() }.is_some_and(Shard::has_waiter)
 }
 
 /// Serves a request that was no hit, without draining the blocks that other threads dropped.

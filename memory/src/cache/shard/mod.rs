@@ -55,7 +55,7 @@ use crate::sync::{
 pub(super) use caches::LocalShard;
 pub(crate) use caches::{Caches, CachesConfig, CachesRef, WeakCaches, is_planned};
 pub(super) use current::{
-    current_shard, hide_current, is_current_called, publish_current, refill_current,
+    current_has_waiter, current_shard, hide_current, publish_current, refill_current,
     reveal_current, set_current, set_current_stream, with_current,
 };
 pub(super) use guard::Guard;

@@ -101,14 +101,19 @@ impl Shard {
 
     /// Counts the memory of this shard, unless it is closed: then it counts as orphans. Returns it
     /// as it was counted.
-    pub(in crate::cache) fn count(&self, census: &mut Census) -> OwnedBytes {
+    ///
+    /// A thread that is among the `waiting` ones releases idle blocks alone, until it is served.
+    pub(in crate::cache) fn count(&self, census: &mut Census, waiting: &[u64]) -> OwnedBytes {
         if self.is_closed() {
             return OwnedBytes::default();
         }
         let counted = census.count(self.counters.owned());
-        if self.holder().is_some() {
-            census.entered_bytes += self.idle_bytes();
-            census.entered_has_more |= self.has_remote();
+        if let Some(holder) = self.holder() {
+            census.entered_bytes += match waiting.contains(&holder) {
+                true => counted.idle_bytes() + counted.pending_bytes,
+                false => counted.bytes,
+            };
+            census.entered_has_remote |= self.has_remote();
         }
         counted
     }
@@ -140,21 +145,21 @@ impl Shard {
         }
     }
 
-    /// Returns true if a thread that is short of memory waits for the idle blocks.
+    /// Returns true if a thread waits for the idle blocks.
     #[inline]
-    pub(super) fn is_called(&self) -> bool {
+    pub(super) fn has_waiter(&self) -> bool {
         self.signals.load(Ordering::Relaxed) & DRAIN != 0
     }
 
-    /// Sends the thread inside to the slow path, where it answers.
-    pub(in crate::cache) fn call_holder(&self) {
+    /// Signals [`DRAIN`], and sends the thread inside to the slow path, where it finds the signal.
+    pub(in crate::cache) fn request_idle(&self) {
         self.signals.fetch_or(DRAIN, Ordering::AcqRel);
         self.fast_path.close();
     }
 
-    /// Answers, by the holder, a thread that is short of memory. Returns every idle block, for the
-    /// pool; empty if no thread waits.
-    pub(in crate::cache) fn answer(&self) -> List {
+    /// Releases every idle block for a thread that waits for memory. Returns them, for the pool;
+    /// empty if no thread waits. Called by the holder.
+    pub(in crate::cache) fn release_for_waiter(&self) -> List {
         if self.signals.fetch_and(!DRAIN, Ordering::AcqRel) & DRAIN == 0 {
             return List::new();
         }
@@ -164,8 +169,8 @@ impl Shard {
         guard.release_idle()
     }
 
-    /// Takes back, by the holder, a block that was no fast free. Answers a thread that is short of
-    /// memory without a lock: the blocks go to a list of the device.
+    /// Takes back a block that was no fast free. Called by the holder. If a thread waits for
+    /// memory, the idle blocks go to a list of the device, without a lock.
     pub(super) fn free_by_holder(&self, header: Box<Header>) {
         let mut guard = self.own();
         guard.free_slowly(header);
@@ -174,8 +179,8 @@ impl Shard {
         }
         guard.open_fast_path(); // Stays closed while frees are recorded.
         drop(guard);
-        if self.is_called() {
-            self.device.hand_over(self.answer());
+        if self.has_waiter() {
+            self.device.hand_over(self.release_for_waiter());
         }
     }
 

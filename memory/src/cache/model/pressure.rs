@@ -1,0 +1,102 @@
+//! A thread that is short of memory, and threads inside of scopes that have idle blocks: whatever
+//! the threads inside do next, the thread that waits is served.
+
+use std::mem;
+
+use super::*;
+
+/// A limit of two blocks.
+const LIMIT: u64 = 2048;
+
+/// Runs `inside` on a thread inside of a scope with a live and an idle block, while another thread
+/// requests a block. One block at a time is live in the scope, so there is room for the other.
+fn request_while(inside: impl Fn(&Bench, Entered, BlockHandle) + Copy + Send + Sync + 'static) {
+    check_within(2, move || {
+        let bench = Bench::limited(Some(LIMIT));
+        let scope = bench.enter();
+        let live = bench.allocate();
+        bench.warm();
+        let requester = bench.spawn(|bench| {
+            let block = bench
+                .request(1000)
+                .expect("a live block leaves room for it");
+            read_and_drop(block);
+        });
+        inside(&bench, scope, live);
+        requester.join().unwrap();
+        bench.caches.drain_all();
+        bench.check();
+        bench.end();
+    });
+}
+
+#[test]
+fn a_thread_that_leaves_releases() {
+    request_while(|_, scope, live| {
+        drop(scope);
+        read_and_drop(live);
+    });
+}
+
+#[test]
+fn a_thread_that_drops_a_block_releases() {
+    request_while(|_, scope, live| {
+        read_and_drop(live);
+        drop(scope);
+    });
+}
+
+#[test]
+fn a_thread_that_makes_a_request_releases() {
+    request_while(|bench, scope, live| {
+        read_and_drop(live);
+        drop(bench.request(1000));
+        drop(scope);
+    });
+}
+
+#[test]
+fn a_thread_that_enters_again_releases() {
+    request_while(|bench, scope, live| {
+        read_and_drop(live);
+        drop(scope);
+        drop(bench.enter());
+    });
+}
+
+#[test]
+fn a_thread_that_ends_releases() {
+    check_within(2, || {
+        let bench = Bench::limited(Some(LIMIT));
+        let holder = bench.spawn(|bench| {
+            let scope = bench.enter();
+            bench.warm();
+            mem::forget(scope); // The end of the thread leaves it.
+        });
+        read_and_drop(bench.allocate());
+        drop(bench.request(2000).expect("no block is live"));
+        holder.join().unwrap();
+        bench.caches.drain_all();
+        bench.check();
+        bench.end();
+    });
+}
+
+#[test]
+fn threads_that_wait_for_each_other_do_not_deadlock() {
+    check_within(2, || {
+        let bench = Bench::limited(Some(LIMIT));
+        let work = |bench: &Bench| {
+            let _scope = bench.enter();
+            bench.warm();
+            // Needs the idle block of the other thread, too, and fails while that has both.
+            bench.request(2000).is_ok()
+        };
+        let other = bench.spawn(work);
+        let here = work(&bench);
+        assert!(here | other.join().unwrap(), "both were refused");
+        bench.caches.drain_all();
+        bench.check();
+        bench.end();
+    });
+}

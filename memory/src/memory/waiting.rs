@@ -1,0 +1,40 @@
+//! The threads that wait for other threads to release memory.
+//!
+//! A thread that waits inside of a scope keeps its live blocks. If the live blocks of such threads
+//! alone separate the free ones, no thread can make room, and the request of the last one fails.
+
+use crate::sync::plain::Mutex;
+use crate::sync::thread_token;
+
+use super::DeviceMemory;
+
+/// The tokens of the threads that wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Mutex<Vec<u64>>);
+
+/// Marks the calling thread as waiting until it drops.
+pub(super) struct WaitGuard<'a>(&'a Waiting);
+
+impl Waiting {
+    pub(super) fn begin(&self) -> WaitGuard<'_> {
+        self.0.lock().push(thread_token());
+        WaitGuard(self)
+    }
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        let token = thread_token();
+        let mut waiting = self.0.0.lock();
+        if let Some(index) = waiting.iter().position(|other| *other == token) {
+            waiting.swap_remove(index);
+        }
+    }
+}
+
+impl DeviceMemory {
+    /// Returns the tokens of the threads that wait.
+    pub(crate) fn waiting(&self) -> Vec<u64> {
+        self.waiting.0.lock().clone()
+    }
+}
