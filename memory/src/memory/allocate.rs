@@ -178,10 +178,15 @@ impl DeviceMemory {
         let ceiling_bytes = self.limit().unwrap_or(u64::MAX);
         let mut wait = BoundedWait::new(self.reclaim_wait);
         let _waiting = self.waiting.begin();
+        let mut before = None;
         loop {
+            // A census like the one before the last attempt shows that nothing came in between.
             let census = above.census();
-            let is_elsewhere = census.is_held_elsewhere(bytes, ceiling_bytes);
-            if is_elsewhere && !self.phases.time(Phase::WaitScopes, || wait.pause()) {
+            let is_final = before.replace(census) == Some(census) && !census.is_changing();
+            if is_final || !census.has_room(bytes, ceiling_bytes) {
+                return Ok(None);
+            }
+            if !self.phases.time(Phase::WaitScopes, || wait.pause()) {
                 return Ok(None);
             }
             above.reclaim(bytes);
@@ -193,11 +198,6 @@ impl DeviceMemory {
                 if let Some(block) = self.serve_quietly(bytes, request)? {
                     return Ok(Some(block));
                 }
-            }
-            // The blocks may have come between the last attempt and the census, so there was one
-            // more attempt.
-            if !is_elsewhere {
-                return Ok(None);
             }
         }
     }

@@ -29,8 +29,8 @@ pub(crate) struct Census {
     pub(crate) largest_free_block_bytes: u64,
     /// Bytes, live or idle, of caches that other threads are inside.
     pub(crate) entered_bytes: u64,
-    /// True if such a thread may have idle blocks whose bytes still count as live.
-    pub(crate) entered_has_remote: bool,
+    /// True if blocks that were dropped still count as live, until a drain.
+    pub(crate) has_remote: bool,
 }
 
 impl Census {
@@ -70,13 +70,17 @@ impl Census {
         report.moving_bytes = self.moving_bytes;
     }
 
-    /// Returns true if a request of `bytes` may succeed, under a limit of `ceiling_bytes`, once
-    /// other threads have released idle memory, or blocks that separate free ones.
-    pub(super) fn is_held_elsewhere(&self, bytes: u64, ceiling_bytes: u64) -> bool {
+    /// Returns true if there is room for a request of `bytes` beside live blocks, under a limit of
+    /// `ceiling_bytes`.
+    pub(super) fn has_room(&self, bytes: u64, ceiling_bytes: u64) -> bool {
         let taken_bytes = self.live_bytes + self.rounding_bytes;
-        let has_room = taken_bytes.saturating_add(bytes) <= ceiling_bytes;
-        let has_more = self.entered_has_remote && bytes <= ceiling_bytes;
-        has_more || has_room && self.entered_bytes + self.moving_bytes > 0
+        let is_free = taken_bytes.saturating_add(bytes) <= ceiling_bytes;
+        is_free || self.has_remote && bytes <= ceiling_bytes
+    }
+
+    /// Returns true if other threads may release idle memory, or blocks that separate free ones.
+    pub(super) fn is_changing(&self) -> bool {
+        self.entered_bytes + self.moving_bytes > 0 || self.has_remote
     }
 }
 

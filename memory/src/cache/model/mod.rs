@@ -81,10 +81,10 @@ impl Bench {
     }
 
     fn allocate(&self) -> BlockHandle {
-        self.request(1000).unwrap()
+        self.try_allocate(1000).unwrap()
     }
 
-    fn request(&self, bytes: u64) -> Result<BlockHandle> {
+    fn try_allocate(&self, bytes: u64) -> Result<BlockHandle> {
         let (stream, caller) = (StreamId::default(), Location::caller());
         self.caches.allocate_slowly(bytes, stream, caller)
     }

@@ -113,8 +113,8 @@ impl Shard {
                 true => counted.idle_bytes() + counted.pending_bytes,
                 false => counted.bytes,
             };
-            census.entered_has_remote |= self.has_remote();
         }
+        census.has_remote |= self.has_remote();
         counted
     }
 

@@ -150,6 +150,24 @@ fn a_thread_that_panics_inside_releases() {
 }
 
 #[test]
+fn a_thread_that_ends_inside_releases() {
+    let caches = limited(LONG);
+    let barrier = Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let scope = enter(&caches, "r", None);
+            drop(request(&caches, 12 * MIB).unwrap());
+            barrier.wait();
+            await_waiter(&caches);
+            std::mem::forget(scope); // The end of the thread leaves it.
+        });
+        barrier.wait();
+        request(&caches, 12 * MIB).unwrap();
+    });
+    assert_known(&caches);
+}
+
+#[test]
 fn threads_that_wait_for_the_scopes_of_each_other_are_served() {
     let caches = limited(LONG);
     let barrier = Barrier::new(2);
