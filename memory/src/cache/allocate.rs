@@ -211,6 +211,7 @@ impl Caches {
         self.check_not_broken()?;
         self.totals.count_miss();
         self.drain_uncached();
+        self.sweep_by_time();
         // No borrow of the shard is alive here: the ladder's third rung may access the shard.
         let block = self.memory.allocate(&to_memory(shard, request))?;
         match shard.and_then(Shard::guard) {

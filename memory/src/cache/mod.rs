@@ -26,6 +26,7 @@ mod shard;
 mod shared;
 mod stats;
 mod store;
+mod sweep;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod totals;

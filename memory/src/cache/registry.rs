@@ -119,6 +119,9 @@ impl Caches {
     /// Configures the cache `name`. If it was not used yet, its first use finds the configuration.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
         self.named(name).settings.configure(config);
+        if let Some(idle) = config.idle {
+            self.sweep_timer.schedule(idle);
+        }
     }
 
     /// Returns the statistics of `name`, or `None` if no cache has this name.
@@ -317,7 +320,7 @@ impl Caches {
         self.memory.drain_pending(WaitMode::Poll);
     }
 
-    fn drain_shards(&self, cache: &NamedCache) {
+    pub(super) fn drain_shards(&self, cache: &NamedCache) {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {

@@ -31,8 +31,9 @@ pub struct CacheConfig {
     /// but may still be evicted for blocks of other sizes. 64 by default. Checked once in as many
     /// entries.
     pub keep_entries: Option<u64>,
-    /// A block that was not used for this long returns to the pool. Checked at exits (there is no
-    /// background thread), at most eight times in this period. Unbounded by default.
+    /// A block that was not used for this long returns to the pool. Checked at exits, at requests
+    /// of any thread that are no hits, in statistics and trims (there is no background thread), at
+    /// most eight times in this period. Unbounded by default.
     pub idle: Option<Duration>,
     /// True to record the allocations of each entry, for
     /// [`cache_record`](crate::Device::cache_record). Each request then takes the slow path, except

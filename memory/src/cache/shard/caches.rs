@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::named::Registry;
 use super::{BlockHandle, Guard, RemoteFreeList, Shard};
 use crate::cache::settings::{CacheConfig, CacheSettings};
+use crate::cache::sweep::SweepTimer;
 use crate::cache::totals::DeviceTotals;
 use crate::error::{Error, Result};
 use crate::memory::header::{HandedOut, List};
@@ -58,6 +59,7 @@ pub(crate) struct Caches {
     /// Serialises the updates of shards after the recorder starts or stops.
     pub(in crate::cache) following_recorder: Mutex<()>,
     pub(in crate::cache) totals: DeviceTotals,
+    pub(in crate::cache) sweep_timer: SweepTimer,
 }
 
 // After a panic in an entry, a callback or a destructor the caches are still consistent: exits run,
@@ -82,6 +84,7 @@ impl Caches {
                 uncached: Mutex::new(None),
                 following_recorder: Mutex::new(()),
                 totals: DeviceTotals::default(),
+                sweep_timer: SweepTimer::new(),
             }
         });
         CachesRef::first(caches)

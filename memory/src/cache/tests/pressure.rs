@@ -371,6 +371,32 @@ fn every_policy_releases_while_a_thread_is_inside() {
     }
 }
 
+#[test]
+fn a_cache_that_nobody_enters_is_evicted_by_time() {
+    let caches = limited(LONG);
+    let idle = Duration::from_millis(40);
+    let config = CacheConfig {
+        idle: Some(idle),
+        ..CacheConfig::default()
+    };
+    caches.configure("r", config);
+    {
+        let _scope = enter(&caches, "r", None);
+        drop(request(&caches, MIB).unwrap());
+    }
+    let cached_bytes = || {
+        let cache = caches.find("r").unwrap();
+        cache.shards()[0].counters.cached_bytes()
+    };
+    let begun = Instant::now();
+    while cached_bytes() > 0 {
+        assert!(begun.elapsed() < LONG, "nothing was evicted");
+        std::thread::sleep(idle / 8);
+        drop(request(&caches, 1000).unwrap());
+    }
+    assert!(begun.elapsed() >= idle / 2, "it was evicted too early");
+}
+
 /// Runs a server: threads that enter one scope, and make three requests of mixed sizes in it.
 /// Returns the number of requests that failed, and the most bytes that were left beside live blocks
 /// and the request when one failed.

@@ -1,0 +1,63 @@
+//! Eviction by time without exits: a cache that no thread enters any more releases blocks that were
+//! unused for [`CacheConfig::idle`](super::CacheConfig::idle) when the device serves a request that
+//! is no hit. Statistics and trims visit every cache anyway.
+
+use std::time::{Duration, Instant};
+
+use super::shard::Caches;
+use crate::sync::plain::{AtomicU64, Ordering};
+
+/// The number of sweeps in the shortest period of `idle`.
+const SWEEPS: u32 = 8;
+/// The time of the next sweep if no cache evicts by time.
+const NEVER: u64 = u64::MAX;
+
+/// The time of a device's next sweep.
+#[derive(Debug)]
+pub(super) struct SweepTimer {
+    origin: Instant,
+    /// In nanoseconds since `origin`.
+    next_ns: AtomicU64,
+}
+
+impl SweepTimer {
+    pub(super) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            next_ns: AtomicU64::new(NEVER),
+        }
+    }
+
+    /// Sweeps after an eighth of `idle` at the latest.
+    pub(super) fn schedule(&self, idle: Duration) {
+        let next = self.origin.elapsed() + idle / SWEEPS;
+        self.next_ns
+            .fetch_min(next.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns true, to one thread, if a sweep is due.
+    fn take_due(&self) -> bool {
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        next_ns != NEVER
+            && next_ns <= self.origin.elapsed().as_nanos() as u64
+            && self
+                .next_ns
+                .compare_exchange(next_ns, NEVER, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+impl Caches {
+    /// Evicts by time, if a sweep is due. Called with no lock and no borrow of a shard held.
+    pub(super) fn sweep_by_time(&self) {
+        if !self.sweep_timer.take_due() {
+            return;
+        }
+        for cache in self.all() {
+            if let Some(idle) = cache.settings.config().idle {
+                self.drain_shards(&cache);
+                self.sweep_timer.schedule(idle);
+            }
+        }
+    }
+}
