@@ -69,20 +69,19 @@ impl Caches {
     /// left meanwhile.
     fn request_idle(&self, entered: &[&Arc<Shard>], shards: &[Arc<Shard>], need_bytes: u64) -> u64 {
         let mut requested_bytes = 0;
-        let mut threads = Vec::new();
-        for shard in entered {
-            if requested_bytes >= need_bytes {
-                break;
-            }
+        let is_needed = |shard: &&&Arc<Shard>| {
+            let is_needed = requested_bytes < need_bytes;
             requested_bytes += shard.idle_bytes();
-            threads.extend(shard.holder());
-        }
+            is_needed
+        };
+        let mut called: Vec<&Arc<Shard>> = entered.iter().take_while(is_needed).copied().collect();
         // The next request of a thread goes to its innermost scope.
-        let has_waiter = |shard: &&Arc<Shard>| {
+        let threads: Vec<u64> = called.iter().filter_map(|shard| shard.holder()).collect();
+        let is_of_them = |shard: &&Arc<Shard>| {
             let holder = shard.holder();
             holder.is_some_and(|holder| threads.contains(&holder))
         };
-        let called: Vec<&Arc<Shard>> = shards.iter().filter(has_waiter).collect();
+        called.extend(shards.iter().filter(is_of_them));
         called.iter().for_each(|shard| shard.request_idle());
         // If a thread left a shard without seeing the signal, this thread sees after the barrier
         // that it left.
