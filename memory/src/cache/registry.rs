@@ -320,7 +320,20 @@ impl Caches {
         self.memory.drain_pending(WaitMode::Poll);
     }
 
-    pub(super) fn drain_shards(&self, cache: &NamedCache) {
+    /// Evicts by time, if a sweep is due. Called with no lock and no borrow of a shard held.
+    pub(super) fn sweep_by_time(&self) {
+        if !self.sweep_timer.take_due() {
+            return;
+        }
+        for cache in self.all() {
+            if let Some(idle) = cache.settings.config().idle {
+                self.drain_shards(&cache);
+                self.sweep_timer.schedule(idle);
+            }
+        }
+    }
+
+    fn drain_shards(&self, cache: &NamedCache) {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {

@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::shard::Caches;
 use crate::sync::plain::{AtomicU64, Ordering};
 
 /// The number of sweeps in the shortest period of `idle`.
@@ -36,7 +35,7 @@ impl SweepTimer {
     }
 
     /// Returns true, to one thread, if a sweep is due.
-    fn take_due(&self) -> bool {
+    pub(super) fn take_due(&self) -> bool {
         let next_ns = self.next_ns.load(Ordering::Relaxed);
         next_ns != NEVER
             && next_ns <= self.origin.elapsed().as_nanos() as u64
@@ -44,20 +43,5 @@ impl SweepTimer {
                 .next_ns
                 .compare_exchange(next_ns, NEVER, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
-    }
-}
-
-impl Caches {
-    /// Evicts by time, if a sweep is due. Called with no lock and no borrow of a shard held.
-    pub(super) fn sweep_by_time(&self) {
-        if !self.sweep_timer.take_due() {
-            return;
-        }
-        for cache in self.all() {
-            if let Some(idle) = cache.settings.config().idle {
-                self.drain_shards(&cache);
-                self.sweep_timer.schedule(idle);
-            }
-        }
     }
 }
