@@ -1,0 +1,194 @@
+//! A server under a limit: threads that enter one scope, and make three requests of mixed sizes in
+//! it, under a limit that is a multiple of what they have live at the peak. (BENCHMARKS: W16.)
+//!
+//! `cargo bench --bench server [-- SCOPES]`
+//!
+//! *One lock* is the pool of the same device outside of every scope, where each request and each
+//! drop takes its lock. *The system's* is `malloc` without a limit.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use cachescope::{Buffer, Device, DeviceConfig, Result};
+
+/// The requests in one scope.
+const REQUESTS: u32 = 3;
+/// The longest request in bytes.
+const LONGEST: u64 = 4 << 20;
+/// A request touches one byte of each page.
+const PAGE_BYTES: usize = 4096;
+
+/// Memory that is freed when it drops.
+trait Block {
+    fn address(&self) -> *mut u8;
+}
+
+impl Block for Buffer {
+    fn address(&self) -> *mut u8 {
+        self.address() as *mut u8
+    }
+}
+
+impl Block for Vec<u8> {
+    fn address(&self) -> *mut u8 {
+        self.as_ptr().cast_mut()
+    }
+}
+
+/// The figures of one run.
+struct Figures {
+    requests: u64,
+    refused: u64,
+    /// The part of `refused` that had room beside live blocks, by the report.
+    with_room: u64,
+    longest: Duration,
+    time: Duration,
+}
+
+/// Runs `threads` threads, each of which enters `rounds` scopes by `enter`.
+fn run<B: Block>(
+    threads: u32,
+    rounds: u32,
+    enter: impl Fn(&mut dyn FnMut()) + Sync,
+    request: impl Fn(u64) -> Result<B> + Sync,
+) -> Figures {
+    let barrier = Barrier::new(threads as usize + 1);
+    let work = |thread: u32| {
+        let mut own = Figures {
+            requests: 0,
+            refused: 0,
+            with_room: 0,
+            longest: Duration::ZERO,
+            time: Duration::ZERO,
+        };
+        let mut random = u64::from(thread) + 1;
+        barrier.wait();
+        for _ in 0..rounds {
+            enter(&mut || {
+                let mut before = None;
+                for _ in 0..REQUESTS {
+                    // Knuth's generator (MMIX). The squares make short requests as common as in
+                    // programs.
+                    random = random
+                        .wrapping_mul(6364136223846793005)
+                        .wrapping_add(1442695040888963407);
+                    let share = (random >> 33) as f64 / (1u64 << 31) as f64;
+                    let bytes = 1 + (share * share * LONGEST as f64) as u64;
+                    let begun = Instant::now();
+                    let served = request(bytes);
+                    own.longest = own.longest.max(begun.elapsed());
+                    own.requests += 1;
+                    match served {
+                        Ok(block) => {
+                            for offset in (0..bytes as usize).step_by(PAGE_BYTES) {
+                                // SAFETY: the block is live, and longer than the offset.
+                                unsafe { block.address().add(offset).write_volatile(1) }
+                            }
+                            before = Some(block);
+                        }
+                        Err(error) => {
+                            let report = error.out_of_memory_report().expect("out of memory");
+                            let taken = report.live_bytes + report.rounding_bytes + bytes;
+                            own.refused += 1;
+                            own.with_room += u64::from(taken <= report.limit_bytes.unwrap_or(0));
+                        }
+                    }
+                }
+                drop(before);
+            });
+        }
+        own
+    };
+    let mut sum = Figures {
+        requests: 0,
+        refused: 0,
+        with_room: 0,
+        longest: Duration::ZERO,
+        time: Duration::ZERO,
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        barrier.wait();
+        let begun = Instant::now();
+        for thread in running {
+            let own = thread.join().expect("a thread panicked");
+            sum.requests += own.requests;
+            sum.refused += own.refused;
+            sum.with_room += own.with_room;
+            sum.longest = sum.longest.max(own.longest);
+        }
+        sum.time = begun.elapsed();
+    });
+    sum
+}
+
+fn row(name: &str, figures: &Figures, first: Option<f64>) -> f64 {
+    let rate = figures.requests as f64 / figures.time.as_secs_f64();
+    println!(
+        "{name:<28} {:>9.0} {:>6.2} {:>9} {:>9} {:>10.1?}",
+        rate,
+        rate / first.unwrap_or(rate),
+        figures.refused,
+        figures.with_room,
+        figures.longest
+    );
+    rate
+}
+
+fn main() -> Result<()> {
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    let rounds: u32 = numbers.next().unwrap_or(40_000);
+    println!("requests a second; x: against no limit; refused; refused with room; longest request");
+    for threads in [2, 16, 64] {
+        let rounds = rounds / threads;
+        println!("\n{threads} threads, {rounds} scopes each");
+        let device = Device::host_with(DeviceConfig::default())?;
+        let free = scoped(&device, threads, rounds);
+        let peak = device.memory_stats().peak_live_bytes;
+        let first = Some(row("no limit", &free, None));
+        for percent in [150, 110, 100] {
+            let config = DeviceConfig {
+                memory_limit: Some(peak * percent / 100),
+                ..Default::default()
+            };
+            let device = Device::host_with(config)?;
+            row(
+                &format!("{percent} % of {} MiB", peak >> 20),
+                &scoped(&device, threads, rounds),
+                first,
+            );
+        }
+        let config = DeviceConfig {
+            memory_limit: Some(peak * 110 / 100),
+            ..Default::default()
+        };
+        let device = Device::host_with(config)?;
+        let request = |bytes| Buffer::new(&device, bytes as usize);
+        let locked = run(threads, rounds, |inside| inside(), request);
+        row("one lock, 110 %", &locked, first);
+        let system = run(
+            threads,
+            rounds,
+            |inside| inside(),
+            |bytes| Ok(Vec::with_capacity(bytes as usize)),
+        );
+        row("the system's, no limit", &system, first);
+    }
+    Ok(())
+}
+
+/// Runs the threads in scopes of `device`.
+fn scoped(device: &Device, threads: u32, rounds: u32) -> Figures {
+    run(
+        threads,
+        rounds,
+        |inside| {
+            let _scope = device.scope("server").enter();
+            inside();
+        },
+        |bytes| Buffer::new(device, bytes as usize),
+    )
+}
