@@ -28,22 +28,27 @@ impl Shard {
             Ordering::Relaxed,
         );
         if bound.is_ok() {
-            *self.thread.lock() = Some(std::thread::current());
+            *self.thread_name.lock() = thread_name();
         }
         bound.is_ok()
     }
 
     /// Returns the name of the thread that the shard is, or was last, reserved for.
     pub(in crate::cache) fn thread_name(&self) -> String {
-        let thread = self.thread.lock().clone();
-        thread.map_or_else(String::new, |thread| match thread.name() {
-            Some(name) => name.to_owned(),
-            None => format!("{:?}", thread.id()),
-        })
+        self.thread_name.lock().clone()
     }
 
     /// Ends the reservation for this thread, which is not inside the shard any more.
     pub(in crate::cache) fn end_binding(&self) {
         self.bound_thread.store(NO_THREAD, Ordering::Release);
+    }
+}
+
+/// Returns the name of the calling thread, or its number if it has none.
+fn thread_name() -> String {
+    let thread = std::thread::current();
+    match thread.name() {
+        Some(name) => name.to_owned(),
+        None => format!("{:?}", thread.id()),
     }
 }

@@ -32,7 +32,6 @@ mod skipped;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::thread::Thread;
 
 use super::allocator::{Allocator, AllocatorState, FastPath};
 use super::arena::DetachedArenas;
@@ -78,9 +77,9 @@ const CLOSED: u64 = u64::MAX;
 pub(crate) struct Shard {
     state: AtomicU64,
     signals: AtomicU64,
-    /// The thread that the shard is reserved for, and its handle, for reports.
+    /// The thread that the shard is reserved for, and its name, for reports.
     bound_thread: AtomicU64,
-    thread: plain::Mutex<Option<Thread>>,
+    thread_name: plain::Mutex<String>,
     pub(super) remote: RemoteFreeList,
     pub(super) counters: Counters,
     fast_path: FastPath,
@@ -139,7 +138,7 @@ impl Shard {
                 state: AtomicU64::new(IDLE),
                 signals: AtomicU64::new(signals::no_signals()),
                 bound_thread: AtomicU64::new(binding::NO_THREAD),
-                thread: plain::Mutex::new(None),
+                thread_name: plain::Mutex::new(String::new()),
                 remote: RemoteFreeList::new(),
                 counters: Counters::default(),
                 fast_path: FastPath::of(&mut allocator),
