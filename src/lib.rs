@@ -5,8 +5,7 @@ mod functions;
 #[macro_use]
 mod macros;
 
-pub use cachescope_memory::plan;
-pub use cachescope_tools::{simulation, trace};
+pub use cachescope_memory::{plan, simulation};
 
 // The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
 use cachescope_memory::internal::{buffer, context, device, error, memory, size, sync};

@@ -12,7 +12,10 @@ mod renamed;
 
 use cuda_emulator::{Run, Suite};
 
-const RUNS: [Run; 2] = [Run::host(), Run::cuda().only_if(cfg!(feature = "cuda"))];
+const RUNS: [Run; 2] = [
+    Run::host(),
+    Run::cuda().always().only_if(cfg!(feature = "cuda")),
+];
 
 const SUITE: Suite = Suite {
     name: "renamed",

@@ -1,5 +1,6 @@
 //! The suites of the library. Each runs in a process of its own, on the host, and on a CUDA device
-//! where that tests something new: the real one where there is one, else the emulated one.
+//! where that tests something new: the real one where there is one, else the emulated one. There,
+//! few suites run without `CACHESCOPE_EMULATOR_ALL=1`.
 
 #[cfg(feature = "backtraces")]
 mod backtraces;
@@ -78,11 +79,11 @@ static SUITES: [Suite; 17] = [
     suite("layering", &[HOST]),
     suite("environment", &[HOST]),
     suite("pools", &[HOST, POOLS]),
-    suite("scopes", &[HOST, CUDA]),
+    suite("scopes", &[HOST, CUDA.always()]),
     suite("streams", &[HOST, STREAMS]),
     suite("stress", &[HOST, CUDA]),
     // Reservations that are worth failing are of millions of elements.
-    suite("faults", &[HOST, CUDA.long()]),
+    suite("faults", &[HOST, CUDA]),
     suite("recording", &[HOST]),
     suite("backtraces", &[HOST]),
     suite(
@@ -90,13 +91,13 @@ static SUITES: [Suite; 17] = [
         &[HOST, GUARDED.without(&[("indices_out_of_range", LATER)])],
     ),
     suite("bounds", &[HOST]),
-    suite("interop", &[HOST, CUDA]),
-    suite("gradients", &[HOST, CUDA]),
+    suite("interop", &[HOST, CUDA.always()]),
+    suite("gradients", &[HOST, CUDA.always()]),
     suite("collective", &[HOST]),
     suite("budgets", &[HOST]),
     suite("dry_runs", &[HOST]),
     // Epochs are of hundreds of steps.
-    suite("train_digits", &[HOST, CUDA.long()]),
+    suite("train_digits", &[HOST, CUDA]),
 ];
 
 cuda_emulator::run_suites!(&SUITES);

@@ -225,14 +225,14 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
 unsafe fn zero_new(block: *mut u8, bytes: usize) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        use rustix::mm::{Advice, madvise};
-        let page = rustix::param::page_size();
+        // SAFETY: the call reads a constant of the system.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let first = block.addr().next_multiple_of(page) - block.addr();
         let end = (block.addr() + bytes) / page * page;
         let whole = end.saturating_sub(block.addr() + first);
         // SAFETY: the pages lie in the block.
         let replaced = whole > 0
-            && unsafe { madvise(block.add(first).cast(), whole, Advice::LinuxDontNeed) }.is_ok();
+            && unsafe { libc::madvise(block.add(first).cast(), whole, libc::MADV_DONTNEED) } == 0;
         if replaced {
             // SAFETY: the parts before and after the pages lie in the block.
             unsafe {

@@ -205,13 +205,13 @@ pub mod internal {
                 pub use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
             }
 
-            #[cfg(feature = "cuda")]
-            pub use crate::device::cuda::ptx_of;
             pub use crate::device::cuda::{
                 Arguments, Communicator, Cuda, CurrentContext, Executable, Gemm, GemmOperand,
                 GemmType, Grid, Indexing, KernelKey, KernelSource, RowFault, SharedLaunchGuard,
                 compile_for_all,
             };
+            #[cfg(feature = "cuda")]
+            pub use crate::device::cuda::{headers, ptx_of};
         }
 
         pub mod host {

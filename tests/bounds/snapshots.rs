@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cachescope::Result;
 use cachescope::record::Profile;
-use cachescope::trace::{Snapshot, profiles};
+use cachescope_tools::trace::{Snapshot, profiles};
 
 use crate::bounds::heap::peak_of;
 use crate::bounds::pickles::{Pickler, snapshot, trace};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use cachescope::record::EventKind;
-use cachescope::trace::{Trace, profiles};
+use cachescope_tools::trace::{Trace, profiles};
 
 use crate::bounds::snapshots::bounded;
 

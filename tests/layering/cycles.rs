@@ -32,7 +32,9 @@ impl Crate {
             named: BTreeMap::new(),
             imports: BTreeMap::new(),
         };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(folder);
         own.read_folder(&root, &Vec::new());
         own
     }

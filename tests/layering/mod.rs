@@ -46,6 +46,7 @@ const CRATES: [Layers; 3] = [
             "recorder/ring.rs",
             "recorder/signals.rs",
             "sync/at_exit.rs",
+            "sync/barrier/linux.rs",
             "cache/scope/entrance.rs",
             "cache/shard/",
             "cache/shared.rs",
@@ -108,7 +109,9 @@ impl Layers {
 
     /// Returns the files of the crate, by their paths in its folder.
     fn sources(&self) -> Vec<(String, String)> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(self.folder);
         let mut folders = vec![root.clone()];
         let mut files: Vec<PathBuf> = Vec::new();
         while let Some(folder) = folders.pop() {

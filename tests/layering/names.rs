@@ -28,7 +28,7 @@ fn all_files() -> Vec<PathBuf> {
 }
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// Returns the files of Rust code in `folders`, without those that are `skipped`.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use cachescope::record::{EventKind, Profile};
-use cachescope::trace::profiles;
 use cachescope::{Buffer, Device, ErrorKind, Policy, cache_scope};
+use cachescope_tools::trace::profiles;
 
 use super::{device, record};
 
@@ -119,7 +119,7 @@ fn a_snapshot_is_read_as_it_was_recorded() {
     };
     assert_eq!(segments(&read), segments(&recorded));
     assert_eq!(segments(&read), device.memory_stats().reserved_bytes);
-    let snapshot = cachescope::trace::Snapshot::read("run", &*bytes).unwrap();
+    let snapshot = cachescope_tools::trace::Snapshot::read("run", &*bytes).unwrap();
     let [trace] = &snapshot.devices[..] else {
         panic!("one device, and not {}", snapshot.devices.len());
     };

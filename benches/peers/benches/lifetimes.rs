@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use cachescope::trace::Lifetime;
+use cachescope_tools::trace::Lifetime;
 use cachescope_peers::line_up::{LineUp, Placement, run};
 use cachescope_peers::program::Program;
 use cachescope_peers::training;

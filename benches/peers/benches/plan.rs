@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cachescope::plan::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
-use cachescope::trace::Lifetime;
+use cachescope_tools::trace::Lifetime;
 use cachescope_peers::race::{median, thread_time};
 use cachescope_peers::training;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cachescope::PoolKind;
-use cachescope::trace::{Allocation, Simulator};
+use cachescope_tools::trace::{Allocation, Simulator};
 use cubecl_ir::MemoryDeviceProperties;
 use cubecl_runtime::logging::ServerLogger;
 use cubecl_runtime::memory_management::{

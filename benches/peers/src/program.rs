@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cachescope::trace::{Lifetime, TraceEvent};
+use cachescope_tools::trace::{Lifetime, TraceEvent};
 use fastrand::Rng;
 
 use crate::placers::Placer;

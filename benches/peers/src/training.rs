@@ -4,7 +4,7 @@
 //! makes it to the end of the last one that reads it. So activations wait for their backward
 //! operation, gradients for the optimizer, and temporaries for nobody.
 
-use cachescope::trace::Lifetime;
+use cachescope_tools::trace::Lifetime;
 use fastrand::Rng;
 
 /// Bytes of an element: half precision for what is computed, single for what is kept.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use cachescope::PoolKind;
 use cachescope::record::{Format, Profile};
-use cachescope::trace::{Replay, ReplayOptions, Snapshot, Trace, profiles};
+use cachescope_tools::trace::{Replay, ReplayOptions, Snapshot, Trace, profiles};
 
 use self::files::{Random, file};
 use crate::bounds::snapshots::bounded;

@@ -9,12 +9,11 @@ use cuda_emulator::{Run, Suite};
 
 /// Thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of the host's
 /// evaluators are left out.
-const LONG: Run = Run::cuda()
+const CUDA: Run = Run::cuda()
     .with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")])
-    .without(&[("agreement::", "between the evaluators of the host")])
-    .long();
+    .without(&[("agreement::", "between the evaluators of the host")]);
 
-const RUNS: [Run; 2] = [Run::host(), LONG];
+const RUNS: [Run; 2] = [Run::host(), CUDA];
 
 const fn suite(name: &'static str) -> Suite {
     Suite { name, runs: &RUNS }

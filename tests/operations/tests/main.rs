@@ -14,9 +14,6 @@ const HOST: Run = Run::host();
 /// Larger than any limit of a test; memory that is not touched costs nothing.
 const CUDA: Run = Run::cuda().with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")]);
 
-/// Thousands of kernels, each of which takes g++ a quarter of a second.
-const LONG: Run = CUDA.long();
-
 /// The emulator checks that the host does not access the device's memory. That takes time in every
 /// call that waits.
 const GUARDED: Run = Run::cuda().with(&[
@@ -51,13 +48,13 @@ static SUITES: [Suite; 4] = [
         "ops",
         &[
             HOST,
-            LONG.without(&[
+            CUDA.without(&[
                 ("reductions::a_fused_reduction_stores", ROOM),
                 ("convolutions::convolutions_", HOST_KERNELS),
             ]),
         ],
     ),
-    suite("reference", &[HOST, LONG]),
+    suite("reference", &[HOST, CUDA]),
 ];
 
 cuda_emulator::run_suites!(&SUITES);

@@ -1,8 +1,13 @@
 //! Asymmetric barriers by `membarrier`, which interrupts the processors that run this process.
 
+use std::ffi::{c_int, c_long, c_uint};
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
-use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+/// `MEMBARRIER_CMD_QUERY`, `_PRIVATE_EXPEDITED` and `_REGISTER_PRIVATE_EXPEDITED` of
+/// `linux/membarrier.h`.
+const QUERY: c_int = 0;
+const BARRIER: c_int = 1 << 3;
+const REGISTER: c_int = 1 << 4;
 
 /// Returns whether the kernel has the system call. The result never changes, so it does not matter
 /// which thread queries it first.
@@ -12,7 +17,8 @@ pub(crate) fn is_asymmetric() -> bool {
     const YES: u8 = 2;
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     if KNOWN.load(Ordering::Relaxed) == UNKNOWN {
-        let has = membarrier_query().contains_command(MembarrierCommand::PrivateExpedited);
+        let commands = membarrier(QUERY);
+        let has = commands > 0 && commands & c_long::from(BARRIER) != 0;
         KNOWN.store(if has { YES } else { NO }, Ordering::Relaxed);
     }
     KNOWN.load(Ordering::Relaxed) == YES
@@ -26,12 +32,19 @@ pub(crate) fn heavy_barrier() {
     if !is_asymmetric() {
         return;
     }
-    let barrier = || membarrier(MembarrierCommand::PrivateExpedited);
     // The process is not registered yet, or is a fork, which must register again. If a filter
     // forbids the call, one side sees the other's store at its next check.
-    if barrier().is_err() && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() {
-        let _ = barrier();
+    if membarrier(BARRIER) < 0 && membarrier(REGISTER) == 0 {
+        membarrier(BARRIER);
     }
+}
+
+/// Makes the system call. Returns the commands of the kernel for [`QUERY`], else 0; a negative
+/// number if the call fails.
+fn membarrier(command: c_int) -> c_long {
+    const FLAGS: c_uint = 0;
+    // SAFETY: the call takes two integers and accesses no memory of the process.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, FLAGS) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -44,6 +57,6 @@ mod tests {
             return;
         }
         heavy_barrier();
-        assert!(membarrier(MembarrierCommand::PrivateExpedited).is_ok());
+        assert_eq!(membarrier(BARRIER), 0);
     }
 }

@@ -45,7 +45,7 @@ pub struct Run {
     skipped_on_hardware: &'static [(&'static str, &'static str)],
     variables: &'static [(&'static str, &'static str)],
     is_serial: bool,
-    is_long: bool,
+    is_always: bool,
     is_possible: bool,
 }
 
@@ -65,7 +65,7 @@ impl Run {
             skipped_on_hardware: &[],
             variables: &[],
             is_serial: false,
-            is_long: false,
+            is_always: false,
             is_possible: true,
         }
     }
@@ -76,7 +76,8 @@ impl Run {
         Self::new(RunDevice::Host)
     }
 
-    /// Returns a run on the real CUDA device where there is one, else on the emulated one.
+    /// Returns a run on the real CUDA device where there is one, else on the emulated one if
+    /// `CACHESCOPE_EMULATOR_ALL=1`: most such runs compile hundreds of kernels.
     #[must_use]
     pub const fn cuda() -> Self {
         Self::new(RunDevice::Cuda)
@@ -119,10 +120,10 @@ impl Run {
         self
     }
 
-    /// Runs on the emulator only if `CACHESCOPE_EMULATOR_ALL=1`, because the run takes minutes.
+    /// Runs on the emulator without `CACHESCOPE_EMULATOR_ALL=1`, too.
     #[must_use]
-    pub const fn long(mut self) -> Self {
-        self.is_long = true;
+    pub const fn always(mut self) -> Self {
+        self.is_always = true;
         self
     }
 
@@ -139,6 +140,11 @@ impl Run {
             RunDevice::Cuda => "cuda",
             RunDevice::Own(_) => "emulator",
         }
+    }
+
+    /// Returns whether the run on the emulator is one of the long tier.
+    fn waits_for_all(&self) -> bool {
+        matches!(self.device, RunDevice::Cuda) && !self.is_always
     }
 
     /// Returns whether this run is possible, and on the device that `CACHESCOPE_DEVICE` names.
@@ -302,8 +308,8 @@ fn succeeds(
     if tests.is_empty() {
         return true;
     }
-    if run.is_long && !is_real && !crate::is_set("CACHESCOPE_EMULATOR_ALL") {
-        println!("skipped: {name} takes minutes; CACHESCOPE_EMULATOR_ALL=1 runs it");
+    if run.waits_for_all() && !is_real && !crate::is_set("CACHESCOPE_EMULATOR_ALL") {
+        println!("skipped: {name}, which is emulated; CACHESCOPE_EMULATOR_ALL=1 runs it");
         return true;
     }
     let Some(mut command) = run.command(target) else {

@@ -1,8 +1,9 @@
 //! Random allocations, and the agreement of the emulated driver with the simulated one.
 
-use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
-use cachescope::trace::TraceEvent;
+use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
+use cachescope_tools::simulation::DeviceReplay;
+use cachescope_tools::trace::TraceEvent;
 
 use crate::costs::{EmulatorLock, MEMORY, WAITING};
 

@@ -5,6 +5,7 @@ mod capture;
 mod device;
 mod digit_tiles;
 mod faults;
+mod headers;
 mod kernels;
 mod look_back;
 mod memory;

@@ -24,6 +24,7 @@ mod selection;
 mod sort;
 mod threads;
 mod transfer;
+#[cfg(feature = "fft")]
 mod transforms;
 mod views;
 mod windows;

@@ -3,10 +3,14 @@
 
 use std::collections::BTreeSet;
 
+#[cfg(feature = "fft")]
+use cachescope::fft;
 use cachescope::grad::value_and_grad;
+#[cfg(feature = "linalg")]
 use cachescope::linalg::{self, MatrixNorm};
-use cachescope::{Array, ErrorKind, Result, attention, concat, einsum, fft, stack};
+use cachescope::{Array, ErrorKind, Result, attention, concat, einsum, stack};
 
+#[cfg(feature = "fft")]
 use crate::grad::complex::{self, spun};
 use crate::grad::differences::numbers;
 use crate::grad::operations::{LOSSES, LOSSES_OF_OPERANDS, Loss};
@@ -99,46 +103,46 @@ fn every_operand_without_elements_is_tracked() {
     assert!(count > 50, "only {count}");
 }
 
-/// Rows `shape of x, a loss of x;`
+/// Rows `shape of x, a loss of x;`, after `@` and a feature if they need one.
 macro_rules! losses {
-    ($($shape:expr, |$x:ident| $loss:expr;)+) => {
-        const MORE: &[(&[usize], Loss)] = &[$((&$shape, |$x| $loss)),+];
+    ($($(@$feature:tt)? $shape:expr, |$x:ident| $loss:expr;)+) => {
+        const MORE: &[(&[usize], Loss)] = &[$($(#[cfg(feature = $feature)])? (&$shape, |$x| $loss)),+];
     };
 }
 
 losses! {
-    [0, 4], |x| fft::rfft(x, 1)?.abs().sum();
-    [0, 4], |x| fft::irfft(&spun(x)?, 6, 1)?.sum();
-    [0, 4], |x| complex::weighted(&fft::fft(&spun(x)?, 1)?);
-    [0, 4], |x| complex::weighted(&fft::ifft(&spun(x)?, 1)?);
-    [0, 4, 4], |x| complex::weighted(&fft::fft2(&spun(x)?)?);
-    [0, 4, 4], |x| complex::weighted(&fft::ifft2(&spun(x)?)?);
-    [0, 4], |x| fft::fftshift(x, 1)?.sum();
-    [0, 4], |x| fft::ifftshift(x, 0)?.sum();
-    [0, 3, 3], |x| linalg::inv(x)?.sum();
-    [0, 3, 3], |x| linalg::det(x)?.sum();
-    [2, 0, 0], |x| linalg::det(x)?.sum();
-    [0, 3, 3], |x| linalg::cholesky(x)?.sum();
-    [0, 3, 2], |x| linalg::qr(x)?.0.sum();
-    [0, 3, 2], |x| linalg::qr(x)?.1.sum();
-    [2, 3, 0], |x| linalg::qr(x)?.0.sum();
-    [0, 3, 2], |x| linalg::svd(x)?.0.sum();
-    [0, 3, 2], |x| linalg::svd(x)?.1.sum();
-    [0, 3, 2], |x| linalg::svd(x)?.2.sum();
-    [0, 3, 2], |x| linalg::svdvals(x)?.sum();
-    [0, 3, 3], |x| linalg::eigh(x)?.0.sum();
-    [0, 3, 3], |x| linalg::eigh(x)?.1.sum();
-    [0, 3, 3], |x| linalg::eigvalsh(x)?.sum();
-    [0, 3, 3], |x| linalg::solve(x, &Array::ones([3, 1])?)?.sum();
-    [0, 3, 1], |x| linalg::solve(&Array::eye(3)?, x)?.sum();
-    [0, 3, 2], |x| linalg::lstsq(x, &Array::ones([3, 1])?)?.sum();
-    [0, 3, 1], |x| linalg::lstsq(&Array::eye(3)?, x)?.sum();
-    [0, 2], |x| linalg::lstsq(x, &Array::ones([0])?)?.sum();
-    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Frobenius)?.sum();
-    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Nuclear)?.sum();
-    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Spectral)?.sum();
-    [0, 3, 3], |x| linalg::norm(x, MatrixNorm::One)?.sum();
-    [2, 0, 3], |x| linalg::norm(x, MatrixNorm::Infinity)?.sum();
+    @"fft" [0, 4], |x| fft::rfft(x, 1)?.abs().sum();
+    @"fft" [0, 4], |x| fft::irfft(&spun(x)?, 6, 1)?.sum();
+    @"fft" [0, 4], |x| complex::weighted(&fft::fft(&spun(x)?, 1)?);
+    @"fft" [0, 4], |x| complex::weighted(&fft::ifft(&spun(x)?, 1)?);
+    @"fft" [0, 4, 4], |x| complex::weighted(&fft::fft2(&spun(x)?)?);
+    @"fft" [0, 4, 4], |x| complex::weighted(&fft::ifft2(&spun(x)?)?);
+    @"fft" [0, 4], |x| fft::fftshift(x, 1)?.sum();
+    @"fft" [0, 4], |x| fft::ifftshift(x, 0)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::inv(x)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::det(x)?.sum();
+    @"linalg" [2, 0, 0], |x| linalg::det(x)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::cholesky(x)?.sum();
+    @"linalg" [0, 3, 2], |x| linalg::qr(x)?.0.sum();
+    @"linalg" [0, 3, 2], |x| linalg::qr(x)?.1.sum();
+    @"linalg" [2, 3, 0], |x| linalg::qr(x)?.0.sum();
+    @"linalg" [0, 3, 2], |x| linalg::svd(x)?.0.sum();
+    @"linalg" [0, 3, 2], |x| linalg::svd(x)?.1.sum();
+    @"linalg" [0, 3, 2], |x| linalg::svd(x)?.2.sum();
+    @"linalg" [0, 3, 2], |x| linalg::svdvals(x)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::eigh(x)?.0.sum();
+    @"linalg" [0, 3, 3], |x| linalg::eigh(x)?.1.sum();
+    @"linalg" [0, 3, 3], |x| linalg::eigvalsh(x)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::solve(x, &Array::ones([3, 1])?)?.sum();
+    @"linalg" [0, 3, 1], |x| linalg::solve(&Array::eye(3)?, x)?.sum();
+    @"linalg" [0, 3, 2], |x| linalg::lstsq(x, &Array::ones([3, 1])?)?.sum();
+    @"linalg" [0, 3, 1], |x| linalg::lstsq(&Array::eye(3)?, x)?.sum();
+    @"linalg" [0, 2], |x| linalg::lstsq(x, &Array::ones([0])?)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Frobenius)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Nuclear)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::norm(x, MatrixNorm::Spectral)?.sum();
+    @"linalg" [0, 3, 3], |x| linalg::norm(x, MatrixNorm::One)?.sum();
+    @"linalg" [2, 0, 3], |x| linalg::norm(x, MatrixNorm::Infinity)?.sum();
     [0, 3], |x| x.norm();
     [0, 3], |x| x.norm_axis(1)?.sum();
     [0, 3], |x| x.norm_axis(0)?.sum();

@@ -10,9 +10,11 @@ mod differences;
 mod digits_step;
 mod elementwise;
 mod empty;
+#[cfg(feature = "linalg")]
 mod equal_values;
 mod factors;
 mod files;
+#[cfg(feature = "safetensors")]
 mod gpt2;
 mod half;
 mod half_training;
@@ -21,6 +23,7 @@ mod layer_settings;
 mod layers;
 mod lbfgs;
 mod lines;
+mod listed;
 mod loss_scaled;
 mod memory;
 mod narrow;
@@ -41,6 +44,8 @@ mod structures;
 mod tapes;
 mod ties;
 mod torch_layers;
+#[cfg(feature = "fft")]
+mod transforms;
 mod unreached;
 mod views;
 mod written;

@@ -16,7 +16,7 @@ const CASES: usize = 300;
 const ENTRIES: usize = 3;
 
 fn check(policy: Policy) {
-    for (name, table) in TABLES {
+    for &(name, table) in TABLES {
         let device = device_with(DeviceConfig {
             fill_recycled: Some(PATTERN),
             ..DeviceConfig::default()

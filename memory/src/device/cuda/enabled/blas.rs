@@ -4,18 +4,14 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 use std::ptr;
 
-use cudarc::cublas::sys::{
-    self, cublasComputeType_t as Compute, cublasContext, cublasGemmAlgo_t as Algorithm,
-    cublasHandle_t, cublasMath_t as MathMode, cublasOperation_t as Operation,
-    cudaDataType_t as DataType,
-};
 use cudarc::driver::sys::CUstream;
 
-use super::Cuda;
 use super::context::{Context, RawHandle};
 use super::driver::Driver;
 use super::error::DriverResult;
+use super::headers::{cublas, data_type};
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
+use super::{Cuda, Opaque};
 use crate::device::StreamId;
 use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
 use crate::error::{Error, Result};
@@ -38,7 +34,7 @@ pub(super) struct Blas {
 
 #[derive(Clone, Copy, Debug)]
 struct BlasHandle {
-    raw: RawHandle<cublasContext>,
+    raw: RawHandle<c_void>,
     /// The address of the workspace, or 0.
     workspace: u64,
 }
@@ -127,7 +123,7 @@ impl Blas {
             address => (address as *mut c_void, bytes),
         };
         // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
-        let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
+        let mode = cublas::MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
         // The stream first: setting it resets the workspace.
         // SAFETY: the handle was just created, streams live longer than it, and the workspace is
         // its own until it is destroyed.
@@ -195,21 +191,21 @@ unsafe fn multiply(
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
     let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
     let data = match element {
-        GemmType::F16 => DataType::CUDA_R_16F,
-        GemmType::Bf16 => DataType::CUDA_R_16BF,
-        GemmType::F32 => DataType::CUDA_R_32F,
-        GemmType::F64 => DataType::CUDA_R_64F,
-        GemmType::C32 => DataType::CUDA_C_32F,
-        GemmType::C64 => DataType::CUDA_C_64F,
-    } as c_uint;
+        GemmType::F16 => data_type::R_16F,
+        GemmType::Bf16 => data_type::R_16BF,
+        GemmType::F32 => data_type::R_32F,
+        GemmType::F64 => data_type::R_64F,
+        GemmType::C32 => data_type::C_32F,
+        GemmType::C64 => data_type::C_64F,
+    };
     let (compute, [alpha, beta]) = match element {
-        GemmType::F64 | GemmType::C64 => (Compute::CUBLAS_COMPUTE_64F, double),
-        GemmType::F32 | GemmType::C32 if tf32 => (Compute::CUBLAS_COMPUTE_32F_FAST_TF32, single),
-        _ => (Compute::CUBLAS_COMPUTE_32F, single),
+        GemmType::F64 | GemmType::C64 => (cublas::COMPUTE_64F, double),
+        GemmType::F32 | GemmType::C32 if tf32 => (cublas::COMPUTE_32F_FAST_TF32, single),
+        _ => (cublas::COMPUTE_32F, single),
     };
     let [first, second] = call.transposed.map(|transposed| match transposed {
-        true => Operation::CUBLAS_OP_T as c_uint,
-        false => Operation::CUBLAS_OP_N as c_uint,
+        true => cublas::OP_T,
+        false => cublas::OP_N,
     });
     let [left, right, product] = call.addresses.map(|address| address.0 as *mut c_void);
     let [m, n, k] = call.lengths;
@@ -237,64 +233,28 @@ unsafe fn multiply(
             call.leading[2],
             call.steps[2],
             call.count,
-            compute as c_uint,
-            Algorithm::CUBLAS_GEMM_DEFAULT as c_int,
+            compute,
+            cublas::GEMM_DEFAULT,
         )
     }
 }
 
 static LIBRARY: Library = Library {
     name: "cuBLAS",
+    file: "cublas",
+    versions: &["13", "12"],
     operation: "matmul",
     install: "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)",
-    statuses: &[
-        (1, "CUBLAS_STATUS_NOT_INITIALIZED"),
-        (3, "CUBLAS_STATUS_ALLOC_FAILED"),
-        (7, "CUBLAS_STATUS_INVALID_VALUE"),
-        (8, "CUBLAS_STATUS_ARCH_MISMATCH"),
-        (11, "CUBLAS_STATUS_MAPPING_ERROR"),
-        (13, "CUBLAS_STATUS_EXECUTION_FAILED"),
-        (14, "CUBLAS_STATUS_INTERNAL_ERROR"),
-        (15, "CUBLAS_STATUS_NOT_SUPPORTED"),
-        (16, "CUBLAS_STATUS_LICENSE_ERROR"),
-    ],
+    statuses: cublas::STATUSES,
     // For example `bf16` before Ampere.
     unsupported: &[8, 15],
 };
 
 library_functions! { LIBRARY:
-    create = cublasCreate_v2(handle: *mut cublasHandle_t);
-    destroy = cublasDestroy_v2(handle: cublasHandle_t);
-    set_stream = cublasSetStream_v2(handle: cublasHandle_t, stream: CUstream);
-    set_workspace = cublasSetWorkspace_v2(handle: cublasHandle_t, workspace: *mut c_void, bytes: usize);
-    set_math_mode = cublasSetMathMode(handle: cublasHandle_t, mode: c_uint);
-    gemm = cublasGemmStridedBatchedEx(handle: cublasHandle_t, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_statuses_are_those_of_the_header() {
-        use sys::cublasStatus_t as Status;
-        let named = |status: Status| (status as c_uint, format!("{status:?}"));
-        for (status, name) in LIBRARY.statuses {
-            let known = [
-                Status::CUBLAS_STATUS_NOT_INITIALIZED,
-                Status::CUBLAS_STATUS_ALLOC_FAILED,
-                Status::CUBLAS_STATUS_INVALID_VALUE,
-                Status::CUBLAS_STATUS_ARCH_MISMATCH,
-                Status::CUBLAS_STATUS_MAPPING_ERROR,
-                Status::CUBLAS_STATUS_EXECUTION_FAILED,
-                Status::CUBLAS_STATUS_INTERNAL_ERROR,
-                Status::CUBLAS_STATUS_NOT_SUPPORTED,
-                Status::CUBLAS_STATUS_LICENSE_ERROR,
-            ];
-            assert!(
-                known.map(named).contains(&(*status, (*name).to_owned())),
-                "{name}"
-            );
-        }
-    }
+    create = cublasCreate_v2(handle: *mut Opaque);
+    destroy = cublasDestroy_v2(handle: Opaque);
+    set_stream = cublasSetStream_v2(handle: Opaque, stream: CUstream);
+    set_workspace = cublasSetWorkspace_v2(handle: Opaque, workspace: *mut c_void, bytes: usize);
+    set_math_mode = cublasSetMathMode(handle: Opaque, mode: c_uint);
+    gemm = cublasGemmStridedBatchedEx(handle: Opaque, first_operation: c_uint, second_operation: c_uint, m: c_int, n: c_int, k: c_int, alpha: *const c_void, first: *const c_void, first_type: c_uint, first_leading: c_int, first_step: c_longlong, second: *const c_void, second_type: c_uint, second_leading: c_int, second_step: c_longlong, beta: *const c_void, product: *mut c_void, product_type: c_uint, product_leading: c_int, product_step: c_longlong, count: c_int, compute: c_uint, algorithm: c_int);
 }

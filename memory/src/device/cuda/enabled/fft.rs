@@ -4,10 +4,10 @@ use super::{Cuda, Opaque};
 use std::ffi::{c_int, c_longlong, c_uint};
 use std::ptr;
 
-use cudarc::cufft::sys;
 use cudarc::driver::sys::{CUstream, CUstream_st};
 
 use super::context::{Context, RawHandle};
+use super::headers::cufft::{self, ALLOC_FAILED, PlanNumber};
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::cuda::fft::{FftCall, FftKind, FftPlan};
 use crate::device::{DevicePtr, StreamId};
@@ -18,11 +18,6 @@ use crate::sync::plain::Mutex;
 /// The maximum number of cached plans, not counting plans that graphs use. Each has tables in the
 /// device's memory that cuFFT allocates itself.
 const MOST_PLANS: usize = 64;
-
-/// `CUFFT_C2C`, `CUFFT_R2C` and `CUFFT_C2R`, each with its double-precision counterpart.
-const TYPES: [[c_uint; 2]; 3] = [[0x29, 0x69], [0x2a, 0x6a], [0x2c, 0x6c]];
-/// `CUFFT_FORWARD` and `CUFFT_INVERSE`.
-const DIRECTIONS: [c_int; 2] = [-1, 1];
 
 /// The most recently used cuFFT plans of a device.
 ///
@@ -250,29 +245,13 @@ fn destroy(context: &Context, functions: &Functions, handle: PlanNumber) {
 
 static LIBRARY: Library = Library {
     name: "cuFFT",
+    file: "cufft",
+    versions: &["12", "11"],
     operation: "fft",
     install: "install cuFFT of CUDA 12 or 13 (libcufft.so.11 or .12)",
-    statuses: &[
-        (1, "CUFFT_INVALID_PLAN"),
-        (ALLOC_FAILED, "CUFFT_ALLOC_FAILED"),
-        (3, "CUFFT_INVALID_TYPE"),
-        (4, "CUFFT_INVALID_VALUE"),
-        (5, "CUFFT_INTERNAL_ERROR"),
-        (6, "CUFFT_EXEC_FAILED"),
-        (7, "CUFFT_SETUP_FAILED"),
-        (8, "CUFFT_INVALID_SIZE"),
-        (9, "CUFFT_UNALIGNED_DATA"),
-        (11, "CUFFT_INVALID_DEVICE"),
-        (13, "CUFFT_NO_WORKSPACE"),
-        (14, "CUFFT_NOT_IMPLEMENTED"),
-        (16, "CUFFT_NOT_SUPPORTED"),
-    ],
+    statuses: cufft::STATUSES,
     unsupported: &[8, 14, 16],
 };
-
-const ALLOC_FAILED: c_uint = 2;
-
-type PlanNumber = sys::cufftHandle;
 
 library_functions! { LIBRARY:
     create = cufftCreate(handle: *mut PlanNumber);
@@ -306,7 +285,7 @@ impl Functions {
         let [n, from_rows, to_rows] = lengths
             .each_mut()
             .map(|lengths| lengths[2 - rank..].as_mut_ptr());
-        let kind = TYPES[plan.kind as usize][usize::from(plan.is_wide)];
+        let kind = cufft::TYPES[plan.kind as usize][usize::from(plan.is_wide)];
         let mut workspace_bytes = 0;
         // SAFETY: by this function's contract; the lengths are as many as the rank, and what is
         // written is writable.
@@ -342,32 +321,12 @@ impl Functions {
         unsafe {
             match call.plan.kind {
                 FftKind::Complex => {
-                    let direction = DIRECTIONS[usize::from(call.is_inverse)];
+                    let direction = cufft::DIRECTIONS[usize::from(call.is_inverse)];
                     self.complex(width, handle, from, to, direction)
                 }
                 FftKind::Forward => self.forward(width, handle, from, to),
                 FftKind::Inverse => self.inverse(width, handle, from, to),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_numbers_of_the_types_are_those_of_the_header() {
-        use sys::cufftType as Type;
-        let named = [
-            [Type::CUFFT_C2C, Type::CUFFT_Z2Z],
-            [Type::CUFFT_R2C, Type::CUFFT_D2Z],
-            [Type::CUFFT_C2R, Type::CUFFT_Z2D],
-        ];
-        assert_eq!(TYPES, named.map(|row| row.map(|named| named as c_uint)));
-        assert_eq!(
-            [0, 1, 2],
-            [FftKind::Complex, FftKind::Forward, FftKind::Inverse].map(|kind| kind as u8)
-        );
     }
 }

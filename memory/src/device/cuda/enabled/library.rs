@@ -3,15 +3,21 @@
 //!
 //! The tables are our own because cudarc panics if a function is missing.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::c_uint;
 use std::fmt::{self, Display};
 
 use crate::error::{Error, ErrorCode, ErrorKind};
 
-/// The description of a library, for messages.
+/// The description of a library: where it is found, and its part of messages.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) name: &'static str,
+    /// The name of the file without the prefix and suffix of the platform.
+    pub(super) file: &'static str,
+    /// The versions of the interface in the names of files, the newest first. A file without a
+    /// version is preferred.
+    pub(super) versions: &'static [&'static str],
     /// The operation that needs the library.
     pub(super) operation: &'static str,
     pub(super) install: &'static str,
@@ -23,6 +29,24 @@ pub(super) struct Library {
 }
 
 impl Library {
+    /// Loads the library, or returns one more handle of the loaded one.
+    pub(super) fn open(&self) -> Option<libloading::Library> {
+        // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
+        let open = |name: String| unsafe { libloading::Library::new(name) }.ok();
+        self.file_names().find_map(open)
+    }
+
+    fn file_names(&self) -> impl Iterator<Item = String> {
+        let file = self.file;
+        let versioned = self.versions.iter().map(move |version| match DLL_SUFFIX {
+            ".dll" => format!("{file}64_{version}.dll"),
+            suffix => format!("{DLL_PREFIX}{file}{suffix}.{version}"),
+        });
+        [format!("{DLL_PREFIX}{file}{DLL_SUFFIX}")]
+            .into_iter()
+            .chain(versioned)
+    }
+
     #[cold]
     pub(super) fn missing(&self) -> Error {
         let Self {
@@ -93,9 +117,9 @@ impl Display for LibraryError {
     }
 }
 
-/// Declares the functions of the library that `$library` describes and that cudarc's `sys` loads,
-/// as methods of `Functions`. A row is `method = symbol(arguments);` or `method = [symbol for f32,
-/// symbol for f64](arguments);`. The method of the second form selects the symbol by `width`.
+/// Declares the functions of the library that `$library` describes as methods of `Functions`. A
+/// row is `method = symbol(arguments);` or `method = [symbol for f32, symbol for f64](arguments);`.
+/// The method of the second form selects the symbol by `width`.
 macro_rules! library_functions {
     ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
         #[derive(Debug)]
@@ -113,19 +137,15 @@ macro_rules! library_functions {
                 if let Some(functions) = *loaded {
                     return Ok(functions);
                 }
-                // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any
-                // time.
-                if !unsafe { sys::is_culib_present() } {
-                    return Err($library.missing());
-                }
-                let functions: &'static Self = Box::leak(Box::new(Self::look_up()?));
+                let library = $library.open().ok_or_else(|| $library.missing())?;
+                let functions: &'static Self = Box::leak(Box::new(Self::look_up(&library)?));
+                // The library is never unloaded: its threads may still run.
+                std::mem::forget(library);
                 *loaded = Some(functions);
                 Ok(functions)
             }
 
-            fn look_up() -> $crate::error::Result<Self> {
-                // SAFETY: the library is present, as checked before, so loading does not panic.
-                let library = unsafe { sys::culib() };
+            fn look_up(library: &libloading::Library) -> $crate::error::Result<Self> {
                 Ok(Self {
                     $($method: {
                         type Called = unsafe extern "C" fn($($type),*) -> std::ffi::c_uint;
@@ -191,11 +211,21 @@ mod tests {
 
     static LIBRARY: Library = Library {
         name: "cuThis",
+        file: "cuthis",
+        versions: &["2", "1"],
         operation: "this",
         install: "install cuThis (libcuthis.so.1)",
         statuses: &[(2, "CUTHIS_ALLOC_FAILED"), (9, "CUTHIS_NOT_SUPPORTED")],
         unsupported: &[9],
     };
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_without_a_version_is_preferred_then_the_newest() {
+        let names: Vec<String> = LIBRARY.file_names().collect();
+        assert_eq!(names, ["libcuthis.so", "libcuthis.so.2", "libcuthis.so.1"]);
+        assert!(LIBRARY.open().is_none());
+    }
 
     #[test]
     fn what_is_missing_is_named_with_what_to_install() {

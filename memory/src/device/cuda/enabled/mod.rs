@@ -14,6 +14,7 @@ mod error;
 #[cfg(feature = "fft")]
 mod fft;
 mod graphs;
+pub mod headers;
 mod kernels;
 mod library;
 mod nccl;

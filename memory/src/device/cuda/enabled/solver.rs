@@ -5,26 +5,17 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 
-use cudarc::cusolver::sys;
 use cudarc::driver::sys::CUstream;
 
 use super::context::{Context, RawHandle};
 use super::error::DriverResult;
+use super::headers::{cublas, cusolver};
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::cuda::solver::{Factorization, SolverCall};
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
-
-/// `CUSOLVER_EIG_MODE_NOVECTOR` and `CUSOLVER_EIG_MODE_VECTOR`.
-const EIGEN_MODES: [c_uint; 2] = [0, 1];
-/// `CUBLAS_FILL_MODE_UPPER`.
-const UPPER: c_uint = 1;
-/// `CUBLAS_OP_N`.
-const AS_IT_IS: c_uint = 0;
-/// The job codes of `gesvd`: no vectors; as many vectors as values.
-const JOBS: [c_char; 2] = [b'N' as c_char, b'S' as c_char];
 
 /// The cuSOLVER handles of a device, one per stream, created at the stream's first factorization.
 #[derive(Debug)]
@@ -162,17 +153,11 @@ impl Drop for Solver {
 
 static LIBRARY: Library = Library {
     name: "cuSOLVER",
+    file: "cusolver",
+    versions: &["12", "11"],
     operation: "linalg",
     install: "install cuSOLVER of CUDA 12 or 13 (libcusolver.so.11 or .12)",
-    statuses: &[
-        (1, "CUSOLVER_STATUS_NOT_INITIALIZED"),
-        (2, "CUSOLVER_STATUS_ALLOC_FAILED"),
-        (3, "CUSOLVER_STATUS_INVALID_VALUE"),
-        (4, "CUSOLVER_STATUS_ARCH_MISMATCH"),
-        (6, "CUSOLVER_STATUS_EXECUTION_FAILED"),
-        (7, "CUSOLVER_STATUS_INTERNAL_ERROR"),
-        (9, "CUSOLVER_STATUS_NOT_SUPPORTED"),
-    ],
+    statuses: cusolver::STATUSES,
     unsupported: &[4, 9],
 };
 
@@ -215,7 +200,7 @@ impl Functions {
                 Factorization::Lu { .. } => self.lu_workspace(width, handle, m, n, a, m, length),
                 Factorization::Solve { .. } => Ok(()),
                 Factorization::Cholesky => {
-                    self.cholesky_workspace(width, handle, UPPER, n, a, m, length)
+                    self.cholesky_workspace(width, handle, cublas::FILL_MODE_UPPER, n, a, m, length)
                 }
                 Factorization::Qr { .. } => self.qr_workspace(width, handle, m, n, a, m, length),
                 Factorization::Reflections { factors } => {
@@ -224,8 +209,21 @@ impl Functions {
                 }
                 Factorization::Svd { .. } => self.svd_workspace(width, handle, m, n, length),
                 Factorization::Eigen { values, wanted } => {
-                    let (mode, values) = (EIGEN_MODES[usize::from(wanted)], values.0 as Opaque);
-                    self.eigen_workspace(width, handle, mode, UPPER, n, a, m, values, length)
+                    let (mode, values) = (
+                        cusolver::EIGEN_MODES[usize::from(wanted)],
+                        values.0 as Opaque,
+                    );
+                    self.eigen_workspace(
+                        width,
+                        handle,
+                        mode,
+                        cublas::FILL_MODE_UPPER,
+                        n,
+                        a,
+                        m,
+                        values,
+                        length,
+                    )
                 }
             }
         }
@@ -261,12 +259,30 @@ impl Functions {
                 } => {
                     let (pivots, right) = (raw(pivots), raw(right));
                     self.solve(
-                        width, handle, AS_IT_IS, n, count, a, m, pivots, right, n, info,
+                        width,
+                        handle,
+                        cublas::OP_N,
+                        n,
+                        count,
+                        a,
+                        m,
+                        pivots,
+                        right,
+                        n,
+                        info,
                     )
                 }
-                Factorization::Cholesky => {
-                    self.cholesky(width, handle, UPPER, n, a, m, workspace, length, info)
-                }
+                Factorization::Cholesky => self.cholesky(
+                    width,
+                    handle,
+                    cublas::FILL_MODE_UPPER,
+                    n,
+                    a,
+                    m,
+                    workspace,
+                    length,
+                    info,
+                ),
                 Factorization::Qr { factors } => {
                     let factors = raw(factors);
                     self.qr(width, handle, m, n, a, m, factors, workspace, length, info)
@@ -278,7 +294,7 @@ impl Functions {
                     )
                 }
                 Factorization::Svd { values, vectors } => {
-                    let job = JOBS[usize::from(vectors.is_some())];
+                    let job = cusolver::JOBS[usize::from(vectors.is_some())];
                     let [u, vt] = vectors.map_or([ptr::null_mut(); 2], |vectors| vectors.map(raw));
                     let values = raw(values);
                     let rest = ptr::null_mut();
@@ -288,9 +304,19 @@ impl Functions {
                     )
                 }
                 Factorization::Eigen { values, wanted } => {
-                    let (mode, values) = (EIGEN_MODES[usize::from(wanted)], raw(values));
+                    let (mode, values) = (cusolver::EIGEN_MODES[usize::from(wanted)], raw(values));
                     self.eigen(
-                        width, handle, mode, UPPER, n, a, m, values, workspace, length, info,
+                        width,
+                        handle,
+                        mode,
+                        cublas::FILL_MODE_UPPER,
+                        n,
+                        a,
+                        m,
+                        values,
+                        workspace,
+                        length,
+                        info,
                     )
                 }
             }

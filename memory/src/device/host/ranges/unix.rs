@@ -1,11 +1,13 @@
 //! Ranges by `mmap`: a mapping without access reserves addresses; lifting the protection commits a
 //! page.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::io;
 use std::ptr;
 
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use libc::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE,
+};
 
 use crate::device::budget::Budget;
 use crate::device::host::host_pointer;
@@ -17,13 +19,14 @@ use crate::sync::Arc;
 const PAGE_BYTES: u64 = 2 << 20;
 
 /// Flags with which the kernel does not account a range as memory.
-const ADDRESSES_ONLY: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+const ADDRESSES_ONLY: c_int = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 /// The ranges of a host device; committed pages count in its budget.
 #[derive(Debug)]
 pub(in crate::device::host) struct Ranges {
     budget: Arc<Budget>,
-    access: MprotectFlags,
+    /// The protection of a committed page.
+    access: c_int,
 }
 
 impl Ranges {
@@ -31,7 +34,7 @@ impl Ranges {
     pub(in crate::device::host) fn new(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
-            access: MprotectFlags::READ | MprotectFlags::WRITE,
+            access: PROT_READ | PROT_WRITE,
         })
     }
 
@@ -40,7 +43,7 @@ impl Ranges {
     pub(in crate::device::host) fn without_data(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
-            access: MprotectFlags::READ,
+            access: PROT_READ,
         })
     }
 
@@ -52,8 +55,8 @@ impl Ranges {
     ) -> Result<bool> {
         let pages = host_pointer(address).cast();
         // SAFETY: a part of a mapping of ours, which becomes accessible.
-        let changed = unsafe { mprotect(pages, bytes as usize, self.access) };
-        Ok(unless_exhausted(changed)?.is_some())
+        let changed = unsafe { libc::mprotect(pages, bytes as usize, self.access) };
+        Ok(unless_exhausted(succeeded(changed))?.is_some())
     }
 }
 
@@ -63,7 +66,7 @@ impl VirtualMemory for Ranges {
     }
 
     fn min_page_bytes(&self) -> u64 {
-        PAGE_BYTES.min(rustix::param::page_size() as u64)
+        PAGE_BYTES.min(page_size())
     }
 
     fn page_cost(&self) -> PageCost {
@@ -78,8 +81,7 @@ impl VirtualMemory for Ranges {
             return Ok(None);
         };
         // SAFETY: a new mapping, at an address of the kernel's choice, touches no other.
-        let begin =
-            unsafe { mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::empty(), ADDRESSES_ONLY) };
+        let begin = unsafe { map(ptr::null_mut(), mapped, ADDRESSES_ONLY) };
         let Some(begin) = unless_exhausted(begin)? else {
             return Ok(None);
         };
@@ -117,26 +119,19 @@ impl VirtualMemory for Ranges {
             self.budget.unclaim(bytes);
             return committed;
         }
-        if bytes >= PAGE_BYTES && self.access.contains(MprotectFlags::WRITE) {
+        if bytes >= PAGE_BYTES && self.access & PROT_WRITE != 0 {
             prefer_huge_pages(host_pointer(address).cast(), bytes as usize);
         }
         Ok(true)
     }
 
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64, _to: Destination) -> Result<()> {
-        let flags = ADDRESSES_ONLY | MapFlags::FIXED;
+        let flags = ADDRESSES_ONLY | MAP_FIXED;
         // A new mapping in place releases the pages and, under strict accounting, their commit
         // charge, in one step.
         // SAFETY: the replaced addresses lie in a mapping of ours that nothing uses, by this
         // function's contract.
-        let replaced = unsafe {
-            mmap_anonymous(
-                host_pointer(address).cast(),
-                bytes as usize,
-                ProtFlags::empty(),
-                flags,
-            )
-        };
+        let replaced = unsafe { map(host_pointer(address).cast(), bytes as usize, flags) };
         replaced.map_err(refused)?;
         self.budget.unclaim(bytes);
         Ok(())
@@ -148,7 +143,7 @@ impl VirtualMemory for Ranges {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn prefer_huge_pages(pages: *mut c_void, bytes: usize) {
     // SAFETY: this advice has no visible effect.
-    let _ = unsafe { rustix::mm::madvise(pages, bytes, rustix::mm::Advice::LinuxHugepage) };
+    let _ = unsafe { libc::madvise(pages, bytes, libc::MADV_HUGEPAGE) };
 }
 
 /// Does nothing: the platform decides by itself.
@@ -165,21 +160,47 @@ unsafe fn unmap(begin: *mut c_void, bytes: usize) -> Result<()> {
         return Ok(());
     }
     // SAFETY: by this function's contract.
-    unsafe { munmap(begin, bytes) }.map_err(refused)
+    succeeded(unsafe { libc::munmap(begin, bytes) }).map_err(refused)
+}
+
+/// Maps addresses without access. Returns their begin.
+///
+/// # Safety
+///
+/// With `MAP_FIXED`, the addresses lie in a mapping of ours that nothing uses.
+unsafe fn map(at: *mut c_void, bytes: usize, flags: c_int) -> io::Result<*mut c_void> {
+    // SAFETY: by this function's contract.
+    match unsafe { libc::mmap(at, bytes, PROT_NONE, flags, -1, 0) } {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        begin => Ok(begin),
+    }
+}
+
+fn page_size() -> u64 {
+    // SAFETY: the call reads a constant of the system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).expect("every system has pages")
+}
+
+/// Returns the error of a call that returned `status`.
+fn succeeded(status: c_int) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Returns `None` if the kernel is out of memory.
-fn unless_exhausted<T>(outcome: rustix::io::Result<T>) -> Result<Option<T>> {
+fn unless_exhausted<T>(outcome: io::Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
-        Err(Errno::NOMEM | Errno::AGAIN) => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => Ok(None),
         Err(error) => Err(refused(error)),
     }
 }
 
-fn refused(error: Errno) -> Error {
-    Error::new(ErrorKind::Driver, format!("host: virtual memory: {error}"))
-        .caused_by(std::io::Error::from(error))
+fn refused(error: io::Error) -> Error {
+    Error::new(ErrorKind::Driver, format!("host: virtual memory: {error}")).caused_by(error)
 }
 
 #[cfg(test)]

@@ -7,13 +7,23 @@ use cachescope::grad::{MapArrays, Parameters, ZipArrays, files};
 use cachescope::{Array, ErrorKind, Result};
 use half::{bf16, f16};
 
+#[cfg(feature = "safetensors")]
 mod buffers;
+#[cfg(feature = "safetensors")]
 mod narrow;
 mod npz;
 mod random;
 #[cfg(unix)]
 mod replaced;
+#[cfg(feature = "safetensors")]
 mod safetensors;
+
+/// The formats of this build, the first of which there always is.
+const ENDINGS: &[&str] = &[
+    "npz",
+    #[cfg(feature = "safetensors")]
+    "safetensors",
+];
 
 /// A test's own folder, which is removed on drop.
 struct Scratch(PathBuf);

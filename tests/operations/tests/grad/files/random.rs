@@ -121,8 +121,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn trainings_survive_files(shapes in shapes(), is_npz: bool, optimizer in 0..5) {
-        let ending = if is_npz { "npz" } else { "safetensors" };
+    fn trainings_survive_files(shapes in shapes(), format in 0..ENDINGS.len(), optimizer in 0..5) {
+        let ending = ENDINGS[format];
         let scratch = Scratch::new("random");
         let given = (&scratch, ending);
         let survived = match optimizer {

@@ -13,8 +13,6 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).unwrap().is_symlink()
 }
 
-const ENDINGS: [&str; 2] = ["npz", "safetensors"];
-
 #[test]
 fn permissions_stay() -> Result<()> {
     for ending in ENDINGS {

@@ -1,27 +1,28 @@
 //! The disk cache of compiled kernels, so that a second run compiles none.
 //!
-//! A file is named by a digest of everything that its image depends on, and begins with a digest of
-//! the image: a damaged file counts as missing. Files are written under a temporary name and
+//! A file begins with everything that its image depends on, and is named by a hash of that. A
+//! reader compares both, so two kernels of one hash are never taken for each other. A hash of the
+//! image follows: a damaged file counts as missing. Files are written under a temporary name and
 //! renamed, so no reader sees a partial one. Errors of the cache are ignored: they only cost time.
 
+use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use sha2::{Digest, Sha256};
 
 /// The cache directory; `None` if the user has none, or disables the cache.
 #[derive(Debug)]
 pub(super) struct DiskCache(Option<PathBuf>);
 
+/// Everything that an image depends on, each part after its length, so that different lists never
+/// make one text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct CacheKey(String);
+pub(super) struct CacheKey(Vec<u8>);
 
-const DIGEST_BYTES: usize = 32;
-
-/// The version of the file format: a digest of the image, then the image.
-const FORMAT: &str = "cachescope kernel 1";
+/// The version of the file format: the length of the key, the key, a hash of the image, the image.
+const FORMAT: &str = "cachescope kernel 2";
 
 impl CacheKey {
     /// Returns the key of `text`, compiled by this version with these options. The compiler gets no
@@ -33,18 +34,12 @@ impl CacheKey {
     }
 
     fn of(parts: &[&str]) -> Self {
-        let mut digest = Sha256::new();
+        let mut key = Vec::new();
         for part in parts {
-            // With their lengths, so that different lists never hash the same text.
-            digest.update((part.len() as u64).to_le_bytes());
-            digest.update(part);
+            key.extend((part.len() as u64).to_le_bytes());
+            key.extend(part.as_bytes());
         }
-        let hex = digest
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Self(hex)
+        Self(key)
     }
 }
 
@@ -52,10 +47,10 @@ impl DiskCache {
     /// Uses `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty
     /// variable disables the cache.
     pub(super) fn of_environment() -> Self {
-        let folder = match std::env::var_os("CACHESCOPE_KERNEL_CACHE") {
+        let folder = match env::var_os("CACHESCOPE_KERNEL_CACHE") {
             Some(folder) if folder.is_empty() => None,
             Some(folder) => Some(folder.into()),
-            None => dirs::cache_dir().map(|caches| caches.join("cachescope")),
+            None => caches().map(|caches| caches.join("cachescope")),
         };
         Self(folder)
     }
@@ -63,14 +58,20 @@ impl DiskCache {
     /// Returns the image of a key, if it is cached and intact.
     pub(super) fn read(&self, entry: &CacheKey) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path(entry)?).ok()?;
-        let (digest, image) = bytes.split_at_checked(DIGEST_BYTES)?;
-        (digest == digest_of(image)).then(|| image.to_vec())
+        let (length, rest) = bytes.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (key, rest) = rest.split_at_checked(length)?;
+        let (hash, image) = rest.split_first_chunk()?;
+        let is_intact = key == entry.0 && u64::from_le_bytes(*hash) == hash_of(image);
+        is_intact.then(|| image.to_vec())
     }
 
     pub(super) fn write(&self, entry: &CacheKey, image: &[u8]) {
         let Some(path) = self.path(entry) else { return };
         let aside = beside(&path);
-        let bytes = [&digest_of(image), image].concat();
+        let length = (entry.0.len() as u64).to_le_bytes();
+        let hash = hash_of(image).to_le_bytes();
+        let bytes = [&length, &entry.0[..], &hash, image].concat();
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
         let written = folder.and_then(|()| fs::write(&aside, bytes));
         if written.and_then(|()| fs::rename(&aside, &path)).is_err() {
@@ -80,12 +81,29 @@ impl DiskCache {
 
     fn path(&self, entry: &CacheKey) -> Option<PathBuf> {
         let folder = self.0.as_ref()?;
-        Some(folder.join(&entry.0).with_extension("kernel"))
+        Some(folder.join(format!("{:016x}.kernel", hash_of(&entry.0))))
     }
 }
 
-fn digest_of(image: &[u8]) -> Vec<u8> {
-    Sha256::digest(image).to_vec()
+/// Returns the user's cache directory, where the platform has it.
+fn caches() -> Option<PathBuf> {
+    if cfg!(windows) {
+        return env::var_os("LOCALAPPDATA").map(PathBuf::from);
+    }
+    if cfg!(target_vendor = "apple") {
+        return Some(env::home_dir()?.join("Library/Caches"));
+    }
+    // The XDG Base Directory Specification ignores relative paths.
+    let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let absolute = named.filter(|folder| folder.is_absolute());
+    absolute.or_else(|| Some(env::home_dir()?.join(".cache")))
+}
+
+/// Returns a hash that may differ between versions of Rust: then a kernel is compiled once more.
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// Returns a temporary name that no concurrent writer uses.
@@ -119,10 +137,13 @@ mod tests {
             fs::write(&path, damaged).unwrap();
             assert_eq!(disk.read(&entry), None);
         }
-        let mut turned = whole.clone();
-        turned[DIGEST_BYTES] ^= 1;
-        fs::write(&path, turned).unwrap();
-        assert_eq!(disk.read(&entry), None);
+        // A byte of each part: the length, the key, the hash, the image.
+        for at in [0, 7, 8, whole.len() - 9, whole.len() - 1] {
+            let mut turned = whole.clone();
+            turned[at] ^= 1;
+            fs::write(&path, turned).unwrap();
+            assert_eq!(disk.read(&entry), None, "byte {at}");
+        }
         disk.write(&entry, b"an image");
         assert!(disk.read(&entry).is_some());
         assert_eq!(
@@ -130,6 +151,17 @@ mod tests {
             1,
             "something was left aside"
         );
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_another_key_is_not_taken_for_this_one() {
+        let (disk, folder) = disk("collision");
+        let [one, other] = ["one", "other"].map(|text| CacheKey::of(&[text]));
+        disk.write(&one, b"an image");
+        // As if both had one hash.
+        fs::rename(disk.path(&one).unwrap(), disk.path(&other).unwrap()).unwrap();
+        assert_eq!(disk.read(&other), None);
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -14,7 +14,8 @@ use super::super::Cuda;
 use super::super::context::{Context, RawHandle};
 use super::super::driver::Driver;
 use super::super::progress::{is_done, new_event};
-use super::{Functions, NO_COLOR, begun, config, error, sys};
+use super::{CommHandle, Functions, begun, config, error};
+use crate::device::cuda::enabled::headers::nccl::{NO_COLOR, UniqueId};
 use crate::device::cuda::enabled::library::{LibraryError, LibraryResult};
 use crate::device::cuda::nccl::{NcclCall, NcclId};
 use crate::device::{Backend, DevicePtr, StreamId};
@@ -67,7 +68,7 @@ struct SharedCommunicator {
 
 #[derive(Clone)]
 enum CommunicatorState {
-    Alive(RawHandle<sys::ncclComm>),
+    Alive(RawHandle<c_void>),
     /// The handle is gone, for this reason.
     Ended(String),
 }
@@ -105,13 +106,13 @@ impl Cuda {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         context.make_current(attempting)?;
-        let id = sys::ncclUniqueId {
+        let id = UniqueId {
             internal: id.0.map(|byte| byte as c_char),
         };
         let mut handle = ptr::null_mut();
         // SAFETY: both are writable, and the context is current.
         begun(unsafe { functions.init(&mut handle, count, id, number, &mut config()) })
-            .map_err(|failure| error(&rank_name, attempting, failure, functions))?;
+            .map_err(|failure| error(&rank_name, attempting, failure))?;
         let made = Communicator::of(context, functions, (rank, size), timeout, handle);
         made.shared.settle(attempting)?;
         Ok(made)
@@ -162,7 +163,7 @@ impl Communicator {
         functions: &'static Functions,
         (rank, size): (usize, usize),
         timeout: Duration,
-        handle: *mut sys::ncclComm,
+        handle: CommHandle,
     ) -> Self {
         let shared = SharedCommunicator {
             context: Arc::clone(context),
@@ -198,9 +199,8 @@ impl Communicator {
         shared.context.make_current(attempting)?;
         // The library may write the handle as long as the call is in progress. If the call never
         // ends, the handle's memory is never freed.
-        let made: &'static mut RawHandle<sys::ncclComm> =
-            Box::leak(Box::new(RawHandle(ptr::null_mut())));
-        let place: *mut RawHandle<sys::ncclComm> = made;
+        let made: &'static mut RawHandle<c_void> = Box::leak(Box::new(RawHandle(ptr::null_mut())));
+        let place: *mut RawHandle<c_void> = made;
         shared.call(attempting, |functions, handle| {
             // SAFETY: the place is never freed while the library may write to it, and has the type
             // of a handle; the configuration is writable.
@@ -279,8 +279,7 @@ impl Communicator {
             // SAFETY: `handle` is writable; the library checks the range.
             unsafe { functions.register(raw, address.0 as Opaque, length, &mut handle.0) }
         })?;
-        outcome
-            .map_err(|failure| error(&shared.to_string(), attempting, failure, shared.functions))?;
+        outcome.map_err(|failure| error(&shared.to_string(), attempting, failure))?;
         Ok(Registration {
             shared: Arc::clone(&self.shared),
             handle,
@@ -293,7 +292,7 @@ impl SharedCommunicator {
     fn with_handle<T>(
         &self,
         attempting: &str,
-        call: impl FnOnce(&Functions, *mut sys::ncclComm) -> T,
+        call: impl FnOnce(&Functions, CommHandle) -> T,
     ) -> Result<T> {
         match &*self.state.lock() {
             CommunicatorState::Alive(handle) => Ok(call(self.functions, handle.0)),
@@ -308,7 +307,7 @@ impl SharedCommunicator {
     fn call(
         &self,
         attempting: &str,
-        call: impl FnOnce(&Functions, *mut sys::ncclComm) -> LibraryResult,
+        call: impl FnOnce(&Functions, CommHandle) -> LibraryResult,
     ) -> Result<()> {
         let outcome = self.with_handle(attempting, call)?;
         begun(outcome).map_err(|failure| self.failed(attempting, failure))
@@ -357,7 +356,7 @@ impl SharedCommunicator {
     /// Returns the error of a failure, and ends the communicator.
     #[cold]
     fn failed(&self, attempting: &str, failure: LibraryError) -> Error {
-        let error = error(&self.to_string(), attempting, failure, self.functions);
+        let error = error(&self.to_string(), attempting, failure);
         self.end(&error.to_string());
         error
     }

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use cudarc::driver::sys::CUstream;
 
+use super::headers::nccl::{self, Config, IN_PROGRESS, UniqueId};
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::DevicePtr;
 use crate::device::cuda::nccl::{NcclCall, NcclId, NcclOperation, NcclReduce, NcclType};
@@ -18,81 +19,22 @@ pub use communicator::Communicator;
 #[cfg(test)]
 use communicator::Registration;
 
-/// The items of cudarc's module `sys` that [`library_functions!`] uses. cudarc's own looks for
-/// `libnccl.so` only, but without the headers NCCL is installed as `libnccl.so.2`.
-mod sys {
-    pub(super) use cudarc::nccl::sys::{
-        ncclComm, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId,
-    };
-    use libloading::Library;
-
-    use crate::sync::plain::Mutex;
-
-    const NAMES: [&str; 2] = ["libnccl.so", "libnccl.so.2"];
-
-    fn find() -> Option<&'static Library> {
-        static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
-        let mut opened = OPENED.lock();
-        if opened.is_none() {
-            // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
-            let found = NAMES
-                .iter()
-                .find_map(|name| unsafe { Library::new(*name) }.ok());
-            // It is never unloaded: its threads may still run.
-            *opened = found.map(|library| &*Box::leak(Box::new(library)));
-        }
-        *opened
-    }
-
-    /// # Safety
-    ///
-    /// None is needed: the signature is cudarc's.
-    pub(super) unsafe fn is_culib_present() -> bool {
-        find().is_some()
-    }
-
-    /// # Safety
-    ///
-    /// None is needed: the signature is cudarc's.
-    pub(super) unsafe fn culib() -> &'static Library {
-        find().expect("the caller has found it")
-    }
-}
-
 static LIBRARY: Library = Library {
     name: "NCCL",
+    file: "nccl",
+    versions: &["2"],
     operation: "collectives",
     install: "install NCCL 2.19 or newer (libnccl.so.2)",
-    statuses: &[
-        (1, "ncclUnhandledCudaError"),
-        (2, "ncclSystemError"),
-        (3, "ncclInternalError"),
-        (4, "ncclInvalidArgument"),
-        (5, "ncclInvalidUsage"),
-        (6, "ncclRemoteError"),
-        (IN_PROGRESS, "ncclInProgress"),
-        (8, "ncclTimeout"),
-    ],
+    statuses: nccl::STATUSES,
     unsupported: &[],
 };
 
-const IN_PROGRESS: c_uint = 7;
-
-/// `NCCL_CONFIG_UNDEF_INT` and `NCCL_API_MAGIC`.
-const UNDEFINED: c_int = c_int::MIN;
-const MAGIC: c_uint = 0xcafe_beef;
-/// `NCCL_VERSION(2, 30, 0)`, the version of cudarc's structure. An older library reads the fields
-/// that it knows.
-const CONFIG_VERSION: c_uint = 23_000;
-/// `NCCL_SPLIT_NOCOLOR`.
-const NO_COLOR: c_int = -1;
-
-type CommHandle = *mut sys::ncclComm;
+type CommHandle = Opaque;
 
 library_functions! { LIBRARY:
-    new_id = ncclGetUniqueId(id: *mut sys::ncclUniqueId);
-    init = ncclCommInitRankConfig(made: *mut CommHandle, size: c_int, id: sys::ncclUniqueId, rank: c_int, config: *mut sys::ncclConfig_t);
-    split = ncclCommSplit(handle: CommHandle, color: c_int, key: c_int, made: *mut CommHandle, config: *mut sys::ncclConfig_t);
+    new_id = ncclGetUniqueId(id: *mut UniqueId);
+    init = ncclCommInitRankConfig(made: *mut CommHandle, size: c_int, id: UniqueId, rank: c_int, config: *mut Config);
+    split = ncclCommSplit(handle: CommHandle, color: c_int, key: c_int, made: *mut CommHandle, config: *mut Config);
     destroy = ncclCommDestroy(handle: CommHandle);
     abort = ncclCommAbort(handle: CommHandle);
     async_error = ncclCommGetAsyncError(handle: CommHandle, status: *mut c_uint);
@@ -114,11 +56,13 @@ library_functions! { LIBRARY:
 impl Functions {
     /// Returns the library's text for the last failure; empty if there is none.
     #[cold]
-    fn last_error(&self) -> String {
+    fn last_error() -> String {
         type Called = unsafe extern "C" fn(CommHandle) -> *const c_char;
-        // SAFETY: the library is present, as this table is; the type is what its header declares
-        // for the name.
-        let found = unsafe { sys::culib().get::<Called>(b"ncclGetLastError") };
+        let Some(library) = LIBRARY.open() else {
+            return String::new();
+        };
+        // SAFETY: the type is what the header declares for the name.
+        let found = unsafe { library.get::<Called>(b"ncclGetLastError") };
         // SAFETY: the handle is not used, as the library's documentation states.
         let text = found.map_or(std::ptr::null(), |function| unsafe {
             function(std::ptr::null_mut())
@@ -226,17 +170,17 @@ fn begun(outcome: LibraryResult) -> LibraryResult {
 /// Returns an id for a new communicator; needs no device.
 pub(super) fn new_id() -> Result<NcclId> {
     let functions = Functions::get()?;
-    let mut id = sys::ncclUniqueId { internal: [0; 128] };
+    let mut id = UniqueId { internal: [0; 128] };
     // SAFETY: `id` is writable.
     unsafe { functions.new_id(&mut id) }
-        .map_err(|failure| error("nccl", "making an id", failure, functions))?;
+        .map_err(|failure| error("nccl", "making an id", failure))?;
     Ok(NcclId(id.internal.map(|byte| byte as u8)))
 }
 
 /// Returns the error of a failed NCCL call, with the library's own text.
 #[cold]
-fn error(rank_name: &str, attempting: &str, failure: LibraryError, functions: &Functions) -> Error {
-    let said = functions.last_error();
+fn error(rank_name: &str, attempting: &str, failure: LibraryError) -> Error {
+    let said = Functions::last_error();
     if said.is_empty() {
         return failure.of(rank_name, attempting);
     }
@@ -244,56 +188,34 @@ fn error(rank_name: &str, attempting: &str, failure: LibraryError, functions: &F
 }
 
 /// Returns the value of `NCCL_CONFIG_INITIALIZER`, with calls that do not block.
-fn config() -> sys::ncclConfig_t {
-    sys::ncclConfig_t {
-        size: std::mem::size_of::<sys::ncclConfig_t>(),
-        magic: MAGIC,
-        version: CONFIG_VERSION,
+fn config() -> Config {
+    Config {
         blocking: 0,
-        cgaClusterSize: UNDEFINED,
-        minCTAs: UNDEFINED,
-        maxCTAs: UNDEFINED,
-        netName: std::ptr::null(),
-        splitShare: UNDEFINED,
-        trafficClass: UNDEFINED,
-        commName: std::ptr::null(),
-        collnetEnable: UNDEFINED,
-        CTAPolicy: UNDEFINED,
-        shrinkShare: UNDEFINED,
-        nvlsCTAs: UNDEFINED,
-        nChannelsPerNetPeer: UNDEFINED,
-        nvlinkCentricSched: UNDEFINED,
-        graphUsageMode: UNDEFINED,
-        numRmaCtx: UNDEFINED,
-        maxP2pPeers: UNDEFINED,
+        ..Config::INITIALIZER
     }
 }
 
 /// Returns the number of a type, and the bytes of an element.
 fn type_number(element: NcclType) -> (c_uint, usize) {
-    use sys::ncclDataType_t as Type;
-    let (named, bytes) = match element {
-        NcclType::I8 => (Type::ncclInt8, 1),
-        NcclType::U8 => (Type::ncclUint8, 1),
-        NcclType::I32 => (Type::ncclInt32, 4),
-        NcclType::U32 => (Type::ncclUint32, 4),
-        NcclType::I64 => (Type::ncclInt64, 8),
-        NcclType::U64 => (Type::ncclUint64, 8),
-        NcclType::F16 => (Type::ncclFloat16, 2),
-        NcclType::F32 => (Type::ncclFloat32, 4),
-        NcclType::F64 => (Type::ncclFloat64, 8),
-        NcclType::Bf16 => (Type::ncclBfloat16, 2),
-    };
-    (named as c_uint, bytes)
+    match element {
+        NcclType::I8 => (nccl::INT8, 1),
+        NcclType::U8 => (nccl::UINT8, 1),
+        NcclType::I32 => (nccl::INT32, 4),
+        NcclType::U32 => (nccl::UINT32, 4),
+        NcclType::I64 => (nccl::INT64, 8),
+        NcclType::U64 => (nccl::UINT64, 8),
+        NcclType::F16 => (nccl::FLOAT16, 2),
+        NcclType::F32 => (nccl::FLOAT32, 4),
+        NcclType::F64 => (nccl::FLOAT64, 8),
+        NcclType::Bf16 => (nccl::BFLOAT16, 2),
+    }
 }
 
 fn reduce_number(reduce: NcclReduce) -> c_uint {
-    use sys::ncclRedOp_t as Reduction;
-    let named = match reduce {
-        NcclReduce::Sum => Reduction::ncclSum,
-        NcclReduce::Max => Reduction::ncclMax,
-        NcclReduce::Min => Reduction::ncclMin,
-        NcclReduce::Mean => Reduction::ncclAvg,
-    };
-    named as c_uint
+    match reduce {
+        NcclReduce::Sum => nccl::SUM,
+        NcclReduce::Max => nccl::MAX,
+        NcclReduce::Min => nccl::MIN,
+        NcclReduce::Mean => nccl::AVG,
+    }
 }

@@ -1,4 +1,4 @@
-//! The constants of the header; and ranks that are threads, if there are devices for them.
+//! Ranks that are threads, if there are devices for them.
 
 use std::sync::Barrier;
 use std::thread;
@@ -84,33 +84,6 @@ const _: () = {
     shared::<Communicator>();
     shared::<Registration>();
 };
-
-#[test]
-fn the_numbers_are_those_of_the_header() {
-    let all = [
-        NcclType::I8,
-        NcclType::U8,
-        NcclType::I32,
-        NcclType::U32,
-        NcclType::I64,
-        NcclType::U64,
-        NcclType::F16,
-        NcclType::F32,
-        NcclType::F64,
-        NcclType::Bf16,
-    ];
-    assert_eq!(
-        all.map(|element| type_number(element).0),
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-    );
-    let all = [
-        NcclReduce::Sum,
-        NcclReduce::Max,
-        NcclReduce::Min,
-        NcclReduce::Mean,
-    ];
-    assert_eq!(all.map(reduce_number), [0, 2, 3, 4]);
-}
 
 #[test]
 fn every_operation_moves_its_elements() {

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""What the library weighs, beside the committed figures of `budget.csv`.
+
+    python3 benches/compile/budget.py code [--target FOLDER] [--write REASON]
+    python3 benches/compile/budget.py time
+
+`code` prints the machine code of the workspace's crates that a release build of the main job (`train_digits`) has
+linked, and fails if a crate has grown by more than 3 % over its committed figure. `--write` commits the figures of
+this build with a reason. Code size predicts compile time: a second of a processor makes 31 to 35 KB.
+
+`time` prints the processor time by crate of a user's first build from nothing, in release and in debug with README's
+profile: the program of `edit.py`. It downloads first; nothing else should be running.
+"""
+
+import argparse
+import collections
+import csv
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import edit  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMITTED = ROOT / "benches" / "compile" / "budget.csv"
+CRATES = ("cachescope", "cachescope_macros", "cachescope_memory", "cachescope_reports")
+GROWTH = 1.03
+# The crates that take less are printed as one row.
+LEAST_SECONDS = 2.0
+
+
+def code_bytes(target):
+    """The bytes of machine code by crate: the sections `.text*` of its newest archive."""
+    found = {}
+    for crate in CRATES:
+        archives = sorted((target / "release" / "deps").glob(f"lib{crate}-*.rlib"), key=lambda path: path.stat().st_mtime)
+        if archives:
+            table = subprocess.run(["size", "--format=sysv", archives[-1]], check=True, capture_output=True, text=True)
+            rows = (line.split() for line in table.stdout.splitlines())
+            found[crate] = sum(int(row[1]) for row in rows if len(row) > 1 and row[0].startswith(".text"))
+    return found
+
+
+def committed():
+    if not COMMITTED.exists():
+        return {}
+    with open(COMMITTED, newline="", encoding="utf-8") as file:
+        return {row["crate"]: row for row in csv.DictReader(file)}
+
+
+def code(target, reason):
+    now, before = code_bytes(target), committed()
+    if "cachescope" not in now:
+        sys.exit(f"error: no release build of the library in {target}")
+    grown = []
+    for crate, size in now.items():
+        limit = int(before[crate]["bytes"]) if crate in before else 0
+        print(f"{crate:<20} {size:>10,} bytes of code, {limit:>10,} committed")
+        if size > limit * GROWTH:
+            grown.append(crate)
+    if reason:
+        with open(COMMITTED, "w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(["crate", "bytes", "reason"])
+            for crate, size in now.items():
+                kept = before.get(crate)
+                is_kept = kept and abs(size / int(kept["bytes"]) - 1) <= GROWTH - 1
+                rows.writerow([crate, kept["bytes"], kept["reason"]] if is_kept else [crate, size, reason])
+    elif grown:
+        sys.exit(f"error: grown by more than 3 %: {', '.join(grown)}; make it smaller, or commit `--write REASON`")
+
+
+def time():
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        clone = folder / "clone"
+        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+        (folder / "user").mkdir()
+        program = edit.Program(folder / "user", clone, folder / "target", f'git = "file://{clone}"')
+        for release in (True, False):
+            times = folder / f"times-{release}"
+            os.environ["RUSTC_TIMES"] = str(times)
+            os.environ["RUSTC_WRAPPER"] = str(ROOT / "benches" / "compile" / "rustc_times.py")
+            program.build(release, 0.1)
+            seconds = collections.Counter()
+            for line in times.read_text().splitlines():
+                crate, used = line.split()
+                seconds[crate] += float(used)
+            print(f"{'release' if release else 'debug'}: {sum(seconds.values()):.0f} s of processor time")
+            others = 0.0
+            for crate, used in seconds.most_common():
+                if used >= LEAST_SECONDS:
+                    print(f"  {crate:<28} {used:6.1f}")
+                else:
+                    others += used
+            print(f"  {'others':<28} {others:6.1f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_code = commands.add_parser("code")
+    of_code.add_argument("--target", type=pathlib.Path, default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")))
+    of_code.add_argument("--write", metavar="REASON")
+    commands.add_parser("time")
+    arguments = parser.parse_args()
+    if arguments.command == "code":
+        code(arguments.target, arguments.write)
+    else:
+        time()
+
+
+if __name__ == "__main__":
+    main()
