@@ -8,7 +8,9 @@ mod macros;
 pub use cachescope_memory::{plan, simulation};
 
 // The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
-use cachescope_memory::internal::{buffer, context, device, error, memory, size, sync};
+#[cfg(feature = "collective")]
+use cachescope_memory::internal::memory;
+use cachescope_memory::internal::{buffer, context, device, error, size, sync};
 
 pub mod testing;
 
@@ -24,6 +26,7 @@ mod interop;
 
 pub mod grad;
 
+#[cfg(feature = "collective")]
 pub mod collective;
 
 pub use array::{

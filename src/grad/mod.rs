@@ -134,8 +134,11 @@ pub use loss::{
 };
 pub use optim::interface::Optimizer;
 pub use parameters::{MapArrays, Parameters, ZipArrays};
-pub(crate) use place::{Member, ParameterPath, handles, map_erased, members, no_elements};
+#[cfg(feature = "collective")]
+pub(crate) use place::{Member, handles, map_erased, members};
+pub(crate) use place::{ParameterPath, no_elements};
 pub use products::{hvp, jvp};
 pub use step::value_and_step;
+#[cfg(feature = "collective")]
 pub(crate) use step::{Order, value_and_step_in_order};
 pub use tape::Tape;

@@ -124,6 +124,7 @@ impl MapArrays for MapErased<'_> {
 }
 
 /// Returns handles of the arrays of a structure, in its order.
+#[cfg(feature = "collective")]
 #[track_caller]
 pub(crate) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
     let mut handles = Vec::new();

@@ -101,6 +101,10 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
 }
 
 /// The parameters of the backward pass that follows.
+#[cfg_attr(
+    not(feature = "collective"),
+    expect(dead_code, reason = "groups of ranks read it")
+)]
 pub(crate) struct Order<'a> {
     /// The tape's variable of each parameter.
     pub(crate) variables: &'a [u32],

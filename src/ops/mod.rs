@@ -90,8 +90,11 @@ pub use convolution::ConvOptions;
 pub(crate) use convolution::conv_transpose2d;
 pub use einsum::{EinsumOperands, einsum};
 pub use expression::boxed::{Boxed, BoxedLazy};
+#[cfg(feature = "collective")]
 pub(crate) use expression::elementwise::arithmetic::{Added, Over};
+#[cfg(feature = "collective")]
 pub(crate) use expression::elementwise::cast::cast;
+#[cfg(feature = "collective")]
 pub(crate) use expression::elementwise::functions::{Maximum, Minimum};
 pub use expression::elementwise::{complex, select};
 pub use expression::expr::{Expr, IntoExpr, Lazy};

@@ -193,6 +193,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     }
 
     /// Returns a copy of the part.
+    #[cfg(feature = "collective")]
     #[track_caller]
     pub(crate) fn to_array(&self) -> Result<Array<T>> {
         self.array.viewed(self.layout).lazy().eval()

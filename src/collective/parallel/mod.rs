@@ -2,6 +2,7 @@
 //! make equal steps.
 
 mod buckets;
+mod exact;
 mod layout;
 mod roster;
 mod sampler;

@@ -5,13 +5,14 @@ use std::panic::Location;
 use ndarray::s;
 
 use super::buckets::{Buckets, with_float};
+use super::exact::{CopyStates, exact_erased};
 use super::layout::{BucketLayout, Slot};
 use super::roster::Roster;
 use crate::array::{AnyElement, Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::optim::rounded::{CopyStates, exact_erased, rounded};
+use crate::grad::optim::rounded::rounded;
 use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
 use crate::grad::{Parameters, ZipArrays, handles, map_erased, no_elements};
 use crate::ops::concat;

@@ -14,7 +14,7 @@ use crate::grad::{Loss, Parameters, value_and_grad};
 ///
 /// Like the states of an optimizer, it is allocated outside of every cache. Gradients in `f16` and
 /// `bf16` are added in `f32`, and rounded once, when they are taken out. For ranks, use
-/// [`DataParallel::accumulate`](crate::collective::DataParallel::accumulate).
+/// `collective::DataParallel::accumulate`.
 ///
 /// # Examples
 ///

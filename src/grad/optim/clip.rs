@@ -63,7 +63,7 @@ fn check_bound(setting: &str, most: f64) -> Result<()> {
 
 /// An optimizer that clips the gradients of each step, by their global norm, by value, or both. It
 /// works wherever an optimizer does: in [`value_and_step`](crate::grad::value_and_step), and in
-/// [`Sharded`](crate::collective::Sharded), where the norm is over all ranks.
+/// `collective::Sharded`, where the norm is over all ranks.
 ///
 /// The norm is computed on the device, and the host does not wait for it. With a bound of the norm,
 /// no parameter moves before all gradients are complete, so that all are in memory at once.

@@ -11,7 +11,7 @@ use crate::grad::{Optimizer, Parameters};
 ///
 /// Each group is an optimizer of one type with settings of its own. The state is the state of a
 /// single optimizer, so a file of it can be restored with other groups. Groups are not for
-/// [`Sharded`](crate::collective::Sharded), whose parts of buckets cross the bounds of parameters.
+/// `collective::Sharded`, whose parts of buckets cross the bounds of parameters.
 ///
 /// # Examples
 ///

@@ -25,10 +25,10 @@ const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 /// Training"](https://arxiv.org/abs/1710.03740)).
 ///
 /// [`value_and_step`](crate::grad::value_and_step) multiplies the loss itself, and so does
-/// [`DataParallel::value_and_step`](crate::collective::DataParallel::value_and_step). Gradients
+/// `collective::DataParallel::value_and_step`. Gradients
 /// that are computed elsewhere, such as by [`value_and_grad`](crate::grad::value_and_grad),
 /// [`Accumulated`](super::Accumulated) or
-/// [`DataParallel::accumulate`](crate::collective::DataParallel::accumulate), must be of the loss
+/// `collective::DataParallel::accumulate`, must be of the loss
 /// times [`scale`](Self::scale).
 ///
 /// If an element of a gradient is infinite or NaN, the step is skipped: no parameter moves, and the

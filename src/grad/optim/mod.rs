@@ -64,6 +64,7 @@ pub use muon::Muon;
 pub use schedule::{cosine, linear};
 pub use sgd::Sgd;
 pub use state::{OptimizerState, Stateful};
+#[cfg(feature = "collective")]
 pub(crate) use state::{check_count, steps_of};
 pub(crate) use subject::short_name;
 

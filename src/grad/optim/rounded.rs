@@ -8,11 +8,9 @@
 
 use std::fmt::Display;
 
-use crate::array::{AnyElement, Array, Buffer, DType, Float, Layout, Shape, ValueId};
+use crate::array::{AnyElement, Array, Buffer, Float, Layout, Shape, ValueId};
 use crate::error::Result;
 use crate::grad::{MapArrays, ZipArrays};
-use crate::ops::derivatives::AnyArray;
-use half::{bf16, f16};
 use ndarray::s;
 
 /// Returns whether states of parameters of type `T` are wider than `T`.
@@ -66,29 +64,6 @@ pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
     let behind = Layout::contiguous(layout.shape())?.starting_at(first);
     let buffer = buffer.share().with_value_id(None);
     Ok(Array::from_parts(buffer, behind))
-}
-
-/// Like [`exact`], but for a type-erased array.
-#[track_caller]
-pub(crate) fn exact_erased(state: &AnyArray) -> Result<AnyArray> {
-    let state = state.share();
-    Ok(match state.dtype {
-        DType::F16 => AnyArray::of(&exact::<f16>(&state.into_array())?),
-        DType::Bf16 => AnyArray::of(&exact::<bf16>(&state.into_array())?),
-        _ => state,
-    })
-}
-
-/// Copies states, with their exact elements.
-pub(crate) struct CopyStates;
-
-impl MapArrays for CopyStates {
-    fn map<T: Float>(&mut self, state: &Array<T>) -> Result<Array<T>> {
-        match is_narrow::<T>() {
-            true => rounded(&exact(state)?),
-            false => state.lazy().eval(),
-        }
-    }
 }
 
 /// Passes the exact elements of states on.
