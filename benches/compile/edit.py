@@ -19,8 +19,15 @@ import subprocess
 import tempfile
 
 PROFILE = """
-[profile.dev.package."*"]
-opt-level = 3
+[profile.dev.package]
+"*" = { debug = false }
+cachescope = { opt-level = 3 }
+cachescope-memory = { opt-level = 3 }
+gemm-common = { opt-level = 3 }
+gemm-f32 = { opt-level = 3 }
+gemm-f64 = { opt-level = 3 }
+libm = { opt-level = 3 }
+rayon-core = { opt-level = 3 }
 """
 
 # A step of a network with one hidden layer, by hand: thirty kernels.

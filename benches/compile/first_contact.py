@@ -6,8 +6,8 @@
 Clones the committed state of this checkout to a folder, builds everything from nothing, and prints a table: the main
 job (`train_digits`) from nothing, as wall time; the library alone once its dependencies are built, and when it begins
 in a build from nothing; a user's first build in release and debug with the profile that README gives, as processor
-time, an edit of one line of it, and a debug step over a release step; `cargo test --workspace` from nothing, compiling
-and running, and the size of what it leaves. `--ci` times `.ci/run`, too. Downloads happen before anything is timed.
+time, an edit of one line of it, and a debug step over a release step; `cargo test` from nothing, compiling and running,
+and the size of what it leaves; the same of the tests that `.ci/run` adds. `--ci` times `.ci/run`, too. Downloads happen before anything is timed.
 Nothing else should be running.
 """
 
@@ -62,7 +62,7 @@ def library(clone, target):
     Timed(build + ["--timings"], clone, target)
     begins = min(start for name, start, _ in units(target) if name in ("cachescope-memory", "cachescope"))
     row("the library begins, in a build from nothing", f"second {begins:.0f}")
-    for name in ("cachescope", "cachescope-memory", "cachescope-tools", "cachescope-reports", "cachescope-macros"):
+    for name in ("cachescope", "cachescope-memory", "cachescope-reports", "cachescope-macros"):
         subprocess.run(["cargo", "clean", "--locked", "--release", "--package", name], cwd=clone, check=True,
                        env=dict(os.environ, CARGO_TARGET_DIR=str(target)), stderr=subprocess.DEVNULL)
     alone = Timed(build, clone, target)
@@ -82,13 +82,15 @@ def user(clone, folder):
 
 
 def tests(clone, target):
-    test = ["cargo", "test", "--locked", "--workspace"]
-    compiling = Timed(test + ["--no-run"], clone, target)
-    running = Timed(test, clone, target)
-    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file() and not path.is_symlink())
-    executables = sum(1 for path in (target / "debug" / "deps").iterdir() if os.access(path, os.X_OK) and not path.suffix)
-    row("cargo test --workspace from nothing", f"{compiling.wall:.0f} + {running.wall:.0f} s, {size / 2**30:.1f} GiB")
-    row("executables in target/debug/deps", executables)
+    readme = ["cargo", "test", "--locked"]
+    everything = ["--workspace", "--features", "suites/all,operations/all", "--tests"]
+    for name, test in (("cargo test", readme), ("all tests, after cargo test", readme + everything)):
+        environment = {"CACHESCOPE_EMULATOR_ALL": "1"} if test is not readme else {}
+        compiling = Timed(test + ["--no-run"], clone, target, **environment)
+        running = Timed(test, clone, target, **environment)
+        size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file() and not path.is_symlink())
+        times = f"{compiling.wall:.0f} + {running.wall:.0f} s"
+        row(f"{name}, compiling and running", f"{times}, {size / 2**30:.1f} GiB")
 
 
 def main():

@@ -1,4 +1,5 @@
-//! Several devices, processes and machines: groups of ranks that compute together.
+//! Several devices, processes and machines: groups of ranks that compute together. The feature
+//! `collective` adds this module.
 //!
 //! ```
 //! use cachescope::Array;

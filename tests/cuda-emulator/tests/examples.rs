@@ -103,13 +103,9 @@ fn host_buffers() {
     assert!(output.status.success(), "{}\n{said}", output.status);
 }
 
-/// Takes minutes on the emulator.
 #[test]
+#[ignore = "the examples that train take minutes on the emulator"]
 fn trainings() {
-    if !cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL") {
-        println!("skipped: CACHESCOPE_EMULATOR_ALL=1 runs the examples that train");
-        return;
-    }
     for name in ["mnist_like_cnn", "char_transformer", "gaussian_splatting"] {
         takes_at_most(100, name);
     }

@@ -40,7 +40,8 @@ static SUITES: [Suite; 15] = [
     // Each test has a small device.
     suite(
         "rules",
-        &[Run::own(start).with(&[
+        // Reports are of all devices.
+        &[Run::own(start).serial().with(&[
             EMULATOR,
             ("CACHESCOPE_EMULATOR_DEVICES", "256"),
             ("CACHESCOPE_EMULATOR_MEMORY", "16777216"),
