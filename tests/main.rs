@@ -83,7 +83,7 @@ static SUITES: [Suite; 17] = [
     suite("streams", &[HOST, STREAMS]),
     suite("stress", &[HOST, CUDA]),
     // Reservations that are worth failing are of millions of elements.
-    suite("faults", &[HOST, CUDA]),
+    suite("faults", &[HOST, CUDA.long()]),
     suite("recording", &[HOST]),
     suite("backtraces", &[HOST]),
     suite(
@@ -97,7 +97,7 @@ static SUITES: [Suite; 17] = [
     suite("budgets", &[HOST]),
     suite("dry_runs", &[HOST]),
     // Epochs are of hundreds of steps.
-    suite("train_digits", &[HOST, CUDA]),
+    suite("train_digits", &[HOST, CUDA.long()]),
 ];
 
 cuda_emulator::run_suites!(&SUITES);

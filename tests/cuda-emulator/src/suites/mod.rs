@@ -45,8 +45,19 @@ pub struct Run {
     skipped_on_hardware: &'static [(&'static str, &'static str)],
     variables: &'static [(&'static str, &'static str)],
     is_serial: bool,
-    is_always: bool,
+    tier: Tier,
     is_possible: bool,
+}
+
+/// The runs on the emulator that a run is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// Run in any case.
+    Always,
+    /// Run if `CACHESCOPE_EMULATOR_ALL=1`.
+    All,
+    /// Run if `CACHESCOPE_EMULATOR_ALL=long`.
+    Long,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +76,7 @@ impl Run {
             skipped_on_hardware: &[],
             variables: &[],
             is_serial: false,
-            is_always: false,
+            tier: Tier::All,
             is_possible: true,
         }
     }
@@ -123,7 +134,15 @@ impl Run {
     /// Runs on the emulator without `CACHESCOPE_EMULATOR_ALL=1`, too.
     #[must_use]
     pub const fn always(mut self) -> Self {
-        self.is_always = true;
+        self.tier = Tier::Always;
+        self
+    }
+
+    /// Runs on the emulator if `CACHESCOPE_EMULATOR_ALL=long` alone, because the run takes many
+    /// minutes.
+    #[must_use]
+    pub const fn long(mut self) -> Self {
+        self.tier = Tier::Long;
         self
     }
 
@@ -142,9 +161,15 @@ impl Run {
         }
     }
 
-    /// Returns whether the run on the emulator is one of the long tier.
-    fn waits_for_all(&self) -> bool {
-        matches!(self.device, RunDevice::Cuda) && !self.is_always
+    /// Returns the value of `CACHESCOPE_EMULATOR_ALL` without which the emulator does not run this.
+    fn lacks(&self) -> Option<&'static str> {
+        let all = env::var("CACHESCOPE_EMULATOR_ALL").unwrap_or_default();
+        let is_emulated = matches!(self.device, RunDevice::Cuda);
+        match self.tier {
+            Tier::All if is_emulated && !["1", "long"].contains(&&*all) => Some("1"),
+            Tier::Long if is_emulated && all != "long" => Some("long"),
+            _ => None,
+        }
     }
 
     /// Returns whether this run is possible, and on the device that `CACHESCOPE_DEVICE` names.
@@ -308,8 +333,8 @@ fn succeeds(
     if tests.is_empty() {
         return true;
     }
-    if run.waits_for_all() && !is_real && !crate::is_set("CACHESCOPE_EMULATOR_ALL") {
-        println!("skipped: {name}, which is emulated; CACHESCOPE_EMULATOR_ALL=1 runs it");
+    if let Some(value) = run.lacks().filter(|_| !is_real) {
+        println!("skipped: {name}, which is emulated; CACHESCOPE_EMULATOR_ALL={value} runs it");
         return true;
     }
     let Some(mut command) = run.command(target) else {
