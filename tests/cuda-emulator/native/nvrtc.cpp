@@ -173,7 +173,7 @@ EXPORT nvrtcResult nvrtcCompileProgram(Program* program, int count, const char* 
         program->log = "no other compilation began meanwhile";
         return COMPILATION;
     }
-    std::vector<std::string> arguments{"g++", "-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing",
+    std::vector<std::string> arguments{"g++", "-x", "c++", "-std=c++17", "-Og", "-ffp-contract=off", "-fno-strict-aliasing",
                                        "-w", "-fPIC", "-shared", "-nostdlib", "-fno-exceptions", "-fno-rtti",
                                        "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-ident", "-fno-math-errno", "-fwrapv",
                                        "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error", "-pipe"};

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod grad;
+#[cfg(not(feature = "without-ops"))]
 mod ops;
 mod reference;
 mod strided;
