@@ -447,8 +447,8 @@ fn a_server_under_a_limit_is_refused_nothing_that_fits() {
         println!(
             "{limit}: {refused} of 4,800 refused, with at most {left} left beside live blocks"
         );
-        // Free memory is in pieces between live blocks of up to 4 MiB. Six such blocks are 24 MiB, so
-        // there the largest share of the pieces is a matter of chance.
+        // Free memory is in pieces between live blocks of up to 4 MiB. Six such blocks are 24 MiB,
+        // so there the largest share of the pieces is a matter of chance.
         let is_bounded = limit_bytes > 24 * MIB;
         assert!(
             !is_bounded || most_left_bytes <= limit_bytes / 2,
