@@ -88,7 +88,7 @@ impl<T: Float> CastParameters for Array<T> {
     fn cast<U: Float>(&self) -> Result<Array<U>> {
         match T::DTYPE == U::DTYPE {
             true => Ok(self.clone().downcast()),
-            false => Self::cast::<U>(self).eval(),
+            false => Self::cast::<U>(self).eval_unfused(),
         }
     }
 }

@@ -315,8 +315,8 @@ impl MapArrays for TrackParameters<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let array = match (array.layout().is_contiguous(), self.has_outer) {
             (true, _) => array,
-            (false, true) => &array.lazy().eval()?,
-            (false, false) => &constant(array).lazy().eval()?,
+            (false, true) => &array.lazy().eval_unfused()?,
+            (false, false) => &constant(array).lazy().eval_unfused()?,
         };
         let layout = array.layout();
         let outer = match self.has_outer {

@@ -79,7 +79,7 @@ pub(crate) fn checkpointed<T: Float>(
         result
     } else {
         let _paused = Pause::begin();
-        result.lazy().eval()?
+        result.lazy().eval_unfused()?
     };
     let layout = *result.layout();
     let buffer = result.into_buffer().with_value_id(None);

@@ -59,6 +59,14 @@ impl<E: Expr> Lazy<E> {
         };
         Ok(Array::of_shape(buffer, &shape))
     }
+
+    /// Like [`eval`](Self::eval), but by the loops of the library, block by block, so that no loop is
+    /// compiled for the expression. For expressions of the library itself.
+    #[track_caller]
+    pub(crate) fn eval_unfused(&self) -> Result<Array<E::Item>> {
+        let (buffer, shape) = evaluate_tree(&self.expr)?;
+        Ok(Array::of_shape(buffer, &shape))
+    }
 }
 
 impl<T: AnyElement> Array<T> {
@@ -67,7 +75,7 @@ impl<T: AnyElement> Array<T> {
     pub(crate) fn converted<U: AnyElement>(self) -> Result<Array<U>> {
         match T::DTYPE == U::DTYPE {
             true => Ok(self.downcast()),
-            false => self.cast::<U>().eval(),
+            false => self.cast::<U>().eval_unfused(),
         }
     }
 }

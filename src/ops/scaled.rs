@@ -13,7 +13,7 @@ use crate::error::Result;
 #[track_caller]
 pub(crate) fn scaled<T: Float>(x: &Array<T>, factor: f64) -> Result<Array<T>> {
     match Width::of::<T>(factor) {
-        Width::Own => (x * <T as AnyElement>::from_f64(factor)).eval(),
+        Width::Own => (x * <T as AnyElement>::from_f64(factor)).eval_unfused(),
         Width::Accumulation => scaled_in::<T, T::Computed, T>(x, factor),
         Width::Double => scaled_in::<T, f64, T>(x, factor),
     }

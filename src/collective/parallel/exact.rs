@@ -26,7 +26,7 @@ impl MapArrays for CopyStates {
     fn map<T: Float>(&mut self, state: &Array<T>) -> Result<Array<T>> {
         match is_narrow::<T>() {
             true => rounded(&exact(state)?),
-            false => state.lazy().eval(),
+            false => state.lazy().eval_unfused(),
         }
     }
 }

@@ -205,7 +205,7 @@ impl<O: Stateful> Sharded<O> {
             let squares = self.group.all_reduced(&buckets.squares()?, Reduce::Sum)?;
             // The optimizer may keep it.
             let _outside = enter_uncached();
-            self.optimizer.set_norm(&squares.sqrt().eval()?);
+            self.optimizer.set_norm(&squares.sqrt().eval_unfused()?);
         }
         Ok(())
     }
@@ -298,7 +298,7 @@ impl<O: Stateful> Sharded<O> {
                         let part = whole.slice(s![elements])?;
                         let part = part.reshape(*own[number].layout.shape())?;
                         // A copy, because the part would pin the whole bucket.
-                        let state = rounded::<T>(&part.lazy().eval()?)?;
+                        let state = rounded::<T>(&part.lazy().eval_unfused()?)?;
                         states[number] = Some(AnyArray::of(&state));
                     }
                 });

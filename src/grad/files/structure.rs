@@ -153,7 +153,10 @@ impl<S: ArraySource> MapArrays for StructureReader<S> {
         match read {
             Err(error) if is_narrow::<T>() => {
                 let narrow = self.source.read::<T>(self.place.name(), device, shape);
-                narrow.map_err(|_| error)?.cast::<T::Computed>().eval()
+                narrow
+                    .map_err(|_| error)?
+                    .cast::<T::Computed>()
+                    .eval_unfused()
             }
             read => read,
         }
@@ -167,7 +170,7 @@ impl<S: ArraySource> MapBuffers for StructureReader<S> {
         let name = self.place.name();
         // A copy, so that updates of one structure do not reach the other.
         let read = match self.absent.contains(name) {
-            true => like.lazy().eval(),
+            true => like.lazy().eval_unfused(),
             false => read_buffer(&mut self.source, name, like),
         };
         read.map(Some)

@@ -138,7 +138,7 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
     if const { T::DTYPE as u8 == DType::F16 as u8 || T::DTYPE as u8 == DType::Bf16 as u8 } {
         return masked_narrow::<T, T::Computed>(x, shape, probability);
     }
-    (x * Array::dropout_mask(probability, shape)?).eval()
+    (x * Array::dropout_mask(probability, shape)?).eval_unfused()
 }
 
 /// Drops elements of a narrow array, rounded once: a mask of its type would round the factor
@@ -159,7 +159,7 @@ fn masked_narrow<T: Float, A: Float>(
     };
     let factor = <A as AnyElement>::from_f64(factor);
     let mask = is_dropped.cast::<A>() * -factor + factor;
-    (x.cast::<A>() * mask).cast::<T>().eval()
+    (x.cast::<A>() * mask).cast::<T>().eval_unfused()
 }
 
 #[track_caller]

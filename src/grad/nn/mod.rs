@@ -73,5 +73,5 @@ use crate::error::Result;
 fn uniform<T: Float>(n: usize, shape: impl Into<Shape>) -> Result<Array<T>> {
     let bound = 1.0 / (n.max(1) as f64).sqrt();
     let of = |value: f64| <T as AnyElement>::from_f64(value);
-    (Array::<T>::rand(shape)? * of(2.0 * bound) - of(bound)).eval()
+    (Array::<T>::rand(shape)? * of(2.0 * bound) - of(bound)).eval_unfused()
 }

@@ -205,7 +205,7 @@ pub(super) fn centred<A: Float>(
     axes: &[isize],
 ) -> Result<(Array<A>, Array<A>, Array<A>)> {
     let mean = x.mean_keepdims(axes)?;
-    let centred = (x - &mean).eval()?;
+    let centred = (x - &mean).eval_unfused()?;
     let variance = centred.square().mean_keepdims(axes)?;
     Ok((mean, centred, variance))
 }

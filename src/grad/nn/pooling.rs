@@ -133,8 +133,8 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
     options.check("avg_pool2d")?;
     if T::DTYPE != T::Computed::DTYPE && options.padding != [0, 0] && !options.counts_padding {
         // Rounded once, after the division by the share of a window that is inside.
-        let means = avg_pool2d(&x.cast::<T::Computed>().eval()?, options)?;
-        return means.cast::<T>().eval();
+        let means = avg_pool2d(&x.cast::<T::Computed>().eval_unfused()?, options)?;
+        return means.cast::<T>().eval_unfused();
     }
     let padded = options.padded(x, 0.0)?;
     let means = padded.avg_pool2d(options.size, options.stride)?;
@@ -145,7 +145,7 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
     let (height, width) = (x.shape()[x.ndim() - 2], x.shape()[x.ndim() - 1]);
     let inside = options.padded(&Array::<T>::ones([1, height, width])?, 0.0)?;
     let share = inside.avg_pool2d(options.size, options.stride)?;
-    (means / share).eval()
+    (means / share).eval_unfused()
 }
 
 /// Returns the means of `size` windows of the last two axes, which cover the whole image: PyTorch's
@@ -178,9 +178,9 @@ pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<A
     match T::DTYPE == T::Computed::DTYPE {
         true => means(x, size),
         // Rounded once, and not after each axis.
-        false => means(&x.cast::<T::Computed>().eval()?, size)?
+        false => means(&x.cast::<T::Computed>().eval_unfused()?, size)?
             .cast::<T>()
-            .eval(),
+            .eval_unfused(),
     }
 }
 

@@ -95,7 +95,7 @@ impl<T: Float> Gru<T> {
             let r = (x_reset + h_reset).sigmoid();
             let z = (x_update + h_update).sigmoid();
             let n = (x_new + r * (h_new + &own_new)).tanh();
-            state = (&n + z * (&state - &n)).eval()?;
+            state = (&n + z * (&state - &n)).eval_unfused()?;
             states.push(state.clone());
         }
         Ok((steps.all(x, &states)?, state))
@@ -182,7 +182,7 @@ impl<T: Float> Lstm<T> {
         let mut state = steps.first("state", x, first.map(|first| first.0))?;
         let mut cell = steps.first("cell", x, first.map(|first| first.1))?;
         let across = self.weight_hh_l0.transpose()?;
-        let bias = (&self.bias_ih_l0 + &self.bias_hh_l0).eval()?;
+        let bias = (&self.bias_ih_l0 + &self.bias_hh_l0).eval_unfused()?;
         let products = steps.products(x, &self.weight_ih_l0, &bias)?;
         let mut states = Vec::new();
         for step in 0..steps.length {

@@ -182,7 +182,7 @@ impl<T: Float> RunningStatistics<T> {
         let [mean, variance] = &own.moments;
         let arrays = StatisticArrays {
             moments: [CastParameters::cast(mean)?, CastParameters::cast(variance)?],
-            batches: own.batches.lazy().eval()?,
+            batches: own.batches.lazy().eval_unfused()?,
         };
         Ok(RunningStatistics {
             arrays: Arc::new(Mutex::new(arrays)),

@@ -134,7 +134,7 @@ struct CopyAverage<'a>(&'a mut WideArrays);
 impl MapArrays for CopyAverage<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         self.0.push(array)?;
-        array.lazy().eval()
+        array.lazy().eval_unfused()
     }
 }
 

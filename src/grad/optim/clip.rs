@@ -223,7 +223,7 @@ impl<O: Optimizer> Clipped<O> {
         if let Some(most) = self.most_value.map(|most| most * self.scale) {
             clipped = clipped.clamp(of(-most), of(most)).boxed();
         }
-        clipped.eval()
+        clipped.eval_unfused()
     }
 
     /// Returns the factor, at most 1, that scales gradients to the norm `most`, on `device`.

@@ -215,7 +215,7 @@ pub trait Optimizer {
         gradient: &Array<T::Computed>,
     ) -> Result<()> {
         let gradient = match is_narrow::<T>() {
-            true => gradient.cast::<T>().eval()?,
+            true => gradient.cast::<T>().eval_unfused()?,
             false => gradient.clone().downcast(),
         };
         self.step_one(number, own, &gradient)

@@ -271,19 +271,19 @@ impl Lbfgs {
     fn direction(&mut self, gradient: &Array<f64>) -> Result<(Array<f64>, f64)> {
         let _outside = enter_uncached();
         let Some(memory) = &mut self.memory else {
-            let direction = (-gradient).eval()?;
+            let direction = (-gradient).eval_unfused()?;
             let t = self.rate * gradient.abs().sum()?.item()?.recip().min(1.0);
             self.memory = Some(History {
                 pairs: VecDeque::new(),
                 scale: 1.0,
-                gradient: gradient.lazy().eval()?,
+                gradient: gradient.lazy().eval_unfused()?,
                 direction: direction.clone(),
                 t,
             });
             return Ok((direction, t));
         };
-        let change = (gradient - &memory.gradient).eval()?;
-        let step = (&memory.direction * memory.t).eval()?;
+        let change = (gradient - &memory.gradient).eval_unfused()?;
+        let step = (&memory.direction * memory.t).eval_unfused()?;
         let product = change.dot(&step)?.item()?;
         if product > 1e-10 {
             memory.scale = product / change.dot(&change)?.item()?;
@@ -295,7 +295,7 @@ impl Lbfgs {
         // Until the search has moved, so that no pair is made of a search that failed.
         memory.t = 0.0;
         memory.direction = memory.two_loops(gradient)?;
-        memory.gradient = gradient.lazy().eval()?;
+        memory.gradient = gradient.lazy().eval_unfused()?;
         Ok((memory.direction.clone(), self.rate))
     }
 }
@@ -305,7 +305,7 @@ impl History {
     /// (Nocedal's two-loop recursion).
     #[track_caller]
     fn two_loops(&self, gradient: &Array<f64>) -> Result<Array<f64>> {
-        let mut direction = (-gradient).eval()?;
+        let mut direction = (-gradient).eval_unfused()?;
         let mut factors = Vec::new();
         for (change, step, reciprocal) in self.pairs.iter().rev() {
             let factor = step.dot(&direction)?.item()? * reciprocal;
@@ -346,7 +346,7 @@ struct Flat(Vec<Array<f64>>);
 
 impl MapArrays for Flat {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let part = array.cast::<f64>().eval()?.reshape(array.len())?;
+        let part = array.cast::<f64>().eval_unfused()?.reshape(array.len())?;
         self.0.push(part);
         Ok(array.clone())
     }

@@ -282,7 +282,8 @@ impl<O: Optimizer> LossScaled<O> {
         if self.optimizer.needs_norm() {
             // The optimizer may keep it.
             let _outside = enter_uncached();
-            self.optimizer.set_norm(&(norm * (1.0 / scale)).eval()?);
+            self.optimizer
+                .set_norm(&(norm * (1.0 / scale)).eval_unfused()?);
         }
         Ok(())
     }

@@ -157,7 +157,7 @@ impl Rule for Muon {
         let gradient = gradient.cast::<T::Computed>();
         velocity.update(|velocity| velocity * momentum + &gradient)?;
         let (rows, columns) = (own.shape()[0], own.len() / own.shape()[0]);
-        let ahead = (gradient + &*velocity * momentum).eval()?;
+        let ahead = (gradient + &*velocity * momentum).eval_unfused()?;
         let direction =
             orthogonal(&ahead.reshape([rows, columns])?)?.reshape(*own.layout().shape())?;
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
@@ -179,11 +179,11 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     };
     // The largest singular value is at most 1, at every scale of the gradients.
     let norm = wide.norm()?.maximum(least_positive::<T>());
-    let mut x = (&wide / norm).eval()?;
+    let mut x = (&wide / norm).eval_unfused()?;
     for _ in 0..5 {
         let a = x.matmul(&x.transpose()?)?;
-        let b = (&a * of(-4.7750) + a.matmul(&a)? * of(2.0315)).eval()?;
-        x = (&x * of(3.4445) + b.matmul(&x)?).eval()?;
+        let b = (&a * of(-4.7750) + a.matmul(&a)? * of(2.0315)).eval_unfused()?;
+        x = (&x * of(3.4445) + b.matmul(&x)?).eval_unfused()?;
     }
     if is_tall { x.transpose() } else { Ok(x) }
 }

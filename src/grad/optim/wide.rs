@@ -24,7 +24,7 @@ impl WideArrays {
     #[track_caller]
     pub(super) fn push<T: Float>(&mut self, array: &Array<T>) -> Result<bool> {
         let is_narrow = const { is_narrow::<T>() };
-        let wide = is_narrow.then(|| array.cast::<f32>().eval());
+        let wide = is_narrow.then(|| array.cast::<f32>().eval_unfused());
         self.0.push(wide.transpose()?);
         Ok(is_narrow)
     }
@@ -45,7 +45,7 @@ impl MapArrays for BeginSum<'_> {
             let zero = AnyArray::of(array).zeros(&[].into())?;
             return zero.into_array::<T>().broadcast_to(*array.layout().shape());
         }
-        array.lazy().eval()
+        array.lazy().eval_unfused()
     }
 }
 
@@ -81,7 +81,7 @@ impl MapArrays for HandOut<'_> {
         let wide = self.wide.of(self.number);
         self.number += 1;
         match wide {
-            Some(wide) => (&*wide * self.share as f32).cast::<T>().eval(),
+            Some(wide) => (&*wide * self.share as f32).cast::<T>().eval_unfused(),
             None if self.share == 1.0 => Ok(array.clone()),
             None => Scaled(self.share).map(array),
         }

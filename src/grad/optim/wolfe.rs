@@ -34,7 +34,7 @@ pub(super) struct Search<'a> {
 impl Search<'_> {
     #[track_caller]
     fn at(&mut self, t: f64) -> Result<Trial> {
-        let x = (self.from + self.direction * t).eval()?;
+        let x = (self.from + self.direction * t).eval_unfused()?;
         let point = (self.evaluate)(&x)?;
         self.evaluations += 1;
         let slope = point.gradient.dot(self.direction)?.item()?;

@@ -60,7 +60,7 @@ fn in_blocks<T: Float, A: Float>(
             let of_weights = gradient.matmul(&v.swap_axes(-2, -1)?)?;
             let of_v = weights.swap_axes(-2, -1)?.matmul(&gradient)?;
             let mean = (&of_weights * &weights).sum_keepdims(-1)?.downcast::<A>();
-            let of_scores = (weights * (of_weights - mean) * scale).eval()?;
+            let of_scores = (weights * (of_weights - mean) * scale).eval_unfused()?;
             let of_q = of_scores.matmul(&k)?;
             let of_k = of_scores.swap_axes(-2, -1)?.matmul(&q)?;
             let at_queries = selection(&heads, queries.clone());

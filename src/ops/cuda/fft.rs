@@ -313,7 +313,7 @@ where
     match factor {
         None => copied(order, x, Copying::All, x.layout().shape()),
         // A complex factor would make NaN of infinities.
-        Some(factor) => complex(x.re() * factor, x.im() * factor).eval(),
+        Some(factor) => complex(x.re() * factor, x.im() * factor).eval_unfused(),
     }
 }
 

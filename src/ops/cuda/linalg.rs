@@ -222,12 +222,12 @@ pub(in crate::ops) fn determinants<T: Factorized>(
         Array::<i32>::arange(1, n as i32 + 1, 1)?
     };
     let swaps = pivots.ne(&places).cast::<i32>().sum_axis(-1)?;
-    let sign = ((swaps % 2).cast::<T>() * -(T::one() + T::one()) + T::one()).eval()?;
-    let product = (diagonal.prod_axis(-1)? * &sign).eval()?;
+    let sign = ((swaps % 2).cast::<T>() * -(T::one() + T::one()) + T::one()).eval_unfused()?;
+    let product = (diagonal.prod_axis(-1)? * &sign).eval_unfused()?;
     let size = diagonal.abs().ln().sum_axis(-1)?.exp();
-    let signs = (diagonal.sign().prod_axis(-1)? * &sign).eval()?;
+    let signs = (diagonal.sign().prod_axis(-1)? * &sign).eval_unfused()?;
     let fits = product.abs().lt(T::max_value()).and(product.ne(T::zero()));
-    let found = select(fits, &product, size * &signs).eval()?;
+    let found = select(fits, &product, size * &signs).eval_unfused()?;
     Ok((found.reshape(&a.shape()[..a.ndim() - 2])?, None))
 }
 
@@ -247,7 +247,7 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
         .statuses(|info| matrices.factorize(matrices.columns, info, |_| Factorization::Cholesky))?;
     let order_of_nan = first.cast::<i32>() + 1;
     let is_first = status.eq(0).or(order_of_nan.lt(&status)).and(have_nan);
-    let status = select(is_first, order_of_nan, &status).eval()?;
+    let status = select(is_first, order_of_nan, &status).eval_unfused()?;
     Ok((matrices.array.tril(0)?, status))
 }
 

@@ -442,8 +442,8 @@ fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
     // In double precision, as for the product itself: the product of a part may be beyond the range
     // of narrow floats.
     let products = by_differentiable!(x.dtype, T => {
-        let wide = x.into_array::<T>().cast::<<T as AnyElement>::Wide>().eval()?;
-        AnyArray::of(&others_multiplied(&wide, axes)?.cast::<T>().eval()?)
+        let wide = x.into_array::<T>().cast::<<T as AnyElement>::Wide>().eval_unfused()?;
+        AnyArray::of(&others_multiplied(&wide, axes)?.cast::<T>().eval_unfused()?)
     });
     Ok(products.expect(DIFFERENTIABLE))
 }
@@ -461,7 +461,9 @@ fn others_multiplied<T: Number>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>>
     let rows = turned.reshape([x.len() / length, length])?;
     let before = products_before(&rows)?;
     let after = products_before(&rows.flip(1)?)?.flip(1)?;
-    let products = (before * after).eval()?.reshape(*turned.layout().shape())?;
+    let products = (before * after)
+        .eval_unfused()?
+        .reshape(*turned.layout().shape())?;
     let mut back = vec![0; order.len()];
     for (place, axis) in order.into_iter().enumerate() {
         back[axis] = place;

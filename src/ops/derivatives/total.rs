@@ -42,7 +42,7 @@ impl Total {
     #[track_caller]
     pub(crate) fn root(self) -> Result<Array<f64>> {
         let _outside = enter_uncached();
-        self.into_array()?.sqrt().eval()
+        self.into_array()?.sqrt().eval_unfused()
     }
 
     /// Reads the sum.

@@ -59,8 +59,8 @@ impl<T: Number> Product<T> {
     pub(super) fn evaluate(&self, order: &[Label]) -> Result<Array<T>> {
         match &self.factors[..] {
             [factor] => factor.aligned(order),
-            [first, second] => (first.aligned(order)? * second.aligned(order)?).eval(),
-            _ => self.boxed(order)?.eval(),
+            [first, second] => (first.aligned(order)? * second.aligned(order)?).eval_unfused(),
+            _ => self.boxed(order)?.eval_unfused(),
         }
     }
 

@@ -7,7 +7,7 @@ use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::not_yet::Expression;
 use super::run::Unfused;
-use super::tree::{Node, Operand};
+use super::tree::{Node, Operand, Tree};
 use crate::array::AnyElement;
 
 /// The type of an expression that was [boxed](Lazy::boxed).
@@ -53,13 +53,18 @@ impl<E: Expr> Lazy<E> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn boxed(&self) -> BoxedLazy<E::Item> {
-        let mut nodes = Vec::new();
-        (self.expr).walk(&mut |node| nodes.push(node.map(Operand::share)));
-        let element = PhantomData;
+        let (nodes, element) = (nodes_of(&self.expr), PhantomData);
         Lazy {
             expr: Boxed { nodes, element },
         }
     }
+}
+
+/// Returns the nodes of `tree`, each after its operands.
+fn nodes_of(tree: &dyn Tree) -> Vec<Node<AnyArray>> {
+    let mut nodes = Vec::new();
+    tree.walk(&mut |node| nodes.push(node.map(Operand::share)));
+    nodes
 }
 
 impl<T: AnyElement> Sealed for Boxed<T> {}

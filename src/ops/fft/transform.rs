@@ -124,7 +124,7 @@ where
     let there = weights.layout().part(0, 0..spectra.shape()[at], 1)?;
     let mut along = Shape::from(vec![1; spectra.ndim()].as_slice());
     along = along.with(at, spectra.shape()[at]);
-    (spectra * weights.viewed(there).reshape(along)?).eval()
+    (spectra * weights.viewed(there).reshape(along)?).eval_unfused()
 }
 
 #[track_caller]
@@ -177,7 +177,7 @@ where
             let there = spectra.viewed(spectra.layout().part(at, 0..there, 1)?);
             let twice = weighted(&there, (at, length), 2.0)?;
             let factor = Complex::new(factor, T::from_f64(0.0));
-            Ok(vec![AnyArray::of(&(twice * factor).eval()?)])
+            Ok(vec![AnyArray::of(&(twice * factor).eval_unfused()?)])
         }
     }))
 }

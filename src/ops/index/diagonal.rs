@@ -137,7 +137,7 @@ impl<T: AnyElement> Array<T> {
             // A view passes gradients on.
             [_, _] if is_tracked(self)? => {
                 let diagonal = self.viewed(diagonal_of(self.layout(), k)?);
-                diagonal.lazy().eval()
+                diagonal.lazy().eval_unfused()
             }
             [_, _] => {
                 let (copying, shape) =

@@ -48,7 +48,7 @@ pub(super) fn eigenvectors_along<T: Factorized>(
     // The levels separate the groups: the values of each block are at most 1.
     let blocks = select(&groups.are_equal()?, own, T::zero());
     let levels = on_diagonal(&groups.levels()?)?;
-    let (_, turn) = eigh(&(blocks + levels).eval()?)?;
+    let (_, turn) = eigh(&(blocks + levels).eval_unfused()?)?;
     v.matmul(&turn).map(Some)
 }
 
@@ -86,12 +86,12 @@ pub(super) fn singular_vectors_along<T: Factorized>(
     let blocks = select(groups.are_equal()?, own, T::zero());
     let blocks = select(groups.both_zero()?, T::zero(), blocks);
     let levels = on_diagonal(&groups.levels_down()?)?;
-    let spanned = u.matmul(&(blocks + levels).eval()?)?.matmul(vt)?;
-    let left = select(groups.are_zero.unsqueeze(-2)?, T::zero(), u).eval()?;
-    let right = select(groups.are_zero.unsqueeze(-1)?, T::zero(), vt).eval()?;
-    let rest = (&change - left.matmul(&t(&left)?.matmul(&change)?)?).eval()?;
-    let rest = (&rest - rest.matmul(&t(&right)?)?.matmul(&right)?).eval()?;
-    let (u, _, vt) = svd(&(spanned + rest).eval()?)?;
+    let spanned = u.matmul(&(blocks + levels).eval_unfused()?)?.matmul(vt)?;
+    let left = select(groups.are_zero.unsqueeze(-2)?, T::zero(), u).eval_unfused()?;
+    let right = select(groups.are_zero.unsqueeze(-1)?, T::zero(), vt).eval_unfused()?;
+    let rest = (&change - left.matmul(&t(&left)?.matmul(&change)?)?).eval_unfused()?;
+    let rest = (&rest - rest.matmul(&t(&right)?)?.matmul(&right)?).eval_unfused()?;
+    let (u, _, vt) = svd(&(spanned + rest).eval_unfused()?)?;
     Ok(Some([u, vt]))
 }
 
@@ -99,5 +99,5 @@ pub(super) fn singular_vectors_along<T: Factorized>(
 #[track_caller]
 fn on_diagonal<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
     let n = values.shape()[values.ndim() - 1];
-    (identity(values, n)? * values.unsqueeze(-1)?).eval()
+    (identity(values, n)? * values.unsqueeze(-1)?).eval_unfused()
 }

@@ -18,7 +18,7 @@ pub(super) fn of_determinant<T: Factorized>(
     gradient: &Array<T>,
 ) -> Result<Vec<AnyArray>> {
     let factor = gradient.unsqueeze(-1)?.unsqueeze(-1)?;
-    Ok(untyped(&(cofactors(a)? * factor).eval()?))
+    Ok(untyped(&(cofactors(a)? * factor).eval_unfused()?))
 }
 
 /// Returns the matrices of cofactors. For A = U diag(s) Vᵀ, they are U C Vᵀ with the sign of det U
@@ -28,8 +28,8 @@ fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin("det", &[a])?;
     let factors = SingularFactors::of(a)?;
     let (before, after) = products_beside(&factors.s)?;
-    let scaled = (&factors.u * (before * after).eval()?.unsqueeze(-2)?).eval()?;
-    let result = (scaled.matmul(&factors.vt)? * &factors.sign).eval()?;
+    let scaled = (&factors.u * (before * after).eval_unfused()?.unsqueeze(-2)?).eval_unfused()?;
+    let result = (scaled.matmul(&factors.vt)? * &factors.sign).eval_unfused()?;
     Ok(step.finish(result, |saved| {
         let a = saved.save(a);
         move |gradient: AnyArray| {
@@ -52,8 +52,8 @@ fn cofactor_changes<T: Factorized>(a: &Array<T>, y: &Array<T>) -> Result<Array<T
     let diagonal = identity(&s, s.shape()[s.ndim() - 1])?;
     let values = (&x * &diagonal).sum_keepdims(-2)?;
     let sums = (&products * values).sum_keepdims(-1)?;
-    let inner = (diagonal * sums - products * t(&x)?).eval()?;
-    let result = (u.matmul(&inner)?.matmul(&vt)? * sign).eval()?;
+    let inner = (diagonal * sums - products * t(&x)?).eval_unfused()?;
+    let result = (u.matmul(&inner)?.matmul(&vt)? * sign).eval_unfused()?;
     let of_a_is_wanted = step.wants(0);
     Ok(step.finish(result, |saved| {
         let (a, y) = (saved.save(a), saved.save(y));
@@ -82,11 +82,11 @@ fn third<T: Factorized>(a: &Array<T>, y: &Array<T>, z: &Array<T>) -> Result<Arra
     let (of_y, of_z) = (trace(&by)?, trace(&bz)?);
     let (yz, zy) = (by.matmul(&bz)?, bz.matmul(&by)?);
     let of_both = trace(&yz)?;
-    let own = (&of_y * &of_z - of_both).eval()?;
+    let own = (&of_y * &of_z - of_both).eval_unfused()?;
     let diagonal = identity(a, a.shape()[a.ndim() - 1])?;
-    let inner = (diagonal * own - by * of_z - bz * of_y + yz + zy).eval()?;
+    let inner = (diagonal * own - by * of_z - bz * of_y + yz + zy).eval_unfused()?;
     let factor = det(a)?.unsqueeze(-1)?.unsqueeze(-1)?;
-    (t(&inner.matmul(&inverse)?)? * factor).eval()
+    (t(&inner.matmul(&inverse)?)? * factor).eval_unfused()
 }
 
 /// Singular value decompositions, with the sign of det U det V, as matrices of one element.
@@ -111,8 +111,8 @@ impl<T: Factorized> SingularFactors<T> {
             at as i64
         }))?;
         let order = order.finish()?;
-        let sign = (det(&u)? * det(&vt)?).eval()?;
-        let sign = select(sign.gt(T::zero()), T::one(), -T::one()).eval()?;
+        let sign = (det(&u)? * det(&vt)?).eval_unfused()?;
+        let sign = select(sign.gt(T::zero()), T::one(), -T::one()).eval_unfused()?;
         Ok(Self {
             u: u.take(&order, -1)?,
             s: s.take(&order, -1)?,
@@ -130,7 +130,7 @@ fn products_beside<T: Factorized>(s: &Array<T>) -> Result<(Array<T>, Array<T>)> 
     let product = |others: &Array<T>| -> Result<Array<T>> {
         // Row i has a 1 instead of each value that is none of the others of value i.
         let rows = select(others.gt(T::zero()), s.unsqueeze(-2)?, T::one());
-        Ok(rows.eval()?.prod_axis(-1)?.downcast())
+        Ok(rows.eval_unfused()?.prod_axis(-1)?.downcast())
     };
     Ok((product(&ones.tril(-1)?)?, product(&ones.triu(1)?)?))
 }
@@ -143,11 +143,11 @@ fn products_of_others<T: Factorized>(s: &Array<T>) -> Result<Array<T>> {
     let ones = filled("det", s, &[n, n].into(), T::one())?;
     let (before, after) = products_beside(s)?;
     // Row i has the values after i; its running product up to j − 1 has those between i and j.
-    let is_after = ones.triu(1)?.gt(T::zero()).eval()?;
-    let rows = select(&is_after, s.unsqueeze(-2)?, T::one()).eval()?;
+    let is_after = ones.triu(1)?.gt(T::zero()).eval_unfused()?;
+    let rows = select(&is_after, s.unsqueeze(-2)?, T::one()).eval_unfused()?;
     let through: Array<T> = rows.cumprod(-1)?.downcast();
     let between = through.roll(1, -1)?;
     let products = before.unsqueeze(-1)? * between * after.unsqueeze(-2)?;
-    let upper = select(&is_after, products, T::zero()).eval()?;
-    (&upper + t(&upper)?).eval()
+    let upper = select(&is_after, products, T::zero()).eval_unfused()?;
+    (&upper + t(&upper)?).eval_unfused()
 }

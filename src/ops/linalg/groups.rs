@@ -28,14 +28,14 @@ impl<T: Factorized> Groups<T> {
     pub(super) fn of(values: &Array<T>) -> Result<Self> {
         let values = constant(values);
         let n = values.shape()[values.ndim() - 1];
-        let limit = (values.abs().max_keepdims(-1)? * tolerance::<T>(n)).eval()?;
+        let limit = (values.abs().max_keepdims(-1)? * tolerance::<T>(n)).eval_unfused()?;
         // The first step is from the last value, which moves all numbers alike.
         let steps = (&values - values.roll(1, -1)?).abs();
-        let steps = select(steps.gt(&limit), T::one(), T::zero()).eval()?;
+        let steps = select(steps.gt(&limit), T::one(), T::zero()).eval_unfused()?;
         let numbers: Array<T> = steps.cumsum(-1)?.downcast();
         let least = values.abs().min_keepdims(-1)?;
         let last = numbers.max_keepdims(-1)?;
-        let are_zero = (numbers.eq(&last) & least.le(&limit)).eval()?;
+        let are_zero = (numbers.eq(&last) & least.le(&limit)).eval_unfused()?;
         Ok(Self { numbers, are_zero })
     }
 
@@ -43,13 +43,13 @@ impl<T: Factorized> Groups<T> {
     #[track_caller]
     pub(super) fn are_equal(&self) -> Result<Array<bool>> {
         let (rows, columns) = (self.numbers.unsqueeze(-1)?, self.numbers.unsqueeze(-2)?);
-        rows.eq(&columns).eval()
+        rows.eq(&columns).eval_unfused()
     }
 
     /// Returns true for each pair of values that are 0.
     #[track_caller]
     pub(super) fn both_zero(&self) -> Result<Array<bool>> {
-        (self.are_zero.unsqueeze(-1)? & self.are_zero.unsqueeze(-2)?).eval()
+        (self.are_zero.unsqueeze(-1)? & self.are_zero.unsqueeze(-2)?).eval_unfused()
     }
 
     /// Returns whether two values of a matrix are equal. The call waits.
@@ -69,7 +69,7 @@ impl<T: Factorized> Groups<T> {
     /// Returns numbers that differ by 3 between the groups and increase along the axis.
     #[track_caller]
     pub(super) fn levels(&self) -> Result<Array<T>> {
-        (&self.numbers * T::from_f64(3.0)).eval()
+        (&self.numbers * T::from_f64(3.0)).eval_unfused()
     }
 
     /// Returns numbers that differ by 3 between the groups, decrease along the axis, and are 0 for
@@ -78,7 +78,7 @@ impl<T: Factorized> Groups<T> {
     pub(super) fn levels_down(&self) -> Result<Array<T>> {
         let last = self.numbers.max_keepdims(-1)?;
         let levels = (last - &self.numbers + T::one()) * T::from_f64(3.0);
-        select(&self.are_zero, T::zero(), levels).eval()
+        select(&self.are_zero, T::zero(), levels).eval_unfused()
     }
 }
 
@@ -95,11 +95,11 @@ pub(super) fn quotients<T: Factorized>(
     let largest = constant(scale).abs().max_keepdims([-2, -1])?;
     // Terms of a loss near 1 may cancel, so that nothing but their rounding errors is left.
     let limit = (largest + T::one()) * (tolerance::<T>(n) * T::from_f64(64.0));
-    let nothing = (constant(numerators).abs().le(limit) & no_gap).eval()?;
+    let nothing = (constant(numerators).abs().le(limit) & no_gap).eval_unfused()?;
     let numerators = select(&nothing, T::zero(), numerators);
     // The derivative of 0 / 0 would be NaN.
     let gaps = select(&nothing, T::one(), gaps);
-    (numerators / gaps).eval()
+    (numerators / gaps).eval_unfused()
 }
 
 /// Returns `change`, divided so that the singular values of each matrix are at most 1; `None` if
@@ -117,5 +117,5 @@ pub(super) fn unit<T: Factorized>(change: &Array<T>) -> Result<Option<Array<T>>>
     }
     let divisor = select(largest.gt(T::zero()), &largest, T::one());
     let root = T::from_f64(((rows * columns) as f64).sqrt());
-    (change / divisor / root).eval().map(Some)
+    (change / divisor / root).eval_unfused().map(Some)
 }

@@ -48,13 +48,13 @@ pub(super) fn of_eigenvalues<T: Factorized>(
     let step = RuledOperation::begin("eigh", &[v, g])?;
     let chosen = choice.take().map(|[v, _]| v);
     let own = chosen.as_ref().unwrap_or(v);
-    let result = (own * g.unsqueeze(-2)?).eval()?.matmul(&t(own)?)?;
+    let result = (own * g.unsqueeze(-2)?).eval_unfused()?.matmul(&t(own)?)?;
     let w = constant(w);
     Ok(step.finish(result, |saved| {
         let (v, g, choice) = (saved.save(v), saved.save(g), choice.clone());
         move |cotangent: AnyArray| {
             let change = symmetric(&cotangent.into_array())?;
-            let of_v = (change.matmul(&v)? * g.unsqueeze(-2)? * T::from_f64(2.0)).eval()?;
+            let of_v = (change.matmul(&v)? * g.unsqueeze(-2)? * T::from_f64(2.0)).eval_unfused()?;
             let along = match is_tracked(&v)? {
                 true => None,
                 false => adapted::eigenvectors_along(&change, [&w, &v])?,
@@ -79,15 +79,15 @@ pub(super) fn of_singular_values<T: Factorized>(
     let step = RuledOperation::begin("svd", &[u, g, vt])?;
     let chosen = choice.take();
     let [left, right] = chosen.as_ref().map_or([u, vt], <[_; 2]>::each_ref);
-    let result = (left * g.unsqueeze(-2)?).eval()?.matmul(right)?;
+    let result = (left * g.unsqueeze(-2)?).eval_unfused()?.matmul(right)?;
     let s = constant(s);
     Ok(step.finish(result, |saved| {
         let [u, g, vt] = [u, g, vt].map(|own| saved.save(own));
         let choice = choice.clone();
         move |cotangent: AnyArray| {
             let change: Array<T> = cotangent.into_array();
-            let of_u = (change.matmul(&t(&vt)?)? * g.unsqueeze(-2)?).eval()?;
-            let of_vt = (t(&u)?.matmul(&change)? * g.unsqueeze(-1)?).eval()?;
+            let of_u = (change.matmul(&t(&vt)?)? * g.unsqueeze(-2)?).eval_unfused()?;
+            let of_vt = (t(&u)?.matmul(&change)? * g.unsqueeze(-1)?).eval_unfused()?;
             let along = match is_tracked(&u)? {
                 true => None,
                 false => adapted::singular_vectors_along(&change, [&u, &s, &vt])?,

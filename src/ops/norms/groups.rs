@@ -73,7 +73,7 @@ fn normalized<T: Float, A: Float>(
     let (mean, scale) = statistics::<T, A>(x, split, epsilon)?;
     let [_, _, each, _] = split;
     let own = [groups, each, 1];
-    let factor = (&scale * widened::<T, A>(&weight.reshape(own)?)).eval()?;
+    let factor = (&scale * widened::<T, A>(&weight.reshape(own)?)).eval_unfused()?;
     let centred = widened::<T, A>(&x.reshape(split)?) - &mean;
     let normal = centred.mul_add(factor, widened::<T, A>(&bias.reshape(own)?));
     let result = narrowed::<T, A>(&normal.boxed())?;
@@ -128,15 +128,15 @@ impl<T: Float, A: Float> SavedGroups<T, A> {
         let centred = (widened::<T, A>(&x.reshape(split)?) - &mean).boxed();
         let sums = gradient.sum_keepdims(-1)?.downcast::<A>();
         let products = (&gradient * &centred).sum_keepdims(-1)?.downcast::<A>();
-        let products = (products * &scale).eval()?;
+        let products = (products * &scale).eval_unfused()?;
         let share = A::from_f64(-1.0 / (each * places) as f64);
         let mean_of = |sums: &Array<A>| -> Result<Array<A>> {
             let sum = (sums * &weight).sum_keepdims(2)?.downcast::<A>();
-            (sum * &scale * share).eval()
+            (sum * &scale * share).eval_unfused()
         };
         let shift = mean_of(&sums)?;
-        let along = (mean_of(&products)? * &scale).eval()?;
-        let factor = (weight * &scale).eval()?;
+        let along = (mean_of(&products)? * &scale).eval_unfused()?;
+        let factor = (weight * &scale).eval_unfused()?;
         let rest = centred.mul_add(along, shift);
         let of_x = narrowed::<T, A>(&gradient.mul_add(factor, rest).boxed())?;
         let of_channels = |sums: &Array<A>| -> Result<AnyArray> {

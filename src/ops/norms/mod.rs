@@ -189,7 +189,9 @@ const FLOPS_AN_ELEMENT: usize = 64;
 #[track_caller]
 fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Array<A>, Array<A>)> {
     let variance = wide.var_keepdims(-1)?;
-    let scale = (variance + epsilon_in::<A>(epsilon)).rsqrt().eval()?;
+    let scale = (variance + epsilon_in::<A>(epsilon))
+        .rsqrt()
+        .eval_unfused()?;
     Ok((wide.mean_keepdims(-1)?, scale))
 }
 
@@ -197,7 +199,7 @@ fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Arra
 #[track_caller]
 fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<Array<A>> {
     let squares = wide.square().mean_keepdims(-1)?;
-    (squares + epsilon_in::<A>(epsilon)).rsqrt().eval()
+    (squares + epsilon_in::<A>(epsilon)).rsqrt().eval_unfused()
 }
 
 /// The values that the gradients of a normalization are computed from.
@@ -248,11 +250,11 @@ impl<T: Float, A: Float> NormalizedRows<T, A> {
         let normal = (centred * &scale).boxed();
         let scaled = (&gradient * widened::<T, A>(&self.weight)).boxed();
         let along = -((&scaled * &normal).mean_keepdims(-1)? * &scale);
-        let along = along.eval()?;
+        let along = along.eval_unfused()?;
         let rest = match &mean {
             Some(_) => {
                 let shift = -(scaled.mean_keepdims(-1)? * &scale);
-                normal.clone().mul_add(along, shift.eval()?).boxed()
+                normal.clone().mul_add(along, shift.eval_unfused()?).boxed()
             }
             None => (&normal * along).boxed(),
         };
@@ -279,9 +281,9 @@ pub(crate) fn widened<T: Float, A: Float>(x: &Array<T>) -> BoxedLazy<A> {
 #[track_caller]
 pub(crate) fn narrowed<T: Float, A: Float>(normal: &BoxedLazy<A>) -> Result<Array<T>> {
     if T::DTYPE == A::DTYPE {
-        return Ok(normal.eval()?.downcast());
+        return Ok(normal.eval_unfused()?.downcast());
     }
-    normal.cast::<T>().eval()
+    normal.cast::<T>().eval_unfused()
 }
 
 /// Checks that `vector` is as long as the last axis of `x`, and that both are on one device.

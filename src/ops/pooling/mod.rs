@@ -260,7 +260,7 @@ fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> 
     for place in rest {
         largest = largest.maximum(place).boxed();
     }
-    largest.eval()
+    largest.eval_unfused()
 }
 
 #[track_caller]
@@ -276,15 +276,15 @@ fn means<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
     let count = windows.count();
     let sums: BoxedLazy<T::Accumulator> = match windows.one_by_one() {
         Some([columns, rows]) => {
-            let sums = summed::<T, T::Accumulator>(x, columns)?.eval()?;
+            let sums = summed::<T, T::Accumulator>(x, columns)?.eval_unfused()?;
             summed(&sums, rows)?
         }
         None => summed(x, windows)?,
     };
     let mean = sums / T::Accumulator::from_f64(count);
     match T::DTYPE == T::Accumulator::DTYPE {
-        true => mean.eval().map(Array::downcast),
-        false => mean.cast::<T>().eval(),
+        true => mean.eval_unfused().map(Array::downcast),
+        false => mean.cast::<T>().eval_unfused(),
     }
 }
 

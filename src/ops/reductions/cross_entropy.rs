@@ -72,7 +72,7 @@ struct RowLosses {
 impl RowLosses {
     #[track_caller]
     fn of<T: Float>(sums: Array<f64>, picked: &Array<T>) -> Result<Self> {
-        let losses = (&sums - picked.cast::<f64>()).eval()?;
+        let losses = (&sums - picked.cast::<f64>()).eval_unfused()?;
         Ok(Self { sums, losses })
     }
 }
@@ -108,7 +108,7 @@ fn weighted<T: Float, A: Float>(
     gradient: &Array<T>,
     scale: f64,
 ) -> Result<Array<T>> {
-    let weight = &(gradient.cast::<A>() * A::from_f64(scale)).eval()?;
+    let weight = &(gradient.cast::<A>() * A::from_f64(scale)).eval_unfused()?;
     let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
     let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
     let shares = (logits.cast::<f64>() - &sums).cast::<A>().exp();
@@ -122,7 +122,7 @@ fn weighted<T: Float, A: Float>(
         logits.assign(weighted)?;
         logits
     } else {
-        weighted.eval()?
+        weighted.eval_unfused()?
     };
     if !is_exact {
         let total = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
@@ -148,7 +148,7 @@ fn of_classes_apart<T: Float, A: Float>(
     let others = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
     // A probability less 1 has few digits, and a loss that is tiny beside the logits has, too.
     let is_lost = losses.lt((sums.abs() + 1.0) * LOST);
-    select(is_lost, -others, by_loss).cast::<T>().eval()
+    select(is_lost, -others, by_loss).cast::<T>().eval_unfused()
 }
 
 #[track_caller]
@@ -173,7 +173,7 @@ fn cross_entropy<T: Float>(
     if const { T::DTYPE as u8 == DType::F64 as u8 } {
         return Ok(mean.downcast());
     }
-    mean.cast::<T>().eval()
+    mean.cast::<T>().eval_unfused()
 }
 
 #[cold]
