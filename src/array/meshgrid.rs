@@ -38,7 +38,7 @@ pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
         }
     }
     let shape: Shape = vectors.iter().map(|vector| vector.len()).collect();
-    if let Err(error) = shape.size_bytes::<T>() {
+    if let Err(error) = shape.size_bytes(size_of::<T>()) {
         return Err(error.of("meshgrid"));
     }
     let mut grid = Vec::with_capacity(vectors.len());

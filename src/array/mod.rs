@@ -6,6 +6,7 @@ mod broadcast;
 mod construct;
 mod dtype;
 pub(crate) mod element;
+mod erased;
 mod layout;
 mod meshgrid;
 mod plain;
@@ -29,6 +30,7 @@ pub(crate) use broadcast::{broadcast_pair, broadcast_shapes};
 pub(crate) use cachescope_memory::Buffer;
 pub use dtype::DType;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
+pub(crate) use erased::AnyArray;
 pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub(crate) use plain::{Bits, bits_of};
@@ -46,72 +48,42 @@ use crate::context::Device;
 /// Invariants: every index of the layout lies in the buffer, and each of those elements has been
 /// written with a value of `T`.
 pub struct Array<T: AnyElement> {
-    buffer: Buffer,
-    layout: Layout,
+    // Its elements are of the type `T`.
+    erased: AnyArray,
     element: PhantomData<T>,
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array of the elements that `layout` selects from `buffer`.
-    ///
-    /// The caller ensures that these elements have been written, or are written before anything
-    /// reads them.
+    /// Returns the typed handle.
     ///
     /// # Panics
     ///
-    /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
-    /// buffer.
+    /// Panics if the elements are of another type.
+    #[inline]
+    pub(crate) fn from_erased(erased: AnyArray) -> Self {
+        assert!(erased.dtype == T::DTYPE, "the types are one");
+        Self {
+            erased,
+            element: PhantomData,
+        }
+    }
+
+    /// Like [`AnyArray::new`].
     #[inline]
     pub(crate) fn from_parts(buffer: Buffer, layout: Layout) -> Self {
-        let capacity = buffer.size_bytes() / size_of::<T>();
-        let within = layout
-            .bounds()
-            .is_none_or(|(_, highest)| highest < capacity);
-        assert!(within, "{layout:?} reaches beyond {capacity} elements");
-        Self {
-            buffer,
-            layout,
-            element: PhantomData,
-        }
+        Self::from_erased(AnyArray::new(buffer, layout, T::DTYPE))
     }
 
-    /// Like [`of_shape`](Self::of_shape), of the shape of `layout`, whose elements are contiguous.
+    /// Like [`AnyArray::dense`].
     #[inline]
     pub(crate) fn dense(buffer: Buffer, layout: &Layout) -> Self {
-        let capacity = buffer.size_bytes() / size_of::<T>();
-        assert!(
-            layout.len() <= capacity,
-            "{layout:?} reaches beyond {capacity} elements"
-        );
-        Self {
-            buffer,
-            layout: layout.starting_at(0),
-            element: PhantomData,
-        }
+        Self::from_erased(AnyArray::dense(buffer, layout, T::DTYPE))
     }
 
-    /// Returns the array of the first elements of `buffer`, in row-major order without gaps, of
-    /// `shape`, whose length was checked.
-    ///
-    /// The caller ensures that these elements have been written, or are written before anything
-    /// reads them.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buffer has fewer elements.
-    #[inline(never)]
+    /// Like [`AnyArray::of_shape`].
+    #[inline]
     pub(crate) fn of_shape(buffer: Buffer, shape: &Shape) -> Self {
-        let capacity = buffer.size_bytes() / size_of::<T>();
-        let count: usize = shape.dims().iter().product();
-        assert!(
-            count <= capacity,
-            "{shape} reaches beyond {capacity} elements"
-        );
-        Self {
-            buffer,
-            layout: Layout::row_major(shape),
-            element: PhantomData,
-        }
+        Self::from_erased(AnyArray::of_shape(buffer, shape, T::DTYPE))
     }
 
     /// The same array, of a type that is the same one by another name.
@@ -124,29 +96,40 @@ impl<T: AnyElement> Array<T> {
     /// [`downcast_ref`](Self::downcast_ref) by value.
     #[inline(always)]
     pub(crate) fn downcast<U: AnyElement>(self) -> Array<U> {
-        assert_eq!(T::DTYPE, U::DTYPE, "the types are one");
-        Array {
-            buffer: self.buffer,
-            layout: self.layout,
-            element: PhantomData,
-        }
+        Array::from_erased(self.erased)
+    }
+
+    /// Returns the array without its element type.
+    #[inline(always)]
+    pub(crate) fn erased(&self) -> &AnyArray {
+        &self.erased
+    }
+
+    /// Returns the array without its element type, which must stay as it is.
+    #[inline(always)]
+    pub(crate) fn erased_mut(&mut self) -> &mut AnyArray {
+        &mut self.erased
+    }
+
+    pub(crate) fn into_erased(self) -> AnyArray {
+        self.erased
     }
 
     pub(crate) fn buffer(&self) -> &Buffer {
-        &self.buffer
+        &self.erased.buffer
     }
 
     pub(crate) fn buffer_to_write(&mut self) -> &Buffer {
-        self.buffer.forget_constant();
-        &self.buffer
+        self.erased.buffer.forget_constant();
+        &self.erased.buffer
     }
 
     pub(crate) fn into_buffer(self) -> Buffer {
-        self.buffer
+        self.erased.buffer
     }
 
     pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+        &self.erased.layout
     }
 
     /// Returns the lengths of the axes, outermost first.
@@ -161,7 +144,7 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn shape(&self) -> &[usize] {
-        self.layout.dims()
+        self.layout().dims()
     }
 
     /// Returns the number of axes; 0 for a single value.
@@ -175,7 +158,7 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn ndim(&self) -> usize {
-        self.layout.ndim()
+        self.layout().ndim()
     }
 
     /// Returns the step along each axis, outermost first, in elements (not bytes).
@@ -195,7 +178,7 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn strides(&self) -> &[isize] {
-        self.layout.strides()
+        self.layout().strides()
     }
 
     /// Returns whether the elements are contiguous in row-major order: the order of
@@ -215,7 +198,7 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn is_contiguous(&self) -> bool {
-        self.layout.is_contiguous()
+        self.layout().is_contiguous()
     }
 
     /// Returns the type of the elements as a value.
@@ -243,7 +226,7 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn len(&self) -> usize {
-        self.layout.len()
+        self.layout().len()
     }
 
     /// Returns whether there are no elements.
@@ -285,7 +268,7 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn device(&self) -> &Device {
-        self.buffer.device()
+        self.buffer().device()
     }
 
     /// Returns the device address of the first element.
@@ -300,8 +283,8 @@ impl<T: AnyElement> Array<T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn address(&self) -> u64 {
-        let offset_bytes = self.layout.offset() * size_of::<T>();
-        self.buffer.address() + offset_bytes as u64
+        let offset_bytes = self.layout().offset() * size_of::<T>();
+        self.buffer().address() + offset_bytes as u64
     }
 }
 
@@ -310,8 +293,7 @@ impl<T: AnyElement> Clone for Array<T> {
     #[track_caller]
     fn clone(&self) -> Self {
         Self {
-            buffer: self.buffer.share(),
-            layout: self.layout,
+            erased: self.erased.share(),
             element: PhantomData,
         }
     }

@@ -195,17 +195,17 @@ impl Shape {
         self.checked_is_empty()
     }
 
-    /// Returns the bytes of this many elements of `T`.
+    /// Returns the bytes of this many elements of `element_bytes` each.
     ///
     /// # Errors
     ///
     /// Like [`checked_len`](Self::checked_len), and where the bytes overflow.
     #[track_caller]
-    pub(crate) fn size_bytes<T>(&self) -> Result<usize> {
+    pub(crate) fn size_bytes(&self, element_bytes: usize) -> Result<usize> {
         self.checked_len()?
-            .checked_mul(size_of::<T>())
+            .checked_mul(element_bytes)
             .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or_else(|| self.overflow(size_of::<T>()))
+            .ok_or_else(|| self.overflow(element_bytes))
             .at_caller()
     }
 

@@ -150,7 +150,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
-        let bytes = shape.size_bytes::<T>();
+        let bytes = shape.size_bytes(size_of::<T>());
         bytes.map_err(|error| error.of("broadcast_to"))?;
         Ok(self.view(self.layout().broadcast_to(&shape)?))
     }
@@ -220,7 +220,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn windows(&self, sizes: &[usize]) -> Result<Self> {
         let layout = self.layout().windows(sizes)?;
-        match layout.shape().size_bytes::<T>() {
+        match layout.shape().size_bytes(size_of::<T>()) {
             Ok(_) => Ok(self.view(layout)),
             Err(error) => Err(error.of("windows")),
         }

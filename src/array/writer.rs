@@ -31,14 +31,14 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     /// Returns a writer for an array of `shape` on `device`, with nothing written yet.
     #[track_caller]
     pub(crate) fn new(device: &Device, shape: &'s Shape) -> Result<Self> {
-        let size_bytes = shape.size_bytes::<T>()?;
+        let size_bytes = shape.size_bytes(size_of::<T>())?;
         Ok(Self::over(Buffer::new(device, size_bytes)?, shape))
     }
 
     /// As [`new`](Self::new), on the current device.
     #[track_caller]
     pub(crate) fn on_current(shape: &'s Shape) -> Result<Self> {
-        let size_bytes = shape.size_bytes::<T>()?;
+        let size_bytes = shape.size_bytes(size_of::<T>())?;
         let call_site = Location::caller();
         let buffer = Device::with_current(|device| Buffer::new_at(device, size_bytes, call_site))?;
         Ok(Self::over(buffer, shape))
@@ -47,7 +47,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     /// As [`new`](Self::new), in memory that no cache owns.
     #[track_caller]
     pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {
-        let size_bytes = shape.size_bytes::<T>()?;
+        let size_bytes = shape.size_bytes(size_of::<T>())?;
         Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))
     }
 

@@ -332,7 +332,7 @@ impl Group {
         shape: Shape,
     ) -> Result<Array<T>> {
         let x = plain(operation.name(), x)?;
-        let buffer = Buffer::new(x.device(), shape.size_bytes::<T>()?)?;
+        let buffer = Buffer::new(x.device(), shape.size_bytes(size_of::<T>())?)?;
         let result = Array::from_parts(buffer, Layout::contiguous(&shape)?);
         let spans = Spans::between(&x, &result);
         self.carrier
@@ -378,6 +378,6 @@ fn plain<T: AnyElement>(operation: &str, x: &Array<T>) -> Result<Array<T>> {
     refuse_tracked(operation, x.buffer().value_id())?;
     match x.layout().is_contiguous() {
         true => Ok(x.clone()),
-        false => x.lazy().eval(),
+        false => x.lazy().eval_unfused(),
     }
 }

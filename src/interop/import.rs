@@ -60,7 +60,7 @@ impl<T: AnyElement> Array<T> {
         destructor: impl FnOnce() + Send + 'static,
     ) -> Result<Self> {
         let shape = shape.into();
-        let size_bytes = shape.size_bytes::<T>()?;
+        let size_bytes = shape.size_bytes(size_of::<T>())?;
         let layout = Layout::contiguous(&shape)?;
         check_address::<T>("from_raw_parts", address, size_bytes)?;
         let destructor = Box::new(destructor);

@@ -1,7 +1,7 @@
 //! Check whether an assignment may write in place: how an expression and its target share memory.
 
 use super::expression::tree::{Operand, Tree, operands};
-use crate::array::{AnyElement, Array, Buffer, DType, Layout};
+use crate::array::{AnyArray, Buffer, DType, Layout};
 use crate::context::Device;
 
 /// A type-erased array that is assigned to.
@@ -15,12 +15,12 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new<T: AnyElement>(array: &'a mut Array<T>) -> Self {
-        array.buffer_to_write();
+    pub(super) fn new(array: &'a mut AnyArray) -> Self {
+        array.buffer.forget_constant();
         Self {
-            buffer: array.buffer(),
-            layout: array.layout(),
-            dtype: T::DTYPE,
+            buffer: &array.buffer,
+            layout: &array.layout,
+            dtype: array.dtype,
         }
     }
 
@@ -36,11 +36,10 @@ impl<'a> Target<'a> {
 
     /// Returns the part of the array's memory that `layout` selects. It reaches no further than the
     /// array's own layout.
-    pub(super) fn part<T: AnyElement>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
+    pub(super) fn part(array: &'a mut AnyArray, layout: &'a Layout) -> Self {
         Self {
-            buffer: array.buffer_to_write(),
             layout,
-            dtype: T::DTYPE,
+            ..Self::new(array)
         }
     }
 

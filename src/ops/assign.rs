@@ -11,7 +11,7 @@ use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Operand, Tree, operands};
 use super::host::{FusedStore, Fusing};
 use super::warn;
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::size::ByteSize;
 
@@ -54,14 +54,7 @@ impl<T: AnyElement> Array<T> {
     /// broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
-        let value = value.into_lazy();
-        if let Some((buffer, layout)) = assign(Target::new(self), &value.expr)? {
-            if !buffer.is_same(self.buffer()) {
-                note_copy_on_write(self, &buffer, &[&value.expr]);
-            }
-            *self = Self::from_parts(buffer, layout);
-        }
-        Ok(())
+        assign_to(self.erased_mut(), &value.into_lazy().expr)
     }
 
     /// Sets the elements to an expression of this array, as [`assign`](Self::assign) does. For
@@ -109,6 +102,18 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
+/// Sets the elements of `array` to the elements of `value`.
+#[track_caller]
+fn assign_to(array: &mut AnyArray, value: &dyn Fusing) -> Result<()> {
+    if let Some((buffer, layout)) = assign(Target::new(array), value)? {
+        if !buffer.is_same(&array.buffer) {
+            note_copy_on_write(array, &buffer, &[value]);
+        }
+        *array = AnyArray::new(buffer, layout, array.dtype);
+    }
+    Ok(())
+}
+
 /// Counts and marks a write that gives `array` memory of its own, `copy`, and warns about the
 /// caller's line. The handles that the expressions `held` have on the memory did not force it.
 ///
@@ -116,12 +121,9 @@ impl<T: AnyElement> Array<T> {
 /// reports that, because the write is lost if the view is a temporary.
 #[cold]
 #[track_caller]
-pub(super) fn note_copy_on_write<T: AnyElement>(
-    array: &Array<T>,
-    copy: &Buffer,
-    held: &[&dyn Tree],
-) {
-    let (buffer, bytes) = (array.buffer(), array.size_bytes());
+pub(super) fn note_copy_on_write(array: &AnyArray, copy: &Buffer, held: &[&dyn Tree]) {
+    let (buffer, layout) = (&array.buffer, &array.layout);
+    let bytes = layout.len() * array.dtype.size_bytes();
     let mut except = Vec::new();
     for tree in held {
         operands(*tree, &mut |operand| except.push(operand.buffer));
@@ -129,7 +131,7 @@ pub(super) fn note_copy_on_write<T: AnyElement>(
     let shared_at = buffer.shared_at(&except);
     copy.note_copy_on_write(shared_at);
     let own = 1 + except.iter().filter(|other| other.is_same(buffer)).count();
-    if array.layout().repeats() && buffer.holders() <= own {
+    if layout.repeats() && buffer.holders() <= own {
         return; // Elements in several places forced the copy.
     }
     let size = ByteSize(bytes as u64);

@@ -42,7 +42,7 @@ impl<T: Number> Array<T> {
         let lengths = left.shape().iter().zip(right.shape());
         // A length that saturates is beyond every length that a shape may have.
         let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
-        check_size::<T>("kron", &shape)?;
+        check_size("kron", &shape, T::DTYPE)?;
         if shape.checked_len()? == 0 {
             let step = RuledOperation::begin("kron", &[self, other])?;
             let [empty] = step.finish_empty([Writer::new(self.device(), &shape)?.finish()?]);
@@ -64,7 +64,7 @@ impl<T: Number> Array<T> {
             left = left.unsqueeze(axis as isize + 1)?;
             right = right.unsqueeze(axis as isize)?;
         }
-        (left * right).eval()?.reshape(shape)
+        (left * right).eval_unfused()?.reshape(shape)
     }
 
     /// Returns a view with axes of length 1 in front.

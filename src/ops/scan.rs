@@ -163,7 +163,7 @@ fn running_of_tracked<T: AnyElement, const PRODUCT: bool>(
     let step = RuledOperation::begin(name, &[x])?.computed_by(0, move |operands| {
         let x = operands[0].share().into_array::<T>();
         let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
-        Ok([AnyArray::of_words(totals, T::DTYPE)])
+        Ok(AnyArray::of_words(totals, T::DTYPE))
     });
     let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
     Ok(match PRODUCT {
@@ -188,10 +188,10 @@ fn multiplied_back(
         let back = by_differentiable!(gradient.dtype, F => {
             // In double precision, as for the products themselves: the product of a part may be
             // beyond the range of narrow floats.
-            let x = x.fetch()?.into_array::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
+            let x = x.fetch()?.into_array::<F>().conj().cast::<<F as AnyElement>::Wide>().eval_unfused()?;
             let gradient = gradient.into_array::<F>();
-            let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
-            AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval()?)
+            let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval_unfused()?;
+            AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval_unfused()?)
         });
         Ok(vec![back.expect(DIFFERENTIABLE)])
     }
@@ -215,19 +215,20 @@ fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> R
     let shifted = concat(&[&one, &part(x, 0..length - 1)?], axis)?;
     let before = shifted.cumprod(axis)?.downcast::<T>();
     let mut factors = concat(&[&part(x, 1..length)?, &one], axis)?;
-    let mut sums = gradient.lazy().eval()?;
+    let mut sums = gradient.lazy().eval_unfused()?;
     let mut step = 1;
     while step < length {
         let (own, next) = (0..length - step, step..length);
         let factor = part(&factors, own.clone())?;
-        let sum = (part(&sums, own.clone())? + &factor * part(&sums, next.clone())?).eval()?;
-        let product = (factor * part(&factors, next)?).eval()?;
+        let sum =
+            (part(&sums, own.clone())? + &factor * part(&sums, next.clone())?).eval_unfused()?;
+        let product = (factor * part(&factors, next)?).eval_unfused()?;
         let rest = length - step..length;
         sums = concat(&[&sum, &part(&sums, rest.clone())?], axis)?;
         factors = concat(&[&product, &part(&factors, rest)?], axis)?;
         step *= 2;
     }
-    (before * sums).eval()
+    (before * sums).eval_unfused()
 }
 
 #[track_caller]

@@ -18,7 +18,7 @@ use super::expression::node::Leaf;
 use super::expression::tree::{Tree, operands};
 use super::host::{FusedStore, Fusing};
 use super::order::{HostOrder, TouchedMemory, UpdateTargets};
-use crate::array::{AnyElement, Array, Buffer, Layout};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::device::Use;
 use crate::error::Result;
@@ -178,7 +178,7 @@ macro_rules! tuples {
             #[track_caller]
             fn store(self, targets: ($(&'a mut Array<$name>,)+)) -> Result<()> {
                 let lazy = ($(self.$index.into_lazy(),)+);
-                let places = [$(Target::new(&mut *targets.$index)),+];
+                let places = [$(Target::new(targets.$index.erased_mut())),+];
                 if store_in_turn(&places, &[$(&lazy.$index.expr),+])? {
                     return Ok(());
                 }
@@ -186,10 +186,7 @@ macro_rules! tuples {
                 let fresh = assign_all(&places, trees)?;
                 let mut fresh = fresh.into_iter();
                 $(
-                    if let Some((buffer, layout)) = fresh.next().flatten() {
-                        note_copy_on_write(targets.$index, &buffer, trees);
-                        *targets.$index = Array::from_parts(buffer, layout);
-                    }
+                    replace(targets.$index.erased_mut(), fresh.next().flatten(), trees);
                 )+
                 Ok(())
             }
@@ -213,6 +210,15 @@ type Fresh = Option<(Buffer, Layout)>;
 
 /// One for each result.
 type All<T> = SmallVec<[T; 4]>;
+
+/// Gives `array` the computed elements, if there are some, which the expressions `held` read.
+#[track_caller]
+fn replace(array: &mut AnyArray, fresh: Fresh, held: &[&dyn Tree]) {
+    if let Some((buffer, layout)) = fresh {
+        note_copy_on_write(array, &buffer, held);
+        *array = AnyArray::new(buffer, layout, array.dtype);
+    }
+}
 
 fn taken<T: AnyElement>(fresh: &mut Fresh) -> Array<T> {
     let (buffer, layout) = fresh.take().expect("each is taken once");

@@ -1,29 +1,27 @@
 //! Writing to parts of arrays.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::aliasing::Target;
 use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced};
-use super::derivatives::{
-    self, AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, constant,
-};
+use super::derivatives::{self, RuledOperation};
 use super::descriptors::Copying;
 use super::expression::expr::IntoExpr;
-use super::expression::tree::Tree;
-use super::host::Fusing;
+use super::expression::tree::{Node, Tree};
+use super::host::{Fusing, Unfused};
 use super::index::moves::copied;
-use crate::array::{AnyElement, Array, Layout};
+use crate::array::{AnyArray, AnyElement, Array, Bits, Layout};
 use crate::error::Result;
 
 /// A writable part of an array, from [`Array::slice_mut`]: writes to it change the array.
 #[must_use = "a view writes nothing by itself: call `fill`, `assign` or `update`"]
 pub struct ArrayViewMut<'a, T: AnyElement> {
-    array: &'a mut Array<T>,
-    selection: SmallVec<[SliceInfoElem; 2]>,
-    layout: Layout,
+    part: Part<'a>,
+    element: PhantomData<&'a mut Array<T>>,
 }
 
 impl<T: AnyElement> Array<T> {
@@ -60,12 +58,9 @@ impl<T: AnyElement> Array<T> {
         &mut self,
         selection: impl AsRef<[SliceInfoElem]>,
     ) -> Result<ArrayViewMut<'_, T>> {
-        let selection = SmallVec::from_slice(selection.as_ref());
-        let layout = self.layout().slice("slice_mut", &selection)?;
         Ok(ArrayViewMut {
-            array: self,
-            selection,
-            layout,
+            part: Part::new(self.erased_mut(), selection.as_ref())?,
+            element: PhantomData,
         })
     }
 }
@@ -84,7 +79,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn shape(&self) -> &[usize] {
-        self.layout.dims()
+        self.part.layout.dims()
     }
 
     /// Sets every element of the part to `value`.
@@ -131,8 +126,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// As for [`Array::assign`].
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
-        let value = value.into_lazy();
-        self.write(&value.expr)
+        self.part.write(&value.into_lazy().expr)
     }
 
     /// Sets the part's elements to an expression of the part.
@@ -154,8 +148,35 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// As for [`assign`](Self::assign).
     #[track_caller]
     pub fn update<R: IntoExpr<T>>(&mut self, value: impl FnOnce(&Array<T>) -> R) -> Result<()> {
-        let value = value(&self.array.viewed(self.layout)).into_lazy();
-        self.write(&value.expr)
+        let value = value(&Array::from_erased(self.part.viewed())).into_lazy();
+        self.part.write(&value.expr)
+    }
+
+    /// Returns a copy of the part.
+    #[cfg(feature = "collective")]
+    #[track_caller]
+    pub(crate) fn to_array(&self) -> Result<Array<T>> {
+        let shape = self.part.layout.shape();
+        copied(&self.part.viewed(), Copying::All, shape).map(Array::from_erased)
+    }
+}
+
+/// A type-erased [`ArrayViewMut`].
+struct Part<'a> {
+    array: &'a mut AnyArray,
+    selection: SmallVec<[SliceInfoElem; 2]>,
+    layout: Layout,
+}
+
+impl<'a> Part<'a> {
+    #[track_caller]
+    fn new(array: &'a mut AnyArray, selection: &[SliceInfoElem]) -> Result<Self> {
+        let layout = array.layout.slice("slice_mut", selection)?;
+        Ok(Self {
+            array,
+            selection: SmallVec::from_slice(selection),
+            layout,
+        })
     }
 
     #[track_caller]
@@ -163,7 +184,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         if derivatives::is_live() && is_tracked(&self.target(), value)? {
             return self.write_tracked(value);
         }
-        if self.array.layout().repeats() {
+        if self.array.layout.repeats() {
             // The array is broadcast, or has overlapping windows: elements outside of the part
             // share its memory.
             self.make_unique(&[value])?;
@@ -181,22 +202,21 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     #[track_caller]
     fn write_tracked(&mut self, value: &dyn Tree) -> Result<()> {
         let (buffer, layout) = replaced(&self.target(), value)?;
-        let part = Array::<T>::from_parts(buffer, layout);
-        let step = RuledOperation::begin("assign", &[&*self.array, &part])?;
-        let mut written = constant(&*self.array).lazy().eval()?;
-        written
-            .slice_mut(&self.selection)?
-            .assign(constant(&part))?;
-        *self.array = step.finish(written, |_| parted_back(self.selection.clone()));
-        self.layout = self.array.layout().slice("slice_mut", &self.selection)?;
+        let part = AnyArray::new(buffer, layout, self.array.dtype);
+        let step = RuledOperation::begin_any("assign", &[self.array, &part])?;
+        let whole = self.array.share().untracked();
+        let mut written = copied(&whole, Copying::All, whole.layout.shape())?;
+        let part = part.untracked();
+        Part::new(&mut written, &self.selection)?.write(&Unfused(&part.operand()))?;
+        *self.array = step.finish_any(written, |_| parted_back(self.selection.clone()));
+        self.layout = self.array.layout.slice("slice_mut", &self.selection)?;
         Ok(())
     }
 
-    /// Returns a copy of the part.
-    #[cfg(feature = "collective")]
+    /// Returns the part as an array that shares the memory.
     #[track_caller]
-    pub(crate) fn to_array(&self) -> Result<Array<T>> {
-        self.array.viewed(self.layout).lazy().eval()
+    fn viewed(&self) -> AnyArray {
+        self.array.share().seen(self.layout)
     }
 
     fn target(&mut self) -> Target<'_> {
@@ -206,8 +226,8 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// Gives the array memory of its own, which nothing else shares.
     #[track_caller]
     fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
-        self.array.make_unique(held)?;
-        self.layout = self.array.layout().slice("slice_mut", &self.selection)?;
+        make_unique(self.array, held)?;
+        self.layout = self.array.layout.slice("slice_mut", &self.selection)?;
         Ok(())
     }
 }
@@ -220,31 +240,34 @@ fn parted_back(
     move |gradient| {
         let of_part = gradient.layout.slice("slice_mut", &selection)?;
         let of_part = gradient.share().seen(of_part);
-        let of_rest = by_differentiable!(gradient.dtype, F => {
-            let mut rest = gradient.into_array::<F>().lazy().eval()?;
-            rest.slice_mut(&selection)?.fill(<F as AnyElement>::zero())?;
-            AnyArray::of(&rest)
-        });
-        Ok(vec![of_rest.expect(DIFFERENTIABLE), of_part])
+        let mut of_rest = copied(&gradient, Copying::All, gradient.layout.shape())?;
+        let zero = Node::Scalar(gradient.dtype, Bits::default());
+        Part::new(&mut of_rest, &selection)?.write(&Unfused(&zero))?;
+        Ok(vec![of_rest, of_part])
     }
 }
 
+/// Copies the elements of `array` to memory that only this array has, in row-major order, like
+/// [`Arc::make_mut`](std::sync::Arc::make_mut). The handles of the expressions `held` did not force
+/// the copy.
+#[track_caller]
+fn make_unique(array: &mut AnyArray, held: &[&dyn Tree]) -> Result<()> {
+    let own = copied(array, Copying::All, array.layout.shape())?;
+    note_copy_on_write(array, &own.buffer, held);
+    *array = own;
+    Ok(())
+}
+
 impl<T: AnyElement> Array<T> {
-    /// Copies the elements to memory that only this array has, in row-major order, like
-    /// [`Arc::make_mut`](std::sync::Arc::make_mut). The handles of the expressions `held` did not
-    /// force the copy.
+    /// Copies the elements to memory that only this array has, in row-major order.
     #[track_caller]
-    pub(crate) fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
-        let shape = self.layout().shape();
-        let own: Self = copied(&AnyArray::of(self), Copying::All, shape)?.into_array();
-        note_copy_on_write(self, own.buffer(), held);
-        *self = own;
-        Ok(())
+    pub(crate) fn make_unique(&mut self) -> Result<()> {
+        make_unique(self.erased_mut(), &[])
     }
 }
 
 impl<T: AnyElement> fmt::Debug for ArrayViewMut<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.array.viewed(self.layout), f)
+        fmt::Debug::fmt(&Array::<T>::from_erased(self.part.viewed()), f)
     }
 }

@@ -220,7 +220,7 @@ impl Buckets {
             // bucket's last gradient.
             group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
             if T::DTYPE != W::DTYPE {
-                let rounded = own.cast::<T>().eval()?;
+                let rounded = own.cast::<T>().eval_unfused()?;
                 self.arrays[bucket] = Some(Box::new(rounded));
             }
         } else {
@@ -228,7 +228,7 @@ impl Buckets {
             self.arrays[bucket] = None;
             self.parts[bucket] = Some(match T::DTYPE == W::DTYPE {
                 true => Box::new(part),
-                false => Box::new(part.cast::<T>().eval()?),
+                false => Box::new(part.cast::<T>().eval_unfused()?),
             });
         }
         Ok(())
@@ -282,7 +282,7 @@ impl Buckets {
 #[track_caller]
 fn fresh<T: Float>(shape: &BucketShape, device: &Device, outlives_pass: bool) -> Result<Array<T>> {
     let length = Shape::from(shape.length);
-    let bytes = length.size_bytes::<T>()?;
+    let bytes = length.size_bytes(size_of::<T>())?;
     let buffer = match outlives_pass {
         true => Buffer::new_detached(device, bytes)?,
         false => Buffer::new(device, bytes)?,

@@ -33,7 +33,7 @@ pub(crate) fn rounded<T: Float>(exact: &Array<T::Computed>) -> Result<Array<T>> 
     let (count, shape) = (exact.len(), *exact.layout().shape());
     let first = front::<T>(count);
     let length = Shape::from(first.saturating_add(count));
-    let buffer = Buffer::new(exact.device(), length.size_bytes::<T::Computed>()?)?;
+    let buffer = Buffer::new(exact.device(), length.size_bytes(size_of::<T::Computed>())?)?;
     let mut both = Array::<T::Computed>::from_parts(buffer, Layout::contiguous(&length)?);
     let flat = exact.reshape(count)?;
     both.slice_mut(s![first..])?.assign(&flat)?;
@@ -59,7 +59,7 @@ pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
         && buffer.size_bytes() == whole_bytes
         && buffer.value_id() == Some(ValueId::ROUNDED);
     if !is_whole {
-        return state.cast::<T::Computed>().eval();
+        return state.cast::<T::Computed>().eval_unfused();
     }
     let behind = Layout::contiguous(layout.shape())?.starting_at(first);
     let buffer = buffer.share().with_value_id(None);
@@ -100,7 +100,7 @@ impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {
             return self.0.zip(own, other);
         }
         // Memory of its own, which a write does not copy.
-        let mut wide = exact(own)?.lazy().eval()?;
+        let mut wide = exact(own)?.lazy().eval_unfused()?;
         self.0.zip(&mut wide, &exact(other)?)?;
         *own = rounded(&wide)?;
         Ok(())

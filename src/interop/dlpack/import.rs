@@ -257,7 +257,7 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
         }
     }
     let shape = Shape::from(&lengths[..ndim]);
-    shape.size_bytes::<T>()?;
+    shape.size_bytes(size_of::<T>())?;
     match tensor.strides.is_null() {
         true => Layout::contiguous(&shape),
         false => Layout::strided(&shape, &strides[..ndim]),

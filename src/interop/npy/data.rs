@@ -67,7 +67,7 @@ pub(super) fn read<T: AnyElement>(
 ) -> Result<Array<T>> {
     let is_swapped = is_swapped::<T>(header, context)?;
     let mut shape = Shape::from(&header.shape);
-    let expected = match shape.size_bytes::<T>() {
+    let expected = match shape.size_bytes(size_of::<T>()) {
         Ok(bytes) => bytes,
         Err(error) => return Err(error.of(&context.place()).at(context.call_site)),
     };

@@ -101,7 +101,7 @@ fn attended<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resul
     let _timed = Timed::in_blocks(device);
     let shape = sizes.heads.dims().iter().copied();
     let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
-    check_size::<T>("attention", &shape)?;
+    check_size("attention", &shape, T::DTYPE)?;
     if shape.checked_len()? == 0 {
         return Writer::new(device, &shape)?.finish();
     }

@@ -163,7 +163,7 @@ pub(crate) fn conv_transpose2d<T: Float>(
     same_device(operation, ("the input", x), ("the kernel", kernel))?;
     let channels = kernel.shape()[1].saturating_mul(options.groups);
     let images: Shape = [x.shape()[0], channels, lengths[0], lengths[1]].into();
-    check_size::<T>(operation, &images)?;
+    check_size(operation, &images, T::DTYPE)?;
     let operands = ConvOperands {
         operation,
         input: &images,
@@ -211,7 +211,7 @@ fn multiplied<T: Numeric>(
     kernel: &Array<T>,
     geometry: &Geometry,
 ) -> Result<Array<T>> {
-    check_size::<T>(geometry.operation, &geometry.result)?;
+    check_size(geometry.operation, &geometry.result, T::DTYPE)?;
     if let Some(lengths) = &geometry.on_host::<T>(input.device()) {
         return host::convolved(input, kernel, lengths);
     }

@@ -151,7 +151,7 @@ fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T
     }
     let lengths = subscripts.output.iter().map(|&l| subscripts.length(l));
     let shape: Shape = lengths.collect();
-    check_size::<T>("einsum", &shape)?;
+    check_size("einsum", &shape, T::DTYPE)?;
     match contracted(&subscripts, operands, &shape) {
         Ok(result) => Ok(result),
         Err(error) => Err(error.of("einsum")),
@@ -194,7 +194,7 @@ fn contracted<T: Number>(
     let all = ((1u16 << operands.len()) - 1) as u8;
     let mut result = contraction.of(all)?.evaluate(&output)?;
     if operands.len() > 1 && !result.layout().is_contiguous() {
-        result = result.lazy().eval()?;
+        result = result.lazy().eval_unfused()?;
     }
     result.reshape(shape)
 }

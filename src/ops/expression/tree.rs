@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::body::Body;
 use super::expr::Expr;
-use super::loops::{Arguments, BlockLoop};
+use super::loops::{Arguments, BlockLoop, Loops};
 use super::node::Function;
 use super::operation::Operation;
 use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout};
@@ -58,8 +58,8 @@ pub struct Call {
     pub(crate) operation: Operation,
     /// The function's type. Together with the operands' types, it identifies the function.
     pub(crate) id: fn() -> TypeId,
-    /// Its loop on the host.
-    pub(crate) run: BlockLoop,
+    /// Its loops on the host.
+    loops: Loops,
     /// The body of a written function as terms.
     pub(crate) body: Option<Body>,
     /// The functions that compute its partial derivatives, if they are written by hand.
@@ -67,10 +67,10 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the function `F` of elements of these types, whose loop is `run`.
+    /// Returns the function `F` of elements of these types, whose loops are `loops`.
     pub(super) const fn of<F: Function<Args>, Args: Arguments>(
         operation: Operation,
-        run: BlockLoop,
+        loops: Loops,
     ) -> Self {
         Self {
             name: F::NAME,
@@ -79,10 +79,15 @@ impl Call {
             output: <F::Output as AnyElement>::DTYPE,
             operation,
             id: TypeId::of::<F>,
-            run,
+            loops,
             body: F::BODY,
             partials: F::PARTIALS,
         }
+    }
+
+    /// Returns its loop on the host, for this processor.
+    pub(crate) fn run(&self) -> BlockLoop {
+        self.loops.best()
     }
 }
 
@@ -143,6 +148,13 @@ impl Tree for Operand<'_> {
 
     fn as_operand(&self) -> Option<Operand<'_>> {
         Some(*self)
+    }
+}
+
+/// An array or a scalar by itself.
+impl Tree for Node<Operand<'_>> {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
+        see(*self);
     }
 }
 

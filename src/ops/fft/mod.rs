@@ -78,7 +78,7 @@ fn resized<T: AnyElement>(
     length: usize,
 ) -> Result<Shape> {
     let resized = shape.with(at, length);
-    super::index::check_size::<T>(operation, &resized)?;
+    super::index::check_size(operation, &resized, T::DTYPE)?;
     Ok(resized)
 }
 

@@ -14,7 +14,7 @@ use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::expr::Expr;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::run::{BLOCK, Run, fill_block};
-use crate::ops::expression::tree::Tree;
+use crate::ops::expression::tree::{Node, Operand, Tree};
 use crate::ops::vector::{Loop, has_vectors, has_wide_vectors, vectorised_for_certain};
 
 /// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
@@ -34,6 +34,23 @@ impl<E: Expr> Fusing for E {
             see(&fused);
         }
     }
+}
+
+/// An expression without a loop of its own: the library's loops evaluate it.
+pub(crate) struct Unfused<'a>(pub(crate) &'a dyn Tree);
+
+impl Tree for Unfused<'_> {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
+        self.0.walk(see);
+    }
+
+    fn as_operand(&self) -> Option<Operand<'_>> {
+        self.0.as_operand()
+    }
+}
+
+impl Fusing for Unfused<'_> {
+    fn fused(&self, _shape: &Shape, _see: &mut dyn FnMut(&dyn FusedLoop)) {}
 }
 
 /// The loop of an expression, whatever its type.

@@ -66,7 +66,7 @@ pub(super) use copy::{copied, joined};
 pub(super) use evaluate::{evaluate, evaluate_blocks, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
-pub(super) use fused::{Fused, Fusing};
+pub(super) use fused::{Fused, Fusing, Unfused};
 pub(super) use generate::generate;
 pub(super) use indexed::{add_at, marked, picked, put_at};
 #[cfg(feature = "linalg")]

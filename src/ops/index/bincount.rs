@@ -32,7 +32,7 @@ impl<T: Integer> Array<T> {
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Result<Array<i64>> {
         let own = self.layout().shape();
-        check_size::<i64>("bincount", &Shape::from(length))?;
+        check_size("bincount", &Shape::from(length), DType::I64)?;
         if self.device().backend().cuda().is_none() {
             return self.counted(length);
         }
@@ -44,7 +44,7 @@ impl<T: Integer> Array<T> {
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
             return occurrences(&self.downcast_ref().flatten()?, length);
         }
-        occurrences(&self.cast::<i64>().eval()?.flatten()?, length)
+        occurrences(&self.cast::<i64>().eval_unfused()?.flatten()?, length)
     }
 
     /// Counts on the host, in one pass.
@@ -74,7 +74,7 @@ impl<T: Integer> Array<T> {
 /// from which the host is about to make a list.
 #[track_caller]
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
-    let size_bytes = Shape::from(count).size_bytes::<i64>()?;
+    let size_bytes = Shape::from(count).size_bytes(size_of::<i64>())?;
     Buffer::new(device, size_bytes).map(drop)
 }
 
@@ -152,7 +152,7 @@ pub(super) fn occurrences(numbers: &Array<i64>, length: usize) -> Result<Array<i
         return Ok(counts);
     }
     let (one, shape) = (Array::<i64>::ones([])?, *numbers.layout().shape());
-    let target = Target::new(&mut counts);
+    let target = Target::new(counts.erased_mut());
     let updating = UpdateTargets {
         targets: &[target.buffer()],
         reading: [numbers.buffer(), one.buffer()],

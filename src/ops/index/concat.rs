@@ -48,7 +48,7 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
         length = length.saturating_add(other.dims()[at]);
     }
     let shape = shape.with(at, length);
-    check_size::<T>("concat", &shape)?;
+    check_size("concat", &shape, T::DTYPE)?;
     let arrays: Vec<_> = arrays.iter().map(|array| AnyArray::of(*array)).collect();
     Ok(whole_of("concat", &arrays, at, &shape)?.into_array())
 }
@@ -95,7 +95,7 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let (before, after) = own.dims().split_at(at);
     let count = arrays.len();
     let shape: Shape = before.iter().chain([&count]).chain(after).collect();
-    check_size::<T>("stack", &shape)?;
+    check_size("stack", &shape, T::DTYPE)?;
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
     let widened = widened.map(|array| Ok(AnyArray::of(&array?)));
     let arrays = widened.collect::<Result<Vec<_>>>()?;
@@ -112,7 +112,7 @@ fn whole_of(
 ) -> Result<AnyArray> {
     let own = *shape;
     let step = RuledOperation::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?
-        .computed_by(0, move |operands| Ok([joined(operands, at, &own)?]));
+        .computed_by(0, move |operands| joined(operands, at, &own));
     let whole = joined(arrays, at, shape)?;
     Ok(step.finish_any(whole, |_| parted_back(arrays, at)))
 }

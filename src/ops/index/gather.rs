@@ -46,8 +46,8 @@ impl<T: AnyElement> Array<T> {
             indices.layout().shape(),
             at,
         )?;
-        check_size::<T>("gather", &shape)?;
-        check_indices("gather", self, at, indices)?;
+        check_size("gather", &shape, T::DTYPE)?;
+        check_indices("gather", self.erased(), at, indices)?;
         Ok(gathered(&AnyArray::of(self), indices, at, &shape)?.into_array())
     }
 }
@@ -57,13 +57,7 @@ impl<T: AnyElement> Array<T> {
 fn gathered(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
     let (places, whole) = (indices.clone(), *shape);
     let step = RuledOperation::begin_any("gather", &[array])?.computed_by(0, move |operands| {
-        Ok([picked(
-            &operands[0],
-            &places,
-            Picking::Elements,
-            at,
-            &whole,
-        )?])
+        picked(&operands[0], &places, Picking::Elements, at, &whole)
     });
     let picked = picked(array, indices, Picking::Elements, at, shape)?;
     let own = *array.layout.shape();

@@ -3,7 +3,7 @@
 use super::bincount::{check_room, occurrences, tally};
 use super::search::search;
 use super::{check_size, invalid};
-use crate::array::{Array, Elements, Float, Shape};
+use crate::array::{Array, DType, Elements, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::is_tracked;
 use crate::ops::descriptors::Side;
@@ -50,7 +50,11 @@ impl<T: Float> Array<T> {
                 "histogram: the edges have no gradient: write `stop_gradient(&x).histogram(bins)`";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        check_size::<i64>("histogram", &Shape::from(bins.saturating_add(1)))?;
+        check_size(
+            "histogram",
+            &Shape::from(bins.saturating_add(1)),
+            DType::I64,
+        )?;
         let _device = self.device().enter();
         check_room(self.device(), bins + 1)?;
         let array = self;

@@ -44,7 +44,7 @@ impl<T: AnyElement> Array<T> {
         let flags = if const { T::DTYPE as u8 == DType::Bool as u8 } {
             self.downcast_ref().packed()?
         } else {
-            self.ne(T::zero()).eval()?.flatten()?
+            self.ne(T::zero()).eval_unfused()?.flatten()?
         };
         positions(&flags, shape)
     }
@@ -197,6 +197,6 @@ fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Arra
     let parts: Shape = [flags.len()].iter().chain(rest).collect();
     let array = array.reshape(parts)?;
     let shape: Shape = [rows.len()].iter().chain(rest).collect();
-    check_size::<T>("select_by", &shape)?;
+    check_size("select_by", &shape, T::DTYPE)?;
     Ok(picked(&AnyArray::of(&array), &rows, Picking::Parts, 0, &shape)?.into_array())
 }

@@ -37,7 +37,7 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::vector::{Loop, vectorised};
-use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
+use crate::array::{AnyArray, AnyElement, Array, DType, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
@@ -48,19 +48,14 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first index that the axis does not
 /// have.
 #[track_caller]
-fn check_indices<T: AnyElement>(
-    operation: &str,
-    array: &Array<T>,
-    at: usize,
-    indices: &Array<i64>,
-) -> Result<()> {
-    let length = array.shape()[at];
+fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i64>) -> Result<()> {
+    let length = array.layout.dims()[at];
     if array.device().backend().cuda().is_some() {
         return match length {
             0 if !indices.is_empty() => Err(invalid(format!(
                 "{operation}: indices of shape {} for axis {at} of length 0 of the shape {}",
                 indices.layout().shape(),
-                array.layout().shape()
+                array.layout.shape()
             ))),
             _ => Ok(()),
         };
@@ -81,7 +76,7 @@ fn check_indices<T: AnyElement>(
             format!(
                 "{operation}: the index {index} is out of range for axis {at} of length {length} of the \
                  shape {}",
-                array.layout().shape()
+                array.layout.shape()
             ),
         )),
     }
@@ -139,8 +134,8 @@ impl<T: AnyElement> Array<T> {
 /// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, if its result of `shape` would
 /// have a rank above 8 or a size that overflows.
 #[track_caller]
-pub(super) fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
-    match shape.size_bytes::<T>() {
+pub(super) fn check_size(operation: &str, shape: &Shape, dtype: DType) -> Result<()> {
+    match shape.size_bytes(dtype.size_bytes()) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.of(operation)),
     }

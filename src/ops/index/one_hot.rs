@@ -61,7 +61,7 @@ impl<T: Integer> Array<T> {
 #[track_caller]
 fn one_hot<T: Integer, U: AnyElement>(labels: &Array<T>, classes: usize) -> Result<Array<U>> {
     let shape: Shape = labels.shape().iter().copied().chain([classes]).collect();
-    check_size::<U>("one_hot", &shape)?;
+    check_size("one_hot", &shape, U::DTYPE)?;
     labels.check_classes(classes)?;
     on_device!(labels.device(), touching labels.buffer(), marked(labels, classes, &shape))
 }

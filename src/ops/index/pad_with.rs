@@ -3,7 +3,7 @@
 use ndarray::SliceInfoElem;
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, MAX_RANK, Shape, Writer};
+use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape, Writer};
 use crate::error::Result;
 use crate::ops::derivatives::is_tracked;
 
@@ -119,7 +119,7 @@ impl<T: AnyElement> Array<T> {
         for (axis, &(before, after)) in margins.iter().enumerate() {
             let length = self.shape()[axis];
             let shape: Shape = before.saturating_add(length).saturating_add(after).into();
-            check_size::<i64>("pad_with", &shape)?;
+            check_size("pad_with", &shape, DType::I64)?;
             let mut writer = Writer::new(self.device(), &shape)?;
             writer.compute_chunks(|begun, chunk: &mut [i64]| {
                 for (slot, place) in chunk.iter_mut().zip(begun..) {

@@ -114,7 +114,7 @@ impl<T: Float> Array<T> {
     #[track_caller]
     fn chosen(&self, at: usize, nth: usize) -> Result<Self> {
         let shape: Shape = self.layout().shape().with(at, 2);
-        check_size::<T>("quantile", &shape)?;
+        check_size("quantile", &shape, T::DTYPE)?;
         check_untracked(self.buffer())?;
         let _timed = Timed::begin(self.device());
         let order = HostOrder::new(self.device(), self.buffer())?;
@@ -129,7 +129,7 @@ impl<T: Float> Array<T> {
         let greatest = sorted.at_index(at, last)?;
         let one = |index| {
             let value = sorted.at_index(at, index)?;
-            select(greatest.is_nan(), &greatest, &value).eval()
+            select(greatest.is_nan(), &greatest, &value).eval_unfused()
         };
         Ok([one(nth)?, one(last.min(nth + 1))?])
     }

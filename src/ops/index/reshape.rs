@@ -30,11 +30,7 @@ impl<T: AnyElement> Array<T> {
     /// the device has no memory for it.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into().inferred(self.layout().shape())?;
-        if let Some(layout) = self.layout().reshape(&shape)? {
-            return Ok(self.view(layout));
-        }
-        Ok(reshaped(&AnyArray::of(self), &shape)?.into_array())
+        reshape(self.erased(), &shape.into()).map(Self::from_erased)
     }
 
     /// Returns the elements along one axis, in row-major order; a view or a copy as for
@@ -58,12 +54,21 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
+#[track_caller]
+fn reshape(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
+    let shape = shape.inferred(array.layout.shape())?;
+    match array.layout.reshape(&shape)? {
+        Some(layout) => Ok(array.view(layout)),
+        None => reshaped(array, &shape),
+    }
+}
+
 /// Returns a copy of the elements in another shape.
 #[track_caller]
 fn reshaped(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;
     let step = RuledOperation::begin_any("reshape", &[array])?.computed_by(0, move |operands| {
-        Ok([copied(&operands[0], Copying::All, &whole)?])
+        copied(&operands[0], Copying::All, &whole)
     });
     let copy = copied(array, Copying::All, shape)?;
     let own = *array.layout.shape();

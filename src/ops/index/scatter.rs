@@ -28,11 +28,11 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
     let numbers = Array::arange(0, shape.checked_len()? as i64, 1)?.reshape(shape)?;
     let mut last = Array::full(own, -1_i64)?;
     last.scatter(places, &numbers, axis)?;
-    let stays = last.lt(0).eval()?;
-    let arrives = last.gather(places, axis)?.eq(&numbers).eval()?;
+    let stays = last.lt(0).eval_unfused()?;
+    let arrives = last.gather(places, axis)?.eq(&numbers).eval_unfused()?;
     by_gradient!(gradient => [
-        select(&stays, &gradient, <F as AnyElement>::zero()).eval()?,
-        select(&arrives, gradient.gather(places, axis)?, <F as AnyElement>::zero()).eval()?,
+        select(&stays, &gradient, <F as AnyElement>::zero()).eval_unfused()?,
+        select(&arrives, gradient.gather(places, axis)?, <F as AnyElement>::zero()).eval_unfused()?,
     ])(gradient)
 }
 
@@ -72,7 +72,7 @@ impl<T: Number> Array<T> {
             let mut written = constant(self);
             written.scatter_add(indices, &constant(source), axis)?;
             if !written.layout().is_contiguous() {
-                written = written.lazy().eval()?; // nothing was written
+                written = written.lazy().eval_unfused()?; // nothing was written
             }
             *self = step.finish(written, |saved| {
                 let places = saved.save(indices);
@@ -86,7 +86,7 @@ impl<T: Number> Array<T> {
         let Some((at, shape)) = self.scattered("scatter_add", indices, source, axis)? else {
             return Ok(());
         };
-        let target = Target::new(self);
+        let target = Target::new(self.erased_mut());
         let updating = UpdateTargets {
             targets: &[target.buffer()],
             reading: [indices.buffer(), source.buffer()],
@@ -159,7 +159,7 @@ impl<T: AnyElement> Array<T> {
             let mut written = constant(self);
             written.scatter(indices, &constant(source), axis)?;
             if !written.layout().is_contiguous() {
-                written = written.lazy().eval()?; // nothing was written
+                written = written.lazy().eval_unfused()?; // nothing was written
             }
             *self = step.finish(written, |saved| {
                 let places = saved.save(indices);
@@ -171,7 +171,7 @@ impl<T: AnyElement> Array<T> {
             return Ok(());
         };
         let source = AnyArray::of(source);
-        put(Target::new(self), indices, &source, at, &shape)
+        put(Target::new(self.erased_mut()), indices, &source, at, &shape)
     }
 
     /// Checks the operands of `operation`, which writes at `indices`, and gives the array memory of
@@ -200,12 +200,12 @@ impl<T: AnyElement> Array<T> {
                 ),
             ));
         }
-        check_indices(operation, self, at, indices)?;
+        check_indices(operation, self.erased(), at, indices)?;
         if shape.checked_len()? == 0 {
             return Ok(None);
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {
-            self.make_unique(&[])?;
+            self.make_unique()?;
         }
         Ok(Some((at, shape)))
     }

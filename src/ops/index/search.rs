@@ -1,7 +1,7 @@
 //! Binary search for the positions of values among sorted ones.
 
 use super::{check_size, invalid};
-use crate::array::{Array, Element};
+use crate::array::{Array, DType, Element};
 use crate::error::Result;
 use crate::ops::derivatives::constant;
 use crate::ops::descriptors::Side;
@@ -53,7 +53,7 @@ impl<T: Element> Array<T> {
             ("the sorted array", self),
             ("the values", values),
         )?;
-        check_size::<i64>("searchsorted", values.layout().shape())?;
+        check_size("searchsorted", values.layout().shape(), DType::I64)?;
         let (array, side) = (self, Side::Left);
         precompiled!(search::<T>([array], [values]; side: Side) -> Array<i64>)
     }

@@ -2,7 +2,7 @@
 
 use super::check_size;
 use super::moves::copied;
-use crate::array::{Array, Element, Shape};
+use crate::array::{Array, DType, Element, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, constant, is_tracked};
 use crate::ops::descriptors::{Copying, Direction};
@@ -66,7 +66,7 @@ impl<T: Element> Array<T> {
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
         let shape = self.layout().shape();
         let at = shape.axis("argsort", axis)?;
-        check_size::<i64>("argsort", shape)?;
+        check_size("argsort", shape, DType::I64)?;
         self.in_order(at, Direction::Ascending, shape)
     }
 

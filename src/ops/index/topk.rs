@@ -2,7 +2,7 @@
 
 use super::moves::picked;
 use super::{check_size, concat, invalid};
-use crate::array::{Array, Element, MAX_RANK, Shape};
+use crate::array::{Array, DType, Element, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, constant, is_tracked};
 use crate::ops::descriptors::{Direction, Picking};
@@ -51,7 +51,7 @@ impl<T: Element> Array<T> {
             )));
         }
         let shape = shape.with(at, k);
-        check_size::<i64>("topk", &shape)?;
+        check_size("topk", &shape, DType::I64)?;
         if is_tracked(self)? {
             let indices = constant(self).leading(at, &shape)?;
             return Ok((self.gather(&indices, at as isize)?, indices));
@@ -104,7 +104,7 @@ fn by_parts<T: Element>(array: &Array<T>, at: usize, shape: &Shape) -> Result<Ar
     let beside =
         |own: usize| -> Shape { [own].into_iter().chain(after.iter().map(|_| 1)).collect() };
     let starts = starts.reshape(beside(parts))?.unsqueeze(1)?;
-    let places = (&places + &starts).eval()?;
+    let places = (&places + &starts).eval_unfused()?;
     let chosen = around(&[parts * kept]);
     let (values, places) = (values.reshape(chosen)?, places.reshape(chosen)?);
     let rest = array.range_of(at, parts * PART..length)?;

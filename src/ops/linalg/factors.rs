@@ -12,7 +12,7 @@ use crate::ops::index::check_size;
 pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("cholesky", a)?;
     let shape = a.layout().shape();
-    check_size::<T>("cholesky", shape)?;
+    check_size("cholesky", shape, T::DTYPE)?;
     let step = RuledOperation::begin("cholesky", &[a])?;
     if a.is_empty() {
         let [empty] = step.finish_empty([Writer::new(a.device(), shape)?.finish()?]);
@@ -32,8 +32,8 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let (shape, k) = (a.layout().shape(), m.min(n));
     let batch = batch_of(shape);
     let (of_q, of_r) = (matrices(batch, &[m, k]), matrices(batch, &[k, n]));
-    check_size::<T>("qr", &of_q)?;
-    check_size::<T>("qr", &of_r)?;
+    check_size("qr", &of_q, T::DTYPE)?;
+    check_size("qr", &of_r, T::DTYPE)?;
     let step = RuledOperation::begin("qr", &[a])?;
     if a.is_empty() {
         let zeros = |shape| filled("qr", a, shape, T::zero());

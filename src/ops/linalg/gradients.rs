@@ -26,7 +26,7 @@ pub(super) fn t<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 /// Returns (A + Aᵀ) / 2, which changes only matrices that are not symmetric.
 #[track_caller]
 pub(super) fn symmetric<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
-    ((a + t(a)?) * T::from_f64(0.5)).eval()
+    ((a + t(a)?) * T::from_f64(0.5)).eval_unfused()
 }
 
 /// Returns an optional gradient with its type, or zeros of the shape of `like` if there is none.
@@ -60,7 +60,7 @@ pub(super) fn of_solution<T: Factorized>(
         true => columns.squeeze(-1)?,
         false => columns.clone(),
     };
-    let of_a = (-columns.matmul(&rows)?).eval()?;
+    let of_a = (-columns.matmul(&rows)?).eval_unfused()?;
     Ok(vec![AnyArray::of(&of_a), AnyArray::of(&of_b)])
 }
 
@@ -72,7 +72,7 @@ pub(super) fn of_inverse<T: Factorized>(
 ) -> Result<Vec<AnyArray>> {
     let turned = t(inverse)?;
     let product = turned.matmul(gradient)?.matmul(&turned)?;
-    Ok(untyped(&(-product).eval()?))
+    Ok(untyped(&(-product).eval_unfused()?))
 }
 
 /// Returns the unit matrix of n rows, on the device of `like`.
@@ -90,7 +90,7 @@ pub(super) fn of_cholesky<T: Factorized>(
 ) -> Result<Vec<AnyArray>> {
     let turned = t(lower)?;
     let product = turned.matmul(gradient)?;
-    let half = ((product.tril(0)? + product.tril(-1)?) * T::from_f64(0.5)).eval()?;
+    let half = ((product.tril(0)? + product.tril(-1)?) * T::from_f64(0.5)).eval_unfused()?;
     let left = solve(&turned, &half)?;
     let both = solve(&turned, &t(&left)?)?;
     Ok(untyped(&symmetric(&t(&both)?)?))
@@ -115,7 +115,7 @@ pub(super) fn of_qr<T: Factorized>(
         Ok(array.viewed(array.layout().part(last, from..to, 1)?))
     };
     let (rest, of_rest) = (part(a, rows, columns)?, part(&of_r, rows, columns)?);
-    let of_q = (of_q + rest.matmul(&t(&of_rest)?)?).eval()?;
+    let of_q = (of_q + rest.matmul(&t(&of_rest)?)?).eval_unfused()?;
     let (square, of_square) = (part(r, 0, rows)?, part(&of_r, 0, rows)?);
     let first = of_tall_qr([q, &square], &of_q, &of_square)?;
     let whole = crate::ops::concat(&[&first, &q.matmul(&of_rest)?], -1)?;
@@ -128,9 +128,9 @@ fn of_tall_qr<T: Factorized>(
     of_q: &Array<T>,
     of_r: &Array<T>,
 ) -> Result<Array<T>> {
-    let m = (r.matmul(&t(of_r)?)? - t(of_q)?.matmul(q)?).eval()?;
-    let mirrored = (m.tril(0)? + t(&m.tril(-1)?)?).eval()?;
-    let product = (of_q + q.matmul(&mirrored)?).eval()?;
+    let m = (r.matmul(&t(of_r)?)? - t(of_q)?.matmul(q)?).eval_unfused()?;
+    let mirrored = (m.tril(0)? + t(&m.tril(-1)?)?).eval_unfused()?;
+    let product = (of_q + q.matmul(&mirrored)?).eval_unfused()?;
     // X R⁻ᵀ is the transpose of R⁻¹ Xᵀ.
     t(&solve(r, &t(&product)?)?)
 }
@@ -138,7 +138,7 @@ fn of_tall_qr<T: Factorized>(
 /// Returns values\[j] − values\[i] in row i and column j.
 #[track_caller]
 fn gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
-    (values.unsqueeze(-2)? - values.unsqueeze(-1)?).eval()
+    (values.unsqueeze(-2)? - values.unsqueeze(-1)?).eval_unfused()
 }
 
 /// Returns the gradient for the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) +
@@ -152,10 +152,10 @@ pub(super) fn of_eigen<T: Factorized>(
     let mut whole = of_eigenvalues([w, v], &typed(of_w, w)?, choice)?;
     if let Some(of_v) = of_v {
         let rotated = t(v)?.matmul(&of_v.into_array())?;
-        let turns = ((&rotated - t(&rotated)?) * T::from_f64(0.5)).eval()?;
+        let turns = ((&rotated - t(&rotated)?) * T::from_f64(0.5)).eval_unfused()?;
         let are_equal = Groups::of(w)?.are_equal()?;
         let inner = quotients(&turns, &gaps(w)?, &are_equal, &rotated)?;
-        whole = (whole + v.matmul(&inner)?.matmul(&t(v)?)?).eval()?;
+        whole = (whole + v.matmul(&inner)?.matmul(&t(v)?)?).eval_unfused()?;
     }
     Ok(untyped(&symmetric(&whole)?))
 }
@@ -172,12 +172,12 @@ pub(super) fn of_least_squares<T: Factorized>(
 ) -> Result<[Array<T>; 2]> {
     let turned = t(inverse)?;
     let of_right = turned.matmul(gradient)?;
-    let rest = (right - a.matmul(x)?).eval()?;
-    let free = (gradient - inverse.matmul(&a.matmul(gradient)?)?).eval()?;
+    let rest = (right - a.matmul(x)?).eval_unfused()?;
+    let free = (gradient - inverse.matmul(&a.matmul(gradient)?)?).eval_unfused()?;
     let own = of_right.matmul(&t(x)?)?;
     let outside = rest.matmul(&t(&inverse.matmul(&of_right)?)?)?;
     let shortest = turned.matmul(x)?.matmul(&t(&free)?)?;
-    Ok([(outside + shortest - own).eval()?, of_right])
+    Ok([(outside + shortest - own).eval_unfused()?, of_right])
 }
 
 /// Returns the gradient for A of its pseudoinverse P, by the gradient g of P (Golub and Pereyra
@@ -190,11 +190,11 @@ pub(super) fn of_pseudoinverse<T: Factorized>(
 ) -> Result<Array<T>> {
     let (p, pt, gt) = (inverse, t(inverse)?, t(gradient)?);
     let own = pt.matmul(gradient)?.matmul(&pt)?;
-    let outside = (&gt - a.matmul(&p.matmul(&gt)?)?).eval()?;
+    let outside = (&gt - a.matmul(&p.matmul(&gt)?)?).eval_unfused()?;
     let outside = outside.matmul(p)?.matmul(&pt)?;
-    let free = (&gt - gt.matmul(p)?.matmul(a)?).eval()?;
+    let free = (&gt - gt.matmul(p)?.matmul(a)?).eval_unfused()?;
     let shortest = pt.matmul(p)?.matmul(&free)?;
-    (outside + shortest - own).eval()
+    (outside + shortest - own).eval_unfused()
 }
 
 /// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ, with X = Uᵀ g_U and Y = Vᵀ g_V: U
@@ -216,7 +216,7 @@ pub(super) fn of_singular<T: Factorized>(
     // The components of a gradient outside of the space of its vectors, of which none are if these
     // span the whole space.
     let rest = |vectors: &Array<T>, of_vectors: &Array<T>, own: &Array<T>| {
-        let rest = (of_vectors - vectors.matmul(own)?).eval()?;
+        let rest = (of_vectors - vectors.matmul(own)?).eval_unfused()?;
         let columns = s.unsqueeze(-2)?.broadcast_to(*rest.layout().shape())?;
         let are_zero = groups.are_zero.unsqueeze(-2)?;
         quotients(&rest, &columns, &are_zero, of_vectors)
@@ -245,7 +245,7 @@ pub(super) fn of_singular<T: Factorized>(
     };
     outside.push(u.matmul(&turned(s, &groups, [x, y])?)?.matmul(vt)?);
     for part in outside {
-        whole = (whole + part).eval()?;
+        whole = (whole + part).eval_unfused()?;
     }
     Ok(untyped(&whole))
 }
@@ -266,10 +266,20 @@ fn turned<T: Factorized>(
         [None, Some(y)] => [zeros()?, y],
         [None, None] => [zeros()?, zeros()?],
     };
-    let scale = (x.abs() + y.abs()).eval()?;
-    let (x, y) = ((&x - t(&x)?).eval()?, (&y - t(&y)?).eval()?);
-    let sums = (s.unsqueeze(-2)? + s.unsqueeze(-1)?).eval()?;
-    let between = quotients(&(&x + &y).eval()?, &gaps(s)?, &groups.are_equal()?, &scale)?;
-    let opposite = quotients(&(x - y).eval()?, &sums, &groups.both_zero()?, &scale)?;
-    ((between + opposite) * T::from_f64(0.5)).eval()
+    let scale = (x.abs() + y.abs()).eval_unfused()?;
+    let (x, y) = ((&x - t(&x)?).eval_unfused()?, (&y - t(&y)?).eval_unfused()?);
+    let sums = (s.unsqueeze(-2)? + s.unsqueeze(-1)?).eval_unfused()?;
+    let between = quotients(
+        &(&x + &y).eval_unfused()?,
+        &gaps(s)?,
+        &groups.are_equal()?,
+        &scale,
+    )?;
+    let opposite = quotients(
+        &(x - y).eval_unfused()?,
+        &sums,
+        &groups.both_zero()?,
+        &scale,
+    )?;
+    ((between + opposite) * T::from_f64(0.5)).eval_unfused()
 }

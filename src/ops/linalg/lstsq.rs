@@ -18,7 +18,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let (right, shape) = right_sides("lstsq", a, b, m)?;
     let columns = right.shape()[right.ndim() - 1];
     let shape = matrices(batch_of(&shape), &[n, columns]);
-    check_size::<T>("lstsq", &shape)?;
+    check_size("lstsq", &shape, T::DTYPE)?;
     let step = RuledOperation::begin("lstsq", &[a, b])?;
     if shape.checked_is_empty()? || m == 0 {
         let x = filled("lstsq", a, &shape, T::zero())?;
@@ -87,8 +87,8 @@ fn inverse_factors<T: Factorized>(a: &Array<T>) -> Result<Inverse<T>> {
     let longer = a.shape()[a.ndim() - 2..].iter().max();
     let (u, s, vt) = svd_for("lstsq", a)?;
     let relative = T::epsilon() * T::from_f64(longer.copied().unwrap_or(0) as f64);
-    let least = (s.max_keepdims(-1)? * relative).eval()?;
-    let inverse = select(s.gt(&least), s.recip(), T::zero()).eval()?;
+    let least = (s.max_keepdims(-1)? * relative).eval_unfused()?;
+    let inverse = select(s.gt(&least), s.recip(), T::zero()).eval_unfused()?;
     Ok(Inverse { u, inverse, vt })
 }
 
@@ -96,14 +96,14 @@ impl<T: Factorized> Inverse<T> {
     #[track_caller]
     fn times(&self, right: &Array<T>) -> Result<Array<T>> {
         let parts = self.u.swap_axes(-2, -1)?.matmul(right)?;
-        let scaled = (self.inverse.unsqueeze(-1)? * parts).eval()?;
+        let scaled = (self.inverse.unsqueeze(-1)? * parts).eval_unfused()?;
         self.vt.swap_axes(-2, -1)?.matmul(&scaled)
     }
 
     #[track_caller]
     fn matrix(&self) -> Result<Array<T>> {
         let turned = self.u.swap_axes(-2, -1)?;
-        let scaled = (self.inverse.unsqueeze(-1)? * turned).eval()?;
+        let scaled = (self.inverse.unsqueeze(-1)? * turned).eval_unfused()?;
         self.vt.swap_axes(-2, -1)?.matmul(&scaled)
     }
 }

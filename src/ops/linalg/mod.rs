@@ -98,7 +98,7 @@ fn filled<T: AnyElement>(
     shape: &Shape,
     value: T,
 ) -> Result<Array<T>> {
-    check_size::<T>(operation, shape)?;
+    check_size(operation, shape, T::DTYPE)?;
     let mut writer = Writer::new(like.device(), shape)?;
     writer.repeat(value, shape.checked_len()?)?;
     writer.finish()

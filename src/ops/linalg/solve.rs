@@ -14,7 +14,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     same_device("solve", ("a", a), ("b", b))?;
     let n = square("solve", a)?;
     let (right, shape) = right_sides("solve", a, b, n)?;
-    check_size::<T>("solve", &shape)?;
+    check_size("solve", &shape, T::DTYPE)?;
     let batch = batch_of(&shape);
     let step = RuledOperation::begin("solve", &[a, b])?;
     if shape.checked_is_empty()? {

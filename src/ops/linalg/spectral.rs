@@ -43,7 +43,7 @@ pub(super) fn singular<T: Factorized>(
     let batch = batch_of(shape);
     let shapes = [&[k][..], &[m, k], &[k, n]].map(|matrix| matrices(batch, matrix));
     for shape in &shapes {
-        check_size::<T>(operation, shape)?;
+        check_size(operation, shape, T::DTYPE)?;
     }
     let step = RuledOperation::begin(operation, &[a])?;
     if a.is_empty() {
@@ -79,7 +79,7 @@ fn check_finite<T: Factorized>(operation: &str, a: &Array<T>, elements: &Array<T
         return Ok(());
     }
     let zero = (elements * T::zero()).sum_axis([-2, -1])?;
-    let status = zero.ne(T::zero()).cast::<i32>().eval()?;
+    let status = zero.ne(T::zero()).cast::<i32>().eval_unfused()?;
     check(
         operation,
         &status,
@@ -106,7 +106,7 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
     let n = square(operation, a)?;
     let shape = a.layout().shape();
     let of_values = matrices(batch_of(shape), &[n]);
-    check_size::<T>(operation, shape)?;
+    check_size(operation, shape, T::DTYPE)?;
     let step = RuledOperation::begin(operation, &[a])?;
     if a.is_empty() {
         let zeros = |shape: &Shape| filled(operation, a, shape, T::zero());

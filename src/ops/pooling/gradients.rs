@@ -53,7 +53,7 @@ pub(super) fn of_mean(
 /// Passes the gradients of means back to the elements of an array of the shape `own`.
 #[track_caller]
 fn to_windows<T: Float>(gradient: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
-    let share = (gradient / T::from_f64(windows.count())).eval()?;
+    let share = (gradient / T::from_f64(windows.count())).eval_unfused()?;
     match windows.one_by_one() {
         Some([columns, rows]) => {
             let share = to_all(&share, &columns.shape_of(own)?, rows)?;
@@ -90,12 +90,12 @@ fn to_largest<T: Float, A: Float>(
         {
             return to_ties_apart([x, largest], gradient, windows);
         }
-        let share = share_of(gradient, [x, largest], inside, windows)?.eval()?;
+        let share = share_of(gradient, [x, largest], inside, windows)?.eval_unfused()?;
         return to_ties([x, largest], &share, windows);
     };
     let tallest = &largest_each(x, columns)?;
-    let ties = sum_of_ties([x, tallest], inside, columns)?.eval()?;
-    let share = share_of(gradient, [tallest, largest], Some(&ties), rows)?.eval()?;
+    let ties = sum_of_ties([x, tallest], inside, columns)?.eval_unfused()?;
+    let share = share_of(gradient, [tallest, largest], Some(&ties), rows)?.eval_unfused()?;
     let share = to_ties([tallest, largest], &share, rows)?;
     to_ties([x, tallest], &share, columns)
 }
@@ -114,7 +114,7 @@ fn inside<T: Float, A: Float>(x: &Array<T>, windows: Windows) -> Result<Option<A
     let ones = AnyArray::full_beside(x, &image, 1.0)?;
     let margins = windows.padding.map(|own| (own, own));
     let weights = ones.pad(&margins, <T as AnyElement>::zero())?;
-    let weights = weights.cast::<A>().eval()?;
+    let weights = weights.cast::<A>().eval_unfused()?;
     Ok(Some(weights.broadcast_to(*shape)?))
 }
 
@@ -197,7 +197,9 @@ fn to_ties<T: Float, A: Float>(
 ) -> Result<Array<A>> {
     let given = |elements: Layout| -> Result<AnyArray> {
         let is_given = x.viewed(elements).eq(largest).or(share.is_nan());
-        Ok(AnyArray::of(&select(is_given, share, A::zero()).eval()?))
+        Ok(AnyArray::of(
+            &select(is_given, share, A::zero()).eval_unfused()?,
+        ))
     };
     let whole = Layout::contiguous(x.layout().shape())?;
     let positions = windows.positions();

@@ -110,7 +110,7 @@ impl<T: Number> Array<T> {
     #[track_caller]
     pub fn outer(&self, other: &Self) -> Result<Self> {
         vectors("outer", self, other)?;
-        (self.unsqueeze(1)? * other).eval()
+        (self.unsqueeze(1)? * other).eval_unfused()
     }
 }
 
@@ -167,7 +167,7 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         let rows = &own.dims()[..own.ndim() - 1];
         let columns = others.dims().get(1..).unwrap_or_default();
         let shape = rows.iter().chain(columns).collect();
-        check_size::<T>("matmul", &shape)?;
+        check_size("matmul", &shape, T::DTYPE)?;
         return on_device!(
             left.device(),
             touching & [left.buffer(), right.buffer()],
@@ -186,7 +186,7 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         .chain(kept(own.ndim() > 1, rows))
         .chain(kept(others.ndim() > 1, columns))
         .collect();
-    check_size::<T>("matmul", &shape)?;
+    check_size("matmul", &shape, T::DTYPE)?;
     if shape.checked_len()? == 0 {
         // The operands, broadcast to an empty result, may be too long.
         return Writer::new(left.device(), &shape)?.finish();

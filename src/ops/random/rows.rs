@@ -32,7 +32,7 @@ impl CheckedRows {
             "multinomial",
             Indexing::Multinomial,
             weights,
-            faults.eval()?,
+            faults.eval_unfused()?,
         )
     }
 
@@ -54,7 +54,12 @@ impl CheckedRows {
                 select(is_several, RowFault::SeveralInfinite.number(), 0_i64),
             ),
         );
-        Self::of("categorical", Indexing::Categorical, logits, faults.eval()?)
+        Self::of(
+            "categorical",
+            Indexing::Categorical,
+            logits,
+            faults.eval_unfused()?,
+        )
     }
 
     #[track_caller]

@@ -38,7 +38,10 @@ impl<T: Float> Array<T> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn categorical(&self) -> Result<Array<i64>> {
-        categorical(RandomSource::Thread, constant(self).cast::<f64>().eval()?)
+        categorical(
+            RandomSource::Thread,
+            constant(self).cast::<f64>().eval_unfused()?,
+        )
     }
 
     /// Like [`categorical`](Self::categorical), but from `generator`.
@@ -60,7 +63,7 @@ impl<T: Float> Array<T> {
     #[track_caller]
     pub fn categorical_with(&self, generator: &mut Generator) -> Result<Array<i64>> {
         let source = RandomSource::Explicit(generator);
-        categorical(source, constant(self).cast::<f64>().eval()?)
+        categorical(source, constant(self).cast::<f64>().eval_unfused()?)
     }
 
     /// Returns `count` random indices for each row along the last axis, with probabilities in
@@ -95,7 +98,7 @@ impl<T: Float> Array<T> {
     /// replacement; and the other errors of [`categorical`](Self::categorical).
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool) -> Result<Array<i64>> {
-        let weights = constant(self).cast::<f64>().eval()?;
+        let weights = constant(self).cast::<f64>().eval_unfused()?;
         multinomial(RandomSource::Thread, weights, (count, replacement))
     }
 
@@ -123,7 +126,7 @@ impl<T: Float> Array<T> {
         count: usize,
         replacement: bool,
     ) -> Result<Array<i64>> {
-        let weights = constant(self).cast::<f64>().eval()?;
+        let weights = constant(self).cast::<f64>().eval_unfused()?;
         let source = RandomSource::Explicit(generator);
         multinomial(source, weights, (count, replacement))
     }
@@ -278,7 +281,7 @@ fn multinomial(
         2.0_f64.powi(-100),
         select(most.lt(2.0_f64.powi(-900)), 2.0_f64.powi(900), 1.0),
     );
-    let factor = factor.eval()?;
+    let factor = factor.eval_unfused()?;
     if replacement {
         let sums = (&weights * &factor).cumsum(-1)?;
         return rows.reported(by_inversion(source, &sums, count)?);
@@ -289,7 +292,7 @@ fn multinomial(
     // quotient is rounded to 0.
     let waits = -(-(uniform + 2.0_f64.powi(-54))).log1p();
     let keys = select(weights.gt(0.0), &weights * &factor / waits, -1.0);
-    let (_, drawn) = keys.eval()?.topk(count, -1)?;
+    let (_, drawn) = keys.eval_unfused()?.topk(count, -1)?;
     rows.reported(drawn)
 }
 
@@ -302,10 +305,13 @@ fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Re
     let rows: Shape = sums.shape()[..last].iter().chain(&[count, 1]).collect();
     let _device = sums.device().enter();
     let uniform = source.uniform::<f64>(&rows)?;
-    let points = (whole_of(sums)?.unsqueeze(-1)? * uniform).eval()?;
+    let points = (whole_of(sums)?.unsqueeze(-1)? * uniform).eval_unfused()?;
     let before = sums.unsqueeze(-2)?.le(&points).cast::<i64>();
     // The sums are added in parts, so that the last one may be below the one before it.
-    before.sum_axis(-1)?.minimum(length as i64 - 1).eval()
+    before
+        .sum_axis(-1)?
+        .minimum(length as i64 - 1)
+        .eval_unfused()
 }
 
 /// Returns the last of the running sums of each row, as a view.

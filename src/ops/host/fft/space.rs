@@ -105,7 +105,7 @@ impl<R: RowTransform> Space<R> {
             0 => None,
             _ => Some(Buffer::new(
                 device,
-                Shape::from([parts, slot_bytes]).size_bytes::<u8>()?,
+                Shape::from([parts, slot_bytes]).size_bytes(size_of::<u8>())?,
             )?),
         };
         let base = (memory.as_ref()).map(|memory| host_pointer(DevicePtr(memory.address())));

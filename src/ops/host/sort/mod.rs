@@ -169,7 +169,7 @@ impl<R: Rank> Space<R> {
         }
         let rows_bytes = slots.saturating_mul(rows * size_of::<R>());
         let lanes = (SPACE_BYTES / rows_bytes).clamp(1, count);
-        let size_bytes = Shape::from([lanes, rows, slots]).size_bytes::<R>()?;
+        let size_bytes = Shape::from([lanes, rows, slots]).size_bytes(size_of::<R>())?;
         let memory = Buffer::new(device, size_bytes)?;
         Ok(Self {
             lanes,

@@ -1,0 +1,133 @@
+//! An array without its element type.
+
+use super::dtype::DType;
+use super::element::AnyElement;
+use super::{Array, Buffer, Layout, Shape};
+use crate::context::Device;
+
+/// A type-erased array, on which an [`Array`] is a typed handle. Functions that do not depend on
+/// the element type take it, and are compiled once.
+///
+/// The invariants of [`Array`] hold for arrays that [`new`](Self::new) and
+/// [`of_shape`](Self::of_shape) return.
+#[derive(Debug)]
+pub(crate) struct AnyArray {
+    pub(crate) buffer: Buffer,
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+}
+
+impl AnyArray {
+    /// Returns the array of the elements that `layout` selects from `buffer`.
+    ///
+    /// The caller ensures that these elements have been written, or are written before anything
+    /// reads them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
+    /// buffer.
+    pub(crate) fn new(buffer: Buffer, layout: Layout, dtype: DType) -> Self {
+        let capacity = buffer.size_bytes() / dtype.size_bytes();
+        let within = layout
+            .bounds()
+            .is_none_or(|(_, highest)| highest < capacity);
+        assert!(within, "{layout:?} reaches beyond {capacity} elements");
+        Self {
+            buffer,
+            layout,
+            dtype,
+        }
+    }
+
+    /// Returns the array of the first elements of `buffer`, in row-major order without gaps, of
+    /// `shape`, whose length was checked.
+    ///
+    /// The caller ensures that these elements have been written, or are written before anything
+    /// reads them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buffer has fewer elements.
+    pub(crate) fn of_shape(buffer: Buffer, shape: &Shape, dtype: DType) -> Self {
+        let capacity = buffer.size_bytes() / dtype.size_bytes();
+        let count: usize = shape.dims().iter().product();
+        assert!(
+            count <= capacity,
+            "{shape} reaches beyond {capacity} elements"
+        );
+        Self {
+            buffer,
+            layout: Layout::row_major(shape),
+            dtype,
+        }
+    }
+
+    /// Like [`of_shape`](Self::of_shape), of the shape of `layout`, whose elements are contiguous.
+    #[inline]
+    pub(super) fn dense(buffer: Buffer, layout: &Layout, dtype: DType) -> Self {
+        let capacity = buffer.size_bytes() / dtype.size_bytes();
+        assert!(
+            layout.len() <= capacity,
+            "{layout:?} reaches beyond {capacity} elements"
+        );
+        Self {
+            buffer,
+            layout: layout.starting_at(0),
+            dtype,
+        }
+    }
+
+    /// Returns another handle on the array `array`.
+    #[track_caller]
+    pub(crate) fn of<T: AnyElement>(array: &Array<T>) -> Self {
+        array.erased().share()
+    }
+
+    /// Returns the typed handle.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the elements are of another type, or the layout reaches beyond the buffer.
+    pub(crate) fn into_array<T: AnyElement>(self) -> Array<T> {
+        Array::from_erased(Self::new(self.buffer, self.layout, self.dtype))
+    }
+
+    /// Returns another handle on the array.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            buffer: self.buffer.share(),
+            ..*self
+        }
+    }
+
+    /// Returns a view with another layout over this array's memory.
+    #[track_caller]
+    pub(crate) fn view(&self, layout: Layout) -> Self {
+        Self::new(self.buffer.share_as_view(), layout, self.dtype)
+    }
+
+    /// Returns the array as values that no tape tracks.
+    pub(crate) fn untracked(self) -> Self {
+        Self {
+            buffer: self.buffer.with_value_id(None),
+            ..self
+        }
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+
+    pub(crate) fn seen(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+}
+
+impl Clone for AnyArray {
+    fn clone(&self) -> Self {
+        self.share()
+    }
+}
