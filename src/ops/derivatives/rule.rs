@@ -1,8 +1,10 @@
 //! Steps with an explicit gradient rule, which is written beside the operation.
 
+use std::rc::Rc;
+
 use smallvec::{SmallVec, smallvec};
 
-use super::activations::{Operand, Pin, SavedArray, Source, pin};
+use super::activations::{Operand, Pin, Run, SavedArray, Source, Store, pin};
 use super::backward::{Backward, BackwardStep, Upstream};
 use super::gradients::filled;
 use super::joint_graph::is_differentiable;
@@ -151,22 +153,18 @@ impl RuledOperation {
         RunningRule::begin(operation, dtype, &operands).map(Self)
     }
 
-    /// Sets the function that computes the results of the operation again from its operands, by
+    /// Sets the function that computes the result of the operation again from its operands, by
     /// some `flops` floating-point operations.
-    pub(in crate::ops) fn computed_by<C: IntoIterator<Item = AnyArray>>(
+    pub(in crate::ops) fn computed_by(
         mut self,
         flops: u64,
-        run: impl Fn(&[AnyArray]) -> Result<C> + 'static,
+        run: impl Fn(&[AnyArray]) -> Result<AnyArray> + 'static,
     ) -> Self {
         if let Some(running) = &mut self.0
             && let Some(store) = store(running.operands[0].buffer.device())
         {
-            let operands = running.operands.iter();
-            let operands =
-                operands.map(|own| Operand::new(&store, &own.buffer, (&own.layout, running.dtype)));
-            running.source = Some(Source::new(operands, flops, move |operands| {
-                Ok(run(operands)?.into_iter().collect())
-            }));
+            let run = move |operands: &[AnyArray]| Ok(smallvec![run(operands)?]);
+            running.set_source(&store, flops, Box::new(run));
         }
         self
     }
@@ -180,7 +178,7 @@ impl RuledOperation {
         self.computed_by(flops, move |operands| {
             let operands: [Array<T>; N] =
                 std::array::from_fn(|at| operands[at].share().into_array());
-            Ok([AnyArray::of(&run(operands.each_ref())?)])
+            Ok(run(operands.each_ref())?.into_erased())
         })
     }
 
@@ -327,6 +325,14 @@ impl RunningRule {
             source: None,
             _pause: Pause::begin(),
         }))
+    }
+
+    /// Sets the function that computes the results again.
+    fn set_source(&mut self, store: &Rc<Store>, flops: u64, run: Box<Run>) {
+        let operands = self.operands.iter();
+        let operands =
+            operands.map(|own| Operand::new(store, &own.buffer, (&own.layout, self.dtype)));
+        self.source = Some(Source::new(operands.collect(), flops, run));
     }
 
     /// Like [`finish`](Self::finish), for a single result.

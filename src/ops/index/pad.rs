@@ -55,7 +55,7 @@ impl<T: AnyElement> Array<T> {
         let shape: Shape = axes
             .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
             .collect();
-        check_size::<T>(operation, &shape)?;
+        check_size(operation, &shape, T::DTYPE)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
         Ok(framed(&AnyArray::of(self), before, bits_of(value), &shape)?.into_array())
     }
@@ -65,7 +65,7 @@ impl<T: AnyElement> Array<T> {
 fn framed(array: &AnyArray, before: Shape, value: Bits, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;
     let step = RuledOperation::begin_any("pad", &[array])?.computed_by(0, move |operands| {
-        Ok([padded(&operands[0], &before, value, &whole)?])
+        padded(&operands[0], &before, value, &whole)
     });
     let padded = padded(array, &before, value, shape)?;
     let own = *array.layout.shape();

@@ -32,7 +32,7 @@ impl<T: AnyElement> Array<T> {
         let at = shape.axis("repeat", axis)?;
         // A length that saturates is beyond every length that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
-        check_size::<T>("repeat", &shape)?;
+        check_size("repeat", &shape, T::DTYPE)?;
         Ok(repeated(&AnyArray::of(self), at, count, &shape)?.into_array())
     }
 }
@@ -42,11 +42,7 @@ impl<T: AnyElement> Array<T> {
 fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;
     let step = RuledOperation::begin_any("repeat", &[array])?.computed_by(0, move |operands| {
-        Ok([copied(
-            &operands[0],
-            Copying::Repeated { at, times },
-            &whole,
-        )?])
+        copied(&operands[0], Copying::Repeated { at, times }, &whole)
     });
     let repeated = copied(array, Copying::Repeated { at, times }, shape)?;
     let own = *array.layout.shape();

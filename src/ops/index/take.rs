@@ -46,8 +46,8 @@ impl<T: AnyElement> Array<T> {
         same_device("take", ("the array", self), ("the indices", indices))?;
         let (before, after) = (&self.shape()[..at], &self.shape()[at + 1..]);
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
-        check_size::<T>("take", &shape)?;
-        check_indices("take", self, at, indices)?;
+        check_size("take", &shape, T::DTYPE)?;
+        check_indices("take", self.erased(), at, indices)?;
         Ok(taken(&AnyArray::of(self), indices, at, &shape)?.into_array())
     }
 }
@@ -57,7 +57,7 @@ impl<T: AnyElement> Array<T> {
 fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
     let (places, whole) = (indices.clone(), *shape);
     let step = RuledOperation::begin_any("take", &[array])?.computed_by(0, move |operands| {
-        Ok([picked(&operands[0], &places, Picking::Parts, at, &whole)?])
+        picked(&operands[0], &places, Picking::Parts, at, &whole)
     });
     let picked = picked(array, indices, Picking::Parts, at, shape)?;
     let own = *array.layout.shape();

@@ -1,5 +1,7 @@
 //! Steps of matrix products.
 
+use smallvec::smallvec;
+
 use crate::array::{Array, Layout, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::derivatives::{
@@ -70,10 +72,12 @@ impl RunningProduct {
             let columns = right.shape().last().copied().unwrap_or(1).max(1);
             let columns = if right.ndim() > 1 { columns } else { 1 };
             let flops = work_of(&[2, left.len(), columns]);
-            Source::new([operand(left), operand(right)], flops, |operands| {
+            let run = |operands: &[AnyArray]| {
                 let [left, right] = [0, 1].map(|at: usize| operands[at].share().into_array::<T>());
-                Ok(std::iter::once(AnyArray::of(&left.matmul(&right)?)).collect())
-            })
+                Ok(smallvec![left.matmul(&right)?.into_erased()])
+            };
+            let operands = smallvec![operand(left), operand(right)];
+            Source::new(operands, flops, Box::new(run))
         });
         Ok(Some(Self {
             to,
@@ -185,7 +189,7 @@ fn is_column_major(layout: &Layout) -> bool {
 fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
     let transposed = matrices.swap_axes(-1, -2)?;
     match T::DTYPE.is_complex() {
-        true => transposed.conj().eval(),
+        true => transposed.conj().eval_unfused(),
         false => Ok(transposed),
     }
 }

@@ -37,11 +37,12 @@ pub(in crate::ops::derivatives) fn source_of_graph(
     let (template, numbers) = GraphTemplate::of(graph, GraphTemplate::call);
     let results = graph.results().iter().map(|&own| numbers[own]);
     let (results, shape): (SmallVec<[u32; 1]>, _) = (results.collect(), *shape);
-    Some(Source::new(operands, flops, move |operands| {
+    let run = move |operands: &[AnyArray]| {
         let array_of = |placeholder| match placeholder {
             Placeholder::Operand(number) => operands[number].operand(),
             _ => unreachable!("the template of an expression graph has operands alone"),
         };
         run(&template.filled(&array_of, &results)?, &device, &shape)
-    }))
+    };
+    Some(Source::new(operands.collect(), flops, Box::new(run)))
 }

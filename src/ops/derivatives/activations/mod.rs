@@ -15,12 +15,14 @@ mod values;
 pub(super) use budget::read_environment;
 pub(crate) use budget::{Budget, BudgetCounts};
 pub(super) use graph::source_of_graph;
-pub(in crate::ops) use recompute::{Operand, Source};
+pub(in crate::ops) use recompute::{Operand, Run, Source};
 pub(in crate::ops) use store::{Activation, Pin, Store};
 pub(in crate::ops) use values::store;
 pub(super) use values::{begin, drop_results, end, present_store, set_activations, share};
 
 use std::rc::Rc;
+
+use smallvec::{SmallVec, smallvec};
 
 use super::tape;
 use crate::array::{Buffer, DType, Layout, ValueId};
@@ -136,7 +138,7 @@ pub(in crate::ops) fn with_source(
     let Some(store) = store(array.device()) else {
         return array;
     };
-    let source = Source::new([], 0, move |_| Ok(std::iter::once(run()?).collect()));
+    let source = Source::new(SmallVec::new(), 0, Box::new(move |_| Ok(smallvec![run()?])));
     let results = [(&array.buffer, &array.layout, array.dtype)];
     let recomputation = Recomputation::new(source, &results);
     let value_id = regenerated(|value_id| {

@@ -26,18 +26,14 @@ pub(in crate::ops) struct Source {
 }
 
 /// The function of an operation's operands.
-type Run = dyn Fn(&[AnyArray]) -> Result<Results>;
+pub(in crate::ops) type Run = dyn Fn(&[AnyArray]) -> Result<Results>;
 
 impl Source {
-    pub(in crate::ops) fn new(
-        operands: impl IntoIterator<Item = Operand>,
-        flops: u64,
-        run: impl Fn(&[AnyArray]) -> Result<Results> + 'static,
-    ) -> Self {
+    pub(in crate::ops) fn new(operands: SmallVec<[Operand; 3]>, flops: u64, run: Box<Run>) -> Self {
         Self {
-            operands: operands.into_iter().collect(),
+            operands,
             flops,
-            run: Box::new(run),
+            run,
         }
     }
 }
