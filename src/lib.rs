@@ -285,7 +285,7 @@ pub mod __private {
     pub use crate::ops::expression::written::{
         apply1, apply2, apply3, apply4, element, operators, terms, text,
     };
-    pub use crate::ops::{Apply, Arguments, BlockLoop, Call, Function, block_loop, call_of};
+    pub use crate::ops::{Apply, Arguments, Call, Function, Loops, call_of};
     pub use cachescope_macros::expand_elementwise;
     // By a path through this crate, because a user's crate may be named `core`.
     pub use core;

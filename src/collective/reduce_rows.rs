@@ -72,10 +72,10 @@ impl Steps {
         };
         let is_narrow = matches!(dtype, DType::F16 | DType::Bf16);
         Self {
-            widen: is_narrow.then(|| cast(dtype, wide).run),
-            combine: combine.at(wide).run,
-            divide: (reduce == Reduce::Mean).then(|| Over::CALLS.at(wide).run),
-            narrow: is_narrow.then(|| cast(wide, dtype).run),
+            widen: is_narrow.then(|| cast(dtype, wide).run()),
+            combine: combine.at(wide).run(),
+            divide: (reduce == Reduce::Mean).then(|| Over::CALLS.at(wide).run()),
+            narrow: is_narrow.then(|| cast(wide, dtype).run()),
         }
     }
 

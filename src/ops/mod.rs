@@ -98,7 +98,9 @@ pub(crate) use expression::elementwise::cast::cast;
 pub(crate) use expression::elementwise::functions::{Maximum, Minimum};
 pub use expression::elementwise::{complex, select};
 pub use expression::expr::{Expr, IntoExpr, Lazy};
-pub use expression::loops::{Arguments, BlockLoop, block_loop};
+#[cfg(feature = "collective")]
+pub(crate) use expression::loops::BlockLoop;
+pub use expression::loops::{Arguments, Loops};
 pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
 pub use index::{PadMode, concat, stack};

@@ -128,10 +128,10 @@ macro_rules! function {
     (@loop number $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
     (@loop real $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
     (@loop $kind:ident ($($($type:ident)?),+)) => {
-        $crate::ops::expression::loops::block_loop::<Self, ($($crate::ops::expression::declare::argument!([T] $($type)?),)+)>
+        $crate::ops::expression::loops::Loops::of::<Self, ($($crate::ops::expression::declare::argument!([T] $($type)?),)+)>()
     };
     (@widened ($($($type:ident)?),+)) => {
-        $crate::ops::expression::loops::loop_of::<
+        $crate::ops::expression::loops::Loops::widening::<
             Self,
             T,
             ($($crate::ops::expression::declare::argument!([T] $($type)?),)+),

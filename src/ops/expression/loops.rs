@@ -1,15 +1,23 @@
 //! Loops over blocks of elements: one for each function and element type, compiled with the
 //! library.
 
+#[cfg(target_arch = "x86_64")]
+use std::hint::black_box;
+
+#[cfg(target_arch = "x86_64")]
+use super::run::Run;
 use super::run::{InMemory, Runs, fill};
 use super::widened::widened_loop;
+#[cfg(target_arch = "x86_64")]
+use crate::array::element::scalar::pass::Careful;
 use crate::array::{AnyElement, DType};
 use crate::ops::expression::node::{Apply, Function};
 use crate::ops::expression::tree::MOST_OPERANDS;
+use crate::ops::vector::{has_vectors, has_wide_vectors};
 
 /// A loop that applies a function to a number of elements. The elements of each operand are
 /// consecutive from an address on; the results are written to another address.
-pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
+pub(crate) type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
 /// Makes the [`Calls`](super::tree::Calls) of `Op::call::<T>()` for each `T` of a kind of rows.
 macro_rules! table {
@@ -89,34 +97,155 @@ arguments!(A 0, B 1);
 arguments!(A 0, B 1, C 2);
 arguments!(A 0, B 1, C 2, D 3);
 
-/// Returns the loop of `F` for elements of `T`, whose arguments are `Own`. `Wide` are the arguments
-/// for `f32`, which computes for the narrower floats.
-pub(crate) const fn loop_of<F, T, Own, Wide>() -> BlockLoop
-where
-    F: Function<Own> + Function<Wide>,
-    T: AnyElement,
-    Own: Arguments,
-    Wide: Arguments,
-{
-    match T::DTYPE {
-        DType::F16 | DType::Bf16 => widened_loop::<F, Own, Wide>,
-        _ => block_loop::<F, Own>,
+/// The loops of one function, a column for each instruction set; see
+/// [`vector`](crate::ops::vector).
+#[derive(Clone, Copy, Debug)]
+pub struct Loops {
+    baseline: BlockLoop,
+    avx2: BlockLoop,
+    avx512: BlockLoop,
+}
+
+impl Loops {
+    /// Returns the loops that apply `F`.
+    #[must_use]
+    #[cfg(target_arch = "x86_64")]
+    pub const fn of<F: Function<Args>, Args: Arguments>() -> Self {
+        Self {
+            baseline: one_by_one::<F, Args>,
+            avx2: with_avx2::<F, Args>,
+            avx512: match F::WIDE {
+                true => with_avx512::<F, Args>,
+                false => with_avx2::<F, Args>,
+            },
+        }
+    }
+
+    /// Returns the loops that apply `F`.
+    #[must_use]
+    #[cfg(not(target_arch = "x86_64"))]
+    pub const fn of<F: Function<Args>, Args: Arguments>() -> Self {
+        Self::all(as_compiled::<F, Args>)
+    }
+
+    /// Returns the loops of `F` for elements of `T`, whose arguments are `Own`. `Wide` are the
+    /// arguments for `f32`, which computes for the narrower floats.
+    pub(crate) const fn widening<F, T, Own, Wide>() -> Self
+    where
+        F: Function<Own> + Function<Wide>,
+        T: AnyElement,
+        Own: Arguments,
+        Wide: Arguments,
+    {
+        match T::DTYPE {
+            DType::F16 | DType::Bf16 => Self::all(widened_loop::<F, Own, Wide>),
+            _ => Self::of::<F, Own>(),
+        }
+    }
+
+    /// Returns one loop for every instruction set.
+    const fn all(run: BlockLoop) -> Self {
+        Self {
+            baseline: run,
+            avx2: run,
+            avx512: run,
+        }
+    }
+
+    /// Returns the loop for this processor.
+    pub(crate) fn best(&self) -> BlockLoop {
+        match (has_vectors(), has_wide_vectors()) {
+            (true, true) => self.avx512,
+            (true, false) => self.avx2,
+            (false, _) => self.baseline,
+        }
     }
 }
 
-/// Applies the function `F` to `count` elements of each operand.
+/// Applies `F` for processors without AVX2, which are rare. Each element is computed by itself, so
+/// that the compiler makes neither vector code nor copies of the body.
 ///
 /// # Safety
 ///
 /// For each of the types of `Args`, `count` elements must be readable at its address, aligned and
 /// not written to meanwhile. `to` must have room for `count` results, aligned, that nobody reads
 /// meanwhile.
-pub unsafe fn block_loop<F: Function<Args>, Args: Arguments>(
+#[cfg(target_arch = "x86_64")]
+unsafe fn one_by_one<F: Function<Args>, Args: Arguments>(
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) {
+    let run = Apply::<F, Args::InMemory>::new(Args::runs(from));
+    let mut pass = Careful::<{ cfg!(target_feature = "fma") }>;
+    let to: *mut F::Output = to.cast();
+    for index in 0..count {
+        // SAFETY: by this function's contract.
+        unsafe { to.add(index).write(run.at(&mut pass, black_box(index))) };
+    }
+}
+
+/// Applies `F` with vectors of 32 bytes.
+///
+/// # Safety
+///
+/// As for [`one_by_one`]. The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn with_avx2<F: Function<Args>, Args: Arguments>(
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { block_loop::<F, Args, true>(from, to, count) };
+}
+
+/// Applies `F` with vectors of 64 bytes.
+///
+/// # Safety
+///
+/// As for [`one_by_one`]. The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn with_avx512<F: Function<Args>, Args: Arguments>(
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { block_loop::<F, Args, true>(from, to, count) };
+}
+
+/// Applies `F` with the instructions that the library is compiled for.
+///
+/// # Safety
+///
+/// For each of the types of `Args`, `count` elements must be readable at its address, aligned and
+/// not written to meanwhile. `to` must have room for `count` results, aligned, that nobody reads
+/// meanwhile.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn as_compiled<F: Function<Args>, Args: Arguments>(
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { block_loop::<F, Args, { cfg!(target_arch = "aarch64") }>(from, to, count) };
+}
+
+/// Applies the function `F` to `count` elements of each operand, in vector code.
+///
+/// # Safety
+///
+/// As for the loops that inline it.
+#[inline(always)]
+unsafe fn block_loop<F: Function<Args>, Args: Arguments, const FMA: bool>(
     from: &[*const u8; MOST_OPERANDS],
     to: *mut u8,
     count: usize,
 ) {
     let run = Apply::<F, Args::InMemory>::new(Args::runs(from));
     // SAFETY: by this function's contract.
-    unsafe { fill(run, 0, std::slice::from_raw_parts_mut(to.cast(), count)) };
+    unsafe { fill::<_, FMA>(run, std::slice::from_raw_parts_mut(to.cast(), count)) };
 }

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use super::body::Body;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
-use super::loops::{Arguments, block_loop};
+use super::loops::{Arguments, Loops};
 use super::not_yet::Expression;
 use super::operation::Operation;
 use super::run::{InMemory, Runs};
@@ -40,7 +40,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// The function as a value. Functions of the library have it in a table.
     #[doc(hidden)]
     const CALL: &'static Call =
-        &Call::of::<Self, Args>(Operation::Written, block_loop::<Self, Args>);
+        &Call::of::<Self, Args>(Operation::Written, Loops::of::<Self, Args>());
 
     /// The body of a written function as terms.
     const BODY: Option<Body> = None;

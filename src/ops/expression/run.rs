@@ -11,7 +11,6 @@ use crate::array::element::scalar::pass::{Careful, Fast, Pass};
 use crate::array::{AnyElement, Array};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::vector::{Loop, vectorised};
 
 /// The contiguous elements of operands, and the values computed from them.
 pub trait Run: Copy + Send + Sync + 'static {
@@ -180,44 +179,26 @@ impl<T: AnyElement> Run for InMemory<T> {
     }
 }
 
-/// Writes the elements of `run` from `start` on to `out`.
+/// The number of elements that are computed again if one of them is rare.
+pub(in crate::ops) const BLOCK: usize = 1024;
+
+/// Writes the elements of `run` to `out`.
 ///
 /// # Safety
 ///
 /// The run must have an element for each of `out`, and the contract of [`Run::at`] must hold for
 /// them.
 #[inline(always)]
-pub(in crate::ops) unsafe fn fill<R: Run>(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) {
-    vectorised(Fill { run, start }, out);
-}
-
-/// The loop of [`fill`](fn@fill), which alone makes one.
-struct Fill<R> {
-    run: R,
-    start: usize,
-}
-
-/// The number of elements that are computed again if one of them is rare.
-pub(in crate::ops) const BLOCK: usize = 1024;
-
-impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
-    type Result = ();
-
-    const WIDE: bool = R::WIDE;
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) {
-        let length = if R::RARE { BLOCK } else { out.len().max(1) };
-        for (number, block) in out.chunks_mut(length).enumerate() {
-            let start = self.start + number * length;
-            let mut pass = Fast::<FMA>::default();
-            // SAFETY: the run has as many elements as `out` from its start on, by the contract of
-            // `fill`; these are part of them.
-            unsafe { fill_block(self.run, start, &mut pass, block) };
-            if R::RARE && pass.met_rare() {
-                // SAFETY: as above.
-                unsafe { fill_block_carefully::<R, FMA>(self.run, start, block) };
-            }
+pub(super) unsafe fn fill<R: Run, const FMA: bool>(run: R, out: &mut [MaybeUninit<R::Item>]) {
+    let length = if R::RARE { BLOCK } else { out.len().max(1) };
+    for (number, block) in out.chunks_mut(length).enumerate() {
+        let start = number * length;
+        let mut pass = Fast::<FMA>::default();
+        // SAFETY: by this function's contract.
+        unsafe { fill_block(run, start, &mut pass, block) };
+        if R::RARE && pass.met_rare() {
+            // SAFETY: as above.
+            unsafe { fill_block_carefully::<R, FMA>(run, start, block) };
         }
     }
 }

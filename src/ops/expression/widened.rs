@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
-use super::loops::{Arguments, BlockLoop, block_loop};
+use super::loops::{Arguments, Loops};
 use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, DType};
 use crate::ops::expression::node::Function;
@@ -22,11 +22,11 @@ const AT_ONCE: usize = 256;
 type Wide = [MaybeUninit<f32>; AT_ONCE];
 
 /// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. It has the
-/// signature of [`block_loop`].
+/// signature of [`BlockLoop`](super::loops::BlockLoop).
 ///
 /// # Safety
 ///
-/// The contract of [`block_loop`] for `Own`.
+/// The contract of [`BlockLoop`](super::loops::BlockLoop) for `Own`.
 pub(super) unsafe fn widened_loop<F, Own, Widened>(
     from: &[*const u8; MOST_OPERANDS],
     to: *mut u8,
@@ -43,7 +43,7 @@ pub(super) unsafe fn widened_loop<F, Own, Widened>(
     };
     // SAFETY: by this function's contract; the types match the loop, with narrow floats in place of
     // `f32`.
-    unsafe { run_widened(block_loop::<F, Widened>, types, from, to, count) };
+    unsafe { run_widened(&Loops::of::<F, Widened>(), types, from, to, count) };
 }
 
 /// The types of a function of narrow floats.
@@ -55,20 +55,21 @@ struct Types {
     result_of_loop: DType,
 }
 
-/// Runs the loop `run`, which has `f32` in place of the narrow floats among `types`.
+/// Runs the best of `loops`, which have `f32` in place of the narrow floats among `types`.
 ///
 /// # Safety
 ///
-/// `run` must be a loop for these types. For each type, `count` elements must be readable at its
+/// `loops` must be for these types. For each type, `count` elements must be readable at its
 /// address, aligned and not written to meanwhile. `to` must have room for the results, aligned,
 /// that nobody else reads or writes.
 unsafe fn run_widened(
-    run: BlockLoop,
+    loops: &Loops,
     types: Types,
     from: &[*const u8; MOST_OPERANDS],
     to: *mut u8,
     count: usize,
 ) {
+    let run = loops.best();
     let mut wide: [Wide; MOST_OPERANDS] = [[MaybeUninit::uninit(); AT_ONCE]; MOST_OPERANDS];
     let mut wide_results: Wide = [MaybeUninit::uninit(); AT_ONCE];
     for start in (0..count).step_by(AT_ONCE) {

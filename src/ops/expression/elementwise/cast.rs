@@ -9,7 +9,7 @@ use crate::array::element::scalar::convert;
 use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, DType};
 use crate::ops::expression::expr::{Expr, Lazy};
-use crate::ops::expression::loops::{block_loop, loop_of, table};
+use crate::ops::expression::loops::{Loops, table};
 use crate::ops::expression::node::{Apply, Function, Leaf, unary};
 use crate::ops::expression::operation::Operation;
 use crate::ops::expression::tree::{Call, Calls};
@@ -20,13 +20,57 @@ pub struct Cast<U>(PhantomData<U>);
 
 impl<U: AnyElement> Cast<U> {
     const fn call<T: AnyElement>() -> Option<Call> {
-        let run = match T::DTYPE {
+        let loops = match T::DTYPE {
             // One byte, which is 0 or 1.
-            DType::Bool => block_loop::<Self, (u8,)>,
-            _ => loop_of::<Self, T, (T,), (f32,)>(),
+            DType::Bool => Loops::of::<Self, (u8,)>(),
+            _ => match of_integers(T::DTYPE, U::DTYPE) {
+                Some(loops) => loops,
+                None => Loops::widening::<Self, T, (T,), (f32,)>(),
+            },
         };
-        Some(Call::of::<Self, (T,)>(Operation::Cast, run))
+        Some(Call::of::<Self, (T,)>(Operation::Cast, loops))
     }
+}
+
+macro_rules! integer_loops {
+    ($pair:expr, $($from:ident $source:ident => $($to:ident $target:ident)+;)+) => {
+        match $pair {
+            $($((DType::$from, DType::$to) => Some(Loops::of::<Cast<$target>, ($source,)>()),)+)+
+            _ => None,
+        }
+    };
+}
+
+/// Returns the loops between integers; `None` for other types. Bits are cut off or added, so the
+/// sign of the result does not matter, and the sign of the argument matters only if bits are added.
+const fn of_integers(from: DType, to: DType) -> Option<Loops> {
+    let (Some(target), Some(unsigned)) = (unsigned(to), unsigned(from)) else {
+        return None;
+    };
+    let source = match target.size_bytes() > from.size_bytes() {
+        true => from,
+        false => unsigned,
+    };
+    integer_loops! { (source, target),
+        I8 i8 => U16 u16 U32 u32 U64 u64;
+        I16 i16 => U32 u32 U64 u64;
+        I32 i32 => U64 u64;
+        U8 u8 => U8 u8 U16 u16 U32 u32 U64 u64;
+        U16 u16 => U8 u8 U16 u16 U32 u32 U64 u64;
+        U32 u32 => U8 u8 U16 u16 U32 u32 U64 u64;
+        U64 u64 => U8 u8 U16 u16 U32 u32 U64 u64;
+    }
+}
+
+/// Returns the unsigned integer of the size of an integer.
+const fn unsigned(dtype: DType) -> Option<DType> {
+    Some(match dtype {
+        DType::I8 | DType::U8 => DType::U8,
+        DType::I16 | DType::U16 => DType::U16,
+        DType::I32 | DType::U32 => DType::U32,
+        DType::I64 | DType::U64 => DType::U64,
+        _ => return None,
+    })
 }
 
 /// Returns the conversion of elements of one type to another.

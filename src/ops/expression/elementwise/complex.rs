@@ -5,7 +5,7 @@ use num_complex::Complex;
 use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Float};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
-use crate::ops::expression::loops::{block_loop, table};
+use crate::ops::expression::loops::{Loops, table};
 use crate::ops::expression::node::{Apply, Function, binary};
 use crate::ops::expression::operation::Operation;
 use crate::ops::expression::tree::{Call, Calls};
@@ -25,8 +25,8 @@ impl OfParts {
     where
         Complex<T>: AnyElement,
     {
-        let run = block_loop::<Self, (T, T)>;
-        Some(Call::of::<Self, (T, T)>(Operation::OfParts, run))
+        let loops = Loops::of::<Self, (T, T)>();
+        Some(Call::of::<Self, (T, T)>(Operation::OfParts, loops))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The choice by a mask.
 
-use crate::array::AnyElement;
 use crate::array::element::scalar::pass::Pass;
+use crate::array::{AnyElement, DType};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
-use crate::ops::expression::loops::{block_loop, table};
+use crate::ops::expression::loops::{Loops, table};
 use crate::ops::expression::node;
 use crate::ops::expression::node::{Apply, Function};
 use crate::ops::expression::operation::Operation;
@@ -21,8 +21,17 @@ impl Select {
     };
 
     const fn call<T: AnyElement>() -> Option<Call> {
-        let run = block_loop::<Self, (bool, T, T)>;
-        Some(Call::of::<Self, (bool, T, T)>(Operation::Select, run))
+        // Elements are moved, so that types of one size and alignment share a loop.
+        let loops = match T::DTYPE {
+            DType::I8 | DType::U8 | DType::Bool => Loops::of::<Self, (bool, u8, u8)>(),
+            DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => {
+                Loops::of::<Self, (bool, u16, u16)>()
+            }
+            DType::F32 | DType::I32 | DType::U32 => Loops::of::<Self, (bool, u32, u32)>(),
+            DType::F64 | DType::I64 | DType::U64 => Loops::of::<Self, (bool, u64, u64)>(),
+            DType::C32 | DType::C64 => Loops::of::<Self, (bool, T, T)>(),
+        };
+        Some(Call::of::<Self, (bool, T, T)>(Operation::Select, loops))
     }
 }
 

@@ -221,7 +221,7 @@ impl ProgramStep {
                 at: registers.reserve(BLOCK * element_bytes),
             },
             NodeKind::Call(call, operands) => Self::Call {
-                run: call.run,
+                run: call.run(),
                 operands,
                 at: registers.take(),
             },
