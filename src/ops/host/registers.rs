@@ -15,6 +15,8 @@ pub(in crate::ops::host) unsafe trait VectorOf<T>: Copy {
     const LANES: usize;
     /// `true` if there are 32 registers, otherwise there are 16.
     const IS_WIDE: bool;
+    /// `true` in code for x86-64 without AVX2, which stays short: such processors are rare.
+    const IS_PLAIN: bool = false;
 
     /// # Safety
     ///
@@ -201,6 +203,7 @@ register_floats! {
 unsafe impl<T: RegisterFloat> VectorOf<T> for PlainVector<T> {
     const LANES: usize = 4;
     const IS_WIDE: bool = false;
+    const IS_PLAIN: bool = cfg!(target_arch = "x86_64");
 
     #[inline(always)]
     unsafe fn splat(value: T) -> Self {

@@ -187,7 +187,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
         while channel < outputs {
             // SAFETY: by this function's contract.
             unsafe {
-                if outputs - channel >= HEIGHT {
+                if outputs - channel >= HEIGHT && !V::IS_PLAIN {
                     self.write::<V, HEIGHT, N>(channel, &offset, to);
                     channel += HEIGHT;
                 } else {
@@ -294,6 +294,7 @@ pub(super) unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                 // last result is at most a vector behind a plane. The sums are of this job.
                 unsafe {
                     match V::IS_WIDE {
+                        _ if V::IS_PLAIN => packed.write_all::<V, 1>(outputs.len(), offset, to),
                         true => packed.write_all::<V, 6>(outputs.len(), offset, to),
                         false => packed.write_all::<V, 3>(outputs.len(), offset, to),
                     }

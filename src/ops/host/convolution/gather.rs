@@ -269,6 +269,15 @@ unsafe fn sum_block<T: RegisterFloat, V: VectorOf<T>>(
     // SAFETY: by this function's contract; the kernel is packed for `HEIGHT` channels.
     unsafe {
         match height {
+            _ if V::IS_PLAIN => {
+                for row in 0..height {
+                    for vector in 0..grid.vectors {
+                        let to = sums.add(row * stride + vector * V::LANES);
+                        let at = [grid.position(vector)];
+                        tiles.run::<V, 1, 1>(at, weights.add(row), (to, stride));
+                    }
+                }
+            }
             5.. if V::IS_WIDE => tiles.run_all::<V, 8, 3>(grid, weights, sums),
             5.. => {
                 tiles.run_all::<V, 4, 3>(grid, weights, sums);

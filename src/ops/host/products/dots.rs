@@ -68,6 +68,7 @@ impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
         unsafe {
             match V::IS_WIDE {
                 true => self.run_tiles::<V, 4>(),
+                false if V::IS_PLAIN => self.run_tiles::<V, 1>(),
                 false => self.run_tiles::<V, 2>(),
             }
         }

@@ -52,7 +52,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         let (_, inner, columns) = self.pairs.lengths();
         // A constant, so that programs do not compile loops of other types for each length.
-        if const { T::DTYPE as usize <= DType::F64 as usize } {
+        if const { FMA && T::DTYPE as usize <= DType::F64 as usize } {
             match (inner, columns) {
                 (2, 1) => return self.each(out, multiply_fixed::<T, A, 2, 1>),
                 (3, 1) => return self.each(out, multiply_fixed::<T, A, 3, 1>),

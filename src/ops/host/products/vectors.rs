@@ -9,7 +9,7 @@ use super::{is, is_float};
 use crate::array::Number;
 use crate::array::element::scalar::convert;
 use crate::ops::reducers::{ACCUMULATORS, add_accumulators};
-use crate::ops::vector::{Loop, vectorised};
+use crate::ops::vector::{Loop, rolled, vectorised};
 
 /// The number of elements of the vector that are multiplied at once. As `f64` they fit the
 /// first-level cache with a part of the matrix.
@@ -64,7 +64,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         // SAFETY: by the invariant.
-        unsafe { multiply::<T, A>(self.matrix, self.vector, out) };
+        unsafe { multiply::<T, A, FMA>(self.matrix, self.vector, out) };
     }
 }
 
@@ -74,7 +74,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn multiply<T: Number, A: Number>(
+unsafe fn multiply<T: Number, A: Number, const FMA: bool>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
@@ -85,20 +85,20 @@ unsafe fn multiply<T: Number, A: Number>(
             let mut sums = [A::zero(); HEIGHT];
             for (index, out) in out.chunks_mut(HEIGHT).enumerate() {
                 let matrix = matrix.rows(index * HEIGHT..index * HEIGHT + out.len());
-                by_columns(&matrix, vector, &mut sums[..out.len()]);
+                by_columns::<T, A, FMA>(&matrix, vector, &mut sums[..out.len()]);
                 write_all(&sums, out);
             }
         } else if is_stored_as::<T, A>(vector) {
             let factors = std::slice::from_raw_parts(vector.first.cast(), vector.columns);
             for (row, slot) in out.iter_mut().enumerate() {
-                let sum: A = sum_row(&matrix.part(row, 0, 1, matrix.columns), factors);
+                let sum = sum_row::<T, A, FMA>(&matrix.part(row, 0, 1, matrix.columns), factors);
                 slot.write(convert(sum));
             }
         } else {
             let mut sums = [A::zero(); HEIGHT];
             for (index, out) in out.chunks_mut(HEIGHT).enumerate() {
                 let matrix = matrix.rows(index * HEIGHT..index * HEIGHT + out.len());
-                by_rows(&matrix, vector, &mut sums[..out.len()]);
+                by_rows::<T, A, FMA>(&matrix, vector, &mut sums[..out.len()]);
                 write_all(&sums, out);
             }
         }
@@ -124,7 +124,11 @@ fn write_all<T: Number, A: Number>(sums: &[A], out: &mut [MaybeUninit<T>]) {
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn by_columns<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
+unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
+    matrix: &Matrix<T>,
+    vector: &Matrix<T>,
+    sums: &mut [A],
+) {
     sums.fill(A::zero());
     let rows = sums.len();
     let mut column = 0;
@@ -139,6 +143,7 @@ unsafe fn by_columns<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T
             )
         };
         for index in 0..rows {
+            let index = rolled::<FMA>(index);
             let first = a.times(convert(p[index])).plus(b.times(convert(q[index])));
             let second = c.times(convert(r[index])).plus(d.times(convert(s[index])));
             sums[index] = sums[index].plus(first.plus(second));
@@ -148,8 +153,9 @@ unsafe fn by_columns<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T
     for column in column..matrix.columns {
         // SAFETY: as above.
         let (factor, values) = unsafe { factor_and_values::<T, A>(matrix, vector, column, rows) };
-        for (sum, &value) in sums.iter_mut().zip(values) {
-            *sum = sum.plus(factor.times(convert(value)));
+        for index in 0..rows {
+            let index = rolled::<FMA>(index);
+            sums[index] = sums[index].plus(factor.times(convert(values[index])));
         }
     }
 }
@@ -181,7 +187,11 @@ unsafe fn factor_and_values<'a, T: Number, A: Number>(
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
+unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
+    matrix: &Matrix<T>,
+    vector: &Matrix<T>,
+    sums: &mut [A],
+) {
     let mut factors_memory = [A::zero(); DEPTH];
     for start in (0..matrix.columns).step_by(DEPTH) {
         let depth = DEPTH.min(matrix.columns - start);
@@ -192,7 +202,7 @@ unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, 
         }
         for (row, sum) in sums.iter_mut().enumerate() {
             // SAFETY: the part is within the matrix, and the caller keeps the rest.
-            let more = unsafe { sum_row(&matrix.part(row, start, 1, depth), factors) };
+            let more = unsafe { sum_row::<T, A, FMA>(&matrix.part(row, start, 1, depth), factors) };
             *sum = if start == 0 { more } else { sum.plus(more) };
         }
     }
@@ -204,45 +214,48 @@ unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, 
 ///
 /// The memory of the row must be alive and not written to.
 #[inline(always)]
-unsafe fn sum_row<T: Number, A: Number>(row: &Matrix<T>, factors: &[A]) -> A {
+unsafe fn sum_row<T: Number, A: Number, const FMA: bool>(row: &Matrix<T>, factors: &[A]) -> A {
     assert_eq!(row.columns, factors.len());
     if row.column_stride == 1 {
         // SAFETY: the elements are contiguous, and the caller keeps the rest.
-        return sum_products(
+        return sum_products::<T, A, FMA>(
             unsafe { std::slice::from_raw_parts(row.first, row.columns) },
             factors,
         );
     }
     let mut sum = A::zero();
-    for (column, &factor) in factors.iter().enumerate() {
+    for column in 0..factors.len() {
+        let column = rolled::<FMA>(column);
         // SAFETY: the column is within the row, and the caller keeps the rest.
         let value: A = convert(unsafe { row.at(0, column) });
-        sum = sum.plus(factor.times(value));
+        sum = sum.plus(factors[column].times(value));
     }
     sum
 }
 
 #[inline(always)]
-fn sum_products<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
+fn sum_products<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<ACCUMULATORS>();
     let (factor_blocks, last_factors) = factors.as_chunks::<ACCUMULATORS>();
     let mut accumulators = [A::zero(); ACCUMULATORS];
     for (values, factors) in value_blocks.iter().zip(factor_blocks) {
         for at in 0..ACCUMULATORS {
+            let at = rolled::<FMA>(at);
             accumulators[at] = accumulators[at].plus(factors[at].times(convert(values[at])));
         }
     }
-    add_accumulators(accumulators).plus(sum_last(last_values, last_factors))
+    add_accumulators(accumulators).plus(sum_last::<T, A, FMA>(last_values, last_factors))
 }
 
 /// Like [`sum_products`], for fewer elements than it takes at once.
 #[inline(always)]
-fn sum_last<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
+fn sum_last<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<8>();
     let (factor_blocks, last_factors) = factors.as_chunks::<8>();
     let mut accumulators = [A::zero(); 8];
     for (values, factors) in value_blocks.iter().zip(factor_blocks) {
         for at in 0..8 {
+            let at = rolled::<FMA>(at);
             accumulators[at] = accumulators[at].plus(factors[at].times(convert(values[at])));
         }
     }
