@@ -150,6 +150,30 @@ impl DType {
         }
     }
 
+    /// Returns the type of sums, [`AnyElement::Total`](crate::AnyElement::Total).
+    pub(crate) const fn total(self) -> Self {
+        match self {
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Bool => Self::I64,
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Self::U64,
+            own => own,
+        }
+    }
+
+    /// Returns the type of means, [`AnyElement::Average`](crate::AnyElement::Average).
+    pub(crate) const fn average(self) -> Self {
+        if self.is_float() || self.is_complex() {
+            self
+        } else {
+            Self::F64
+        }
+    }
+
+    /// Returns the type in which sums are computed: `f32` for `f16` and `bf16`, else the type of
+    /// sums.
+    pub(crate) const fn accumulator(self) -> Self {
+        self.total().computed_in()
+    }
+
     /// Returns the name of the type in the source of kernels.
     pub(crate) const fn in_cuda(self) -> &'static str {
         match self {
@@ -188,6 +212,9 @@ mod tests {
         let bits = numpy_bits.parse().unwrap_or(8); // `bool`, a byte.
         assert_eq!(bits, 8 * size_of::<T>());
         assert!(number < DType::COUNT);
+        assert_eq!(T::DTYPE.total(), T::Total::DTYPE);
+        assert_eq!(T::DTYPE.average(), T::Average::DTYPE);
+        assert_eq!(T::DTYPE.accumulator(), T::Accumulator::DTYPE);
     }
 
     #[test]

@@ -22,14 +22,12 @@ pub(in crate::ops) struct Reduction {
     rule: Option<ReductionRule>,
     /// See [`Reducer::POSITIONAL`].
     pub(in crate::ops) is_positional: bool,
-    /// Returns whether no elements have a result.
-    has_result_of_nothing: fn() -> bool,
     /// The type of the results.
     output: DType,
     /// The host's loop.
     host: &'static ReductionLoop,
-    /// Returns the reduction for a CUDA device.
-    cuda: fn() -> ReductionKernels,
+    /// The reduction for a CUDA device.
+    cuda: &'static ReductionKernels,
 }
 
 impl Reduction {
@@ -43,10 +41,9 @@ impl Reduction {
             name: F::NAME,
             rule: F::RULE,
             is_positional: F::POSITIONAL,
-            has_result_of_nothing: || F::nothing().is_some(),
             output: <F::Output as AnyElement>::DTYPE,
             host: reduction_loop_of::<F, T>(),
-            cuda: ReductionKernels::of::<F, T>,
+            cuda: const { &ReductionKernels::of::<F, T>() },
         }
     }
 }
@@ -60,7 +57,7 @@ pub(in crate::ops) fn reduce(
     graph: &ExpressionGraph<'_>,
 ) -> Result<Buffer> {
     let shape = graph.shape();
-    if plan.lanes.length == 0 && !(reduction.has_result_of_nothing)() {
+    if plan.lanes.length == 0 && reduction.cuda.nothing().is_none() {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
@@ -77,7 +74,7 @@ pub(in crate::ops) fn reduce(
         device,
         touching & ReadOperands(graph),
         order => host::reduce(order, (reduction.host, reduction.output), graph, plan),
-        cuda::reduce(order, (reduction.cuda)(), graph, plan)
+        cuda::reduce(order, reduction.cuda, graph, plan)
     )
 }
 

@@ -53,42 +53,38 @@ enum Packing {
     Across,
 }
 
-/// The kernels that merge the parts of outputs.
-struct PartKernels<F, T>(PhantomData<(F, T)>);
+/// The kernels that merge the parts of outputs, for each type of elements.
+struct PartKernels<F>(PhantomData<F>);
 
 /// The type-erased description of a reducer that a reduction needs.
-#[derive(Clone, Copy)]
 pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
     cuda: CudaReducer,
-    /// The bits of the result for no elements, if there is one.
-    nothing: Option<Bits>,
-    /// The type of the results.
-    output: DType,
-    /// The stored types of the elements, of the accumulators of elements and of means, and of the
-    /// results.
+    /// Returns the bits of the result for no elements, if there is one.
+    nothing: fn() -> Option<Bits>,
+    /// The stored types of the elements and of the results.
     item: DType,
-    sums: &'static str,
-    means: &'static str,
-    result: &'static str,
+    output: DType,
     kernels: fn(u32) -> KernelKey,
-    parts: KernelKey,
+    parts: fn(u32) -> KernelKey,
 }
 
 impl ReductionKernels {
-    pub(in crate::ops) fn of<F: Reducer<T>, T: AnyElement>() -> Self {
+    pub(in crate::ops) const fn of<F: Reducer<T>, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,
             cuda: F::CUDA,
-            nothing: F::nothing().map(bits_of),
-            output: F::Output::DTYPE,
+            nothing: || F::nothing().map(bits_of),
             item: T::DTYPE,
-            sums: T::Accumulator::DTYPE.in_cuda(),
-            means: <T::Average as AnyElement>::Accumulator::DTYPE.in_cuda(),
-            result: F::Output::DTYPE.in_cuda(),
+            output: <F::Output as AnyElement>::DTYPE,
             kernels: KernelKey::of::<ReductionKernel<F>>,
-            parts: KernelKey::of::<PartKernels<F, T>>(0),
+            parts: KernelKey::of::<PartKernels<F>>,
         }
+    }
+
+    /// Returns the bits of the result for no elements, if there is one.
+    pub(in crate::ops) fn nothing(&self) -> Option<Bits> {
+        (self.nothing)()
     }
 
     /// Returns the size of the total of an output or of a part of one.
@@ -99,13 +95,10 @@ impl ReductionKernels {
     /// Adds to `text` the types and functions of the reducer, for elements that are computed in the
     /// type `T`, and the functions by which threads merge totals.
     fn write(&self, text: &mut String) {
-        let Self {
-            cuda,
-            sums,
-            means,
-            result,
-            ..
-        } = self;
+        let Self { cuda, item, .. } = self;
+        let sums = item.accumulator().in_cuda();
+        let means = item.average().accumulator().in_cuda();
+        let result = self.output.in_cuda();
         text.push_str(STATES);
         let _ = write!(
             text,
@@ -140,11 +133,13 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: CudaOrder<'_>,
-    reduction: ReductionKernels,
+    reduction: &ReductionKernels,
     graph: &ExpressionGraph<'_>,
     plan: &ReductionPlan,
 ) -> Result<Buffer> {
-    if let (Some(bits), 0) = (reduction.nothing, plan.lanes.length) {
+    if plan.lanes.length == 0
+        && let Some(bits) = reduction.nothing()
+    {
         let nothing = ExpressionGraph::of_value(reduction.output, bits);
         let results = evaluate(order.touching(&()), &nothing, &plan.outputs)?;
         return Ok(results.into_iter().next().expect("one result"));
@@ -191,7 +186,7 @@ impl ReductionTarget {
 pub(super) fn reduce_into(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    reduction: ReductionKernels,
+    reduction: &ReductionKernels,
     lanes: Lanes,
     target: ReductionTarget,
 ) -> Result<()> {
@@ -233,14 +228,15 @@ pub(super) fn reduce_into(
         _ => 1,
     };
     let grid = grid([lanes.count().div_ceil(outputs_of_block), 1]);
-    workspace.launch(reduction.parts, &source, grid, &arguments)
+    let key = (reduction.parts)(reduction.item as u32);
+    workspace.launch(key, &source, grid, &arguments)
 }
 
 #[track_caller]
 fn launch_reduction(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    reduction: ReductionKernels,
+    reduction: &ReductionKernels,
     (lanes, split, packing): (Lanes, ReductionSplit, Packing),
     target: ReductionTarget,
 ) -> Result<()> {
@@ -274,7 +270,7 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
 
 fn lanes_source(
     program: &Program<'_>,
-    reduction: ReductionKernels,
+    reduction: &ReductionKernels,
     packing: Packing,
 ) -> KernelSource {
     let mut text = String::new();
@@ -289,8 +285,8 @@ fn lanes_source(
     source(format!("{} of {}", reduction.name, program.name()), &text)
 }
 
-fn parts_source(reduction: ReductionKernels) -> KernelSource {
-    let ReductionKernels { name, item, .. } = reduction;
+fn parts_source(reduction: &ReductionKernels) -> KernelSource {
+    let &ReductionKernels { name, item, .. } = reduction;
     let wide = item.computed_in().in_cuda();
     let mut text = format!("typedef {wide} T;\ntypedef u64 index_t;\n");
     reduction.write(&mut text);

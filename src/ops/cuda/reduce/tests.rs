@@ -149,7 +149,7 @@ mod compiled {
                 "argmax" => Packing::Single,
                 _ => Packing::Along,
             };
-            let reduction = ReductionKernels::of::<F, T>();
+            let reduction = &ReductionKernels::of::<F, T>();
             self.0.push(lanes_source(&program, reduction, packing));
             self.0.push(parts_source(reduction));
         }

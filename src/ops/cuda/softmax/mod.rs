@@ -73,7 +73,7 @@ struct SoftmaxKind {
     is_log: bool,
     /// The accumulator type of exponentials.
     sums: &'static str,
-    logsumexp: ReductionKernels,
+    logsumexp: &'static ReductionKernels,
     /// The kernels of lanes that are read one by one, and in packs.
     lanes: [fn(u32) -> KernelKey; 2],
     written: fn(u32) -> KernelKey,
@@ -85,7 +85,7 @@ impl SoftmaxKind {
         Self {
             is_log: LOG,
             sums: T::Accumulator::DTYPE.in_cuda(),
-            logsumexp: ReductionKernels::of::<Logsumexp, T>(),
+            logsumexp: const { &ReductionKernels::of::<Logsumexp, T>() },
             lanes: [
                 KernelKey::of::<Fitting<LOG, false>>,
                 KernelKey::of::<Fitting<LOG, true>>,
