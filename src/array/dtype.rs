@@ -174,6 +174,16 @@ impl DType {
         self.total().computed_in()
     }
 
+    /// Returns the type in which running sums and products are computed: `f64` for floats,
+    /// `Complex<f64>` for complex numbers, else the type of sums.
+    pub(crate) const fn wide(self) -> Self {
+        match self {
+            Self::F32 | Self::F64 | Self::F16 | Self::Bf16 => Self::F64,
+            Self::C32 | Self::C64 => Self::C64,
+            whole => whole.total(),
+        }
+    }
+
     /// Returns the name of the type in the source of kernels.
     pub(crate) const fn in_cuda(self) -> &'static str {
         match self {
@@ -215,6 +225,7 @@ mod tests {
         assert_eq!(T::DTYPE.total(), T::Total::DTYPE);
         assert_eq!(T::DTYPE.average(), T::Average::DTYPE);
         assert_eq!(T::DTYPE.accumulator(), T::Accumulator::DTYPE);
+        assert_eq!(T::DTYPE.wide(), T::Wide::DTYPE);
     }
 
     #[test]

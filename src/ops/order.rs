@@ -8,10 +8,11 @@
 
 use std::sync::OnceLock;
 
+use super::expression::any_array::AnyArray;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Tree, operands};
 use super::pause::is_live;
-use crate::array::{AnyElement, Array, Buffer};
+use crate::array::Buffer;
 use crate::context::Device;
 use crate::device::cuda::{Cuda, SharedLaunchGuard};
 use crate::device::{Backend, StreamId, Use};
@@ -41,9 +42,9 @@ impl<const N: usize> TouchedMemory for [&Buffer; N] {
     }
 }
 
-impl<T: AnyElement> TouchedMemory for &[&Array<T>] {
+impl TouchedMemory for &[AnyArray] {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
-        self.iter().for_each(|array| see(array.buffer(), Use::Read));
+        self.iter().for_each(|array| see(&array.buffer, Use::Read));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::cuda;
 use super::derivatives::{
     AnyArray, DIFFERENTIABLE, RuledOperation, SavedArray, TrackedReduction, by_differentiable,
     by_gradient, tracked_value,
@@ -10,7 +11,7 @@ use super::dispatch::{Hoisted, contiguous_array, device_for};
 use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Operand, Tree};
-use super::host::normalized_contiguous;
+use super::host::{self, normalized_contiguous};
 use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
@@ -147,7 +148,8 @@ fn running<T: AnyElement, const PRODUCT: bool>(
     on_device!(
         device,
         touching & ReadOperands(graph),
-        running::<T, PRODUCT>(graph, &shape, axis)
+        order => host::running::<T, PRODUCT>(order, graph, &shape, axis),
+        cuda::running(order, graph, &shape, axis, PRODUCT).map(AnyArray::into_array)
     )
 }
 
@@ -286,7 +288,8 @@ fn normalized_graph<T: Float, const LOG: bool>(
     on_device!(
         device,
         touching & ReadOperands(graph),
-        normalized::<T, LOG>(graph, shape, axis)
+        order => host::normalized::<T, LOG>(order, graph, shape, axis),
+        cuda::normalized(order, graph, shape, axis, LOG).map(AnyArray::into_array)
     )
 }
 

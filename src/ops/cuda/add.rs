@@ -4,94 +4,92 @@
 //! Therefore one thread adds to each element of the target, and no floats are added atomically.
 //! Writes take the same paths, so that the last of several values for one element remains.
 
-use std::any::TypeId;
-use std::marker::PhantomData;
-
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{AnyElement, Array, Number, Shape, Walk};
+use crate::array::{DType, Shape, Walk};
 use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::descriptors::{Axis, reached};
+use crate::ops::descriptors::{Axis, reached_by};
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
-/// Adds each element of `values` to the element of `target` that its index selects along the axis
-/// `at`, in order. There is one addition for each element of `shape`, which is not empty. All three
-/// arrays broadcast to `shape` along the other axes.
+/// Adds each element of `values`, which are numbers, to the element of `target` that its index
+/// selects along the axis `at`, in order. There is one addition for each element of `shape`, which
+/// is not empty. All three arrays broadcast to `shape` along the other axes.
 #[track_caller]
-pub(in crate::ops) fn add_at<T: Number>(
+pub(in crate::ops) fn add_at(
     order: CudaOrder<'_>,
     target: Target<'_>,
-    indices: &Array<i64>,
-    values: &Array<T>,
+    indices: Operand<'_>,
+    values: Operand<'_>,
     (at, operation): (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    let walk = reached(&target, indices, values, at, shape)?;
+    let walk = reached_by(&target, [indices.layout, values.layout], at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
+    let dtype = values.dtype;
     // Integer sums do not depend on the order.
-    if TypeId::of::<T>() != TypeId::of::<T::Average>() {
+    if !dtype.is_float() && !dtype.is_complex() {
         return scattered.in_any_order(order, &walk);
     }
-    scattered.in_order::<T>(order, &walk, Item::sum_of::<T>())
+    scattered.in_order(order, &walk, Item::Summand(dtype))
 }
 
 /// Writes each element of `values` to the element of `target` that its index selects, like
 /// [`add_at`]. The last of several values for one element remains.
 #[track_caller]
-pub(in crate::ops) fn put_at<T: AnyElement>(
+pub(in crate::ops) fn put_at(
     order: CudaOrder<'_>,
     target: Target<'_>,
-    indices: &Array<i64>,
-    values: &Array<T>,
+    indices: Operand<'_>,
+    values: Operand<'_>,
     (at, operation): (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    let walk = reached(&target, indices, values, at, shape)?;
+    let walk = reached_by(&target, [indices.layout, values.layout], at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
-    let item = Item::word_of(size_of::<T>());
-    match size_of::<T>() {
-        1 => scattered.in_order::<Word<1>>(order, &walk, item),
-        2 => scattered.in_order::<Word<2>>(order, &walk, item),
-        4 => scattered.in_order::<Word<4>>(order, &walk, item),
-        8 => scattered.in_order::<Word<8>>(order, &walk, item),
-        _ => scattered.in_order::<Word<16>>(order, &walk, item),
-    }
+    let item = Item::Word {
+        bytes: values.dtype.size_bytes(),
+    };
+    scattered.in_order(order, &walk, item)
 }
 
-/// The scattered elements: their type in the text of a kernel, and whether they are added.
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    name: &'static str,
-    is_added: bool,
+/// A scattered element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Item {
+    /// An element that is added.
+    Summand(DType),
+    /// An element that is written, as a word.
+    Word { bytes: usize },
 }
 
 impl Item {
-    fn sum_of<T: AnyElement>() -> Self {
-        Self {
-            name: T::DTYPE.in_cuda(),
-            is_added: true,
+    /// Returns the name of the type in the text of a kernel.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Summand(dtype) => dtype.in_cuda(),
+            Self::Word { bytes } => word_of(bytes),
         }
     }
 
-    fn word_of(bytes: usize) -> Self {
-        Self {
-            name: word_of(bytes),
-            is_added: false,
+    /// Returns the bits of a form that identify the item, above the bits of the numbering.
+    fn form(self) -> u32 {
+        match self {
+            Self::Summand(dtype) => 1 << 4 | (dtype as u32) << 5,
+            Self::Word { bytes } => bytes.trailing_zeros() << 5,
         }
     }
 
     /// Returns the definitions of the type and of the update of an element.
     fn text(self) -> String {
-        let Self { name, is_added } = self;
-        let with = if is_added {
-            "cs_add(old, value)"
-        } else {
-            "value"
+        let with = match self {
+            Self::Summand(_) => "cs_add(old, value)",
+            Self::Word { .. } => "value",
         };
+        let name = self.name();
         format!(
             "typedef {name} item_t;\nCS_FN item_t scattered(item_t old, item_t value) {{ return {with}; }}\n"
         )
@@ -165,21 +163,22 @@ impl Division {
 }
 
 /// Types that distinguish the kernels. `InAnyOrder` is for all integers of one size; the others are
-/// for one type that is added, or one size of word that is written.
+/// for one [`Item`], which is part of the form.
 struct InAnyOrder;
-struct ByLanes<T>(PhantomData<T>);
-struct ByRanges<T>(PhantomData<T>);
-struct Word<const BYTES: usize>;
+struct ByLanes;
+struct ByRanges;
 
 impl Scattered {
-    fn new<T: AnyElement>(
+    fn new(
         target: &Target<'_>,
-        indices: &Array<i64>,
-        values: &Array<T>,
+        indices: Operand<'_>,
+        values: Operand<'_>,
         (at, operation): (usize, Indexing),
     ) -> Self {
+        assert_eq!(indices.dtype, DType::I64, "scattered by indices of a type");
+        assert_eq!(target.dtype(), values.dtype, "scattered to another type");
         Self {
-            target: Words::of_target::<T>(target),
+            target: Words::of(target.into()),
             indices: Words::of(indices),
             values: Words::of(values),
             axis: Axis::of(target.layout(), at, operation),
@@ -213,26 +212,21 @@ impl Scattered {
         kernel.launch(order, grid_of(count), &arguments)
     }
 
-    /// Updates in the order of the walk. `K` identifies the type of the items.
+    /// Updates in the order of the walk.
     #[track_caller]
-    fn in_order<K: 'static>(&self, order: CudaOrder<'_>, walk: &Walk<3>, item: Item) -> Result<()> {
+    fn in_order(&self, order: CudaOrder<'_>, walk: &Walk<3>, item: Item) -> Result<()> {
         let division = Division::of(walk);
         let busy = order.gpu.multiprocessors() as usize * BUSY;
         if division.length <= SHORT || division.lanes() >= busy {
-            self.by_lanes::<K>(order, &division, item)
+            self.by_lanes(order, &division, item)
         } else {
-            self.by_ranges::<K>(order, &division, item)
+            self.by_ranges(order, &division, item)
         }
     }
 
     /// Updates with a thread for each lane. The time is proportional to the values of a lane.
     #[track_caller]
-    fn by_lanes<K: 'static>(
-        &self,
-        order: CudaOrder<'_>,
-        division: &Division,
-        item: Item,
-    ) -> Result<()> {
+    fn by_lanes(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let lanes = division.lanes();
         let numbering = division.numbering(self.limit(lanes.max(division.length)));
         let mut arguments = self.addresses();
@@ -242,7 +236,7 @@ impl Scattered {
         arguments.push(division.length as u64);
         arguments.push(lanes as u64);
         let source = || lanes_source(numbering, item);
-        let key = KernelKey::of::<ByLanes<K>>(numbering.form());
+        let key = KernelKey::of::<ByLanes>(numbering.form() | item.form());
         launch(order, key, &source, grid_of(lanes), &arguments)
     }
 
@@ -251,12 +245,7 @@ impl Scattered {
     /// these are few of all, or if there are as many neighbouring lanes as threads, reading takes
     /// all the time. If all indices are equal, each takes about ten cycles.
     #[track_caller]
-    fn by_ranges<K: 'static>(
-        &self,
-        order: CudaOrder<'_>,
-        division: &Division,
-        item: Item,
-    ) -> Result<()> {
+    fn by_ranges(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let beside = division.beside.count();
         let threads = beside.next_power_of_two().min(THREADS as usize);
         let tiles = beside.div_ceil(threads);
@@ -279,7 +268,7 @@ impl Scattered {
         arguments.push(division.length as u64);
         arguments.push(count as u64);
         let source = || ranges_source(numbering, item);
-        let key = KernelKey::of::<ByRanges<K>>(numbering.form());
+        let key = KernelKey::of::<ByRanges>(numbering.form() | item.form());
         launch(order, key, &source, blocks_of(count), &arguments)
     }
 }
@@ -300,34 +289,45 @@ fn ranges_source(numbering: Numbering, item: Item) -> KernelSource {
 fn in_order_source(way: &str, numbering: Numbering, item: Item, text: &str) -> KernelSource {
     let (numbers, picked) = (numbering.text(), include_str!("picked.cuh"));
     let text = [&numbers, &item.text(), picked, text].concat();
-    let operation = if item.is_added {
-        "scatter_add"
-    } else {
-        "scatter"
+    let operation = match item {
+        Item::Summand(_) => "scatter_add",
+        Item::Word { .. } => "scatter",
     };
-    prelude::source(format!("{operation} of {} {way}", item.name), &text)
+    prelude::source(format!("{operation} of {} {way}", item.name()), &text)
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(test)]
 mod tests {
-    use half::{bf16, f16};
-
     use super::super::copy::tests::numberings;
     use super::*;
-    use crate::device::cuda::compile_for_all;
+
+    const FLOATS: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
+
+    fn words<const N: usize>(sizes: [usize; N]) -> [Item; N] {
+        sizes.map(|bytes| Item::Word { bytes })
+    }
 
     #[test]
+    fn each_item_has_kernels_of_its_own() {
+        let summands = FLOATS.into_iter().chain([DType::C32, DType::C64]);
+        let items = summands.map(Item::Summand).chain(words([1, 2, 4, 8, 16]));
+        let forms = numberings().into_iter().flat_map(|numbering| {
+            let items = items.clone();
+            items.map(move |item| numbering.form() | item.form())
+        });
+        let forms: Vec<u32> = forms.collect();
+        for (at, form) in forms.iter().enumerate() {
+            assert!(!forms[..at].contains(form), "{form}");
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
     fn scattering_compiles() {
+        use crate::device::cuda::compile_for_all;
         for numbering in numberings() {
             compile_for_all(&[1, 2, 4, 8].map(|bytes| whole_source(numbering, bytes)));
-            let floats = [
-                Item::sum_of::<f16>(),
-                Item::sum_of::<bf16>(),
-                Item::sum_of::<f32>(),
-                Item::sum_of::<f64>(),
-            ];
-            let words = [1, 2, 4, 8].map(Item::word_of);
-            for items in [floats, words] {
+            for items in [FLOATS.map(Item::Summand), words([1, 2, 4, 8])] {
                 compile_for_all(&items.map(|item| lanes_source(numbering, item)));
                 compile_for_all(&items.map(|item| ranges_source(numbering, item)));
             }

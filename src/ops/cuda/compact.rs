@@ -6,9 +6,10 @@ use super::launch::{grid_of, launch};
 use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::scan::running;
-use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape};
+use crate::array::{DType, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
@@ -23,31 +24,33 @@ struct Positions;
 
 /// Returns the elements of `array` at which `flags` hold. Both are contiguous and equally long.
 #[track_caller]
-pub(in crate::ops) fn compacted<T: AnyElement>(
+pub(in crate::ops) fn compacted(
     order: CudaOrder<'_>,
-    array: &Array<T>,
-    flags: &Array<bool>,
-) -> Result<Array<T>> {
-    let dense = array.layout().is_contiguous() && array.len() == flags.len();
+    array: Operand<'_>,
+    flags: Operand<'_>,
+) -> Result<AnyArray> {
+    let dense = array.layout.is_contiguous() && array.layout.len() == flags.layout.len();
     assert!(dense, "compacted what has other flags");
     let Some((sums, kept)) = count(order, flags)? else {
-        return computed(order.device, &Shape::from(0), |_| Ok(()));
+        return computed(order.device, array.dtype, &Shape::from(0), |_| Ok(()));
     };
-    computed(order.device, &Shape::from(kept), |output| {
+    let shape = Shape::from(kept);
+    computed(order.device, array.dtype, &shape, |output| {
         let mut arguments = Arguments::default();
         for address in [
             address_of(flags),
-            address_of(&sums),
+            address_of(sums.operand()),
             address_of(array),
             output.address,
         ] {
             arguments.push(address.0);
         }
-        arguments.push(flags.len() as u64);
-        let operands = [array.buffer(), flags.buffer(), sums.buffer()];
-        let key = KernelKey::of::<Compact>(size_of::<T>() as u32);
-        let source = || words_source(size_of::<T>());
-        let grid = grid_of(flags.len());
+        arguments.push(flags.layout.len() as u64);
+        let operands = [array.buffer, flags.buffer, &sums.buffer];
+        let bytes = array.dtype.size_bytes();
+        let key = KernelKey::of::<Compact>(bytes as u32);
+        let source = || words_source(bytes);
+        let grid = grid_of(flags.layout.len());
         launch(order.touching(&operands), key, &source, grid, &arguments)
     })
 }
@@ -57,16 +60,23 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: CudaOrder<'_>,
-    flags: &Array<bool>,
+    flags: Operand<'_>,
     shape: &Shape,
-) -> Result<Array<i64>> {
-    assert_eq!(shape.checked_len()?, flags.len(), "flags of another shape");
+) -> Result<AnyArray> {
+    let flag_count = flags.layout.len();
+    assert_eq!(shape.checked_len()?, flag_count, "flags of another shape");
     let Some((sums, kept)) = count(order, flags)? else {
-        return computed(order.device, &Shape::from([0, shape.ndim()]), |_| Ok(()));
+        let shape = Shape::from([0, shape.ndim()]);
+        return computed(order.device, DType::I64, &shape, |_| Ok(()));
     };
-    computed(order.device, &Shape::from([kept, shape.ndim()]), |output| {
+    let rows = Shape::from([kept, shape.ndim()]);
+    computed(order.device, DType::I64, &rows, |output| {
         let mut arguments = Arguments::default();
-        for address in [address_of(flags), address_of(&sums), output.address] {
+        for address in [
+            address_of(flags),
+            address_of(sums.operand()),
+            output.address,
+        ] {
             arguments.push(address.0);
         }
         // The kernel's `cs_shape`: the rank, and a length for each of the maximum number of axes.
@@ -74,10 +84,10 @@ pub(in crate::ops) fn positions(
         dims[..shape.ndim()].copy_from_slice(shape.dims());
         let rank = shape.ndim() as u64;
         arguments.push_all([rank].into_iter().chain(dims.map(|length| length as u64)));
-        arguments.push(flags.len() as u64);
-        let operands = [flags.buffer(), sums.buffer()];
+        arguments.push(flag_count as u64);
+        let operands = [flags.buffer, &sums.buffer];
         let key = KernelKey::of::<Positions>(0);
-        let grid = grid_of(flags.len());
+        let grid = grid_of(flag_count);
         launch(
             order.touching(&operands),
             key,
@@ -90,21 +100,20 @@ pub(in crate::ops) fn positions(
 
 /// Returns the running sums of the flags, and the last of them; `None` if there are no flags.
 #[track_caller]
-fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>, usize)>> {
-    assert!(flags.layout().is_contiguous(), "flags that stand apart");
-    let Some(last) = flags.len().checked_sub(1) else {
+fn count(order: CudaOrder<'_>, flags: Operand<'_>) -> Result<Option<(AnyArray, usize)>> {
+    assert_eq!(flags.dtype, DType::Bool, "flags of another type");
+    assert!(flags.layout.is_contiguous(), "flags that stand apart");
+    let Some(last) = flags.layout.len().checked_sub(1) else {
         return Ok(None);
     };
-    let operand = Operand {
-        buffer: flags.buffer(),
-        layout: flags.layout(),
-        dtype: DType::Bool,
-    };
-    let graph = ExpressionGraph::of(&operand)?;
-    let sums: Array<i64> = running::<bool, false>(order, &graph, &Shape::from(flags.len()), 0)?;
-    let all = sums.viewed(sums.layout().slice("slice", &[(last as isize).into()])?);
-    let all = all.item()? as usize;
-    let assumed = order.device.backend().assumed_count(flags.len());
+    let graph = ExpressionGraph::of(&flags)?;
+    let shape = Shape::from(flags.layout.len());
+    let sums = running(order, &graph, &shape, 0, false)?;
+    let all = sums
+        .share()
+        .seen(sums.layout.slice("slice", &[(last as isize).into()])?);
+    let all = all.into_array::<i64>().item()? as usize;
+    let assumed = order.device.backend().assumed_count(flags.layout.len());
     Ok(Some((sums, assumed.unwrap_or(all))))
 }
 

@@ -4,46 +4,49 @@ use super::launch::launch;
 use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of, grid, limit_of};
-use crate::array::{AnyElement, Array, Shape, Walk};
+use crate::array::{DType, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::aliasing::Target;
-use crate::ops::descriptors::{self, Copying};
+use crate::ops::descriptors::{Copying, joined_parts};
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 #[track_caller]
-pub(in crate::ops) fn copied<T: AnyElement>(
+pub(in crate::ops) fn copied(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     copying: Copying,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let walk = copying.walk(array.layout());
-    computed(order.device, shape, |output: Output| {
-        let output = Words::new::<T>(output);
+) -> Result<AnyArray> {
+    let walk = copying.walk(array.layout);
+    computed(order.device, array.dtype, shape, |output: Output| {
+        let output = Words::new(output, array.dtype);
         assert_eq!(output.limit, walk.count(), "copied to another length");
         // SAFETY: the walk is over the array and over the output, which has as many elements.
         unsafe { copy(order, Words::of(array), output, &walk) }
     })
 }
 
-/// Returns the concatenation of the arrays along the axis `at`, as a new array of `shape`. Each
-/// array has the dimensions of `shape` except along this axis.
+/// Returns the concatenation of arrays of one type along the axis `at`, as a new array of `shape`.
+/// Each array has the dimensions of `shape` except along this axis.
 #[track_caller]
-pub(in crate::ops) fn joined<T: AnyElement>(
+pub(in crate::ops) fn joined(
     order: CudaOrder<'_>,
-    arrays: &[&Array<T>],
+    arrays: &[AnyArray],
     at: usize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let parts = descriptors::joined(arrays, at, shape)?;
-    computed(order.device, shape, |output: Output| {
-        let output = Words::new::<T>(output);
-        for (array, walk) in parts {
+) -> Result<AnyArray> {
+    let dtype = arrays[0].dtype;
+    let parts = joined_parts(arrays.iter().map(|array| &array.layout), at, shape)?;
+    computed(order.device, dtype, shape, |output: Output| {
+        let output = Words::new(output, dtype);
+        for (array, walk) in arrays.iter().zip(parts) {
+            assert_eq!(array.dtype, dtype, "joined to another type");
             // SAFETY: the walk is over the array, and over elements of the output that no other
             // array is copied to.
-            unsafe { copy(order, Words::of(array), output, &walk) }?;
+            unsafe { copy(order, Words::of(array.operand()), output, &walk) }?;
         }
         Ok(())
     })
@@ -59,31 +62,21 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Returns the memory of a new array of `T`.
-    pub(super) fn new<T: AnyElement>(output: Output) -> Self {
+    /// Returns the memory of a new array of `dtype`.
+    pub(super) fn new(output: Output, dtype: DType) -> Self {
         Self {
             address: output.address,
-            bytes: size_of::<T>(),
+            bytes: dtype.size_bytes(),
             limit: output.count,
         }
     }
 
     /// Returns the elements of an array, by the indices of its layout.
-    pub(super) fn of<T: AnyElement>(array: &Array<T>) -> Self {
+    pub(super) fn of(array: Operand<'_>) -> Self {
         Self {
-            address: DevicePtr(array.buffer().address()),
-            bytes: size_of::<T>(),
-            limit: limit_of(array.layout()),
-        }
-    }
-
-    /// Returns the elements, of type `T`, of an array that is written to, by the indices of its
-    /// layout.
-    pub(super) fn of_target<T: AnyElement>(target: &Target<'_>) -> Self {
-        Self {
-            address: DevicePtr(target.buffer().address()),
-            bytes: size_of::<T>(),
-            limit: limit_of(target.layout()),
+            address: DevicePtr(array.buffer.address()),
+            bytes: array.dtype.size_bytes(),
+            limit: limit_of(array.layout),
         }
     }
 
@@ -223,10 +216,8 @@ impl WordKernel {
         bytes: usize,
         source: fn(Numbering, usize) -> KernelSource,
     ) -> Self {
-        // Above the bits of the numbering.
-        let size = bytes.trailing_zeros() << 4;
         Self {
-            key: KernelKey::of::<K>(numbering.form() | size),
+            key: KernelKey::of::<K>(form_of(numbering, bytes)),
             numbering,
             bytes,
             source,
@@ -243,6 +234,12 @@ impl WordKernel {
         let source = || (self.source)(self.numbering, self.bytes);
         launch(order, self.key, &source, grid, arguments)
     }
+}
+
+/// Returns the lowest seven bits of the form of a kernel over words of `bytes` bytes.
+pub(super) fn form_of(numbering: Numbering, bytes: usize) -> u32 {
+    // Above the bits of the numbering.
+    numbering.form() | bytes.trailing_zeros() << 4
 }
 
 pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str) -> KernelSource {

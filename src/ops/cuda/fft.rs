@@ -7,117 +7,114 @@
 
 use std::iter;
 
-use ndarray::SliceInfoElem;
-use num_complex::Complex;
 use smallvec::SmallVec;
 
 use super::copy::copied;
-use super::memory::{Output, address_of, computed, laid_out};
+use super::evaluate::evaluate;
+use super::memory::{Output, address_of, computed, laid_out, zeros};
+use super::store::store_onto;
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Array, Layout, MAX_RANK, Number, Shape, Walk};
+use crate::array::{Bits, DType, Layout, MAX_RANK, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::fft::{FftCall, FftKind, FftPlaces, FftPlan};
 use crate::error::{AtCaller, Result};
-use crate::ops::complex;
-use crate::ops::descriptors::{Copying, Sample, pairs};
+use crate::ops::descriptors::{Copying, pairs};
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::elementwise::arithmetic::Times;
+use crate::ops::expression::elementwise::complex::OfParts;
+use crate::ops::expression::elementwise::functions::{Im, Re};
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 use cachescope_transforms::Direction;
 
-/// Returns the transforms of `x` along its axis `at`, times `factor`.
+/// Returns the transforms of the complex numbers of `x` along its axis `at`, times the real number
+/// with the bits `factor`.
 #[track_caller]
-pub(in crate::ops) fn transformed<T: Sample>(
+pub(in crate::ops) fn transformed(
     order: CudaOrder<'_>,
-    x: &Array<Complex<T>>,
+    x: Operand<'_>,
     at: usize,
     direction: Direction,
-    factor: Option<T>,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let transform = Transform::new::<T>(FftKind::Complex, direction, at);
-    let shape = x.layout().shape();
+    factor: Option<Bits>,
+) -> Result<AnyArray> {
+    let transform = Transform::new(FftKind::Complex, x.dtype, direction, at);
+    let shape = x.layout.shape();
     if factor.is_none()
         && let Some(plan) = transform.plan_for(x, &Layout::contiguous(shape)?)
     {
         return transform.run(order, plan, x, shape);
     }
     let rows = in_rows(x, at, |moved| copied_or_scaled(order, moved, factor))?;
-    if rows.layout().is_contiguous() {
-        let plan = transform.plan(rows.layout(), rows.layout());
+    if rows.layout.is_contiguous() {
+        let plan = transform.plan(&rows.layout, &rows.layout);
         let plan = plan.expect("rows stand one after another");
-        transform.execute(order.touching(&()), plan, [address_of(&rows); 2])?;
+        transform.execute(order.touching(&()), plan, [address_of(rows.operand()); 2])?;
         return Ok(rows);
     }
-    transform.run_rows(order, &rows, shape)
+    transform.run_rows(order, rows.operand(), shape)
 }
 
-/// Returns the transforms of the matrices of `x` along both axes, times `factor`.
+/// Returns the transforms of the matrices of `x` along both axes, times the real number with the
+/// bits `factor`.
 #[track_caller]
-pub(in crate::ops) fn transformed_planes<T: Sample>(
+pub(in crate::ops) fn transformed_planes(
     order: CudaOrder<'_>,
-    x: &Array<Complex<T>>,
+    x: Operand<'_>,
     direction: Direction,
-    factor: Option<T>,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let transform = Transform::new::<T>(FftKind::Complex, direction, x.ndim() - 1);
-    let shape = x.layout().shape();
+    factor: Option<Bits>,
+) -> Result<AnyArray> {
+    let last = x.layout.ndim() - 1;
+    let transform = Transform::new(FftKind::Complex, x.dtype, direction, last);
+    let shape = x.layout.shape();
     let to = Layout::contiguous(shape)?;
     if factor.is_none()
-        && let Some(plan) = transform.plan_of_planes(x.layout(), &to)
+        && let Some(plan) = transform.plan_of_planes(x.layout, &to)
     {
         return transform.run(order, plan, x, shape);
     }
     let planes = copied_or_scaled(order, x, factor)?;
-    let plan = transform.plan_of_planes(planes.layout(), &to);
+    let plan = transform.plan_of_planes(&planes.layout, &to);
     let plan = plan.expect("matrices stand one after another");
-    transform.execute(order.touching(&()), plan, [address_of(&planes); 2])?;
+    transform.execute(order.touching(&()), plan, [address_of(planes.operand()); 2])?;
     Ok(planes)
 }
 
 /// Returns the first halves of the spectra of the real numbers along the axis `at` of `x`, in an
 /// array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn spectra_of<T: Sample>(
+pub(in crate::ops) fn spectra_of(
     order: CudaOrder<'_>,
-    x: &Array<T>,
+    x: Operand<'_>,
     at: usize,
     shape: &Shape,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let transform = Transform::new::<T>(FftKind::Forward, Direction::Forward, at);
+) -> Result<AnyArray> {
+    let transform = Transform::new(FftKind::Forward, x.dtype, Direction::Forward, at);
     if let Some(plan) = transform.plan_for(x, &Layout::contiguous(shape)?) {
         return transform.run(order, plan, x, shape);
     }
     let rows = in_rows(x, at, |moved| {
-        copied(order, moved, Copying::All, moved.layout().shape())
+        copied(order, moved, Copying::All, moved.layout.shape())
     })?;
-    transform.run_rows(order, &rows, shape)
+    transform.run_rows(order, rows.operand(), shape)
 }
 
 /// Returns the real numbers, in an array of `shape`, whose spectra begin with the numbers along the
-/// axis `at` of `x`, times `factor`. cuFFT overwrites its input here, which is a copy of `x`.
+/// axis `at` of `x`, times the real number with the bits `factor`. cuFFT overwrites its input here,
+/// which is a copy of `x`.
 #[track_caller]
-pub(in crate::ops) fn reals_of<T: Sample>(
+pub(in crate::ops) fn reals_of(
     order: CudaOrder<'_>,
-    x: &Array<Complex<T>>,
+    x: Operand<'_>,
     at: usize,
     shape: &Shape,
-    factor: T,
-) -> Result<Array<T>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let transform = Transform::new::<T>(FftKind::Inverse, Direction::Inverse, at);
+    factor: Bits,
+) -> Result<AnyArray> {
+    let transform = Transform::new(FftKind::Inverse, x.dtype, Direction::Inverse, at);
     let rows = in_rows(x, at, |moved| {
         halves(order, moved, shape.dims()[at], factor)
     })?;
-    transform.run_rows(order, &rows, shape)
+    transform.run_rows(order, rows.operand(), shape)
 }
 
 /// The kind, precision, direction and axis of a transform.
@@ -130,12 +127,23 @@ struct Transform {
 }
 
 impl Transform {
-    fn new<T>(kind: FftKind, direction: Direction, at: usize) -> Self {
+    /// Returns the transform of elements of `dtype`.
+    fn new(kind: FftKind, dtype: DType, direction: Direction, at: usize) -> Self {
         Self {
             kind,
-            is_wide: size_of::<T>() == 8,
+            is_wide: matches!(dtype, DType::F64 | DType::C64),
             is_inverse: direction == Direction::Inverse,
             at,
+        }
+    }
+
+    /// Returns the type of the results.
+    fn output(&self) -> DType {
+        match (self.kind, self.is_wide) {
+            (FftKind::Inverse, false) => DType::F32,
+            (FftKind::Inverse, true) => DType::F64,
+            (_, false) => DType::C32,
+            (_, true) => DType::C64,
         }
     }
 
@@ -173,10 +181,10 @@ impl Transform {
 
     /// Returns the plan for the elements of `x`, or `None` if cuFFT cannot read them in place. Real
     /// elements must be aligned as complex numbers too.
-    fn plan_for<F: AnyElement>(&self, x: &Array<F>, to: &Layout) -> Option<FftPlan> {
+    fn plan_for(&self, x: Operand<'_>, to: &Layout) -> Option<FftPlan> {
         let pair_bytes = if self.is_wide { 16 } else { 8 };
         let is_aligned = address_of(x).0.is_multiple_of(pair_bytes);
-        self.plan(x.layout(), to).filter(|_| is_aligned)
+        self.plan(x.layout, to).filter(|_| is_aligned)
     }
 
     /// Returns the plan that transforms the matrices of `from` to the matrices of `to`, which have
@@ -202,14 +210,14 @@ impl Transform {
     }
 
     #[track_caller]
-    fn run<F: AnyElement, O: AnyElement>(
+    fn run(
         &self,
         order: CudaOrder<'_>,
         plan: FftPlan,
-        x: &Array<F>,
+        x: Operand<'_>,
         shape: &Shape,
-    ) -> Result<Array<O>> {
-        computed(order.device, shape, |output: Output| {
+    ) -> Result<AnyArray> {
+        computed(order.device, self.output(), shape, |output: Output| {
             self.execute(order, plan, [address_of(x), output.address])
         })
     }
@@ -217,26 +225,21 @@ impl Transform {
     /// Transforms new contiguous rows into an array of `shape`. If the rows of that array have no
     /// constant stride and distance, the transforms are written contiguously and then copied.
     #[track_caller]
-    fn run_rows<F: AnyElement, O: AnyElement>(
-        &self,
-        order: CudaOrder<'_>,
-        rows: &Array<F>,
-        shape: &Shape,
-    ) -> Result<Array<O>> {
+    fn run_rows(&self, order: CudaOrder<'_>, rows: Operand<'_>, shape: &Shape) -> Result<AnyArray> {
         let order = order.touching(&());
-        if let Some(plan) = self.plan(rows.layout(), &Layout::contiguous(shape)?) {
+        if let Some(plan) = self.plan(rows.layout, &Layout::contiguous(shape)?) {
             return self.run(order, plan, rows, shape);
         }
         let (there, back) = moves(shape.ndim(), self.at);
         let dims: SmallVec<[usize; MAX_RANK]> =
             there.iter().map(|&axis| shape.dims()[axis]).collect();
         let layout = Layout::contiguous(&Shape::from(&dims[..]))?.permute(&back)?;
-        let plan = self.plan(rows.layout(), &layout);
+        let plan = self.plan(rows.layout, &layout);
         let plan = plan.expect("rows stand one after another");
-        let made: Array<O> = laid_out(order.device, layout, |output: Output| {
+        let made = laid_out(order.device, self.output(), layout, |output: Output| {
             self.execute(order, plan, [address_of(rows), output.address])
         })?;
-        copied(order, &made, Copying::All, shape)
+        copied(order, made.operand(), Copying::All, shape)
     }
 
     /// Enqueues the transform from the one address to the other.
@@ -291,71 +294,94 @@ fn moves(rank: usize, at: usize) -> (SmallVec<[usize; MAX_RANK]>, SmallVec<[usiz
 /// Returns the result of `make` for `x` with the axis `at` moved to the end, and moves the axis
 /// back.
 #[track_caller]
-fn in_rows<F: AnyElement, O: AnyElement>(
-    x: &Array<F>,
+fn in_rows(
+    x: Operand<'_>,
     at: usize,
-    make: impl FnOnce(&Array<F>) -> Result<Array<O>>,
-) -> Result<Array<O>> {
-    let (there, back) = moves(x.ndim(), at);
-    make(&x.permute(&there)?)?.permute(&back)
+    make: impl FnOnce(Operand<'_>) -> Result<AnyArray>,
+) -> Result<AnyArray> {
+    let (there, back) = moves(x.layout.ndim(), at);
+    let made = make(x.viewed(&x.layout.permute(&there)?))?;
+    let layout = made.layout.permute(&back)?;
+    Ok(made.seen(layout))
 }
 
-/// Returns a copy of `x`, times `factor`, in row-major order.
+/// Returns a copy of the complex numbers of `x`, times the real number with the bits `factor`, in
+/// row-major order.
 #[track_caller]
-fn copied_or_scaled<T: Sample>(
+fn copied_or_scaled(
     order: CudaOrder<'_>,
-    x: &Array<Complex<T>>,
-    factor: Option<T>,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    match factor {
-        None => copied(order, x, Copying::All, x.layout().shape()),
-        // A complex factor would make NaN of infinities.
-        Some(factor) => complex(x.re() * factor, x.im() * factor).eval_unfused(),
+    x: Operand<'_>,
+    factor: Option<Bits>,
+) -> Result<AnyArray> {
+    let shape = x.layout.shape();
+    let Some(factor) = factor else {
+        return copied(order, x, Copying::All, shape);
+    };
+    let results = evaluate(order, &scaled(x, factor)?, shape)?;
+    let buffer = results.into_iter().next().expect("one result");
+    Ok(AnyArray::of_shape(buffer, shape, x.dtype))
+}
+
+/// Returns the expression of the complex numbers of `x` times the real number with the bits
+/// `factor`. A complex factor would make NaN of infinities.
+#[track_caller]
+fn scaled(x: Operand<'_>, factor: Bits) -> Result<ExpressionGraph<'_>> {
+    let part = part_of(x.dtype);
+    let mut graph = ExpressionGraph::empty();
+    let [array, factor] = [graph.append_array(x), graph.append_scalar(part, factor)];
+    let mut parts = [0; 2];
+    for (scaled, call) in parts.iter_mut().zip([Re::CALLS, Im::CALLS]) {
+        let own = graph.append_call(call.at(x.dtype), &[array])?;
+        *scaled = graph.append_call(Times::CALLS.at(part), &[own, factor])?;
+    }
+    let result = graph.append_call(OfParts::CALLS.at(part), &parts)?;
+    graph.set_results(iter::once(result as usize));
+    Ok(graph)
+}
+
+/// Returns the expression of the real parts of `x`, as complex numbers.
+#[track_caller]
+fn real_parts(x: Operand<'_>) -> Result<ExpressionGraph<'_>> {
+    let part = part_of(x.dtype);
+    let mut graph = ExpressionGraph::empty();
+    let array = graph.append_array(x);
+    let real = graph.append_call(Re::CALLS.at(x.dtype), &[array])?;
+    let zero = graph.append_scalar(part, Bits::default());
+    let result = graph.append_call(OfParts::CALLS.at(part), &[real, zero])?;
+    graph.set_results(iter::once(result as usize));
+    Ok(graph)
+}
+
+/// Returns the type of the parts of complex numbers of `dtype`.
+fn part_of(dtype: DType) -> DType {
+    match dtype {
+        DType::C32 => DType::F32,
+        DType::C64 => DType::F64,
+        other => unreachable!("{other} is no type of complex numbers"),
     }
 }
 
-/// Returns copies of the first halves of the spectra along the last axis of `x`, times `factor`,
-/// for rows of `length` real numbers. Missing elements are zero, and elements that must be real are
-/// made real, because cuFFT does not do so.
+/// Returns copies of the first halves of the spectra along the last axis of `x`, times the real
+/// number with the bits `factor`, for rows of `length` real numbers. Missing elements are zero, and
+/// elements that must be real are made real, because cuFFT does not do so.
 #[track_caller]
-fn halves<T: Sample>(
-    order: CudaOrder<'_>,
-    x: &Array<Complex<T>>,
-    length: usize,
-    factor: T,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let (last, half) = (x.ndim() - 1, length / 2 + 1);
-    let there = x.shape()[last];
-    let places = |start: usize, end: usize| {
-        let slice = |start, end| SliceInfoElem::Slice {
-            start,
-            end,
-            step: 1,
-        };
-        let others = iter::repeat_n(slice(0, None), last);
-        let own = slice(start as isize, Some(end as isize));
-        others.chain([own]).collect::<SmallVec<[_; MAX_RANK]>>()
-    };
-    let mut copies = if there == half {
+fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: Bits) -> Result<AnyArray> {
+    let (last, half) = (x.layout.ndim() - 1, length / 2 + 1);
+    let there = x.layout.dims()[last];
+    let copies = if there == half {
         copied_or_scaled(order, x, Some(factor))?
     } else {
-        let mut copies = {
-            let _current = order.device.enter();
-            Array::<Complex<T>>::zeros(x.layout().shape().with(last, half))?
-        };
-        let mut part = copies.slice_mut(places(0, there))?;
-        part.assign(complex(x.re() * factor, x.im() * factor))?;
+        let shape = x.layout.shape().with(last, half);
+        let copies = zeros(order, x.dtype, &shape)?;
+        let part = copies.layout.part(last, 0..there, 1)?;
+        store_onto(order, &scaled(x, factor)?, copies.operand().viewed(&part))?;
         copies
     };
-    let mut make_real = |place: usize| {
-        let mut part = copies.slice_mut(places(place, place + 1))?;
-        part.update(|part| complex(part.re(), T::zero()))
+    let order = order.touching(&());
+    let make_real = |place: usize| {
+        let part = copies.layout.part(last, place..place + 1, 1)?;
+        let part = copies.operand().viewed(&part);
+        store_onto(order, &real_parts(part)?, part)
     };
     make_real(0)?;
     if length.is_multiple_of(2) {

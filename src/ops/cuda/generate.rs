@@ -1,48 +1,71 @@
 //! Computing an array only from the positions of its elements.
 
+use std::marker::PhantomData;
+
 use super::launch::{grid_of, launch};
 use super::memory::computed;
 use super::prelude::source;
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyElement, DType, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Fill;
+use crate::ops::expression::any_array::AnyArray;
 use crate::ops::order::CudaOrder;
 
-/// The kernels that fill arrays with random numbers.
-struct Generate;
+/// The kernels that fill arrays by `F`, for each type of elements.
+struct Generate<F>(PhantomData<F>);
 
 const TEXT: &str = include_str!("generated.cuh");
 
 /// The elements that a thread of most kernels computes at once.
 const TOGETHER: usize = 4;
 
-pub(in crate::ops) fn random_text<T: AnyElement, F: Fill<T>>() -> KernelSource {
-    let text = format!(
-        "\ntypedef {} I;\n{}{TEXT}",
-        T::DTYPE.in_cuda(),
-        F::CUDA.concat()
-    );
-    source(format!("{} of {}", F::NAME, T::DTYPE.in_cuda()), &text)
+/// The type-erased description of a [`Fill`] of elements of one type.
+#[derive(Debug)]
+pub(in crate::ops) struct FillKernels {
+    dtype: DType,
+    /// See [`Fill::NAME`].
+    name: &'static str,
+    /// See [`Fill::CUDA`].
+    text: &'static [&'static str],
+    /// Returns the key for the number of a type.
+    key: fn(u32) -> KernelKey,
+}
+
+impl FillKernels {
+    pub(in crate::ops) const fn of<T: AnyElement, F: Fill<T>>() -> Self {
+        Self {
+            dtype: T::DTYPE,
+            name: F::NAME,
+            text: F::CUDA,
+            key: KernelKey::of::<Generate<F>>,
+        }
+    }
+
+    pub(in crate::ops) fn source(&self) -> KernelSource {
+        let Self { name, text, .. } = self;
+        let item = self.dtype.in_cuda();
+        let text = format!("\ntypedef {item} I;\n{}{TEXT}", text.concat());
+        source(format!("{name} of {item}"), &text)
+    }
 }
 
 /// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
-/// of elements, and returns how to fill them.
+/// of elements, and returns the members of `Operands`; see [`Fill::operands`].
 #[track_caller]
-pub(in crate::ops) fn generate<T: AnyElement, F: Fill<T>>(
+pub(in crate::ops) fn generate(
     order: CudaOrder<'_>,
+    fill: &FillKernels,
     shape: &Shape,
-    draw: impl FnOnce(usize) -> F,
-) -> Result<Array<T>> {
-    computed(order.device, shape, |output| {
-        let mut operands = Vec::new();
-        draw(output.count).operands(&mut |bits| operands.push(bits));
+    draw: &mut dyn FnMut(usize) -> Vec<u64>,
+) -> Result<AnyArray> {
+    computed(order.device, fill.dtype, shape, |output| {
         let mut arguments = Arguments::default();
-        arguments.push_all(operands);
+        arguments.push_all(draw(output.count));
         arguments.push(output.address.0);
         arguments.push(output.count as u64);
-        let key = KernelKey::of::<(Generate, F, T)>(0);
+        let key = (fill.key)(fill.dtype as u32);
         let grid = grid_of(output.count.div_ceil(TOGETHER));
-        launch(order, key, &random_text::<T, F>, grid, &arguments)
+        launch(order, key, &|| fill.source(), grid, &arguments)
     })
 }

@@ -4,14 +4,16 @@
 //! that synchronises returns the error. In its place, the result has zero. Rows that are no
 //! distribution to draw indices from are reported by the same words.
 
-use super::copy::{WordKernel, Words, source, widening};
-use super::launch::grid_of;
+use super::copy::{WordKernel, Words, form_of, source, widening};
+use super::launch::{grid_of, launch};
 use super::memory::{Output, address_of, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{AnyElement, Array, Integer, Shape, Walk, bits_of};
-use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
+use crate::array::{Bits, DType, Shape, Walk};
+use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Axis, Picking};
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 impl Axis {
@@ -29,21 +31,22 @@ impl Axis {
     }
 }
 
-/// Returns the elements that `indices` select along the axis `at` of `array`, in a new array of
-/// `shape`.
+/// Returns the elements that `indices`, of `i64`, select along the axis `at` of `array`, in a new
+/// array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn picked<T: AnyElement>(
+pub(in crate::ops) fn picked(
     order: CudaOrder<'_>,
-    array: &Array<T>,
-    indices: &Array<i64>,
+    array: Operand<'_>,
+    indices: Operand<'_>,
     picking: Picking,
     at: usize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
+) -> Result<AnyArray> {
+    assert_eq!(indices.dtype, DType::I64, "picked by indices of a type");
+    let (axis, walk) = picking.walk(array.layout, indices.layout, at, shape)?;
     let (from, indices) = (Words::of(array), Words::of(indices));
-    computed(order.device, shape, |output: Output| {
-        let output = Words::new::<T>(output);
+    computed(order.device, array.dtype, shape, |output: Output| {
+        let output = Words::new(output, array.dtype);
         assert_eq!(output.limit, walk.count(), "picked another number");
         let times = whole_words(from, output, axis, &walk);
         let (from, to) = (from.widened(times), output.widened(times));
@@ -106,17 +109,19 @@ fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
 }
 
 /// Returns a new array of `shape`, whose last axis has `classes` elements. Each class in `array`
-/// has a row of zeros with a one at its index. The row of an invalid class is zeros.
+/// has a row of zeros with a one at its index. The row of an invalid class is zeros. The elements
+/// have the type `dtype`, in which the bits of a one are `one`.
 #[track_caller]
-pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
+pub(in crate::ops) fn marked(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     classes: usize,
+    (dtype, one): (DType, Bits),
     shape: &Shape,
-) -> Result<Array<U>> {
-    let walk = Walk::new([array.layout()]);
+) -> Result<AnyArray> {
+    let walk = Walk::new([array.layout]);
     let write = |output: Output| {
-        let output = Words::new::<U>(output);
+        let output = Words::new(output, dtype);
         assert_eq!(output.limit, walk.count() * classes);
         let from = Words::of(array);
         let numbering = Numbering::of(&walk, output.limit.max(from.limit));
@@ -125,7 +130,7 @@ pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
         arguments.push(output.address.0);
         numbering.push(&mut arguments, &walk);
         numbering.push_numbers(&mut arguments, &numbering.axis(classes, [1]));
-        arguments.push(bits_of(U::one()).low());
+        arguments.push(one.low());
         let axis = Axis {
             length: classes,
             step: 1,
@@ -133,17 +138,20 @@ pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
         };
         axis.push(order.gpu, &mut arguments);
         arguments.push(output.limit as u64);
-        let kernel = WordKernel::of::<Marked<T>>(numbering, output.bytes, mark_source::<T>);
-        kernel.launch(order, grid_of(output.limit), &arguments)
+        // The type of the classes is above the bits of the words.
+        let form = form_of(numbering, output.bytes) | (array.dtype as u32) << 7;
+        let source = || mark_source(numbering, output.bytes, array.dtype);
+        let key = KernelKey::of::<Marked>(form);
+        launch(order, key, &source, grid_of(output.limit), &arguments)
     };
-    computed(order.device, shape, write)
+    computed(order.device, dtype, shape, write)
 }
 
-/// The kernels that mark classes of type `T`.
-struct Marked<T>(std::marker::PhantomData<T>);
+/// The kernels that mark classes, for each type of classes.
+struct Marked;
 
-fn mark_source<T: AnyElement>(numbering: Numbering, bytes: usize) -> KernelSource {
-    let label = T::DTYPE.in_cuda();
+fn mark_source(numbering: Numbering, bytes: usize, label: DType) -> KernelSource {
+    let label = label.in_cuda();
     let text = [include_str!("picked.cuh"), include_str!("mark.cuh")].concat();
     let text = format!("typedef {label} label_t;\n{text}");
     source(&format!("one_hot of {label}"), numbering, bytes, &text)
@@ -151,18 +159,20 @@ fn mark_source<T: AnyElement>(numbering: Numbering, bytes: usize) -> KernelSourc
 
 /// Returns indices that were drawn from rows, `drawn` of [.., number of draws], in a new array. If
 /// `faults`, one number for each row, has one that is not 0, the kernel reports the row, and its
-/// indices are 0. Both arrays are contiguous.
+/// indices are 0. Both arrays are contiguous, and of `i64`.
 #[track_caller]
 pub(in crate::ops) fn reported(
     order: CudaOrder<'_>,
-    drawn: &Array<i64>,
-    faults: &Array<i64>,
+    drawn: Operand<'_>,
+    faults: Operand<'_>,
     operation: Indexing,
-) -> Result<Array<i64>> {
-    assert!(drawn.layout().is_contiguous() && faults.layout().is_contiguous());
-    computed(order.device, drawn.layout().shape(), |output: Output| {
-        let each = output.count / faults.len();
-        assert_eq!(each * faults.len(), output.count, "drawn from other rows");
+) -> Result<AnyArray> {
+    assert!(drawn.layout.is_contiguous() && faults.layout.is_contiguous());
+    assert_eq!([drawn.dtype, faults.dtype], [DType::I64; 2]);
+    let (shape, rows) = (drawn.layout.shape(), faults.layout.len());
+    computed(order.device, DType::I64, shape, |output: Output| {
+        let each = output.count / rows;
+        assert_eq!(each * rows, output.count, "drawn from other rows");
         let numbering = Numbering::new(1, output.count);
         let mut arguments = Arguments::default();
         for address in [address_of(drawn), address_of(faults), output.address] {
@@ -176,7 +186,7 @@ pub(in crate::ops) fn reported(
         axis.push(order.gpu, &mut arguments);
         arguments.push(each as u64);
         arguments.push(output.count as u64);
-        let kernel = WordKernel::of::<Drawn>(numbering, size_of::<i64>(), drawn_source);
+        let kernel = WordKernel::of::<Drawn>(numbering, DType::I64.size_bytes(), drawn_source);
         kernel.launch(order, grid_of(output.count), &arguments)
     })
 }
@@ -199,17 +209,18 @@ mod tests {
     fn kernels_with_indices_compile() {
         for numbering in numberings() {
             compile_for_all(&[1, 2, 4, 8, 16].map(|bytes| pick_source(numbering, bytes)));
-            compile_for_all(&[1, 2, 4, 8].map(|bytes| mark_source::<i16>(numbering, bytes)));
+            compile_for_all(&[1, 2, 4, 8].map(|bytes| mark_source(numbering, bytes, DType::I16)));
             compile_for_all(&[drawn_source(numbering, 8)]);
-            compile_for_all(&[
-                mark_source::<i8>(numbering, 4),
-                mark_source::<u8>(numbering, 4),
-                mark_source::<u16>(numbering, 4),
-                mark_source::<i32>(numbering, 4),
-                mark_source::<u32>(numbering, 4),
-                mark_source::<i64>(numbering, 4),
-                mark_source::<u64>(numbering, 4),
-            ]);
+            let labels = [
+                DType::I8,
+                DType::U8,
+                DType::U16,
+                DType::I32,
+                DType::U32,
+                DType::I64,
+                DType::U64,
+            ];
+            compile_for_all(&labels.map(|label| mark_source(numbering, 4, label)));
         }
     }
 }

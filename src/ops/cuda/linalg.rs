@@ -7,39 +7,48 @@
 
 use std::iter;
 
-use ndarray::SliceInfoElem;
-
 use super::copy::copied;
+use super::evaluate::evaluate;
 use super::memory::{Output, address_of, computed};
+use super::reduce::{ReductionKernels, reduce};
+use super::regions::{on_diagonal, triangular};
+use super::store::store_onto;
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Array, Buffer, Shape};
+use crate::array::{Array, AxisSet, Bits, Buffer, DType, Layout, Shape, bits_of};
 use crate::device::DevicePtr;
 use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
 use crate::error::Result;
-use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, Singular};
+use crate::ops::descriptors::{Copying, ReductionPlan, Triangle};
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::elementwise::functions::IsNan;
+use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
+use crate::ops::reducers::Any;
 use crate::ops::select;
 
-/// Copies of matrices that cuSOLVER overwrites, with the rows and columns that it sees.
-struct MatrixCopies<'a, T: AnyElement> {
+/// Copies of matrices of `f32` or `f64` that cuSOLVER overwrites, with the rows and columns that it
+/// sees.
+struct MatrixCopies<'a> {
     workspace: Workspace<'a>,
-    array: Array<T>,
+    array: AnyArray,
     count: usize,
     rows: i32,
     columns: i32,
 }
 
-impl<'a, T: Factorized> MatrixCopies<'a, T> {
+impl<'a> MatrixCopies<'a> {
     /// Copies `array`. cuSOLVER sees the transposed matrices in the copy.
     #[track_caller]
-    fn transposed(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
-        let [batch @ .., columns, rows] = array.shape() else {
+    fn transposed(order: CudaOrder<'a>, operation: &str, array: Operand<'_>) -> Result<Self> {
+        let shape = array.layout.shape();
+        let [batch @ .., columns, rows] = shape.dims() else {
             unreachable!("the array has been found to have matrices");
         };
-        let (count, shape) = (batch.iter().product(), array.layout().shape());
         Ok(Self {
             workspace: Workspace::new(order),
-            count,
+            count: batch.iter().product(),
             rows: solver_length(operation, *rows)?,
             columns: solver_length(operation, *columns)?,
             array: copied(order, array, Copying::All, shape)?,
@@ -48,8 +57,9 @@ impl<'a, T: Factorized> MatrixCopies<'a, T> {
 
     /// Copies the transposed `array`. cuSOLVER sees the matrices of `array` in the copy.
     #[track_caller]
-    fn as_they_are(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
-        Self::transposed(order, operation, &array.swap_axes(-2, -1)?)
+    fn as_they_are(order: CudaOrder<'a>, operation: &str, array: Operand<'_>) -> Result<Self> {
+        let transposed = array.layout.swap_axes(-2, -1)?;
+        Self::transposed(order, operation, array.viewed(&transposed))
     }
 
     /// Returns the number of elements of each matrix.
@@ -57,10 +67,25 @@ impl<'a, T: Factorized> MatrixCopies<'a, T> {
         self.rows as usize * self.columns as usize
     }
 
-    /// Allocates memory for `length` elements of `T`, for all matrices together.
+    /// Returns the size of an element in bytes.
+    fn element_bytes(&self) -> usize {
+        self.array.dtype.size_bytes()
+    }
+
+    /// Allocates memory for `length` elements, for all matrices together.
     #[track_caller]
     fn scratch(&self, length: i32) -> Result<Buffer> {
-        self.workspace.allocate(length as usize, size_of::<T>())
+        (self.workspace).allocate(length as usize, self.element_bytes())
+    }
+
+    /// Returns the address of part `number` of the elements at `address`, in parts of `length`.
+    fn part(&self, address: DevicePtr, number: usize, length: usize) -> DevicePtr {
+        part(address, number, length * self.element_bytes())
+    }
+
+    /// Returns the address of the matrix `number`.
+    fn matrix(&self, number: usize) -> DevicePtr {
+        self.part(address_of(self.array.operand()), number, self.size())
     }
 
     /// Factorizes all matrices, each in its first `columns` columns; `kind` maps the number of a
@@ -74,17 +99,17 @@ impl<'a, T: Factorized> MatrixCopies<'a, T> {
     ) -> Result<()> {
         let order = self.workspace.order.touching(&());
         let call = |number: usize| SolverCall {
-            is_wide: size_of::<T>() == 8,
-            matrix: part::<T>(address_of(&self.array), number, self.size()),
+            is_wide: self.array.dtype == DType::F64,
+            matrix: self.matrix(number),
             rows: self.rows,
             columns,
             kind: kind(number),
-            info: part::<i32>(info, number, 1),
+            info: part(info, number, INTEGER_BYTES),
         };
         // SAFETY: only lengths are read.
         let length =
             order.queue(|stream| unsafe { order.gpu.solver_workspace(stream, &call(0)) })?;
-        let workspace = self.workspace.allocate(length, size_of::<T>())?;
+        let workspace = self.workspace.allocate(length, self.element_bytes())?;
         let place = (DevicePtr(workspace.address()), length);
         for number in 0..self.count {
             let call = call(number);
@@ -98,198 +123,236 @@ impl<'a, T: Factorized> MatrixCopies<'a, T> {
     /// Returns a new array of statuses, which `write` enqueues the writing of.
     #[track_caller]
     fn statuses(&self, write: impl FnOnce(DevicePtr) -> Result<()>) -> Result<Array<i32>> {
-        let shape = self.count.into();
-        computed(self.workspace.order.device, &shape, |output: Output| {
+        let (device, shape) = (self.workspace.order.device, self.count.into());
+        let statuses = computed(device, DType::I32, &shape, |output: Output| {
             write(output.address)
-        })
+        });
+        Ok(statuses?.into_array())
     }
 
     /// Computes the LU factors of all matrices, and returns their pivots, a row for each, and
     /// statuses. The factors of a matrix with a NaN are NaN throughout.
     #[track_caller]
-    fn lu(&mut self) -> Result<(Array<i32>, Array<i32>)> {
+    fn lu(&self) -> Result<(Array<i32>, Array<i32>)> {
+        let order = self.workspace.order.touching(&());
         let n = self.columns as usize;
         // cuSOLVER loses a NaN: on an H200, the determinant of [[NaN, 1], [1, 2]] was -1.
-        let have_nan = self.array.is_nan().any_keepdims(-1)?.any_keepdims(-2)?;
+        let have_nan = have_nan(order, &self.array, 2, true)?;
         let shape = Shape::from([self.count, n]);
         let mut status = None;
-        let pivots = computed(self.workspace.order.device, &shape, |pivots: Output| {
+        let pivots = computed(order.device, DType::I32, &shape, |pivots: Output| {
             let made = self.statuses(|info| {
                 self.factorize(self.columns, info, |number| Factorization::Lu {
-                    pivots: part::<i32>(pivots.address, number, n),
+                    pivots: part(pivots.address, number, n * INTEGER_BYTES),
                 })
             });
             status = Some(made?);
             Ok(())
         })?;
-        (self.array).update(|factors| select(have_nan, T::zero() / T::zero(), factors))?;
-        Ok((pivots, status.expect("there are matrices to factorize")))
+        let factors = self.array.operand();
+        let mut graph = ExpressionGraph::empty();
+        let operands = [
+            graph.append_array((&have_nan).into()),
+            graph.append_scalar(factors.dtype, nan_of(factors.dtype)),
+            graph.append_array(factors),
+        ];
+        let result = graph.append_call(Select::CALLS.at(factors.dtype), &operands)?;
+        graph.set_results(iter::once(result as usize));
+        store_onto(order, &graph, factors)?;
+        let status = status.expect("there are matrices to factorize");
+        Ok((pivots.into_array(), status))
     }
 }
 
-/// Returns the address of part `number` of memory at `address`, in parts of `length` elements.
-fn part<T>(address: DevicePtr, number: usize, length: usize) -> DevicePtr {
-    address.offset((number * length * size_of::<T>()) as u64)
+/// The bytes of a pivot, and of a status.
+const INTEGER_BYTES: usize = size_of::<i32>();
+
+/// Returns the address of part `number` of memory at `address`, in parts of `bytes` bytes.
+fn part(address: DevicePtr, number: usize, bytes: usize) -> DevicePtr {
+    address.offset((number * bytes) as u64)
+}
+
+/// Returns the bits of a NaN of `dtype`.
+fn nan_of(dtype: DType) -> Bits {
+    match dtype {
+        DType::F32 => bits_of(f32::NAN),
+        _ => bits_of(f64::NAN),
+    }
+}
+
+/// Returns the bits of the number one of `dtype`.
+fn one_of(dtype: DType) -> Bits {
+    match dtype {
+        DType::F32 => bits_of(1.0f32),
+        _ => bits_of(1.0f64),
+    }
+}
+
+/// Returns flags for new floats: true if one of them is NaN along the last `count` axes, which the
+/// result `keeps` with a length of 1, or does not have.
+#[track_caller]
+fn have_nan(
+    order: CudaOrder<'_>,
+    array: &AnyArray,
+    count: usize,
+    keeps: bool,
+) -> Result<Array<bool>> {
+    let rank = array.layout.ndim();
+    let reduced = AxisSet::of_each(rank, |axis| axis + count >= rank);
+    let graph = ExpressionGraph::of_call(IsNan::CALLS.at(array.dtype), &[array.operand()])?;
+    let plan = ReductionPlan::along(&graph, reduced, keeps, false);
+    let any = const { &ReductionKernels::of::<Any, bool>() };
+    let flags = reduce(order, any, &graph, &plan)?;
+    Ok(Array::of_shape(flags, &plan.outputs))
 }
 
 /// Returns the first `count` indices of the last axis but one.
 #[track_caller]
-fn first_rows<T: AnyElement>(array: &Array<T>, count: usize) -> Result<Array<T>> {
-    let slice = |end| SliceInfoElem::Slice {
-        start: 0,
-        end,
-        step: 1,
-    };
-    let others = iter::repeat_n(slice(None), array.ndim() - 2);
-    let ends = [slice(Some(count as isize)), slice(None)];
-    array.slice(others.chain(ends).collect::<Vec<_>>())
+fn first_rows(layout: &Layout, count: usize) -> Result<Layout> {
+    layout.part(layout.ndim() - 2, 0..count, 1)
 }
 
 /// Returns a copy of the array with the axes of its matrices exchanged.
 #[track_caller]
-fn turned<T: AnyElement>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
-    let turned = array.swap_axes(-2, -1)?;
+fn turned(order: CudaOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
+    let turned = array.layout.swap_axes(-2, -1)?;
     copied(
-        order.touching(array.buffer()),
-        &turned,
+        order.touching(array.buffer),
+        array.viewed(&turned),
         Copying::All,
-        turned.layout().shape(),
+        turned.shape(),
     )
 }
 
 /// Returns the solutions of equations `a x = right`. Both arrays have the same axes before the last
 /// two.
 #[track_caller]
-pub(in crate::ops) fn solved<T: Factorized>(
+pub(in crate::ops) fn solved(
     order: CudaOrder<'_>,
-    a: &Array<T>,
-    right: &Array<T>,
-) -> Result<(Array<T>, Array<i32>)> {
-    let mut matrices = MatrixCopies::as_they_are(order, "solve", a)?;
+    a: Operand<'_>,
+    right: Operand<'_>,
+) -> Result<(AnyArray, Array<i32>)> {
+    let matrices = MatrixCopies::as_they_are(order, "solve", a)?;
     let x = MatrixCopies::as_they_are(order, "solve", right)?;
     let (pivots, status) = matrices.lu()?;
     let n = matrices.columns as usize;
+    let pivots_at = address_of((&pivots).into());
     // The status of a solution has no information.
     matrices.statuses(|info| {
         matrices.factorize(matrices.columns, info, |number| Factorization::Solve {
-            pivots: part::<i32>(address_of(&pivots), number, n),
-            right: part::<T>(address_of(&x.array), number, x.size()),
+            pivots: part(pivots_at, number, n * INTEGER_BYTES),
+            right: x.matrix(number),
             count: x.columns,
         })
     })?;
     let solutions = match x.columns {
-        1 => x.array.reshape(right.layout().shape())?,
-        _ => turned(order, &x.array)?,
+        1 => x.array.seen(Layout::contiguous(right.layout.shape())?),
+        _ => turned(order, x.array.operand())?,
     };
     Ok((solutions, status))
 }
 
 /// Returns the inverses of the matrices of `a`.
 #[track_caller]
-pub(in crate::ops) fn inverted<T: Factorized>(
+pub(in crate::ops) fn inverted(
     order: CudaOrder<'_>,
-    a: &Array<T>,
-) -> Result<(Array<T>, Array<i32>)> {
-    let identity = {
-        let _current = order.device.enter();
-        Array::<T>::eye(a.shape()[a.ndim() - 1])?
-    };
-    let identity = identity.broadcast_to(a.layout().shape())?;
-    let both = [a.buffer(), identity.buffer()];
-    solved(order.touching(&both), a, &identity)
+    a: Operand<'_>,
+) -> Result<(AnyArray, Array<i32>)> {
+    let identity = identity(order.touching(&()), a)?;
+    let layout = identity.layout.broadcast_to(a.layout.shape())?;
+    let both = [a.buffer, &identity.buffer];
+    solved(order.touching(&both), a, identity.operand().viewed(&layout))
 }
 
-/// Returns the determinants of the matrices of `a`, the products of the pivots. If such a product
-/// overflows or underflows, the determinant is computed from the sum of the logarithms, which may
-/// fit.
+/// Returns the identity matrix of the size of the matrices of `a`.
 #[track_caller]
-pub(in crate::ops) fn determinants<T: Factorized>(
+fn identity(order: CudaOrder<'_>, a: Operand<'_>) -> Result<AnyArray> {
+    let n = a.layout.dims()[a.layout.ndim() - 1];
+    let one = ExpressionGraph::of_value(a.dtype, one_of(a.dtype));
+    let ones = evaluate(order, &one, &n.into())?;
+    let ones = ones.into_iter().next().expect("one result");
+    let ones = AnyArray::of_shape(ones, &n.into(), a.dtype);
+    on_diagonal(order, ones.operand(), 0, &[n, n].into())
+}
+
+/// Returns the LU factors of the transposed matrices of `a`, and their pivots, a row for each
+/// matrix. The factors of a matrix with a NaN are NaN throughout.
+#[track_caller]
+pub(in crate::ops) fn lu_factors(
     order: CudaOrder<'_>,
-    a: &Array<T>,
-) -> Result<(Array<T>, Option<Array<i32>>)> {
-    let mut matrices = MatrixCopies::as_they_are(order, "det", a)?;
-    let n = matrices.columns as usize;
+    a: Operand<'_>,
+) -> Result<(AnyArray, Array<i32>)> {
+    let matrices = MatrixCopies::as_they_are(order, "det", a)?;
     let (pivots, _) = matrices.lu()?;
-    let elements = matrices.array.reshape([matrices.count, n * n])?;
-    let every = |step| SliceInfoElem::Slice {
-        start: 0,
-        end: None,
-        step,
-    };
-    let diagonal = elements.slice([every(1), every(n as isize + 1)])?;
-    let places = {
-        let _current = order.device.enter();
-        Array::<i32>::arange(1, n as i32 + 1, 1)?
-    };
-    let swaps = pivots.ne(&places).cast::<i32>().sum_axis(-1)?;
-    let sign = ((swaps % 2).cast::<T>() * -(T::one() + T::one()) + T::one()).eval_unfused()?;
-    let product = (diagonal.prod_axis(-1)? * &sign).eval_unfused()?;
-    let size = diagonal.abs().ln().sum_axis(-1)?.exp();
-    let signs = (diagonal.sign().prod_axis(-1)? * &sign).eval_unfused()?;
-    let fits = product.abs().lt(T::max_value()).and(product.ne(T::zero()));
-    let found = select(fits, &product, size * &signs).eval_unfused()?;
-    Ok((found.reshape(&a.shape()[..a.ndim() - 2])?, None))
+    Ok((matrices.array, pivots))
 }
 
 /// Returns the lower Cholesky factors of the matrices of `a`: the transposed upper factors of the
 /// transposed matrices.
 #[track_caller]
-pub(in crate::ops) fn cholesky_factors<T: Factorized>(
+pub(in crate::ops) fn cholesky_factors(
     order: CudaOrder<'_>,
-    a: &Array<T>,
-) -> Result<(Array<T>, Array<i32>)> {
+    a: Operand<'_>,
+) -> Result<(AnyArray, Array<i32>)> {
     let matrices = MatrixCopies::transposed(order, "cholesky", a)?;
+    let order = order.touching(&());
     // cuSOLVER reports no NaN. A row with one makes the leading minor that ends there NaN.
-    let rows = matrices.array.tril(0)?.is_nan().any_axis(-1)?;
+    let lower = triangular(order, matrices.array.operand(), Triangle::Lower, 0)?;
+    let rows = have_nan(order, &lower, 1, false)?;
     let rows = rows.reshape([matrices.count, matrices.columns as usize])?;
     let (have_nan, first) = (rows.any_axis(-1)?, rows.argmax_axis(-1)?);
     let status = matrices
         .statuses(|info| matrices.factorize(matrices.columns, info, |_| Factorization::Cholesky))?;
     let order_of_nan = first.cast::<i32>() + 1;
     let is_first = status.eq(0).or(order_of_nan.lt(&status)).and(have_nan);
-    let status = select(is_first, order_of_nan, &status).eval_unfused()?;
-    Ok((matrices.array.tril(0)?, status))
+    let status = select(is_first, order_of_nan, &status).eval()?;
+    let lower = triangular(order, matrices.array.operand(), Triangle::Lower, 0)?;
+    Ok((lower, status))
 }
 
+/// Returns the orthonormal columns and the upper triangles of the matrices of `a`.
 #[track_caller]
-pub(in crate::ops) fn qr_factors<T: Factorized>(
-    order: CudaOrder<'_>,
-    a: &Array<T>,
-    _of_q: &Shape,
-    _of_r: &Shape,
-) -> Result<(Factors<T>, Option<Array<i32>>)> {
+pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result<[AnyArray; 2]> {
     let matrices = MatrixCopies::as_they_are(order, "qr", a)?;
     let size = matrices.rows.min(matrices.columns);
     let all = matrices.scratch(size.saturating_mul(matrices.count as i32))?;
-    let factors = |number| part::<T>(DevicePtr(all.address()), number, size as usize);
+    let factors = |number| matrices.part(DevicePtr(all.address()), number, size as usize);
     matrices.statuses(|info| {
         matrices.factorize(matrices.columns, info, |number| Factorization::Qr {
             factors: factors(number),
         })
     })?;
+    let factored = matrices.array.operand();
     // The upper triangle, before the reflections overwrite it.
-    let upper = first_rows(&matrices.array.swap_axes(-2, -1)?, size as usize)?;
-    let r = upper.triu(0)?;
+    let upper = first_rows(&factored.layout.swap_axes(-2, -1)?, size as usize)?;
+    let upper = factored.viewed(&upper);
+    let r = triangular(order.touching(&()), upper, Triangle::Upper, 0)?;
     matrices.statuses(|info| {
         matrices.factorize(size, info, |number| Factorization::Reflections {
             factors: factors(number),
         })
     })?;
-    let q = turned(order, &first_rows(&matrices.array, size as usize)?)?;
-    Ok(((q, r), None))
+    let columns = first_rows(factored.layout, size as usize)?;
+    let q = turned(order, factored.viewed(&columns))?;
+    Ok([q, r])
 }
+
+/// Singular values or eigenvalues and, if requested, the matrices of `N` kinds of vectors.
+type Spectrum<const N: usize> = (AnyArray, Option<[AnyArray; N]>);
 
 /// Returns the singular values of the matrices of `a`, and their vectors if they are `wanted`, as
 /// arrays of these shapes. cuSOLVER requires at least as many rows as columns, so a wide matrix is
 /// transposed first.
 #[track_caller]
-pub(in crate::ops) fn singular_values<T: Factorized>(
+pub(in crate::ops) fn singular_values(
     order: CudaOrder<'_>,
-    a: &Array<T>,
+    a: Operand<'_>,
     [of_values, of_u, of_vt]: &[Shape; 3],
     wanted: bool,
-) -> Result<(Singular<T>, Array<i32>)> {
-    let [m, n] = [a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]];
+) -> Result<(Spectrum<2>, Array<i32>)> {
+    let [.., m, n] = *a.layout.dims() else {
+        unreachable!("the array has been found to have matrices");
+    };
     let is_wide = m <= n;
     let matrices = match is_wide {
         true => MatrixCopies::transposed(order, "svd", a)?,
@@ -317,7 +380,7 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     let vectors = match vectors {
         None => None,
         Some([vt, u]) if is_wide => Some([u, vt]),
-        Some([u, vt]) => Some([turned(order, &u)?, turned(order, &vt)?]),
+        Some([u, vt]) => Some([turned(order, u.operand())?, turned(order, vt.operand())?]),
     };
     Ok(((values, vectors), status))
 }
@@ -333,30 +396,32 @@ fn swapped(shape: &Shape) -> Shape {
 /// Returns the singular values of the matrices, and arrays of these shapes with the columns of the
 /// left and of the transposed right vectors.
 #[track_caller]
-fn svd_into<T: Factorized>(
-    matrices: &MatrixCopies<'_, T>,
+fn svd_into(
+    matrices: &MatrixCopies<'_>,
     of_values: &Shape,
     of_vectors: Option<[Shape; 2]>,
     k: usize,
     info: DevicePtr,
-) -> Result<Singular<T>> {
-    let device = matrices.workspace.order.device;
-    let nothing = |_: Output| Ok(());
-    let values: Array<T> = computed(device, of_values, nothing)?;
-    let vectors: Option<[Array<T>; 2]> = match of_vectors {
+) -> Result<Spectrum<2>> {
+    let new = |shape: &Shape| {
+        let device = matrices.workspace.order.device;
+        computed(device, matrices.array.dtype, shape, |_| Ok(()))
+    };
+    let values = new(of_values)?;
+    let vectors = match of_vectors {
         None => None,
-        Some([left, right]) => Some([
-            computed(device, &left, nothing)?,
-            computed(device, &right, nothing)?,
-        ]),
+        Some([left, right]) => Some([new(&left)?, new(&right)?]),
     };
     let smaller = k * k;
+    let at = |array: &AnyArray, number, length| {
+        matrices.part(address_of(array.operand()), number, length)
+    };
     matrices.factorize(matrices.columns, info, |number| Factorization::Svd {
-        values: part::<T>(address_of(&values), number, k),
+        values: at(&values, number, k),
         vectors: vectors.as_ref().map(|[left, right]| {
             [
-                part::<T>(address_of(left), number, matrices.size()),
-                part::<T>(address_of(right), number, smaller),
+                at(left, number, matrices.size()),
+                at(right, number, smaller),
             ]
         }),
     })?;
@@ -366,19 +431,19 @@ fn svd_into<T: Factorized>(
 /// Returns the eigenvalues of the symmetric matrices of `a`, and their vectors if they are
 /// `wanted`. The lower triangles are the upper triangles of the transposed matrices.
 #[track_caller]
-pub(in crate::ops) fn eigenvalues<T: Factorized>(
+pub(in crate::ops) fn eigenvalues(
     order: CudaOrder<'_>,
-    a: &Array<T>,
+    a: Operand<'_>,
     of_values: &Shape,
     wanted: bool,
-) -> Result<(Eigen<T>, Array<i32>)> {
+) -> Result<(Spectrum<1>, Array<i32>)> {
     let matrices = MatrixCopies::transposed(order, "eigh", a)?;
     let n = matrices.columns as usize;
     let mut status = None;
-    let values: Array<T> = computed(order.device, of_values, |values: Output| {
+    let values = computed(order.device, a.dtype, of_values, |values: Output| {
         let made = matrices.statuses(|info| {
             matrices.factorize(matrices.columns, info, |number| Factorization::Eigen {
-                values: part::<T>(values.address, number, n),
+                values: matrices.part(values.address, number, n),
                 wanted,
             })
         });
@@ -386,11 +451,9 @@ pub(in crate::ops) fn eigenvalues<T: Factorized>(
         Ok(())
     })?;
     let vectors = match wanted {
-        true => Some(turned(order, &matrices.array)?),
+        true => Some([turned(order, matrices.array.operand())?]),
         false => None,
     };
-    Ok((
-        (values, vectors),
-        status.expect("there are matrices to factorize"),
-    ))
+    let status = status.expect("there are matrices to factorize");
+    Ok(((values, vectors), status))
 }

@@ -2,10 +2,13 @@
 
 use std::panic::Location;
 
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
+use crate::array::{Buffer, DType, Layout, Shape};
 use crate::context::Device;
-use crate::device::{DevicePtr, Use};
+use crate::device::{Backend, DevicePtr, Use};
 use crate::error::Result;
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
+use crate::ops::order::CudaOrder;
 
 /// The memory of an array that is being computed.
 #[derive(Clone, Copy, Debug)]
@@ -15,41 +18,56 @@ pub(super) struct Output {
 }
 
 /// Returns the address of the first element of `array`; any address if it has no elements.
-pub(super) fn address_of<T: AnyElement>(array: &Array<T>) -> DevicePtr {
-    element_of(array, array.layout().offset())
-}
-
-pub(super) fn element_of<T: AnyElement>(array: &Array<T>, index: usize) -> DevicePtr {
-    let bytes = index.wrapping_mul(size_of::<T>());
-    DevicePtr(array.buffer().address().wrapping_add(bytes as u64))
+pub(super) fn address_of(array: Operand<'_>) -> DevicePtr {
+    let first = array.layout.offset();
+    let bytes = first.wrapping_mul(array.dtype.size_bytes());
+    DevicePtr(array.buffer.address().wrapping_add(bytes as u64))
 }
 
 /// Returns a new array of `shape` on `device`. `write` must launch work on the thread's current
 /// stream that writes all elements. It is not called for an array without elements.
 #[track_caller]
-pub(super) fn computed<T: AnyElement>(
+pub(super) fn computed(
     device: &Device,
+    dtype: DType,
     shape: &Shape,
     write: impl FnOnce(Output) -> Result<()>,
-) -> Result<Array<T>> {
-    laid_out(device, Layout::contiguous(shape)?, write)
+) -> Result<AnyArray> {
+    laid_out(device, dtype, Layout::contiguous(shape)?, write)
 }
 
 /// Returns a new array like [`computed`], with `layout`, which is dense from index 0.
 #[track_caller]
-pub(super) fn laid_out<T: AnyElement>(
+pub(super) fn laid_out(
     device: &Device,
+    dtype: DType,
     layout: Layout,
     write: impl FnOnce(Output) -> Result<()>,
-) -> Result<Array<T>> {
-    let (buffer, output) = allocate_for(device, &layout, size_of::<T>(), Location::caller())?;
+) -> Result<AnyArray> {
+    let call_site = Location::caller();
+    let (buffer, output) = allocate_for(device, &layout, dtype.size_bytes(), call_site)?;
     if output.count > 0 {
         write(output)?;
     }
-    Ok(Array::from_parts(buffer, layout))
+    Ok(AnyArray {
+        buffer,
+        layout,
+        dtype,
+    })
 }
 
-/// Allocates memory for the elements of `layout`. Not generic, so that it is compiled once.
+/// Returns a new array of zeros.
+#[track_caller]
+pub(super) fn zeros(order: CudaOrder<'_>, dtype: DType, shape: &Shape) -> Result<AnyArray> {
+    let order = order.touching(&());
+    computed(order.device, dtype, shape, |output| {
+        let bytes = (output.count * dtype.size_bytes()) as u64;
+        // SAFETY: these are the bytes of a new array, which nothing else uses.
+        order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })
+    })
+}
+
+/// Allocates memory for the elements of `layout`.
 #[track_caller]
 pub(super) fn allocate_for(
     device: &Device,

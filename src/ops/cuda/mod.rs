@@ -6,6 +6,12 @@
 //!
 //! Architecture invariant: every kernel is launched by [`launch`](launch::launch), and no module
 //! outside of this one launches a kernel.
+//!
+//! Architecture invariant: no function here is generic over an element type, so that each is
+//! compiled once. Arrays that are read are [`Operand`](super::expression::tree::Operand)s, new ones
+//! [`AnyArray`](super::expression::any_array::AnyArray)s. The type of the elements is part of the
+//! key of a kernel whose text depends on it. Only the descriptions of reducers and fills are made
+//! from types, as constants.
 
 mod add;
 mod code;
@@ -41,13 +47,11 @@ pub(super) use copy::{copied, joined};
 pub(super) use evaluate::evaluate;
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
-pub(super) use generate::generate;
-#[cfg(test)]
-pub(super) use generate::random_text;
+pub(super) use generate::{FillKernels, generate};
 pub(super) use indexed::{marked, picked, reported};
 #[cfg(feature = "linalg")]
 pub(super) use linalg::{
-    cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
+    cholesky_factors, eigenvalues, inverted, lu_factors, qr_factors, singular_values, solved,
 };
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{ReductionKernels, reduce};

@@ -3,24 +3,26 @@
 use super::copy::{WordKernel, Words, copy, source};
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{AnyElement, Array, Layout, MAX_RANK, Shape, Walk, bits_of};
+use crate::array::{Bits, Layout, MAX_RANK, Shape, Walk};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal};
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 #[track_caller]
-pub(in crate::ops) fn padded<T: AnyElement>(
+pub(in crate::ops) fn padded(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     before: &Shape,
-    value: T,
+    value: Bits,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let layout = array.layout();
+) -> Result<AnyArray> {
+    let layout = array.layout;
     let write = |output: Output| {
-        let output = Words::new::<T>(output);
+        let output = Words::new(output, array.dtype);
         let from = Words::of(array);
         let padding = Padding::new(layout, before, shape);
         let numbering = Numbering::new(padding.ndim, from.limit.max(output.limit));
@@ -28,12 +30,12 @@ pub(in crate::ops) fn padded<T: AnyElement>(
         arguments.push(from.address.0);
         arguments.push(output.address.0);
         padding.push(numbering, &mut arguments);
-        arguments.push_bytes(bits_of(value).bytes(output.bytes));
+        arguments.push_bytes(value.bytes(output.bytes));
         arguments.push(output.limit as u64);
         let kernel = WordKernel::of::<Padding>(numbering, output.bytes, pad_source);
         kernel.launch(order, grid(output.limit), &arguments)
     };
-    computed(order.device, shape, write)
+    computed(order.device, array.dtype, shape, write)
 }
 
 fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
@@ -122,39 +124,39 @@ impl Padding {
 /// Returns the square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros
 /// elsewhere.
 #[track_caller]
-pub(in crate::ops) fn on_diagonal<T: AnyElement>(
+pub(in crate::ops) fn on_diagonal(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     k: isize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let layout = array.layout();
+) -> Result<AnyArray> {
+    let layout = array.layout;
     let diagonal = onto_diagonal(layout, k, shape);
     let write = |output: Output| {
-        let output = Words::new::<T>(output);
+        let output = Words::new(output, array.dtype);
         let bytes = (output.limit * output.bytes) as u64;
         // SAFETY: these are the bytes of a new array, which nothing else uses.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
         // SAFETY: the walk is over the array, and over a diagonal of as many elements.
         unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
-    computed(order.device, shape, write)
+    computed(order.device, array.dtype, shape, write)
 }
 
 /// Returns `array`, of two axes or more, with zeros outside the triangle of its last two axes that
 /// diagonal `k` bounds.
 #[track_caller]
-pub(in crate::ops) fn triangular<T: AnyElement>(
+pub(in crate::ops) fn triangular(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     triangle: Triangle,
     k: isize,
-) -> Result<Array<T>> {
-    let layout = array.layout();
+) -> Result<AnyArray> {
+    let layout = array.layout;
     let (outer, matrix) = layout.split_at(layout.ndim() - 2);
     let matrices = Walk::new([&outer]);
     let write = |output: Output| {
-        let output = Words::new::<T>(output);
+        let output = Words::new(output, array.dtype);
         let from = Words::of(array);
         let numbering = Numbering::of(&matrices, from.limit.max(output.limit));
         let mut arguments = Arguments::default();
@@ -170,7 +172,7 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         let kernel = WordKernel::of::<Triangle>(numbering, output.bytes, triangle_source);
         kernel.launch(order, grid(output.limit), &arguments)
     };
-    computed(order.device, layout.shape(), write)
+    computed(order.device, array.dtype, layout.shape(), write)
 }
 
 fn triangle_source(numbering: Numbering, bytes: usize) -> KernelSource {

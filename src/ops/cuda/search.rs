@@ -1,35 +1,36 @@
 //! Binary search of values in a sorted array, with one thread for each value.
 
-use std::marker::PhantomData;
-
 use super::copy::Words;
 use super::launch::{grid_of, launch};
 use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::sort::{KEYS, keys};
 use super::walk::Numbering;
-use crate::array::{Array, Element, Walk};
+use crate::array::{DType, Walk};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 /// The kernels that search, for each type and each number of bits of an index.
-struct SearchKernel<T>(PhantomData<T>);
+struct SearchKernel;
 
 /// Returns for each of `values` the number of elements of `array` before it. `array` has one axis
-/// and is sorted.
+/// and is sorted. Both have one type, whose elements have an order.
 #[track_caller]
-pub(in crate::ops) fn search<T: Element>(
+pub(in crate::ops) fn search(
     order: CudaOrder<'_>,
-    array: &Array<T>,
-    values: &Array<T>,
+    array: Operand<'_>,
+    values: Operand<'_>,
     side: Side,
-) -> Result<Array<i64>> {
-    assert_eq!(array.ndim(), 1, "searched in several axes");
-    let (length, step) = array.layout().row();
-    let walk = Walk::new([values.layout()]);
-    computed(order.device, values.layout().shape(), |output| {
+) -> Result<AnyArray> {
+    assert_eq!(array.layout.ndim(), 1, "searched in several axes");
+    assert_eq!(array.dtype, values.dtype, "searched for another type");
+    let (length, step) = array.layout.row();
+    let walk = Walk::new([values.layout]);
+    computed(order.device, DType::I64, values.layout.shape(), |output| {
         let from = Words::of(values);
         let numbering = Numbering::of(&walk, from.limit.max(output.count));
         let mut arguments = Arguments::default();
@@ -41,18 +42,19 @@ pub(in crate::ops) fn search<T: Element>(
         numbering.push(&mut arguments, &walk);
         arguments.push(output.count as u64);
         let is_after = side == Side::Right;
-        let key = KernelKey::of::<SearchKernel<T>>(numbering.form() | u32::from(is_after) << 4);
-        let source = || search_source::<T>(numbering, is_after);
+        let form = numbering.form() | u32::from(is_after) << 4 | (array.dtype as u32) << 5;
+        let key = KernelKey::of::<SearchKernel>(form);
+        let source = || search_source(array.dtype, numbering, is_after);
         let grid = grid_of(output.count);
         launch(order, key, &source, grid, &arguments)
     })
 }
 
-fn search_source<T: Element>(numbering: Numbering, is_after: bool) -> KernelSource {
+fn search_source(dtype: DType, numbering: Numbering, is_after: bool) -> KernelSource {
     let after = format!("#define CS_AFTER {}\n", u8::from(is_after));
     let text = include_str!("search.cuh");
-    let text = [&numbering.text(), &keys::<T>(), KEYS, &after, text].concat();
-    source(format!("searchsorted in {}", T::DTYPE.in_cuda()), &text)
+    let text = [&numbering.text(), &keys(dtype), KEYS, &after, text].concat();
+    source(format!("searchsorted in {}", dtype.in_cuda()), &text)
 }
 
 #[cfg(all(test, feature = "cuda"))]
@@ -60,12 +62,13 @@ mod tests {
     use super::super::copy::tests::numberings;
     use super::super::tests::of_every_ordered;
     use super::*;
+    use crate::array::Element;
     use crate::device::cuda::compile_for_all;
 
     fn sources<T: Element>() -> [KernelSource; 4] {
         let [one, other] = numberings();
         [(one, false), (one, true), (other, false), (other, true)]
-            .map(|(numbering, is_after)| search_source::<T>(numbering, is_after))
+            .map(|(numbering, is_after)| search_source(T::DTYPE, numbering, is_after))
     }
 
     #[test]

@@ -3,14 +3,30 @@
 use smallvec::SmallVec;
 
 use super::evaluate::{write, write_all};
-use super::memory::Output;
+use super::memory::{Output, address_of};
 use super::program::Program;
-use crate::device::DevicePtr;
 use crate::error::Result;
 use crate::ops::aliasing::Overwritable;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
+
+/// Writes the elements of `graph` over the elements of `target`, which has the shape of the graph
+/// and memory that nothing else uses. Each thread reads all elements at an index before it writes
+/// there.
+#[cfg(any(feature = "fft", feature = "linalg"))]
+#[track_caller]
+pub(super) fn store_onto(
+    order: CudaOrder<'_>,
+    graph: &ExpressionGraph<'_>,
+    target: Operand<'_>,
+) -> Result<()> {
+    let output = Output {
+        address: address_of(target),
+        count: target.layout.len(),
+    };
+    write(order, &Program::onto(graph, target), output)
+}
 
 /// Writes the elements of each result of `graph` over the elements of its target. The targets
 /// have one shape, to which the results broadcast. Each thread reads all elements at an index
@@ -31,8 +47,7 @@ pub(in crate::ops) fn store(
     let [target] = operands[..] else {
         return write_all(order, &Program::onto_all(graph, &operands), count);
     };
-    let first = layout.offset().wrapping_mul(target.dtype.size_bytes()) as u64;
-    let address = DevicePtr(target.buffer.address().wrapping_add(first));
+    let address = address_of(target);
     let is_dense = layout.is_contiguous()
         && (graph.operands()).all(|operand| {
             operand.layout.is_contiguous() && operand.layout.shape() == layout.shape()

@@ -16,7 +16,6 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::{Expr, IntoExpr, Lazy, complex, select};
 
 /// Returns the results of a function without arguments for each ordered element type, as an array.
-#[cfg(feature = "cuda")]
 macro_rules! of_every_ordered {
     ($function:ident) => {
         [
@@ -61,8 +60,9 @@ macro_rules! of_every_float {
     };
 }
 
+pub(super) use of_every_ordered;
 #[cfg(feature = "cuda")]
-pub(super) use {of_every_complex, of_every_float, of_every_ordered};
+pub(super) use {of_every_complex, of_every_float};
 
 fn with_program<E: Expr, R>(lazy: &Lazy<E>, see: impl FnOnce(&Program<'_>) -> R) -> R {
     let graph = ExpressionGraph::of(&lazy.expr).unwrap();

@@ -72,14 +72,7 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     Walk::over([vector.offset(), first], [(length, step)])
 }
 
-/// Returns each of `arrays`, with a walk over it and over its part of a new array of `shape`, in
-/// which the arrays are stored one after another along the axis `at`. The parts do not overlap, and
-/// cover the whole array.
-///
-/// # Panics
-///
-/// If an array differs from `shape` in another axis, or the arrays' lengths along this axis do not
-/// add up to the shape's.
+/// Returns each of `arrays`, with its walk of [`joined_parts`].
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn joined<'a, T: AnyElement>(
@@ -87,10 +80,30 @@ pub(in crate::ops) fn joined<'a, T: AnyElement>(
     at: usize,
     shape: &Shape,
 ) -> Result<impl Iterator<Item = (&'a Array<T>, Walk<2>)>> {
+    let layouts = arrays.iter().map(|array| array.layout());
+    let parts = joined_parts(layouts, at, shape)?;
+    Ok(arrays.iter().copied().zip(parts))
+}
+
+/// Returns a walk over each of several arrays, given by their layouts, and over its part of a new
+/// array of `shape`, in which the arrays are stored one after another along the axis `at`. The
+/// parts do not overlap, and cover the whole array.
+///
+/// # Panics
+///
+/// If an array differs from `shape` in another axis, or the arrays' lengths along this axis do not
+/// add up to the shape's.
+#[inline]
+#[track_caller]
+pub(in crate::ops) fn joined_parts<'a>(
+    layouts: impl Iterator<Item = &'a Layout> + Clone,
+    at: usize,
+    shape: &Shape,
+) -> Result<impl Iterator<Item = Walk<2>>> {
     let length = shape.dims()[at];
     let mut left = length;
-    for array in arrays {
-        let own = array.layout().shape();
+    for layout in layouts.clone() {
+        let own = layout.shape();
         assert_eq!(own.with(at, length), *shape, "joined to another shape");
         assert!(own.dims()[at] <= left, "joined to less than the length");
         left -= own.dims()[at];
@@ -98,12 +111,10 @@ pub(in crate::ops) fn joined<'a, T: AnyElement>(
     assert_eq!(left, 0, "joined to more than the length");
     let whole = Layout::contiguous(shape)?;
     let mut start = 0;
-    Ok(arrays.iter().map(move |&array| {
-        let layout = array.layout();
+    Ok(layouts.map(move |layout| {
         let first = start * whole.strides()[at].unsigned_abs();
         start += layout.dims()[at];
-        let walk = Walk::over([layout.offset(), first], pairs(layout, &whole));
-        (array, walk)
+        Walk::over([layout.offset(), first], pairs(layout, &whole))
     }))
 }
 

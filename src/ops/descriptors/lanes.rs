@@ -47,8 +47,13 @@ impl Lanes {
     }
 }
 
-/// Returns whether running sums of `T` carry a compensation for rounding: true if the kind has no
-/// wider type.
+/// Returns whether running sums of `T` carry a compensation for rounding.
 pub(in crate::ops) fn sums_round<T: AnyElement>() -> bool {
-    matches!(T::DTYPE, DType::F64 | DType::C64)
+    is_compensated(T::DTYPE)
+}
+
+/// Returns whether running sums of `dtype` carry a compensation for rounding: true if the kind has
+/// no wider type.
+pub(in crate::ops) fn is_compensated(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::C64)
 }

@@ -90,10 +90,22 @@ pub(in crate::ops) fn reached<T: AnyElement>(
     at: usize,
     shape: &Shape,
 ) -> Result<Walk<3>> {
+    reached_by(target, [indices.layout(), values.layout()], at, shape)
+}
+
+/// Returns the walk of [`reached`] for indices and values with these layouts.
+#[inline(always)]
+#[track_caller]
+pub(in crate::ops) fn reached_by(
+    target: &Target<'_>,
+    [indices, values]: [&Layout; 2],
+    at: usize,
+    shape: &Shape,
+) -> Result<Walk<3>> {
     let layouts = [
         &target.layout().fixed(at, shape)?,
-        &indices.layout().broadcast_to(shape)?,
-        &values.layout().broadcast_to(shape)?,
+        &indices.broadcast_to(shape)?,
+        &values.broadcast_to(shape)?,
     ];
     let alone = target.buffer().holders() == 1 && !target.layout().repeats();
     assert!(alone, "scattered to memory that is not all ours");

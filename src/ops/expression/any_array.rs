@@ -2,7 +2,7 @@
 
 use super::tree::Operand;
 pub(crate) use crate::array::AnyArray;
-use crate::array::{AnyElement, Array, DType};
+use crate::array::{AnyElement, Array, DType, Layout};
 
 impl AnyArray {
     /// Returns another handle on the array, whose elements are seen as words of their size.
@@ -32,7 +32,22 @@ impl AnyArray {
     }
 }
 
-impl Operand<'_> {
+impl<'a> Operand<'a> {
+    /// Returns the array with another layout over its memory.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
+    /// buffer.
+    pub(in crate::ops) fn viewed(self, layout: &'a Layout) -> Self {
+        let capacity = self.buffer.size_bytes() / self.dtype.size_bytes();
+        let within = layout
+            .bounds()
+            .is_none_or(|(_, highest)| highest < capacity);
+        assert!(within, "{layout:?} reaches beyond {capacity} elements");
+        Self { layout, ..self }
+    }
+
     /// Returns a handle on the array.
     #[track_caller]
     pub(crate) fn share(&self) -> AnyArray {

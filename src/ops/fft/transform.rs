@@ -3,11 +3,13 @@
 use num_complex::Complex;
 
 use super::{axis_of, invalid, resized};
-use crate::array::{AnyElement, Array, Number, Shape, Writer};
+use crate::array::{AnyElement, Array, Number, Shape, Writer, bits_of};
 use crate::context::Device;
 use crate::error::Result;
+use crate::ops::cuda;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Sample;
+use crate::ops::host;
 use crate::ops::index::concat;
 use cachescope_transforms::Direction;
 
@@ -60,9 +62,20 @@ where
         return empty(step, x.device(), x.layout().shape());
     }
     let (device, buffer) = (x.device(), x.buffer());
+    let bits = factor.map(bits_of);
     let spectrum = match at {
-        Some(at) => on_device!(device, touching buffer, transformed(x, at, direction, factor)),
-        None => on_device!(device, touching buffer, transformed_planes(x, direction, factor)),
+        Some(at) => on_device!(
+            device,
+            touching buffer,
+            order => host::transformed(order, x, at, direction, factor),
+            cuda::transformed(order, x.into(), at, direction, bits).map(AnyArray::into_array)
+        ),
+        None => on_device!(
+            device,
+            touching buffer,
+            order => host::transformed_planes(order, x, direction, factor),
+            cuda::transformed_planes(order, x.into(), direction, bits).map(AnyArray::into_array)
+        ),
     }?;
     Ok(step.finish(spectrum, |_| {
         move |gradient: AnyArray| {
@@ -92,7 +105,12 @@ where
     if x.is_empty() {
         return empty(step, x.device(), &shape);
     }
-    let spectra = on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))?;
+    let spectra = on_device!(
+        x.device(),
+        touching x.buffer(),
+        order => host::spectra_of(order, x, at, &shape),
+        cuda::spectra_of(order, x.into(), at, &shape).map(AnyArray::into_array)
+    )?;
     Ok(step.finish(spectra, |_| {
         move |gradient: AnyArray| {
             // The other half of the spectrum, which `reals` adds, is not part of the result.
@@ -169,7 +187,8 @@ where
     let reals = on_device!(
         x.device(),
         touching x.buffer(),
-        reals_of(&x, at, &shape, factor)
+        order => host::reals_of(order, &x, at, &shape, factor),
+        cuda::reals_of(order, (&x).into(), at, &shape, bits_of(factor)).map(AnyArray::into_array)
     )?;
     Ok(step.finish(reals, |_| {
         move |gradient: AnyArray| {

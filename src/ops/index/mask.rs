@@ -4,12 +4,14 @@ use super::check_size;
 use super::moves::{compacted, copied, picked};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::ops::cuda;
 use crate::ops::derivatives::{AnyArray, is_tracked};
 use crate::ops::descriptors::{Copying, Picking};
 use crate::ops::dispatch::{device_mismatch, device_of, same_device};
 use crate::ops::expression::elementwise::select;
 use crate::ops::expression::expr::IntoExpr;
 use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::host;
 use crate::ops::precompiled::precompiled;
 
 impl<T: AnyElement> Array<T> {
@@ -160,7 +162,12 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
 /// flags are packed, one for each element.
 #[track_caller]
 fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
-    on_device!(flags.device(), touching flags.buffer(), positions(flags, shape))
+    on_device!(
+        flags.device(),
+        touching flags.buffer(),
+        order => host::positions(order, flags, shape),
+        cuda::positions(order, flags.into(), shape).map(AnyArray::into_array)
+    )
 }
 
 /// Returns the elements at which flags are true. Both arrays are packed and of one length.

@@ -1,12 +1,14 @@
-//! Operations that move elements and compute nothing. They are compiled for each size of an element
-//! instead of for each type.
+//! Operations that move elements and compute nothing. The host's functions are compiled for each
+//! size of an element, and CUDA's once.
 
 use crate::array::{Array, Bits, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
+use crate::ops::cuda;
 use crate::ops::derivatives::AnyArray;
 use crate::ops::descriptors::{Copying, Picking, Triangle};
+use crate::ops::host;
 use crate::ops::order::UpdateTargets;
 
 /// Evaluates `$run` with `$Word` as the type of words of `$bytes` bytes.
@@ -47,27 +49,29 @@ pub(in crate::ops) fn copied(
     copying: Copying,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    in_words!(array, Word => on_device!(
+    on_device!(
         array.device(),
-        touching array.buffer(),
-        copied::<Word>(&array, copying, shape)
-    ))
+        touching & array.buffer,
+        order => in_words!(array, Word => host::copied::<Word>(order, &array, copying, shape)),
+        cuda::copied(order, array.operand(), copying, shape)
+    )
 }
 
 /// Returns the concatenation of arrays of one type along the axis `at`, as a new array of `shape`.
 #[track_caller]
 pub(super) fn joined(arrays: &[AnyArray], at: usize, shape: &Shape) -> Result<AnyArray> {
     let dtype = arrays[0].dtype;
-    by_word!(dtype.size_bytes(), Word => {
-        let arrays: Vec<_> = arrays.iter().map(AnyArray::words::<Word>).collect();
-        let arrays: Vec<_> = arrays.iter().collect();
-        let whole = on_device!(
-            arrays[0].device(),
-            touching && arrays[..],
-            joined::<Word>(&arrays, at, shape)
-        );
-        whole.map(|whole| AnyArray::of_words(whole, dtype))
-    })
+    on_device!(
+        arrays[0].device(),
+        touching & arrays,
+        order => by_word!(dtype.size_bytes(), Word => {
+            let arrays: Vec<_> = arrays.iter().map(AnyArray::words::<Word>).collect();
+            let arrays: Vec<_> = arrays.iter().collect();
+            let whole = host::joined::<Word>(order, &arrays, at, shape);
+            whole.map(|whole| AnyArray::of_words(whole, dtype))
+        }),
+        cuda::joined(order, arrays, at, shape)
+    )
 }
 
 /// Returns the elements that `indices` select along the axis `at` of `array`, in a new array of
@@ -80,11 +84,14 @@ pub(super) fn picked(
     at: usize,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    in_words!(array, Word => on_device!(
+    on_device!(
         array.device(),
-        touching & [array.buffer(), indices.buffer()],
-        picked::<Word>(&array, indices, picking, at, shape)
-    ))
+        touching & [&array.buffer, indices.buffer()],
+        order => in_words!(array, Word => {
+            host::picked::<Word>(order, &array, indices, picking, at, shape)
+        }),
+        cuda::picked(order, array.operand(), indices.into(), picking, at, shape)
+    )
 }
 
 /// Writes each of `values` to the element of `target` that its index selects along the axis `at`.
@@ -97,19 +104,19 @@ pub(super) fn put(
     at: usize,
     shape: &Shape,
 ) -> Result<()> {
-    by_word!(values.dtype.size_bytes(), Word => {
-        let values = values.words::<Word>();
-        let updating = UpdateTargets {
-            targets: &[target.buffer()],
-            reading: [indices.buffer(), values.buffer()],
-        };
-        let along = (at, Indexing::Scatter);
-        on_device!(
-            target.device(),
-            touching & updating,
-            put_at::<Word>(target, indices, &values, along, shape)
-        )
-    })
+    let updating = UpdateTargets {
+        targets: &[target.buffer()],
+        reading: [indices.buffer(), &values.buffer],
+    };
+    let along = (at, Indexing::Scatter);
+    on_device!(
+        target.device(),
+        touching & updating,
+        order => by_word!(values.dtype.size_bytes(), Word => {
+            host::put_at::<Word>(order, target, indices, &values.words(), along, shape)
+        }),
+        cuda::put_at(order, target, indices.into(), values.operand(), along, shape)
+    )
 }
 
 #[track_caller]
@@ -119,44 +126,48 @@ pub(super) fn padded(
     value: Bits,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    in_words!(array, Word => {
-        let value: Word = bytemuck::pod_read_unaligned(value.bytes(size_of::<Word>()));
-        on_device!(
-            array.device(),
-            touching array.buffer(),
-            padded::<Word>(&array, before, value, shape)
-        )
-    })
+    on_device!(
+        array.device(),
+        touching & array.buffer,
+        order => in_words!(array, Word => {
+            let value = bytemuck::pod_read_unaligned(value.bytes(size_of::<Word>()));
+            host::padded::<Word>(order, &array, before, value, shape)
+        }),
+        cuda::padded(order, array.operand(), before, value, shape)
+    )
 }
 
 /// Returns the square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros
 /// elsewhere.
 #[track_caller]
 pub(super) fn on_diagonal(array: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
-    in_words!(array, Word => on_device!(
+    on_device!(
         array.device(),
-        touching array.buffer(),
-        on_diagonal::<Word>(&array, k, shape)
-    ))
+        touching & array.buffer,
+        order => in_words!(array, Word => host::on_diagonal::<Word>(order, &array, k, shape)),
+        cuda::on_diagonal(order, array.operand(), k, shape)
+    )
 }
 
 /// Returns `array` with zeros outside of the triangle of its last two axes that diagonal `k`
 /// bounds.
 #[track_caller]
 pub(super) fn triangular(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
-    in_words!(array, Word => on_device!(
+    on_device!(
         array.device(),
-        touching array.buffer(),
-        triangular::<Word>(&array, triangle, k)
-    ))
+        touching & array.buffer,
+        order => in_words!(array, Word => host::triangular::<Word>(order, &array, triangle, k)),
+        cuda::triangular(order, array.operand(), triangle, k)
+    )
 }
 
 /// Returns the elements of `array` at which `flags` are true. Both are contiguous and equally long.
 #[track_caller]
 pub(super) fn compacted(array: &AnyArray, flags: &Array<bool>) -> Result<AnyArray> {
-    in_words!(array, Word => on_device!(
+    on_device!(
         array.device(),
-        touching & [array.buffer(), flags.buffer()],
-        compacted::<Word>(&array, flags)
-    ))
+        touching & [&array.buffer, flags.buffer()],
+        order => in_words!(array, Word => host::compacted::<Word>(order, &array, flags)),
+        cuda::compacted(order, array.operand(), flags.into())
+    )
 }

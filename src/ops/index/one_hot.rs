@@ -1,8 +1,11 @@
 //! One-hot rows of class labels.
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, DType, Elements, Integer, Shape};
+use crate::array::{AnyElement, Array, DType, Elements, Integer, Shape, bits_of};
 use crate::error::Result;
+use crate::ops::cuda;
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::host;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Integer> Array<T> {
@@ -63,7 +66,13 @@ fn one_hot<T: Integer, U: AnyElement>(labels: &Array<T>, classes: usize) -> Resu
     let shape: Shape = labels.shape().iter().copied().chain([classes]).collect();
     check_size("one_hot", &shape, U::DTYPE)?;
     labels.check_classes(classes)?;
-    on_device!(labels.device(), touching labels.buffer(), marked(labels, classes, &shape))
+    let one = (U::DTYPE, bits_of(U::one()));
+    on_device!(
+        labels.device(),
+        touching labels.buffer(),
+        order => host::marked(order, labels, classes, &shape),
+        cuda::marked(order, labels.into(), classes, one, &shape).map(AnyArray::into_array)
+    )
 }
 
 /// Specialises [`one_hot`] for `i64`, the type of labels that most programs have.

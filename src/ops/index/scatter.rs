@@ -7,9 +7,11 @@ use crate::array::{AnyElement, Array, DType, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
+use crate::ops::cuda;
 use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient, constant};
 use crate::ops::dispatch::same_device;
 use crate::ops::expression::elementwise::select;
+use crate::ops::host;
 use crate::ops::order::UpdateTargets;
 
 /// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each
@@ -95,7 +97,8 @@ impl<T: Number> Array<T> {
         on_device!(
             target.device(),
             touching & updating,
-            add_at(target, indices, source, along, &shape)
+            order => host::add_at(order, target, indices, source, along, &shape),
+            cuda::add_at(order, target, indices.into(), source.into(), along, &shape)
         )
     }
 

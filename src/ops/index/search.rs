@@ -3,9 +3,11 @@
 use super::{check_size, invalid};
 use crate::array::{Array, DType, Element};
 use crate::error::Result;
-use crate::ops::derivatives::constant;
+use crate::ops::cuda;
+use crate::ops::derivatives::{AnyArray, constant};
 use crate::ops::descriptors::Side;
 use crate::ops::dispatch::same_device;
+use crate::ops::host;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Element> Array<T> {
@@ -70,6 +72,7 @@ pub(super) fn search<T: Element>(
     on_device!(
         array.device(),
         touching & [array.buffer(), values.buffer()],
-        search(array, values, side)
+        order => host::search(order, array, values, side),
+        cuda::search(order, array.into(), values.into(), side).map(AnyArray::into_array)
     )
 }

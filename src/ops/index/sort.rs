@@ -4,8 +4,10 @@ use super::check_size;
 use super::moves::copied;
 use crate::array::{Array, DType, Element, Shape};
 use crate::error::Result;
+use crate::ops::cuda;
 use crate::ops::derivatives::{AnyArray, constant, is_tracked};
 use crate::ops::descriptors::{Copying, Direction};
+use crate::ops::host;
 use crate::ops::precompiled::precompiled;
 
 /// The length from which on it is faster to copy elements that are far apart to contiguous memory,
@@ -107,10 +109,20 @@ fn sort<T: Element>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
     let at = array.layout().shape().axis("sort", axis)?;
     if array.is_apart(at) {
         let (turned, last) = (array.turned(at)?, array.ndim() - 1);
-        let ordered = on_device!(array.device(), touching array.buffer(), sorted(&turned, last))?;
-        return ordered.turned(at);
+        return sorted(&turned, last)?.turned(at);
     }
-    on_device!(array.device(), touching array.buffer(), sorted(array, at))
+    sorted(array, at)
+}
+
+/// Returns the elements in sorted order along the axis `at`.
+#[track_caller]
+fn sorted<T: Element>(array: &Array<T>, at: usize) -> Result<Array<T>> {
+    on_device!(
+        array.device(),
+        touching array.buffer(),
+        order => host::sorted(order, array, at),
+        cuda::sorted(order, array.into(), at).map(AnyArray::into_array)
+    )
 }
 
 /// See [`Array::in_order`].
@@ -124,8 +136,23 @@ fn rank<T: Element>(
     if array.is_apart(at) {
         let (turned, last) = (array.turned(at)?, array.ndim() - 1);
         let shape = turned.layout().shape().with(last, shape.dims()[at]);
-        let order = on_device!(array.device(), touching array.buffer(), ranked(&turned, last, direction, &shape))?;
-        return order.turned(at);
+        return ranked(&turned, last, direction, &shape)?.turned(at);
     }
-    on_device!(array.device(), touching array.buffer(), ranked(array, at, direction, shape))
+    ranked(array, at, direction, shape)
+}
+
+/// Returns the first positions in sorted order along the axis `at`, as many as `shape` has.
+#[track_caller]
+fn ranked<T: Element>(
+    array: &Array<T>,
+    at: usize,
+    direction: Direction,
+    shape: &Shape,
+) -> Result<Array<i64>> {
+    on_device!(
+        array.device(),
+        touching array.buffer(),
+        order => host::ranked(order, array, at, direction, shape),
+        cuda::ranked(order, array.into(), at, direction, shape).map(AnyArray::into_array)
+    )
 }

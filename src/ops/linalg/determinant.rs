@@ -21,6 +21,35 @@ pub(super) fn of_determinant<T: Factorized>(
     Ok(untyped(&(cofactors(a)? * factor).eval_unfused()?))
 }
 
+/// Returns the determinants of matrices from their LU factors and pivots, a row for each matrix:
+/// the products of the diagonals, with the signs of the permutations. If such a product overflows
+/// or underflows, the determinant is computed from the sum of the logarithms, which may fit.
+#[track_caller]
+pub(super) fn of_factors<T: Factorized>(
+    factors: &Array<T>,
+    pivots: &Array<i32>,
+) -> Result<Array<T>> {
+    let [batch @ .., n, _] = factors.shape() else {
+        unreachable!("the factors are matrices");
+    };
+    let n = *n;
+    let elements = factors.reshape([pivots.shape()[0], n * n])?;
+    let diagonal = elements.layout().part(1, 0..n * n, n + 1)?;
+    let diagonal = elements.viewed(diagonal);
+    let places = {
+        let _current = factors.device().enter();
+        Array::<i32>::arange(1, n as i32 + 1, 1)?
+    };
+    let swaps = pivots.ne(&places).cast::<i32>().sum_axis(-1)?;
+    let sign = ((swaps % 2).cast::<T>() * -(T::one() + T::one()) + T::one()).eval()?;
+    let product = (diagonal.prod_axis(-1)? * &sign).eval()?;
+    let size = diagonal.abs().ln().sum_axis(-1)?.exp();
+    let signs = (diagonal.sign().prod_axis(-1)? * &sign).eval()?;
+    let fits = product.abs().lt(T::max_value()).and(product.ne(T::zero()));
+    let found = select(fits, &product, size * &signs).eval()?;
+    found.reshape(batch)
+}
+
 /// Returns the matrices of cofactors. For A = U diag(s) Vᵀ, they are U C Vᵀ with the sign of det U
 /// det V, where C is the diagonal matrix of the products of all other singular values.
 #[track_caller]

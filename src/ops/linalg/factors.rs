@@ -1,11 +1,13 @@
 //! The Cholesky factorization, and the QR factorization by Householder reflections.
 
 use super::status::{Meaning, check};
-use super::{batch_of, filled, gradients, matrices, matrix_of, square};
+use super::{batch_of, filled, gradients, matrices, matrix_of, square, typed};
 use crate::array::{Array, Writer};
 use crate::error::Result;
+use crate::ops::cuda;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Factorized;
+use crate::ops::host;
 use crate::ops::index::check_size;
 
 #[track_caller]
@@ -18,7 +20,12 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         let [empty] = step.finish_empty([Writer::new(a.device(), shape)?.finish()?]);
         return Ok(empty);
     }
-    let (lower, status) = on_device!(a.device(), touching a.buffer(), cholesky_factors(a))?;
+    let (lower, status) = on_device!(
+        a.device(),
+        touching a.buffer(),
+        order => host::cholesky_factors(order, a),
+        cuda::cholesky_factors(order, a.into()).map(typed)
+    )?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
     Ok(step.finish(lower.clone(), |saved| {
         let lower = saved.save(&lower);
@@ -40,8 +47,13 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
         let [q, r] = step.finish_empty([zeros(&of_q)?, zeros(&of_r)?]);
         return Ok((q, r));
     }
-    let ((q, r), status) =
-        on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
+    let ((q, r), status) = on_device!(
+        a.device(),
+        touching a.buffer(),
+        order => host::qr_factors(order, a, &of_q, &of_r),
+        cuda::qr_factors(order, a.into())
+            .map(|[q, r]| ((q.into_array(), r.into_array()), None))
+    )?;
     if let Some(status) = status {
         check("qr", &status, shape, Meaning::Nothing)?;
     }

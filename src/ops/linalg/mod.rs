@@ -2,8 +2,9 @@
 //! [`host`](super::host) and in [`cuda`](super::cuda).
 //!
 //! Both devices have functions of the same names, which take any strides, and return the factors
-//! with a status for each matrix ([`status`]). Least squares and norms are composed of these and of
-//! other operations.
+//! with a status for each matrix ([`status`]). A CUDA device returns the LU factors in place of
+//! determinants, which [`determinant`] computes from them. Least squares and norms are composed of
+//! these and of other operations.
 
 mod adapted;
 mod declare;
@@ -22,6 +23,7 @@ use self::declare::precompiled;
 use super::index::check_size;
 use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::ops::expression::any_array::AnyArray;
 
 pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
 pub use norms::MatrixNorm;
@@ -43,6 +45,11 @@ pub trait Real: Factorizable {}
 
 #[allow(deprecated, reason = "the former name still works")]
 impl<T: Factorizable> Real for T {}
+
+/// Returns the result of a function of a CUDA device as an array of `T`, with the statuses.
+fn typed<T: AnyElement>((array, status): (AnyArray, Array<i32>)) -> (Array<T>, Array<i32>) {
+    (array.into_array(), status)
+}
 
 /// Returns the axes before rows and columns.
 fn batch_of(shape: &Shape) -> &[usize] {

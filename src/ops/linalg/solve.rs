@@ -1,12 +1,14 @@
 //! Equations, inverses and determinants, by the LU factorization.
 
 use super::status::{Meaning, check};
-use super::{batch_of, determinant, filled, gradients, matrices, square};
+use super::{batch_of, determinant, filled, gradients, matrices, square, typed};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::cuda;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
+use crate::ops::host;
 use crate::ops::index::check_size;
 
 #[track_caller]
@@ -30,7 +32,8 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
         let (x, status) = on_device!(
             a.device(),
             touching & [a.buffer(), right.buffer()],
-            solved(&a, &right)
+            order => host::solved(order, &a, &right),
+            cuda::solved(order, (&a).into(), (&right).into()).map(typed)
         )?;
         check("solve", &status, &of, Meaning::Singular)?;
         x
@@ -97,7 +100,12 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         let [empty] = step.finish_empty([empty]);
         return Ok(empty);
     }
-    let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
+    let (inverse, status) = on_device!(
+        a.device(),
+        touching a.buffer(),
+        order => host::inverted(order, a),
+        cuda::inverted(order, a.into()).map(typed)
+    )?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
     Ok(step.finish(inverse.clone(), |saved| {
         let inverse = saved.save(&inverse);
@@ -115,7 +123,15 @@ pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         let [ones] = step.finish_empty([ones]);
         return Ok(ones);
     }
-    let (value, status) = on_device!(a.device(), touching a.buffer(), determinants(a))?;
+    let (value, status) = on_device!(
+        a.device(),
+        touching a.buffer(),
+        order => host::determinants(order, a),
+        {
+            let (factors, pivots) = cuda::lu_factors(order, a.into())?;
+            determinant::of_factors(&factors.into_array(), &pivots).map(|value| (value, None))
+        }
+    )?;
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;
     }

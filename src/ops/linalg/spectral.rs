@@ -5,8 +5,10 @@ use super::values::ChosenVectors;
 use super::{adapted, batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{RuledOperation, is_tracked};
+use crate::ops::cuda;
+use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
 use crate::ops::descriptors::{Eigen, Factorized, Singular};
+use crate::ops::host;
 use crate::ops::index::check_size;
 
 #[track_caller]
@@ -53,8 +55,15 @@ pub(super) fn singular<T: Factorized>(
         return Ok((s, Some([u, vt])));
     }
     check_finite(operation, a, a)?;
-    let (found, status) =
-        on_device!(a.device(), touching a.buffer(), singular_values(a, &shapes, wanted))?;
+    let (found, status) = on_device!(
+        a.device(),
+        touching a.buffer(),
+        order => host::singular_values(order, a, &shapes, wanted),
+        cuda::singular_values(order, a.into(), &shapes, wanted).map(|((s, vectors), status)| {
+            let vectors = vectors.map(|vectors| vectors.map(AnyArray::into_array));
+            ((s.into_array(), vectors), status)
+        })
+    )?;
     check(operation, &status, shape, Meaning::NotConverged)?;
     let (s, Some([u, vt])) = found else {
         return Ok(found);
@@ -116,8 +125,15 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
     if a.device().backend().cuda().is_some() {
         check_finite(operation, a, &a.tril(0)?)?;
     }
-    let (found, status) =
-        on_device!(a.device(), touching a.buffer(), eigenvalues(a, &of_values, wanted))?;
+    let (found, status) = on_device!(
+        a.device(),
+        touching a.buffer(),
+        order => host::eigenvalues(order, a, &of_values, wanted),
+        cuda::eigenvalues(order, a.into(), &of_values, wanted).map(|((w, vectors), status)| {
+            let v = vectors.map(|[v]| v.into_array());
+            ((w.into_array(), v), status)
+        })
+    )?;
     check(operation, &status, shape, Meaning::NotConverged)?;
     let (w, Some(v)) = found else {
         return Ok(found);

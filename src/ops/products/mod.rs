@@ -3,7 +3,10 @@
 mod gradients;
 
 use self::gradients::Multiplication;
+use super::cuda;
 use super::dispatch::same_device;
+use super::expression::any_array::AnyArray;
+use super::host;
 use super::index::check_size;
 use super::order::UpdateTargets;
 use super::precompiled::precompiled;
@@ -136,7 +139,8 @@ pub(in crate::ops) fn matmul_into<T: Number>(
     on_device!(
         left.device(),
         touching & updating,
-        multiply_into(left, right, place)
+        order => host::multiply_into(order, left, right, place),
+        cuda::multiply_into(order, left.into(), right.into(), place.into())
     )
 }
 
@@ -171,7 +175,8 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         return on_device!(
             left.device(),
             touching & [left.buffer(), right.buffer()],
-            multiply(left, right, &shape)
+            order => host::multiply(order, left, right, &shape),
+            cuda::multiply(order, left.into(), right.into(), &shape).map(AnyArray::into_array)
         );
     }
     let left_layout = as_matrices(left.layout(), 0)?;
@@ -193,11 +198,7 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
     }
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
         // With the operands exchanged: the multiplication of numbers is commutative.
-        return on_device!(
-            left.device(),
-            touching & [left.buffer(), right.buffer()],
-            multiply_stacks((right, &right_layout), (left, &left_layout), &shape)
-        );
+        return multiply_stacks((right, &right_layout), (left, &left_layout), &shape);
     }
     let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
         Some(one) => one,
@@ -206,10 +207,25 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
             right_layout.broadcast_to(&of_matrices(&batch, inner, columns))?,
         ),
     };
+    multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
+}
+
+/// Returns the products of matrices with equal numbers as an array of `shape`. The last two axes of
+/// a layout are a matrix.
+#[track_caller]
+fn multiply_stacks<T: Number>(
+    left: (&Array<T>, &Layout),
+    right: (&Array<T>, &Layout),
+    shape: &Shape,
+) -> Result<Array<T>> {
     on_device!(
-        left.device(),
-        touching & [left.buffer(), right.buffer()],
-        multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
+        left.0.device(),
+        touching & [left.0.buffer(), right.0.buffer()],
+        order => host::multiply_stacks(order, left, right, shape),
+        {
+            let (left, right) = ((left.0.into(), left.1), (right.0.into(), right.1));
+            cuda::multiply_stacks(order, left, right, shape).map(AnyArray::into_array)
+        }
     )
 }
 

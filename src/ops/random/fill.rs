@@ -396,14 +396,15 @@ mod tests {
     #[test]
     fn what_has_fewer_digits_is_not_drawn_in_f64() {
         use crate::device::cuda::ptx_of;
-        use crate::ops::cuda::random_text;
+        use crate::ops::cuda::FillKernels;
         let texts = [
-            (random_text::<f32, Normal>(), false),
-            (random_text::<f16, Normal>(), false),
-            (random_text::<bf16, Normal>(), false),
-            (random_text::<f64, Normal>(), true),
+            (FillKernels::of::<f32, Normal>(), false),
+            (FillKernels::of::<f16, Normal>(), false),
+            (FillKernels::of::<bf16, Normal>(), false),
+            (FillKernels::of::<f64, Normal>(), true),
         ];
-        for (source, is_wide) in texts {
+        for (kernels, is_wide) in texts {
+            let source = kernels.source();
             let Some(ptx) = ptx_of(&source, 80) else {
                 return;
             };
@@ -414,9 +415,9 @@ mod tests {
 
     #[test]
     fn every_text_compiles_and_has_the_members_that_are_passed() {
-        use crate::ops::cuda::random_text;
+        use crate::ops::cuda::FillKernels;
         fn checked<T: AnyElement, F: Fill<T>>(fill: F) -> KernelSource {
-            let source = random_text::<T, F>();
+            let source = FillKernels::of::<T, F>().source();
             let mut members = 0;
             fill.operands(&mut |_| members += 1);
             let count = |name: &str| {

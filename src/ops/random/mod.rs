@@ -21,8 +21,10 @@ pub(crate) use generator::{
 };
 use philox::Draws;
 
+use super::cuda::{self, FillKernels};
 use super::derivatives::{AnyArray, is_live, with_source};
 use super::descriptors::Fill;
+use super::host;
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
@@ -70,18 +72,15 @@ impl RandomSource<'_> {
         // Draws only if there is memory for the array.
         let device = Device::current();
         let mut drawn = None;
-        let array = on_device!(
-            &device,
-            touching & (),
-            generate(shape, |count| *drawn
-                .insert(fill(self.advance(sequence, count, words))))
-        )?;
+        let array = generate(&device, shape, |count| {
+            *drawn.insert(fill(self.advance(sequence, count, words)))
+        })?;
         let Some(fill) = drawn.filter(|_| is_live()) else {
             return Ok(array);
         };
         let shape = *shape;
         let again = move || -> Result<AnyArray> {
-            let array: Array<T> = on_device!(&device, touching & (), generate(&shape, |_| fill))?;
+            let array: Array<T> = generate(&device, &shape, |_| fill)?;
             Ok(AnyArray::of(&array))
         };
         Ok(with_source(AnyArray::of(&array), again).into_array())
@@ -131,6 +130,32 @@ impl RandomSource<'_> {
         }
         self.array(shape, (UNIFORM, 1), |draws| Dropout::new(draws, p))
     }
+}
+
+/// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
+/// of elements, and returns how to fill them.
+#[track_caller]
+fn generate<T: AnyElement, F: Fill<T>>(
+    device: &Device,
+    shape: &Shape,
+    draw: impl FnOnce(usize) -> F,
+) -> Result<Array<T>> {
+    on_device!(
+        device,
+        touching & (),
+        order => host::generate(order, shape, draw),
+        {
+            let kernels = const { &FillKernels::of::<T, F>() };
+            let mut draw = Some(draw);
+            let mut operands = |count: usize| {
+                let draw = draw.take().expect("an array is filled once");
+                let mut operands = Vec::new();
+                draw(count).operands(&mut |bits| operands.push(bits));
+                operands
+            };
+            cuda::generate(order, kernels, shape, &mut operands).map(AnyArray::into_array)
+        }
+    )
 }
 
 #[track_caller]

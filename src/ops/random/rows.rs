@@ -9,6 +9,7 @@ use crate::array::{Array, Elements, Shape};
 use crate::device::cuda::{Indexing, RowFault};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cuda;
+use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::elementwise::select;
 
 /// Rows that are distributions, or whose faults a kernel is yet to report.
@@ -97,7 +98,8 @@ impl CheckedRows {
             drawn.device(),
             touching & [drawn.buffer(), faults.buffer()],
             _order => unreachable!("the host has checked the rows"),
-            cuda::reported(_order, &drawn, faults, self.operation)
+            cuda::reported(_order, (&drawn).into(), faults.into(), self.operation)
+                .map(AnyArray::into_array)
         )
     }
 }

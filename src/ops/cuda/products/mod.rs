@@ -11,39 +11,43 @@ use self::matrix::{Matrix, Pairs};
 use self::vectors::Vectors;
 use super::copy::{Words, copied};
 use super::launch::launch;
-use super::memory::{Output, computed};
+use super::memory::{Output, address_of, computed, zeros};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{Array, Layout, Number, Shape, Walk};
+use crate::array::{DType, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
-use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, as_matrices};
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
-/// elements. A vector is a row on the left and a column on the right.
+/// elements. Both have numbers of one type. A vector is a row on the left and a column on the
+/// right.
 #[track_caller]
-pub(in crate::ops) fn multiply<T: Number>(
+pub(in crate::ops) fn multiply(
     order: CudaOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
+    left: Operand<'_>,
+    right: Operand<'_>,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let left_layout = as_matrices(left.layout(), 0)?;
-    let right_layout = as_matrices(right.layout(), 1)?;
+) -> Result<AnyArray> {
+    let left_layout = as_matrices(left.layout, 0)?;
+    let right_layout = as_matrices(right.layout, 1)?;
     multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
 }
 
 /// Returns the products of matrices with equal numbers as an array of `shape`, which has as many
-/// elements. The last two axes of a layout are a matrix.
+/// elements. Both arrays have numbers of one type. The last two axes of a layout are a matrix.
 #[track_caller]
-pub(in crate::ops) fn multiply_stacks<T: Number>(
+pub(in crate::ops) fn multiply_stacks(
     order: CudaOrder<'_>,
-    (left, left_layout): (&Array<T>, &Layout),
-    (right, right_layout): (&Array<T>, &Layout),
+    (left, left_layout): (Operand<'_>, &Layout),
+    (right, right_layout): (Operand<'_>, &Layout),
     shape: &Shape,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
+    let dtype = left.dtype;
+    assert_eq!(dtype, right.dtype, "multiplied by another type");
     let pairs = Pairs::new(left_layout, right_layout);
     let [rows, inner, columns] = pairs.lengths();
     let count = pairs.places.count() * rows * columns;
@@ -54,43 +58,50 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     );
     // A layout without elements may reach beyond its array.
     if count == 0 || inner == 0 {
-        return zeros(order, shape);
+        // Sums without terms.
+        return zeros(order, dtype, shape);
     }
-    let (left, right) = (left.viewed(*left_layout), right.viewed(*right_layout));
+    let (left, right) = (left.viewed(left_layout), right.viewed(right_layout));
     if columns == 1 {
-        return with_vectors(order, &left, &right, &pairs, shape);
+        return with_vectors(order, left, right, &pairs, shape);
     }
     if rows == 1 {
         // A row is the column of the transposed product.
-        return with_vectors(order, &right, &left, &pairs.transposed(), shape);
+        return with_vectors(order, right, left, &pairs.transposed(), shape);
     }
-    match GemmType::of(T::DTYPE.in_cuda()) {
-        Some(element) => by_cublas(order, &left, &right, element, shape),
-        None => by_blocks(order, &left, &right, &pairs, shape),
+    match GemmType::of(dtype.in_cuda()) {
+        Some(element) => by_cublas(order, left, right, element, shape),
+        None => by_blocks(order, left, right, &pairs, shape),
     }
 }
 
 /// Writes the product of two matrices of floats to `place`, if cuBLAS can read both in place.
-/// Returns whether it did. `place` must have exactly the elements of the product, which nothing
-/// else reads or writes.
+/// Returns whether it did. All three have one type. `place` must have exactly the elements of the
+/// product, which nothing else reads or writes.
 #[track_caller]
-pub(in crate::ops) fn multiply_into<T: Number>(
+pub(in crate::ops) fn multiply_into(
     order: CudaOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
-    place: &Array<T>,
+    left: Operand<'_>,
+    right: Operand<'_>,
+    place: Operand<'_>,
 ) -> Result<bool> {
-    let pairs = Pairs::new(left.layout(), right.layout());
+    let dtype = place.dtype;
+    assert_eq!(
+        [left.dtype, right.dtype],
+        [dtype; 2],
+        "multiplied by another type"
+    );
+    let pairs = Pairs::new(left.layout, right.layout);
     let [rows, inner, columns] = pairs.lengths();
-    let Some(element) = GemmType::of(T::DTYPE.in_cuda()) else {
+    let Some(element) = GemmType::of(dtype.in_cuda()) else {
         return Ok(false);
     };
-    let fits_blas = |array: &Array<T>| Matrix::of(array.layout()).blas_layout().is_some();
+    let fits_blas = |array: Operand<'_>| Matrix::of(array.layout).blas_layout().is_some();
     if rows < 2 || columns < 2 || inner == 0 || !fits_blas(left) || !fits_blas(right) {
         return Ok(false);
     }
     let operands = [left, right].map(|array| Words::of(array).address);
-    let gemms = pairs.gemms(element, operands, DevicePtr(place.address()));
+    let gemms = pairs.gemms(element, operands, address_of(place));
     for gemm in gemms.expect("both stand in rows or columns") {
         // SAFETY: the operands hold what their layouts reach. The place has as many elements as the
         // product, as the caller checked, and nothing else reads or writes them. The stream is
@@ -100,49 +111,38 @@ pub(in crate::ops) fn multiply_into<T: Number>(
     Ok(true)
 }
 
-/// Returns an array of zeros: sums without terms.
-#[track_caller]
-fn zeros<T: Number>(order: CudaOrder<'_>, shape: &Shape) -> Result<Array<T>> {
-    let order = order.touching(&());
-    computed(order.device, shape, |output: Output| {
-        let bytes = (output.count * size_of::<T>()) as u64;
-        // SAFETY: these are the bytes of a new array, which nothing else uses.
-        order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })
-    })
-}
-
 /// Returns products whose right matrices have one column.
 #[track_caller]
-fn with_vectors<T: Number>(
+fn with_vectors(
     order: CudaOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
+    left: Operand<'_>,
+    right: Operand<'_>,
     pairs: &Pairs,
     shape: &Shape,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let (matrices, vectors) = (Words::of(left), Words::of(right));
-    let products = Vectors::new(ProductKind::of::<T>(), pairs, [matrices, vectors]);
+    let products = Vectors::new(ProductKind::of(left.dtype), pairs, [matrices, vectors]);
     let scratch = products.scratch(order.device)?;
     let operands = [matrices.address, vectors.address];
-    computed(order.device, shape, |output: Output| {
+    computed(order.device, left.dtype, shape, |output: Output| {
         products.write(order, operands, scratch.as_ref(), output.address)
     })
 }
 
 /// Returns products of floats.
 #[track_caller]
-fn by_cublas<T: Number>(
+fn by_cublas(
     order: CudaOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
+    left: Operand<'_>,
+    right: Operand<'_>,
     element: GemmType,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let left = multipliable(order, left)?;
-    let right = multipliable(order, right)?;
-    let mut pairs = Pairs::new(left.layout(), right.layout());
-    let (mut left, mut right) = (left, right);
-    let is_broadcast = |array: &Array<T>| Matrices::of(array) == Matrices::Broadcast;
+) -> Result<AnyArray> {
+    let dtype = left.dtype;
+    let mut left = multipliable(order, left)?;
+    let mut right = multipliable(order, right)?;
+    let mut pairs = Pairs::new(&left.layout, &right.layout);
+    let is_broadcast = |array: &AnyArray| Matrices::of(&array.layout) == Matrices::Broadcast;
     let most = if is_broadcast(&left) || is_broadcast(&right) {
         MANY_CALLS
     } else {
@@ -152,12 +152,12 @@ fn by_cublas<T: Number>(
         // Without gaps, the matrices are numbered along one axis.
         left = uniform(order, left)?;
         right = uniform(order, right)?;
-        pairs = Pairs::new(left.layout(), right.layout());
+        pairs = Pairs::new(&left.layout, &right.layout);
     }
-    let both = [left.buffer(), right.buffer()];
+    let both = [&left.buffer, &right.buffer];
     let order = order.touching(&both);
-    let operands = [Words::of(&left).address, Words::of(&right).address];
-    computed(order.device, shape, |output: Output| {
+    let operands = [&left, &right].map(|array| Words::of(array.operand()).address);
+    computed(order.device, dtype, shape, |output: Output| {
         let gemms = pairs.gemms(element, operands, output.address);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
             // SAFETY: the operands hold what their layouts reach. The output is new and has all
@@ -177,14 +177,14 @@ const MANY_CALLS: usize = 64;
 
 /// Returns the array, or a copy if neither rows nor columns of its matrices are without gaps.
 #[track_caller]
-fn multipliable<T: Number>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
-    match Matrix::of(array.layout()).blas_layout() {
-        Some(_) => Ok(array.clone()),
+fn multipliable(order: CudaOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
+    match Matrix::of(array.layout).blas_layout() {
+        Some(_) => Ok(array.share()),
         None => copied(
-            order.touching(array.buffer()),
+            order.touching(array.buffer),
             array,
             Copying::All,
-            array.layout().shape(),
+            array.layout.shape(),
         ),
     }
 }
@@ -200,8 +200,7 @@ enum Matrices {
 }
 
 impl Matrices {
-    fn of<T: Number>(array: &Array<T>) -> Self {
-        let layout = array.layout();
+    fn of(layout: &Layout) -> Self {
         let places = Walk::new([&layout.split_at(layout.ndim() - 2).0]);
         let (_, [innermost]) = places.row();
         if places.axes().len() == 1 && innermost >= 0 {
@@ -216,33 +215,33 @@ impl Matrices {
 
 /// Returns the array, or a copy if the steps between its matrices differ.
 #[track_caller]
-fn uniform<T: Number>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>> {
-    match Matrices::of(&array) {
+fn uniform(order: CudaOrder<'_>, array: AnyArray) -> Result<AnyArray> {
+    match Matrices::of(&array.layout) {
         Matrices::Uniform => Ok(array),
         _ => copied(
-            order.touching(array.buffer()),
-            &array,
+            order.touching(&array.buffer),
+            array.operand(),
             Copying::All,
-            array.layout().shape(),
+            array.layout.shape(),
         ),
     }
 }
 
 /// Returns products of integers.
 #[track_caller]
-fn by_blocks<T: Number>(
+fn by_blocks(
     order: CudaOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
+    left: Operand<'_>,
+    right: Operand<'_>,
     pairs: &Pairs,
     shape: &Shape,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     /// The rows and columns of a tile of the result.
     const SIDE: usize = 32;
-    let kind = ProductKind::of::<T>();
+    let kind = ProductKind::of(left.dtype);
     let operands = [Words::of(left), Words::of(right)];
     let limit = operands[0].limit.max(operands[1].limit);
-    computed(order.device, shape, |output: Output| {
+    computed(order.device, left.dtype, shape, |output: Output| {
         let [rows, inner, columns] = pairs.lengths();
         let tiles = pairs.places.count() * rows.div_ceil(SIDE) * columns.div_ceil(SIDE);
         let numbering = Numbering::of(&pairs.places, limit.max(output.count).max(tiles));
@@ -288,8 +287,8 @@ enum ProductKind {
 }
 
 impl ProductKind {
-    fn of<T: Number>() -> Self {
-        match (GemmType::of(T::DTYPE.in_cuda()), size_of::<T>()) {
+    fn of(dtype: DType) -> Self {
+        match (GemmType::of(dtype.in_cuda()), dtype.size_bytes()) {
             (Some(GemmType::F16), _) => Self::F16,
             (Some(GemmType::Bf16), _) => Self::Bf16,
             (Some(GemmType::F32), _) => Self::F32,

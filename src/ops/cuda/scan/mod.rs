@@ -15,11 +15,12 @@ use super::prelude::source;
 use super::program::Program;
 use super::reduce::STATES;
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Array, Buffer, Shape};
+use crate::array::{Buffer, DType, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
-use crate::ops::descriptors::{Lanes, sums_round};
+use crate::ops::descriptors::{Lanes, is_compensated};
+use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 
@@ -36,17 +37,20 @@ const TILE: usize = 8 * THREADS as usize;
 /// The kernels that sum along lanes, and the kernels that multiply.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
+/// Returns the running sums, or products, of `graph` along `axis`, in the type of sums.
 #[track_caller]
-pub(in crate::ops) fn running<T: AnyElement, const PRODUCT: bool>(
+pub(in crate::ops) fn running(
     order: CudaOrder<'_>,
     graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T::Total>> {
+    is_product: bool,
+) -> Result<AnyArray> {
     let workspace = Workspace::new(order);
     let program = Program::row_major(graph, shape);
-    computed(order.device, shape, |output| {
-        let sums = ScanOperation::of::<T>(PRODUCT);
+    let dtype = graph.first().dtype;
+    computed(order.device, dtype.total(), shape, |output| {
+        let sums = ScanOperation::of(dtype, is_product);
         scan_into(workspace, &program, sums, shape, axis, output.address.0)
     })
 }
@@ -88,19 +92,20 @@ pub(super) struct ScanOperation {
 }
 
 impl ScanOperation {
-    pub(super) fn of<T: AnyElement>(is_product: bool) -> Self {
+    /// Returns the types for elements of `dtype`.
+    pub(super) fn of(dtype: DType, is_product: bool) -> Self {
         let (state, numbers) = match is_product {
             true => ("cs_product", 1),
-            false if sums_round::<T>() => ("cs_compensated", 2),
+            false if is_compensated(dtype) => ("cs_compensated", 2),
             false => ("cs_plain", 1),
         };
         Self {
             state,
-            state_bytes: numbers * size_of::<T::Wide>(),
+            state_bytes: numbers * dtype.wide().size_bytes(),
             is_product,
-            wide: T::Wide::DTYPE.in_cuda(),
-            result: T::Total::DTYPE.in_cuda(),
-            element_bytes: size_of::<T>(),
+            wide: dtype.wide().in_cuda(),
+            result: dtype.total().in_cuda(),
+            element_bytes: dtype.size_bytes(),
         }
     }
 

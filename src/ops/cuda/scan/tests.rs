@@ -95,6 +95,7 @@ fn long_lanes_are_tiles_where_they_are_few() {
 #[cfg(feature = "cuda")]
 mod compiled {
     use super::*;
+    use crate::array::{AnyElement, Array};
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_ordered};
     use crate::ops::expression::graph::ExpressionGraph;
@@ -121,11 +122,11 @@ mod compiled {
     }
 
     fn sums<T: AnyElement>() -> [KernelSource; 5] {
-        algorithms::<T>(ScanOperation::of::<T>(false))
+        algorithms::<T>(ScanOperation::of(T::DTYPE, false))
     }
 
     fn products<T: AnyElement>() -> [KernelSource; 5] {
-        algorithms::<T>(ScanOperation::of::<T>(true))
+        algorithms::<T>(ScanOperation::of(T::DTYPE, true))
     }
 
     #[test]

@@ -9,16 +9,19 @@ mod tests;
 
 use std::fmt::Write;
 
+use half::{bf16, f16};
+
 use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
 use super::program::Program;
 use super::reduce::{MERGE, ReductionKernels, ReductionTarget, STATES, reduce_into};
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Array, Float, Shape};
+use crate::array::{DType, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Lanes;
+use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 use crate::ops::reducers::Logsumexp;
@@ -41,19 +44,21 @@ struct Written<const LOG: bool>;
 /// The kernels of strided lanes, once their scales and sums are reduced.
 struct Normal<const LOG: bool>;
 
-/// Returns exp(x) / Σ exp(x) along `axis`, or its logarithm.
+/// Returns exp(x) / Σ exp(x) of a graph of floats along `axis`, or its logarithm.
 #[track_caller]
-pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
+pub(in crate::ops) fn normalized(
     order: CudaOrder<'_>,
     graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T>> {
+    is_log: bool,
+) -> Result<AnyArray> {
     let workspace = Workspace::new(order);
     let program = Program::row_major(graph, shape);
     let lanes = Lanes::along(axis, shape);
-    computed(order.device, shape, |output| {
-        let kind = SoftmaxKind::of::<T, LOG>();
+    let dtype = graph.first().dtype;
+    computed(order.device, dtype, shape, |output| {
+        let kind = SoftmaxKind::of(dtype, is_log);
         // Whole packs, each of one lane.
         let width = match lanes.length.is_multiple_of(program.width()) {
             true => program.width(),
@@ -67,7 +72,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     })
 }
 
-/// The type-erased kernels of an element type, and whether the logarithm is computed.
+/// The kernels for an element type, and whether the logarithm is computed.
 #[derive(Clone, Copy)]
 struct SoftmaxKind {
     is_log: bool,
@@ -81,11 +86,18 @@ struct SoftmaxKind {
 }
 
 impl SoftmaxKind {
-    fn of<T: Float, const LOG: bool>() -> Self {
+    fn of(dtype: DType, is_log: bool) -> Self {
+        match is_log {
+            false => Self::with::<false>(dtype),
+            true => Self::with::<true>(dtype),
+        }
+    }
+
+    fn with<const LOG: bool>(dtype: DType) -> Self {
         Self {
             is_log: LOG,
-            sums: T::Accumulator::DTYPE.in_cuda(),
-            logsumexp: const { &ReductionKernels::of::<Logsumexp, T>() },
+            sums: dtype.accumulator().in_cuda(),
+            logsumexp: logsumexp_of(dtype),
             lanes: [
                 KernelKey::of::<Fitting<LOG, false>>,
                 KernelKey::of::<Fitting<LOG, true>>,
@@ -93,6 +105,17 @@ impl SoftmaxKind {
             written: KernelKey::of::<Written<LOG>>,
             normal: KernelKey::of::<Normal<LOG>>,
         }
+    }
+}
+
+/// Returns the reduction to scales and sums of floats of `dtype`.
+fn logsumexp_of(dtype: DType) -> &'static ReductionKernels {
+    match dtype {
+        DType::F32 => const { &ReductionKernels::of::<Logsumexp, f32>() },
+        DType::F64 => const { &ReductionKernels::of::<Logsumexp, f64>() },
+        DType::F16 => const { &ReductionKernels::of::<Logsumexp, f16>() },
+        DType::Bf16 => const { &ReductionKernels::of::<Logsumexp, bf16>() },
+        other => unreachable!("{other} is no type of floats"),
     }
 }
 

@@ -66,6 +66,7 @@ mod compiled {
     use ndarray::s;
 
     use super::*;
+    use crate::array::{Array, Float};
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::of_every_float;
     use crate::ops::expression::graph::ExpressionGraph;
@@ -82,7 +83,7 @@ mod compiled {
             let graph = ExpressionGraph::of(&leaf).unwrap();
             let program = Program::row_major(&graph, &shape);
             assert_eq!(program.width() > 1, shape.dims()[1] == 64);
-            for kind in [SoftmaxKind::of::<T, false>(), SoftmaxKind::of::<T, true>()] {
+            for kind in [false, true].map(|is_log| SoftmaxKind::of(T::DTYPE, is_log)) {
                 for length in [64, 2048] {
                     let (inner, outer) = (1, 16);
                     let lanes = Lanes {

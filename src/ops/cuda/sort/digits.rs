@@ -7,8 +7,8 @@
 use super::*;
 use crate::array::Buffer;
 
-/// The kernels of a pass by a digit, and of the counts before the first.
-pub(super) struct DigitKernels<T>(PhantomData<T>);
+/// The kernels of a pass by a digit, and of the counts before the first, for each type of elements.
+pub(super) struct DigitKernels;
 
 /// The number of values of a digit of eight bits.
 const DIGITS: usize = 256;
@@ -40,9 +40,9 @@ impl Widths {
     }
 
     /// Returns the key of the kernel of a pass, or of the counts before the first.
-    fn key<T: Element>(self, counts: bool) -> KernelKey {
+    pub(super) fn key(self, dtype: DType, counts: bool) -> KernelKey {
         let form = u32::from(self.place == 8) << 1 | u32::from(self.counts == 8) << 2;
-        KernelKey::of::<DigitKernels<T>>(form | u32::from(counts))
+        KernelKey::of::<DigitKernels>(form | u32::from(counts) | (dtype as u32) << 3)
     }
 }
 
@@ -75,20 +75,21 @@ struct Passes {
 /// The destination of a pass: elements and final positions, and positions for the next pass.
 type PassTarget = (SortTarget, u64);
 
-impl<T: Element> Sort<'_, T> {
+impl Sort<'_> {
     /// Sorts longer lanes, from the least significant digit of keys to the most significant one.
     /// Each pass except the last writes to one of two rows in turn.
     #[track_caller]
     pub(super) fn by_digits(&self, lanes: SortLanes, target: SortTarget) -> Result<()> {
-        let last = size_of::<T>() - 1;
+        let last = self.dtype.size_bytes() - 1;
         let wants_positions = target.positions != 0;
         let passes = self.passes(&lanes)?;
         let rows = (0..last.min(2))
             .map(|_| self.row(&lanes, passes.widths, wants_positions))
             .collect::<Result<Vec<_>>>()?;
         let [counts, moves] = [true, false].map(|counts| {
-            let source = move || digits_source::<T>(passes.widths, counts);
-            (passes.widths.key::<T>(counts), source)
+            let (widths, dtype) = (passes.widths, self.dtype);
+            let source = move || digits_source(dtype, widths, counts);
+            (widths.key(dtype, counts), source)
         });
         self.workspace
             .prepare(&[(counts.0, &counts.1), (moves.0, &moves.1)]);
@@ -113,7 +114,7 @@ impl<T: Element> Sort<'_, T> {
         let count = lanes.count().saturating_mul(lanes.length);
         let positions = has_positions.then(|| self.workspace.allocate(count, widths.place));
         Ok(Row {
-            values: self.workspace.allocate(count, size_of::<T>())?,
+            values: self.workspace.allocate(count, self.dtype.size_bytes())?,
             positions: positions.transpose()?,
         })
     }
@@ -121,14 +122,15 @@ impl<T: Element> Sort<'_, T> {
     #[track_caller]
     fn passes(&self, lanes: &SortLanes) -> Result<Passes> {
         let widths = Widths::of(lanes.length);
-        let tiles = lanes.length.div_ceil(tile::<T>(widths));
+        let element_bytes = self.dtype.size_bytes();
+        let tiles = lanes.length.div_ceil(tile(element_bytes, widths));
         let bytes_of = |digits: usize| digits.saturating_mul(DIGITS * widths.counts);
-        let tickets = size_of::<T>() * size_of::<u64>();
-        let counts = bytes_of(lanes.count().saturating_mul(size_of::<T>()));
+        let tickets = element_bytes * size_of::<u64>();
+        let counts = bytes_of(lanes.count().saturating_mul(element_bytes));
         let words = bytes_of(lanes.count().saturating_mul(tiles));
         let size = tickets.saturating_add(counts).saturating_add(words);
         let control = self.workspace.zeroed(size)?;
-        let between = (size_of::<T>() > 1).then(|| self.workspace.allocate(words, 1));
+        let between = (element_bytes > 1).then(|| self.workspace.allocate(words, 1));
         let counts_at = control.address() + tickets as u64;
         Ok(Passes {
             widths,
@@ -149,8 +151,8 @@ impl<T: Element> Sort<'_, T> {
         for argument in [self.turned, parts as u64, together as u64, passes.counts] {
             arguments.push(argument);
         }
-        let key = passes.widths.key::<T>(true);
-        let source = || digits_source::<T>(passes.widths, true);
+        let key = passes.widths.key(self.dtype, true);
+        let source = || digits_source(self.dtype, passes.widths, true);
         let grid = grid(lanes.count().saturating_mul(parts));
         self.workspace.launch(key, &source, grid, &arguments)
     }
@@ -171,7 +173,7 @@ impl<T: Element> Sort<'_, T> {
         } else {
             (between, passes.words)
         };
-        let is_last = digit + 1 == size_of::<T>();
+        let is_last = digit + 1 == self.dtype.size_bytes();
         let ticket = passes.control.address() + (digit * size_of::<u64>()) as u64;
         let mut arguments = Arguments::default();
         lanes.push(&mut arguments);
@@ -182,28 +184,28 @@ impl<T: Element> Sort<'_, T> {
         }
         target.push(&mut arguments);
         arguments.push(to_places);
-        let key = passes.widths.key::<T>(false);
-        let source = || digits_source::<T>(passes.widths, false);
+        let key = passes.widths.key(self.dtype, false);
+        let source = || digits_source(self.dtype, passes.widths, false);
         let grid = grid(lanes.count().saturating_mul(passes.tiles));
         self.workspace.launch(key, &source, grid, &arguments)
     }
 }
 
 /// Returns the source of the kernel of a pass by a digit, or of the counts before the first.
-pub(super) fn digits_source<T: Element>(widths: Widths, counts: bool) -> KernelSource {
+pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> KernelSource {
     let sizes = format!(
         "typedef u{} place_t;\ntypedef u{} told_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
         8 * widths.place,
         8 * widths.counts,
-        elements_each(size_of::<T>(), widths.place),
+        elements_each(dtype.size_bytes(), widths.place),
         u8::from(counts)
     );
     let (tiles, digits) = (
         include_str!("../digit_tiles.cuh"),
         include_str!("../digits.cuh"),
     );
-    let text = [&keys::<T>(), KEYS, &sizes, tiles, digits].concat();
-    source(format!("sort by a digit of {}", T::DTYPE.in_cuda()), &text)
+    let text = [&keys(dtype), KEYS, &sizes, tiles, digits].concat();
+    source(format!("sort by a digit of {}", dtype.in_cuda()), &text)
 }
 
 /// Returns the number of elements that a thread moves in one pass: few enough for shared memory,
@@ -217,6 +219,6 @@ pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
 }
 
 /// Returns the number of elements of a tile.
-pub(super) fn tile<T>(widths: Widths) -> usize {
-    THREADS as usize * elements_each(size_of::<T>(), widths.place)
+pub(super) fn tile(element_bytes: usize, widths: Widths) -> usize {
+    THREADS as usize * elements_each(element_bytes, widths.place)
 }

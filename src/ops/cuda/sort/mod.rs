@@ -5,16 +5,18 @@ mod digits;
 #[cfg(test)]
 mod tests;
 
-use std::marker::PhantomData;
+use half::{bf16, f16};
 
 use super::launch::THREADS;
 use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Array, Element, Layout, Shape, Walk};
+use crate::array::{Bits, DType, Layout, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Direction;
+use crate::ops::expression::any_array::AnyArray;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 pub(super) const KEYS: &str = include_str!("../keys.cuh");
@@ -26,52 +28,71 @@ const ITEMS: usize = 2048;
 /// The most blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
-/// The kernels that sort short lanes.
-struct Network<T>(PhantomData<T>);
+/// The kernels that sort short lanes, for each type of elements.
+struct Network;
 
 /// Returns the elements of `array` in sorted order along its axis `at`. The sort is stable.
 #[track_caller]
-pub(in crate::ops) fn sorted<T: Element>(
+pub(in crate::ops) fn sorted(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     at: usize,
-) -> Result<Array<T>> {
-    let shape = array.layout().shape();
-    along(order, array, at, Direction::Ascending, shape, |address| {
-        [address, 0]
-    })
+) -> Result<AnyArray> {
+    let shape = array.layout.shape();
+    along(
+        order,
+        array,
+        (at, Direction::Ascending),
+        Sorted::Values,
+        shape,
+    )
 }
 
 /// Returns the positions of the elements along the axis `at` of `array` in sorted order. The sort
 /// is stable. The result has the first positions only: as many as this axis of `shape` is long.
 #[track_caller]
-pub(in crate::ops) fn ranked<T: Element>(
+pub(in crate::ops) fn ranked(
     order: CudaOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     at: usize,
     direction: Direction,
     shape: &Shape,
-) -> Result<Array<i64>> {
-    along(order, array, at, direction, shape, |address| [0, address])
+) -> Result<AnyArray> {
+    along(order, array, (at, direction), Sorted::Positions, shape)
 }
 
-/// Returns an array of `shape` with the sorted lanes along the axis `at`. `target` maps its address
-/// to the address of values and the address of positions.
+/// The result of a sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sorted {
+    /// The sorted elements.
+    Values,
+    /// The positions of the sorted elements, in `i64`.
+    Positions,
+}
+
+/// Returns an array of `shape` with the sorted lanes along the axis `at`.
 #[track_caller]
-fn along<T: Element, O: AnyElement>(
+fn along(
     order: CudaOrder<'_>,
-    array: &Array<T>,
-    at: usize,
-    direction: Direction,
+    array: Operand<'_>,
+    (at, direction): (usize, Direction),
+    result: Sorted,
     shape: &Shape,
-    target: fn(u64) -> [u64; 2],
-) -> Result<Array<O>> {
+) -> Result<AnyArray> {
     let workspace = Workspace::new(order);
-    let lanes = SortLanes::along(address_of(array).0, array.layout(), at);
+    let lanes = SortLanes::along(address_of(array).0, array.layout, at);
     let kept = shape.dims()[at];
     assert!(kept <= lanes.length, "sorted to a longer axis");
-    computed(order.device, shape, |output| {
-        let [values, positions] = target(output.address.0);
+    let dtype = match result {
+        Sorted::Values => array.dtype,
+        Sorted::Positions => DType::I64,
+    };
+    computed(order.device, dtype, shape, |output| {
+        let address = output.address.0;
+        let (values, positions) = match result {
+            Sorted::Values => (address, 0),
+            Sorted::Positions => (0, address),
+        };
         let target = SortTarget {
             kept,
             inner: shape.dims()[at + 1..].iter().product(),
@@ -84,7 +105,7 @@ fn along<T: Element, O: AnyElement>(
                 Direction::Ascending => 0,
                 Direction::Descending => u64::MAX,
             },
-            of: PhantomData::<T>,
+            dtype: array.dtype,
         };
         if lanes.length <= ITEMS {
             sort.network(&lanes, target)
@@ -163,15 +184,16 @@ impl SortTarget {
     }
 }
 
-/// The parameters of the launches that sort elements of `T`.
-struct Sort<'a, T> {
+/// The parameters of the launches of a sort.
+struct Sort<'a> {
     workspace: Workspace<'a>,
     /// The bits of keys that are inverted: all of them for descending order.
     turned: u64,
-    of: PhantomData<T>,
+    /// The type of the elements.
+    dtype: DType,
 }
 
-impl<T: Element> Sort<'_, T> {
+impl Sort<'_> {
     /// Sorts lanes of up to [`ITEMS`].
     #[track_caller]
     fn network(&self, lanes: &SortLanes, target: SortTarget) -> Result<()> {
@@ -185,30 +207,33 @@ impl<T: Element> Sort<'_, T> {
         arguments.push(together as u64);
         arguments.push(self.turned);
         let grid = grid(lanes.count().div_ceil(together));
-        let key = KernelKey::of::<Network<T>>(0);
-        self.workspace
-            .launch(key, &network_source::<T>, grid, &arguments)
+        let key = KernelKey::of::<Network>(self.dtype as u32);
+        let source = || network_source(self.dtype);
+        self.workspace.launch(key, &source, grid, &arguments)
     }
 }
 
-fn network_source<T: Element>() -> KernelSource {
-    let is_wide = u8::from(size_of::<T>() > 4);
+fn network_source(dtype: DType) -> KernelSource {
+    let is_wide = u8::from(dtype.size_bytes() > 4);
     let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");
-    let text = [&keys::<T>(), KEYS, &sizes, NETWORK].concat();
-    source(format!("sort of {}", T::DTYPE.in_cuda()), &text)
+    let text = [&keys(dtype), KEYS, &sizes, NETWORK].concat();
+    source(format!("sort of {}", dtype.in_cuda()), &text)
 }
 
-/// Returns the beginning of a text that uses keys of `T`.
-pub(super) fn keys<T: Element>() -> String {
-    let bits = 8 * size_of::<T>();
-    // Only floats have a negative zero, which their keys do not distinguish.
-    let (order, infinite) = if T::from_f64(-0.0).is_merged() {
-        let infinite: u64 = T::from_f64(f64::INFINITY).key().into();
-        (2, infinite ^ 1 << (bits - 1))
-    } else {
-        let zero: u64 = T::zero().key().into();
-        (u8::from(zero > 0), 0)
+/// Returns the beginning of a text that uses keys of elements of `dtype`, which have an order.
+pub(super) fn keys(dtype: DType) -> String {
+    let bits = 8 * dtype.size_bytes();
+    // `CS_ORDER` is 0 for unsigned integers and `bool`, 1 for signed integers, and 2 for floats,
+    // whose infinity has the bits `CS_INFINITE`.
+    let (order, infinite) = match dtype {
+        DType::F32 => (2, bits_of(f32::INFINITY)),
+        DType::F64 => (2, bits_of(f64::INFINITY)),
+        DType::F16 => (2, bits_of(f16::INFINITY)),
+        DType::Bf16 => (2, bits_of(bf16::INFINITY)),
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => (1, Bits::default()),
+        _ => (0, Bits::default()),
     };
+    let infinite = infinite.low();
     format!(
         "#define CS_THREADS {THREADS}\ntypedef u{bits} bits_t;\n#define CS_ORDER {order}\n#define CS_INFINITE {infinite}ull\n"
     )

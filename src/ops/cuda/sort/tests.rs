@@ -2,10 +2,12 @@ use half::{bf16, f16};
 
 use super::digits::{Widths, elements_each};
 use super::*;
+use crate::array::{AnyElement, Element};
+use crate::ops::cuda::tests::of_every_ordered;
 
 /// Returns the numbers after `#define CS_ORDER` and after `#define CS_INFINITE`.
-fn order_of<T: Element>() -> (String, String) {
-    let text = keys::<T>();
+fn order_of<T: AnyElement>() -> (String, String) {
+    let text = keys(T::DTYPE);
     let after = |name: &str| {
         let rest = text.split_once(&format!("#define {name} ")).unwrap().1;
         rest.lines().next().unwrap().to_owned()
@@ -31,6 +33,38 @@ fn elements_are_ordered_by_their_kind() {
         order_of::<f64>(),
         order("2", &format!("{}ull", f64::INFINITY.to_bits()))
     );
+}
+
+/// The order of a kernel agrees with the keys of the host.
+#[test]
+fn elements_are_ordered_as_on_the_host() {
+    fn check<T: Element>() {
+        let bits = 8 * size_of::<T>();
+        // Only floats have a negative zero, which their keys do not distinguish.
+        let (order, infinite) = if T::from_f64(-0.0).is_merged() {
+            let infinite: u64 = T::from_f64(f64::INFINITY).key().into();
+            (2, infinite ^ 1 << (bits - 1))
+        } else {
+            let zero: u64 = T::zero().key().into();
+            (u8::from(zero > 0), 0)
+        };
+        let expected = (order.to_string(), format!("{infinite}ull"));
+        assert_eq!(order_of::<T>(), expected, "{}", T::NAME);
+    }
+    of_every_ordered!(check);
+}
+
+#[test]
+fn each_type_has_kernels_of_its_own() {
+    fn keys_of<T: Element>() -> Vec<KernelKey> {
+        let widths = [1 << 20, 1 << 31, 1 << 40].map(Widths::of);
+        let keys = widths.map(|widths| [false, true].map(|counts| widths.key(T::DTYPE, counts)));
+        keys.concat()
+    }
+    let keys = of_every_ordered!(keys_of).concat();
+    for (at, key) in keys.iter().enumerate() {
+        assert!(!keys[..at].contains(key), "{key:?}");
+    }
 }
 
 #[test]
@@ -82,15 +116,15 @@ fn sorting_compiles_for_every_element() {
     fn sources<T: Element>() -> [KernelSource; 7] {
         let [short, long, longest] = [1 << 20, 1 << 31, 1 << 40].map(Widths::of);
         [
-            network_source::<T>(),
-            digits_source::<T>(short, true),
-            digits_source::<T>(short, false),
-            digits_source::<T>(long, true),
-            digits_source::<T>(long, false),
-            digits_source::<T>(longest, true),
-            digits_source::<T>(longest, false),
+            network_source(T::DTYPE),
+            digits_source(T::DTYPE, short, true),
+            digits_source(T::DTYPE, short, false),
+            digits_source(T::DTYPE, long, true),
+            digits_source(T::DTYPE, long, false),
+            digits_source(T::DTYPE, longest, true),
+            digits_source(T::DTYPE, longest, false),
         ]
     }
-    let sources = crate::ops::cuda::tests::of_every_ordered!(sources);
+    let sources = of_every_ordered!(sources);
     crate::device::cuda::compile_for_all(&sources.concat());
 }
