@@ -28,11 +28,7 @@ impl AnyArray {
     /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
     /// buffer.
     pub(crate) fn new(buffer: Buffer, layout: Layout, dtype: DType) -> Self {
-        let capacity = buffer.size_bytes() / dtype.size_bytes();
-        let within = layout
-            .bounds()
-            .is_none_or(|(_, highest)| highest < capacity);
-        assert!(within, "{layout:?} reaches beyond {capacity} elements");
+        check_within(&buffer, &layout, dtype);
         Self {
             buffer,
             layout,
@@ -124,6 +120,19 @@ impl AnyArray {
     pub(crate) fn seen(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
+}
+
+/// Checks that every element that `layout` selects is in `buffer`.
+///
+/// # Panics
+///
+/// Panics if it is not.
+pub(crate) fn check_within(buffer: &Buffer, layout: &Layout, dtype: DType) {
+    let capacity = buffer.size_bytes() / dtype.size_bytes();
+    let within = layout
+        .bounds()
+        .is_none_or(|(_, highest)| highest < capacity);
+    assert!(within, "{layout:?} reaches beyond {capacity} elements");
 }
 
 impl Clone for AnyArray {

@@ -30,7 +30,7 @@ pub(crate) use broadcast::{broadcast_pair, broadcast_shapes};
 pub(crate) use cachescope_memory::Buffer;
 pub use dtype::DType;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
-pub(crate) use erased::AnyArray;
+pub(crate) use erased::{AnyArray, check_within};
 pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub(crate) use plain::{Bits, bits_of};

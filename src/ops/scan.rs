@@ -165,7 +165,7 @@ fn running_of_tracked<T: AnyElement, const PRODUCT: bool>(
     let step = RuledOperation::begin(name, &[x])?.computed_by(0, move |operands| {
         let x = operands[0].share().into_array::<T>();
         let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
-        Ok(AnyArray::of_words(totals, T::DTYPE))
+        Ok(totals.into_erased())
     });
     let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
     Ok(match PRODUCT {

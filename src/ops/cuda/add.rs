@@ -12,7 +12,7 @@ use crate::array::{DType, Shape, Walk};
 use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::descriptors::{Axis, reached_by};
+use crate::ops::descriptors::{Axis, reached};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
@@ -28,7 +28,7 @@ pub(in crate::ops) fn add_at(
     (at, operation): (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    let walk = reached_by(&target, [indices.layout, values.layout], at, shape)?;
+    let walk = reached(&target, [indices.layout, values.layout], at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
     let dtype = values.dtype;
     // Integer sums do not depend on the order.
@@ -49,7 +49,7 @@ pub(in crate::ops) fn put_at(
     (at, operation): (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    let walk = reached_by(&target, [indices.layout, values.layout], at, shape)?;
+    let walk = reached(&target, [indices.layout, values.layout], at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
     let item = Item::Word {
         bytes: values.dtype.size_bytes(),

@@ -205,7 +205,7 @@ impl RuledOperation {
         if self.0.is_none() {
             return result;
         }
-        let result = AnyArray::of_words(result, T::DTYPE);
+        let result = result.into_erased();
         self.finish_any(result, rule).into_array()
     }
 

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::{length_of, start_of};
-use crate::array::{AnyElement, Array, Layout, Shape, Walk};
+use crate::array::{Layout, Shape, Walk};
 use crate::error::Result;
 
 /// The elements of an array that a copy consists of.
@@ -70,19 +70,6 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     let first = row.wrapping_mul(side).wrapping_add(column);
     let step = [stride, (side as isize).wrapping_add(1)];
     Walk::over([vector.offset(), first], [(length, step)])
-}
-
-/// Returns each of `arrays`, with its walk of [`joined_parts`].
-#[inline]
-#[track_caller]
-pub(in crate::ops) fn joined<'a, T: AnyElement>(
-    arrays: &'a [&'a Array<T>],
-    at: usize,
-    shape: &Shape,
-) -> Result<impl Iterator<Item = (&'a Array<T>, Walk<2>)>> {
-    let layouts = arrays.iter().map(|array| array.layout());
-    let parts = joined_parts(layouts, at, shape)?;
-    Ok(arrays.iter().copied().zip(parts))
 }
 
 /// Returns a walk over each of several arrays, given by their layouts, and over its part of a new

@@ -16,14 +16,14 @@ mod sorting;
 mod spectra;
 
 pub(super) use convolution::ConvLengths;
-pub(super) use copies::{Copying, joined, joined_parts, onto_diagonal, pairs};
+pub(super) use copies::{Copying, joined_parts, onto_diagonal, pairs};
 #[cfg(feature = "linalg")]
 pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 pub(super) use fill::Fill;
 pub(super) use index_space::IndexSpace;
 pub(super) use lanes::{Lanes, is_compensated, sums_round};
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
-pub(super) use picks::{Axis, Picking, counted, reached, reached_by};
+pub(super) use picks::{Axis, Picking, counted, reached};
 pub(super) use reduction::{ReductionPlan, outputs_of};
 pub(super) use sorting::{Direction, Side};
 #[cfg(feature = "fft")]

@@ -1,7 +1,7 @@
 //! Layouts and walks that the devices' gathers and scatters share. Only kernels read the indices
 //! themselves.
 
-use crate::array::{AnyElement, Array, Layout, Shape, Walk};
+use crate::array::{Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
@@ -83,20 +83,7 @@ impl Picking {
 /// If another handle shares the target's memory, or the target reaches an element twice.
 #[inline(always)]
 #[track_caller]
-pub(in crate::ops) fn reached<T: AnyElement>(
-    target: &Target<'_>,
-    indices: &Array<i64>,
-    values: &Array<T>,
-    at: usize,
-    shape: &Shape,
-) -> Result<Walk<3>> {
-    reached_by(target, [indices.layout(), values.layout()], at, shape)
-}
-
-/// Returns the walk of [`reached`] for indices and values with these layouts.
-#[inline(always)]
-#[track_caller]
-pub(in crate::ops) fn reached_by(
+pub(in crate::ops) fn reached(
     target: &Target<'_>,
     [indices, values]: [&Layout; 2],
     at: usize,

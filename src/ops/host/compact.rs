@@ -5,14 +5,16 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::slice::from_raw_parts;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
 
-use super::copy::ReadPtr;
+use super::by_bytes;
+use super::copy::{ReadPtr, WritePtr};
 use super::launch::{Work, launch};
-use super::memory::{Output, computed};
-use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
+use super::memory::{Output, Untyped, computed, computed_any};
+use crate::array::{AnyArray, Array, Elements, MAX_RANK, Shape};
 use crate::error::Result;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 
 /// The number of flags that are counted together.
@@ -145,36 +147,61 @@ fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: im
 /// Returns the elements of `array` whose flags are true. Both arrays are contiguous and have equal
 /// lengths.
 #[track_caller]
-pub(in crate::ops) fn compacted<T: AnyElement>(
+pub(in crate::ops) fn compacted(
     order: HostOrder<'_>,
-    array: &Array<T>,
-    flags: &Array<bool>,
-) -> Result<Array<T>> {
-    let dense = array.layout().is_contiguous() && array.len() == flags.len();
+    array: Operand<'_>,
+    flags: Operand<'_>,
+) -> Result<AnyArray> {
+    let dense = array.layout.is_contiguous() && array.layout.len() == flags.layout.len();
     assert!(dense, "compacted what has other flags");
-    let blocks = FlagBlocks::of(flags)?;
+    let blocks = FlagBlocks::of(&flags.share().into_array())?;
+    let bytes = array.dtype.size_bytes();
     let shape = Shape::from(blocks.count());
-    let write = |output: Output<T>| {
-        let reads = (ReadPtr::of(array), array.layout().offset(), blocks.clone());
-        let work = blocks.work(1 + 2 * size_of::<T>());
-        launch(order, work, (&reads, &output), |reads, output, range| {
-            let (from, offset, blocks) = reads;
-            for block in range {
-                let (numbers, places) = blocks.block(block);
+    let write = |output: Untyped| {
+        let first = ReadPtr::bytes_of(array).at(array.layout.offset() * bytes);
+        let reads = (ReadPtr::over(first), bytes, blocks.clone());
+        let to = WritePtr::bytes_of(&output);
+        launch(
+            order,
+            blocks.work(1 + 2 * bytes),
+            (&reads, &to),
+            |reads, &to, range| {
+                let (from, bytes, blocks) = reads;
                 // SAFETY: the memory is alive while a launch runs, and its ranges, and so their
                 // blocks' positions, do not overlap. The stream is ordered after the writes to the
                 // operands, which have these elements.
-                let (flags, values, out) = unsafe {
-                    let values = from_raw_parts(from.at(offset + numbers.start), numbers.len());
-                    (blocks.flags(numbers), values, output.part(places))
-                };
-                write_selected(flags, out, |at| values[at]);
-            }
-        });
+                unsafe { by_bytes!(*bytes, compact_blocks::<Word>(blocks, range, *from, to)) };
+            },
+        );
     };
     // SAFETY: the blocks cover all flags, and each writes an element to each of its positions, or
     // panics.
-    unsafe { computed(order.device, &shape, write) }
+    unsafe { computed_any(order.device, &shape, array.dtype, write) }
+}
+
+/// Writes the elements of the blocks of `range`, of type `T`, whose flags are true.
+///
+/// # Safety
+///
+/// The elements and the flags must be alive and not written to, and the blocks' positions from `to`
+/// on must be the caller's alone.
+unsafe fn compact_blocks<T: Copy>(
+    blocks: &FlagBlocks,
+    range: Range<usize>,
+    from: ReadPtr<u8>,
+    to: WritePtr<u8>,
+) {
+    let (from, to) = (from.cast::<T>(), to.cast::<T>());
+    for block in range {
+        let (numbers, places) = blocks.block(block);
+        // SAFETY: by this function's contract.
+        let (flags, values, out) = unsafe {
+            let values = from_raw_parts(from.at(numbers.start), numbers.len());
+            let out = from_raw_parts_mut(to.at(places.start), places.len());
+            (blocks.flags(numbers), values, out)
+        };
+        write_selected(flags, out, |at| values[at]);
+    }
 }
 
 /// Returns the positions of the true flags in an array of `shape`, each as a row of indices along

@@ -5,15 +5,17 @@ use std::ops::Range;
 use std::ptr::copy_nonoverlapping;
 use std::slice::from_raw_parts_mut;
 
+use super::by_bytes;
 use super::launch::{Work, launch};
 #[cfg(feature = "linalg")]
 use super::memory::begun;
-use super::memory::{Output, computed};
-use crate::array::{AnyElement, Array, Shape, Walk};
+use super::memory::{Output, Untyped, computed_any};
+use crate::array::{AnyArray, AnyElement, Array, Bits, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::descriptors::{self, Copying};
+use crate::ops::descriptors::{Copying, joined_parts};
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 
 /// The memory of an operand that a kernel reads.
@@ -33,13 +35,15 @@ unsafe impl<T: Send> Send for WritePtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for WritePtr<T> {}
 
-impl<T: AnyElement> ReadPtr<T> {
-    pub(super) fn of(array: &Array<T>) -> Self {
+impl<T> ReadPtr<T> {
+    pub(super) fn of(array: &Array<T>) -> Self
+    where
+        T: AnyElement,
+    {
         Self(host_pointer(DevicePtr(array.buffer().address())).cast())
     }
 
     /// Returns a pointer to the elements from `first` on.
-    #[cfg(feature = "fft")]
     pub(super) fn over(first: *const T) -> Self {
         Self(first)
     }
@@ -51,8 +55,24 @@ impl<T: AnyElement> ReadPtr<T> {
     }
 }
 
-impl<T: AnyElement> WritePtr<T> {
-    pub(super) fn of(output: &Output<T>) -> Self {
+impl ReadPtr<u8> {
+    /// Returns a pointer to the bytes of an array.
+    pub(super) fn bytes_of(operand: Operand<'_>) -> Self {
+        Self(host_pointer(DevicePtr(operand.buffer.address())))
+    }
+
+    /// Returns the pointer to elements of `T`, of which these are the bytes.
+    #[inline(always)]
+    pub(super) fn cast<T>(self) -> ReadPtr<T> {
+        ReadPtr(self.0.cast())
+    }
+}
+
+impl<T> WritePtr<T> {
+    pub(super) fn of(output: &Output<T>) -> Self
+    where
+        T: AnyElement,
+    {
         // SAFETY: the output is new, so nobody else has a part of it, and this one is not used.
         Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
     }
@@ -70,22 +90,37 @@ impl<T: AnyElement> WritePtr<T> {
     }
 }
 
+impl WritePtr<u8> {
+    /// Returns a pointer to the bytes of a new array.
+    pub(super) fn bytes_of(output: &Untyped) -> Self {
+        Self(output.address().cast())
+    }
+
+    /// Returns the pointer to elements of `T`, of which these are the bytes.
+    #[inline(always)]
+    pub(super) fn cast<T>(self) -> WritePtr<T> {
+        WritePtr(self.0.cast())
+    }
+}
+
 /// Copies the elements of `array` that `copying` selects to a new array of `shape`.
 #[track_caller]
-pub(in crate::ops) fn copied<T: AnyElement>(
+pub(in crate::ops) fn copied(
     order: HostOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     copying: Copying,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let walk = copying.walk(array.layout());
-    let write = |output: Output<T>| {
+) -> Result<AnyArray> {
+    let walk = copying.walk(array.layout);
+    let bytes = array.dtype.size_bytes();
+    let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
+        let (from, to) = (ReadPtr::bytes_of(array), WritePtr::bytes_of(&output));
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
-        unsafe { copy(order, ReadPtr::of(array), WritePtr::of(&output), &walk) };
+        unsafe { copy(order, bytes, from, to, &walk) };
     };
     // SAFETY: the walk is in row-major order of the output, and as long.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
 /// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array, which later
@@ -101,75 +136,64 @@ pub(super) fn copied_to_overwrite<T: AnyElement>(
     // SAFETY: the walk is in row-major order of the output, and as long.
     let (copy_of, output) = unsafe { begun(order.device, shape) }?;
     assert_eq!(output.count(), walk.count(), "copied to another length");
+    let from = ReadPtr::bytes_of(array.into());
+    let to = WritePtr::bytes_of(&output.untyped());
     // SAFETY: the walk goes over the array and over the output, which has as many elements.
-    unsafe { copy(order, ReadPtr::of(array), WritePtr::of(&output), &walk) };
+    unsafe { copy(order, size_of::<T>(), from, to, &walk) };
     Ok((copy_of, output))
 }
 
-/// Concatenates `arrays` along the axis `at` into a new array of `shape`. Each has this shape
-/// except for the length of the axis.
+/// Concatenates `arrays`, of one type, along the axis `at` into a new array of `shape`. Each has
+/// this shape except for the length of the axis.
 #[track_caller]
-pub(in crate::ops) fn joined<T: AnyElement>(
+pub(in crate::ops) fn joined(
     order: HostOrder<'_>,
-    arrays: &[&Array<T>],
+    arrays: &[AnyArray],
     at: usize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let parts = descriptors::joined(arrays, at, shape)?;
-    let write = |output: Output<T>| {
-        let to = WritePtr::of(&output);
-        for (array, walk) in parts {
+) -> Result<AnyArray> {
+    let dtype = arrays[0].dtype;
+    let walks = joined_parts(arrays.iter().map(|array| &array.layout), at, shape)?;
+    let write = |output: Untyped| {
+        let to = WritePtr::bytes_of(&output);
+        for (array, walk) in arrays.iter().zip(walks) {
+            assert_eq!(array.dtype, dtype, "joined arrays of several types");
+            let from = ReadPtr::bytes_of(array.operand());
             // SAFETY: the walk goes over the array, and over elements of the output that no other
             // walk reaches.
-            unsafe { copy(order, ReadPtr::of(array), to, &walk) };
+            unsafe { copy(order, dtype.size_bytes(), from, to, &walk) };
         }
     };
     // SAFETY: the walks together reach every element of the output.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, dtype, write) }
 }
 
-/// Launches the copy of the elements of `from` that `walk` reaches to the elements of `to` that it
-/// reaches.
+/// Launches the copy of the elements of `from`, of `bytes` each, that `walk` reaches to the
+/// elements of `to` that it reaches.
 ///
 /// # Safety
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice. Nobody else
 /// may be about to write there. The stream of `order` must be ordered after the writes to `from`.
-pub(super) unsafe fn copy<T: AnyElement>(
+pub(super) unsafe fn copy(
     order: HostOrder<'_>,
-    from: ReadPtr<T>,
-    to: WritePtr<T>,
+    bytes: usize,
+    from: ReadPtr<u8>,
+    to: WritePtr<u8>,
     walk: &Walk<2>,
 ) {
-    if let Some(tiles) = Tiles::of(walk) {
-        let body = |&(from, tiles): &(ReadPtr<T>, Tiles), to: &WritePtr<T>, range: Range<usize>| {
+    let parts = Parts::of(walk);
+    let reads = (from, bytes, parts);
+    launch(
+        order,
+        parts.work(bytes),
+        (&reads, &to),
+        |&(from, bytes, ref parts), &to, range| {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // caller keeps the rest.
-            unsafe { tiles.copy(range, from, *to) };
-        };
-        let work = Work::of_bytes(tiles.count(), 2 * size_of::<T>() * tiles.elements_each());
-        return launch(order, work, (&(from, tiles), &to), body);
-    }
-    let (firsts, row) = walk.by_rows();
-    if row.0 <= SHORT_ROW {
-        let body = |&(from, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
-            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
-            // caller keeps the rest.
-            unsafe { copy_rows(&firsts, row, range, from, *to) };
-        };
-        let work = Work::of_bytes(firsts.count(), 2 * size_of::<T>() * row.0);
-        return launch(order, work, (&(from, firsts, row), &to), body);
-    }
-    let body = |&(from, walk): &(ReadPtr<T>, Walk<2>), to: &WritePtr<T>, range: Range<usize>| {
-        let (_, strides) = walk.row();
-        for ([at, target], count) in walk.runs(range) {
-            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
-            // caller keeps the rest.
-            unsafe { copy_run(from.at(at), to.at(target), count, strides) };
-        }
-    };
-    let work = Work::of_bytes(walk.count(), 2 * size_of::<T>());
-    launch(order, work, (&(from, *walk), &to), body);
+            unsafe { by_bytes!(bytes, copy_parts::<Word>(parts, range, from, to)) };
+        },
+    );
 }
 
 /// Copies the elements of `from` that `walk` reaches to the elements of `to` that it reaches. Runs
@@ -191,19 +215,72 @@ pub(super) unsafe fn copy_here<T: AnyElement>(from: ReadPtr<T>, to: WritePtr<T>,
     }
 }
 
+/// A copy in parts, which threads may share.
+#[derive(Clone, Copy)]
+enum Parts {
+    Tiles(Tiles),
+    /// Rows: the walk over their first elements, and their length and steps.
+    Rows(Walk<2>, (usize, [isize; 2])),
+    Elements(Walk<2>),
+}
+
+impl Parts {
+    fn of(walk: &Walk<2>) -> Self {
+        if let Some(tiles) = Tiles::of(walk) {
+            return Self::Tiles(tiles);
+        }
+        let (firsts, row) = walk.by_rows();
+        match row.0 <= SHORT_ROW {
+            true => Self::Rows(firsts, row),
+            false => Self::Elements(*walk),
+        }
+    }
+
+    fn work(&self, bytes: usize) -> Work {
+        match self {
+            Self::Tiles(tiles) => Work::of_bytes(tiles.count(), 2 * bytes * tiles.elements_each()),
+            Self::Rows(firsts, row) => Work::of_bytes(firsts.count(), 2 * bytes * row.0),
+            Self::Elements(walk) => Work::of_bytes(walk.count(), 2 * bytes),
+        }
+    }
+}
+
+/// Copies the parts of the numbers `range`, of elements of `T`.
+///
+/// # Safety
+///
+/// As for [`copy`], while its launch runs.
+unsafe fn copy_parts<T: Copy>(
+    parts: &Parts,
+    range: Range<usize>,
+    from: ReadPtr<u8>,
+    to: WritePtr<u8>,
+) {
+    let (from, to) = (from.cast::<T>(), to.cast::<T>());
+    // SAFETY: by this function's contract.
+    unsafe {
+        match parts {
+            Parts::Tiles(tiles) => tiles.copy(range, from, to),
+            Parts::Rows(firsts, row) => copy_rows(firsts, *row, range, from, to),
+            Parts::Elements(walk) => {
+                let (_, strides) = walk.row();
+                for ([at, target], count) in walk.runs(range) {
+                    copy_run(from.at(at), to.at(target), count, strides);
+                }
+            }
+        }
+    }
+}
+
 /// Rows up to this length are copied as they are; longer ones may be divided among threads.
 pub(super) const SHORT_ROW: usize = 1 << 12;
-
-/// The memory that rows are read from, the walk over their first elements, and their length and
-/// steps.
-type Rows<T> = (ReadPtr<T>, Walk<2>, (usize, [isize; 2]));
 
 /// Copies the rows of the numbers `range`.
 ///
 /// # Safety
 ///
 /// As for [`copy`], while its launch runs.
-unsafe fn copy_rows<T: AnyElement>(
+unsafe fn copy_rows<T: Copy>(
     firsts: &Walk<2>,
     (length, strides): (usize, [isize; 2]),
     range: Range<usize>,
@@ -231,7 +308,7 @@ unsafe fn copy_rows<T: AnyElement>(
 /// # Safety
 ///
 /// As for [`copy_rows`].
-unsafe fn copy_few<T: AnyElement, const LENGTH: usize>(
+unsafe fn copy_few<T: Copy, const LENGTH: usize>(
     firsts: &Walk<2>,
     strides: [isize; 2],
     range: Range<usize>,
@@ -244,27 +321,49 @@ unsafe fn copy_few<T: AnyElement, const LENGTH: usize>(
     }
 }
 
-/// Launches writes of `value` to the elements of `to` that `walk` reaches.
+/// Launches writes of `value`, of `bytes`, to the elements of `to` that `walk` reaches.
 ///
 /// # Safety
 ///
 /// As for [`copy`].
-pub(super) unsafe fn fill<T: AnyElement>(
+pub(super) unsafe fn fill(
     order: HostOrder<'_>,
-    value: T,
-    to: WritePtr<T>,
+    (value, bytes): (Bits, usize),
+    to: WritePtr<u8>,
     walk: &Walk<1>,
 ) {
-    let body = |&(value, walk): &(T, Walk<1>), to: &WritePtr<T>, range: Range<usize>| {
-        let (_, [stride]) = walk.row();
-        for ([at], count) in walk.runs(range) {
+    let work = Work::of_bytes(walk.count(), bytes);
+    let reads = (value, bytes, *walk);
+    launch(
+        order,
+        work,
+        (&reads, &to),
+        |&(value, bytes, ref walk), &to, range| {
+            let value = value.bytes(bytes).as_ptr();
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // caller keeps the rest; `value` is on this thread's stack.
-            unsafe { copy_run(&raw const value, to.at(at), count, [0, stride]) };
-        }
-    };
-    let work = Work::of_bytes(walk.count(), size_of::<T>());
-    launch(order, work, (&(value, *walk), &to), body);
+            unsafe { by_bytes!(bytes, fill_runs::<Word>(value, walk, range, to)) };
+        },
+    );
+}
+
+/// Writes the `T` at `value` to the elements of the numbers `range` that `walk` reaches.
+///
+/// # Safety
+///
+/// As for [`copy`], while its launch runs. There must be a value.
+unsafe fn fill_runs<T: Copy>(
+    value: *const u8,
+    walk: &Walk<1>,
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (_, [stride]) = walk.row();
+    let to = to.cast::<T>();
+    for ([at], count) in walk.runs(range) {
+        // SAFETY: by this function's contract; bits are aligned for every element.
+        unsafe { copy_run(value.cast::<T>(), to.at(at), count, [0, stride]) };
+    }
 }
 
 /// Copies `count` elements. `strides` are the distances between elements of the source and of the
@@ -413,7 +512,7 @@ impl Tiles {
     /// # Safety
     ///
     /// As for [`copy`], whose walk this is, while its launch runs.
-    unsafe fn copy<T: AnyElement>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
+    unsafe fn copy<T: Copy>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
         let (_, [read, write]) = self.strips.row();
         let mut number = range.start;
         for ([at, target], count) in self.strips.runs(range) {

@@ -7,18 +7,20 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+use super::by_bytes;
 use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
 use super::launch::{Work, launch};
-use super::memory::{Output, computed};
+use super::memory::{Output, Untyped, computed, computed_any};
 use super::threads::threads;
 use crate::array::element::scalar::convert;
-use crate::array::{AnyElement, Array, Integer, Number, Shape, Walk};
+use crate::array::{AnyArray, AnyElement, Array, DType, Integer, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
 use crate::ops::descriptors::{Axis, Picking, counted, reached};
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 
 impl Axis {
@@ -42,123 +44,132 @@ fn never(index: i64, length: usize) -> ! {
 /// Returns the elements that `indices` pick along the axis `at` of `array`, in a new array of
 /// `shape`.
 #[track_caller]
-pub(in crate::ops) fn picked<T: AnyElement>(
+pub(in crate::ops) fn picked(
     order: HostOrder<'_>,
-    array: &Array<T>,
-    indices: &Array<i64>,
+    array: Operand<'_>,
+    indices: Operand<'_>,
     picking: Picking,
     at: usize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let (axis, walk) = picking.walk(array.layout(), indices.layout(), at, shape)?;
+) -> Result<AnyArray> {
+    let (axis, walk) = picking.walk(array.layout, indices.layout, at, shape)?;
+    let bytes = array.dtype.size_bytes();
     let pick = Pick {
-        from: ReadPtr::of(array),
-        indices: ReadPtr::of(indices),
+        from: ReadPtr::bytes_of(array),
+        indices: indices_of(indices),
         axis,
     };
     let (firsts, row) = walk.by_rows();
-    let bytes = 2 * size_of::<T>();
-    let write = |output: Output<T>| {
+    let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "picked another number");
-        let to = WritePtr::of(&output);
+        let to = WritePtr::bytes_of(&output);
         if row.1[1] == 0 && row.0 <= SHORT_ROW {
-            let work = Work::of_bytes(firsts.count(), row.0 * bytes);
-            let body = |&(pick, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
+            let work = Work::of_bytes(firsts.count(), row.0 * 2 * bytes);
+            let reads = (pick, bytes, firsts, row);
+            return launch(order, work, (&reads, &to), |reads, &to, range| {
+                let (pick, bytes, firsts, row) = reads;
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
                 // The stream is ordered after the writes to the operands.
-                unsafe { pick.write_rows(&firsts, row, range, *to) };
-            };
-            return launch(order, work, (&(pick, firsts, row), &to), body);
+                unsafe { by_bytes!(*bytes, pick_rows::<Word>(pick, firsts, *row, range, to)) };
+            });
         }
-        let work = Work::of_bytes(output.count(), bytes + size_of::<i64>());
-        let body = |&(pick, walk): &(Pick<T>, Walk<2>), to: &WritePtr<T>, range: Range<usize>| {
+        let work = Work::of_bytes(output.count(), 2 * bytes + size_of::<i64>());
+        let reads = (pick, bytes, walk);
+        launch(order, work, (&reads, &to), |reads, &to, range| {
+            let (pick, bytes, walk) = reads;
             // SAFETY: as above.
-            unsafe { pick.write(&walk, range, *to) };
-        };
-        launch(order, work, (&(pick, walk), &to), body);
+            unsafe { by_bytes!(*bytes, pick_elements::<Word>(pick, walk, range, to)) };
+        });
     };
     // SAFETY: the ranges of a launch cover all elements or rows, and each of the two bodies writes
     // everything in its range.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, array.dtype, write) }
+}
+
+/// Returns the address of indices.
+fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
+    assert_eq!(indices.dtype, DType::I64, "indices of another type");
+    ReadPtr::bytes_of(indices).cast()
 }
 
 /// The operands of [`picked`].
 #[derive(Clone, Copy)]
-struct Pick<T> {
-    from: ReadPtr<T>,
+struct Pick {
+    from: ReadPtr<u8>,
     indices: ReadPtr<i64>,
     axis: Axis,
 }
 
-/// Rows that have one index each: their operands, the walk over their first elements, and their
-/// length and steps.
-type Rows<T> = (Pick<T>, Walk<2>, (usize, [isize; 2]));
-
-impl<T: AnyElement> Pick<T> {
-    /// Writes the rows of the numbers `range` to their positions in `to`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`write`](Self::write).
-    unsafe fn write_rows(
-        &self,
-        firsts: &Walk<2>,
-        (length, [step, _]): (usize, [isize; 2]),
-        range: Range<usize>,
-        to: WritePtr<T>,
-    ) {
-        let mut number = range.start * length;
-        for [at, index_at] in firsts.each(range) {
-            // SAFETY: as below, for a whole row.
-            unsafe {
-                let offset = self.axis.offset(self.indices.at(index_at).read());
-                let from = self.from.at(at).wrapping_offset(offset);
-                copy_run(from, to.at(number), length, [step, 1]);
-            }
-            number += length;
+/// Writes the rows of the numbers `range`, of elements of `T`, to their positions in `to`. Each row
+/// has one index; `firsts` goes over their first elements.
+///
+/// # Safety
+///
+/// As for [`pick_elements`].
+unsafe fn pick_rows<T: Copy>(
+    pick: &Pick,
+    firsts: &Walk<2>,
+    (length, [step, _]): (usize, [isize; 2]),
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (from, to) = (pick.from.cast::<T>(), to.cast::<T>());
+    let mut number = range.start * length;
+    for [at, index_at] in firsts.each(range) {
+        // SAFETY: as below, for a whole row.
+        unsafe {
+            let offset = pick.axis.offset(pick.indices.at(index_at).read());
+            let from = from.at(at).wrapping_offset(offset);
+            copy_run(from, to.at(number), length, [step, 1]);
         }
+        number += length;
     }
+}
 
-    /// Writes the elements of the numbers `range` to their positions in `to`.
-    ///
-    /// # Safety
-    ///
-    /// The walk must be the one that [`picked`] makes. The operands must be alive and not written
-    /// to, and these elements of `to` must be the caller's alone.
-    unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: WritePtr<T>) {
-        let (_, [step, index_step]) = walk.row();
-        let axis = self.axis;
-        let mut number = range.start;
-        for ([at, index_at], count) in walk.runs(range) {
-            let (from, indices, out) = (self.from.at(at), self.indices.at(index_at), to.at(number));
-            // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
-            // array's axis; `offset` leads from there to an index that the axis has. Only elements
-            // of the range are written.
-            unsafe {
-                match (step, index_step) {
-                    (_, 0) => {
-                        let from = from.wrapping_offset(axis.offset(indices.read()));
-                        copy_run(from, out, count, [step, 1]);
+/// Writes the elements of the numbers `range` to their positions in `to`.
+///
+/// # Safety
+///
+/// The walk must be the one that [`picked`] makes. The operands must be alive and not written
+/// to, and these elements of `to` must be the caller's alone.
+unsafe fn pick_elements<T: Copy>(
+    pick: &Pick,
+    walk: &Walk<2>,
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (elements, to) = (pick.from.cast::<T>(), to.cast::<T>());
+    let (_, [step, index_step]) = walk.row();
+    let axis = pick.axis;
+    let mut number = range.start;
+    for ([at, index_at], count) in walk.runs(range) {
+        let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
+        // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
+        // array's axis; `offset` leads from there to an index that the axis has. Only elements
+        // of the range are written.
+        unsafe {
+            match (step, index_step) {
+                (_, 0) => {
+                    let from = from.wrapping_offset(axis.offset(indices.read()));
+                    copy_run(from, out, count, [step, 1]);
+                }
+                (0, 1) => {
+                    let indices = from_raw_parts(indices, count);
+                    for (slot, &index) in from_raw_parts_mut(out, count).iter_mut().zip(indices) {
+                        slot.write(from.wrapping_offset(axis.offset(index)).read());
                     }
-                    (0, 1) => {
-                        let indices = from_raw_parts(indices, count);
-                        for (slot, &index) in from_raw_parts_mut(out, count).iter_mut().zip(indices)
-                        {
-                            slot.write(from.wrapping_offset(axis.offset(index)).read());
-                        }
-                    }
-                    _ => {
-                        for part in 0..count as isize {
-                            let index = indices.wrapping_offset(part * index_step).read();
-                            let from = from.wrapping_offset(part * step + axis.offset(index));
-                            out.wrapping_offset(part)
-                                .write(MaybeUninit::new(from.read()));
-                        }
+                }
+                _ => {
+                    for part in 0..count as isize {
+                        let index = indices.wrapping_offset(part * index_step).read();
+                        let from = from.wrapping_offset(part * step + axis.offset(index));
+                        out.wrapping_offset(part)
+                            .write(MaybeUninit::new(from.read()));
                     }
                 }
             }
-            number += count;
         }
+        number += count;
     }
 }
 
@@ -174,24 +185,36 @@ pub(in crate::ops) fn add_at<T: Number>(
     target: Target<'_>,
     indices: &Array<i64>,
     values: &Array<T>,
-    (at, operation): (usize, Indexing),
+    along: (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    scatter::<T, Adding>(order, target, indices, values, (at, operation), shape)
+    assert_eq!(target.dtype(), T::DTYPE, "added elements of another type");
+    let (values, run) = (values.into(), scatter_blocks::<T, Adding> as ScatterLoop);
+    scatter(order, target, indices.into(), values, along, (shape, run))
 }
 
 /// Like [`add_at`], but writes instead of adding. If several values have the same index, the last
 /// one stays.
 #[track_caller]
-pub(in crate::ops) fn put_at<T: AnyElement>(
+pub(in crate::ops) fn put_at(
     order: HostOrder<'_>,
     target: Target<'_>,
-    indices: &Array<i64>,
-    values: &Array<T>,
-    (at, operation): (usize, Indexing),
+    indices: Operand<'_>,
+    values: Operand<'_>,
+    along: (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    scatter::<T, Writing>(order, target, indices, values, (at, operation), shape)
+    assert_eq!(
+        target.dtype(),
+        values.dtype,
+        "wrote elements of another type"
+    );
+    let run = by_bytes!(values.dtype.size_bytes(), writing_loop::<Word>());
+    scatter(order, target, indices, values, along, (shape, run))
+}
+
+fn writing_loop<T: Copy + Send + Sync + 'static>() -> ScatterLoop {
+    scatter_blocks::<T, Writing>
 }
 
 /// An update of an element that an index picks.
@@ -212,7 +235,7 @@ impl<T: Number> Scatter<T> for Adding {
     }
 }
 
-impl<T: AnyElement> Scatter<T> for Writing {
+impl<T: Copy> Scatter<T> for Writing {
     #[inline(always)]
     fn with(_old: T, value: T) -> T {
         value
@@ -221,15 +244,16 @@ impl<T: AnyElement> Scatter<T> for Writing {
 
 /// See [`add_at`].
 #[track_caller]
-fn scatter<T: AnyElement, S: Scatter<T>>(
+fn scatter(
     order: HostOrder<'_>,
     target: Target<'_>,
-    indices: &Array<i64>,
-    values: &Array<T>,
+    indices: Operand<'_>,
+    values: Operand<'_>,
     (at, operation): (usize, Indexing),
-    shape: &Shape,
+    (shape, run): (&Shape, ScatterLoop),
 ) -> Result<()> {
-    let walk = reached(&target, indices, values, at, shape)?;
+    let element_bytes = values.dtype.size_bytes();
+    let walk = reached(&target, [indices.layout, values.layout], at, shape)?;
     // Along an axis on which the target has a stride, different positions are different elements of
     // the target, for any indices. So such an axis may be divided among threads.
     let steps = walk.axes().enumerate();
@@ -242,10 +266,10 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
     // Each thread walks over all indices, so there are no more blocks than threads. Each block has
     // whole cache lines.
     let block = length.div_ceil(threads());
-    let block = block.max(LINE_BYTES / size_of::<T>());
+    let block = block.max(LINE_BYTES / element_bytes);
     let scattered = Scattered {
-        indices: ReadPtr::of(indices),
-        values: ReadPtr::of(values),
+        indices: indices_of(indices),
+        values: ReadPtr::bytes_of(values),
         axis: Axis::of(target.layout(), at, operation),
         walk,
         divided,
@@ -254,35 +278,39 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
     let blocks = length.div_ceil(block);
     let bytes = walk
         .count()
-        .saturating_mul(2 * size_of::<T>() + size_of::<i64>());
+        .saturating_mul(2 * element_bytes + size_of::<i64>());
     let work = Work::of_bytes(blocks, bytes / blocks);
-    let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
-    launch(order, work, (&scattered, &to), |scattered, to, range| {
+    let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())));
+    let reads = (scattered, run);
+    launch(order, work, (&reads, &to), |(scattered, run), to, range| {
         // SAFETY: the memory is alive while a launch runs, and the stream is ordered after its
         // other users. Nobody else has the target's memory (checked), so neither operand lies in
         // it. The target reaches none of its elements twice (checked), so different ranges have
-        // different elements.
-        unsafe { scattered.run::<S>(range, *to) };
+        // different elements. The loop is for elements of the values' size or type.
+        unsafe { run(scattered, range, *to) };
     });
     Ok(())
 }
 
+/// A loop that adds or writes the elements of blocks, in the order of the walk.
+type ScatterLoop = unsafe fn(&Scattered, Range<usize>, TargetPtr);
+
 /// The memory of an array that is scattered to.
 #[derive(Clone, Copy)]
-struct TargetPtr<T>(*mut T);
+struct TargetPtr(*mut u8);
 
 // SAFETY: an address of plain data; the code that writes there ensures that nobody else uses the
 // memory meanwhile.
-unsafe impl<T: Send> Send for TargetPtr<T> {}
+unsafe impl Send for TargetPtr {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for TargetPtr<T> {}
+unsafe impl Sync for TargetPtr {}
 
 /// The operands of [`scatter`]. Invariant: the walk stays within the target's elements at index 0
 /// of the axis, within the indices, and within the values.
 #[derive(Clone, Copy)]
-struct Scattered<T> {
+struct Scattered {
     indices: ReadPtr<i64>,
-    values: ReadPtr<T>,
+    values: ReadPtr<u8>,
     axis: Axis,
     walk: Walk<3>,
     /// The axis of the walk that the launch divides into blocks. `None` makes one block of
@@ -292,54 +320,58 @@ struct Scattered<T> {
     block: usize,
 }
 
-impl<T: AnyElement> Scattered<T> {
-    /// Adds or writes the elements of the blocks of `range`, in the order of the walk.
-    ///
-    /// # Safety
-    ///
-    /// The operands must be alive and not written to, and the elements of `to` at the positions of
-    /// these blocks must be the caller's alone.
-    unsafe fn run<S: Scatter<T>>(&self, range: Range<usize>, to: TargetPtr<T>) {
-        let walk = match self.divided {
-            Some(axis) => {
-                let (start, end) = (range.start * self.block, range.end * self.block);
-                self.walk
-                    .narrowed(axis, start..end.min(self.walk.length(axis)))
-            }
-            None => self.walk,
-        };
-        let (_, strides @ [step, index_step, value_step]) = walk.row();
-        // A copy: the compiler knows that no write changes it.
-        let axis = self.axis;
-        for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
-            let (to, indices) = (to.0.wrapping_add(at), self.indices.at(index_at));
-            let values = self.values.at(value_at);
-            // SAFETY: the walk stays within the indices, the values, and the target's elements at
-            // index 0 of the axis; `offset` leads from there to an index that the axis has.
-            unsafe {
-                match strides {
-                    [1, 0, 1] => {
-                        let to = to.wrapping_offset(axis.offset(indices.read()));
-                        let values = from_raw_parts(values, count);
-                        for (slot, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
-                            *slot = S::with(*slot, value);
-                        }
+/// Adds or writes the elements of the blocks of `range`, of type `T`, in the order of the walk.
+///
+/// # Safety
+///
+/// The operands must be alive and not written to, and the elements of `to` at the positions of
+/// these blocks must be the caller's alone.
+unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
+    scattered: &Scattered,
+    range: Range<usize>,
+    to: TargetPtr,
+) {
+    let (elements, first) = (scattered.values.cast::<T>(), to.0.cast::<T>());
+    let walk = match scattered.divided {
+        Some(axis) => {
+            let (start, end) = (range.start * scattered.block, range.end * scattered.block);
+            scattered
+                .walk
+                .narrowed(axis, start..end.min(scattered.walk.length(axis)))
+        }
+        None => scattered.walk,
+    };
+    let (_, strides @ [step, index_step, value_step]) = walk.row();
+    // A copy: the compiler knows that no write changes it.
+    let axis = scattered.axis;
+    for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
+        let (to, indices) = (first.wrapping_add(at), scattered.indices.at(index_at));
+        let values = elements.at(value_at);
+        // SAFETY: the walk stays within the indices, the values, and the target's elements at
+        // index 0 of the axis; `offset` leads from there to an index that the axis has.
+        unsafe {
+            match strides {
+                [1, 0, 1] => {
+                    let to = to.wrapping_offset(axis.offset(indices.read()));
+                    let values = from_raw_parts(values, count);
+                    for (slot, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
+                        *slot = S::with(*slot, value);
                     }
-                    [0, 1, 1] => {
-                        let indices = from_raw_parts(indices, count);
-                        let values = from_raw_parts(values, count);
-                        for (&index, &value) in indices.iter().zip(values) {
-                            let to = to.wrapping_offset(axis.offset(index));
-                            to.write(S::with(to.read(), value));
-                        }
+                }
+                [0, 1, 1] => {
+                    let indices = from_raw_parts(indices, count);
+                    let values = from_raw_parts(values, count);
+                    for (&index, &value) in indices.iter().zip(values) {
+                        let to = to.wrapping_offset(axis.offset(index));
+                        to.write(S::with(to.read(), value));
                     }
-                    _ => {
-                        for part in 0..count as isize {
-                            let index = indices.wrapping_offset(part * index_step).read();
-                            let to = to.wrapping_offset(part * step + axis.offset(index));
-                            let value = values.wrapping_offset(part * value_step).read();
-                            to.write(S::with(to.read(), value));
-                        }
+                }
+                _ => {
+                    for part in 0..count as isize {
+                        let index = indices.wrapping_offset(part * index_step).read();
+                        let to = to.wrapping_offset(part * step + axis.offset(index));
+                        let value = values.wrapping_offset(part * value_step).read();
+                        to.write(S::with(to.read(), value));
                     }
                 }
             }

@@ -109,7 +109,7 @@ impl Matrices {
         if array.layout().is_contiguous() {
             return Ok(array.clone());
         }
-        copied(order, array, Copying::All, array.layout().shape())
+        copied(order, array.into(), Copying::All, array.layout().shape()).map(Array::from_erased)
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::by_bytes;
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape, Walk};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -38,6 +38,15 @@ unsafe impl Send for Untyped {}
 unsafe impl Sync for Untyped {}
 
 impl Untyped {
+    /// Returns the address of the first element.
+    pub(super) fn address(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// # Safety
     ///
     /// It must have been made from an output of elements of `T`.
@@ -130,6 +139,36 @@ pub(crate) unsafe fn computed<T: AnyElement>(
     let layout = Layout::contiguous(shape)?;
     // SAFETY: the caller keeps this contract.
     unsafe { laid_out(device, layout, write) }
+}
+
+/// Like [`computed`], for elements of `dtype`.
+///
+/// # Safety
+///
+/// As for [`computed`].
+#[track_caller]
+pub(super) unsafe fn computed_any(
+    device: &Device,
+    shape: &Shape,
+    dtype: DType,
+    write: impl FnOnce(Untyped),
+) -> Result<AnyArray> {
+    let (buffer, output) = allocated(device, shape, dtype)?;
+    if output.count > 0 {
+        write(output);
+    }
+    Ok(AnyArray::of_shape(buffer, shape, dtype))
+}
+
+/// Allocates the memory of a new array.
+#[track_caller]
+fn allocated(device: &Device, shape: &Shape, dtype: DType) -> Result<(Buffer, Untyped)> {
+    let buffer = Buffer::new(device, shape.size_bytes(dtype.size_bytes())?)?;
+    let output = Untyped {
+        base: host_pointer(DevicePtr(buffer.address())),
+        count: shape.dims().iter().product(),
+    };
+    Ok((buffer, output))
 }
 
 /// Like [`computed`], but with a `layout`, which is dense from index 0.

@@ -2,30 +2,35 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::slice::from_raw_parts_mut;
 
+use bytemuck::Pod;
+
+use super::by_bytes;
 use super::copy::{ReadPtr, WritePtr, copy, copy_run, fill};
 use super::launch::{Work, launch};
-use super::memory::{Output, computed};
-use crate::array::{AnyElement, Array, Layout, Shape, Walk};
+use super::memory::{Untyped, computed_any};
+use crate::array::{AnyArray, Bits, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal, pairs};
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 
 /// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`
 /// elsewhere.
 #[track_caller]
-pub(in crate::ops) fn padded<T: AnyElement>(
+pub(in crate::ops) fn padded(
     order: HostOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     before: &Shape,
-    value: T,
+    value: Bits,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let layout = array.layout();
+) -> Result<AnyArray> {
+    let (layout, bytes) = (array.layout, array.dtype.size_bytes());
     let whole = Layout::contiguous(shape)?;
     let (dims, before) = (layout.dims(), before.dims());
-    let write = |output: Output<T>| {
-        let to = WritePtr::of(&output);
+    let write = |output: Untyped| {
+        let to = WritePtr::bytes_of(&output);
         let mut corner = 0;
         for axis in 0..layout.ndim() {
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
@@ -41,82 +46,81 @@ pub(in crate::ops) fn padded<T: AnyElement>(
                 let walk = Walk::over([corner + margin.start * stride], axes);
                 // SAFETY: along each axis, the walk reaches elements that the output has, and no
                 // margin overlaps another.
-                unsafe { fill(order, value, to, &walk) };
+                unsafe { fill(order, (value, bytes), to, &walk) };
             }
             corner += before[axis] * stride;
         }
         let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
         // SAFETY: the walk goes over the array, and over elements of the output that are in no
         // margin.
-        unsafe { copy(order, ReadPtr::of(array), to, &walk) };
+        unsafe { copy(order, bytes, ReadPtr::bytes_of(array), to, &walk) };
     };
     // SAFETY: an element that is in no margin of any axis is copied.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
 /// Returns the square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros
 /// elsewhere.
 #[track_caller]
-pub(in crate::ops) fn on_diagonal<T: AnyElement>(
+pub(in crate::ops) fn on_diagonal(
     order: HostOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     k: isize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let layout = array.layout();
-    let diagonal = onto_diagonal(layout, k, shape);
-    let write = |output: Output<T>| {
-        let to = WritePtr::of(&output);
+) -> Result<AnyArray> {
+    let bytes = array.dtype.size_bytes();
+    let diagonal = onto_diagonal(array.layout, k, shape);
+    let write = |output: Untyped| {
+        let to = WritePtr::bytes_of(&output);
         let all = Walk::over([0], [(output.count(), [1])]);
         // SAFETY: the walk goes over the output.
-        unsafe { fill(order, T::zero(), to, &all) };
+        unsafe { fill(order, (Bits::default(), bytes), to, &all) };
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(order, ReadPtr::of(array), to, &diagonal) };
+        unsafe { copy(order, bytes, ReadPtr::bytes_of(array), to, &diagonal) };
     };
     // SAFETY: every element is written by the first launch.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
 /// Returns `array` with zeros in its last two axes outside the triangle that the diagonal `k`
 /// bounds. It has two axes or more.
 #[track_caller]
-pub(in crate::ops) fn triangular<T: AnyElement>(
+pub(in crate::ops) fn triangular(
     order: HostOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     triangle: Triangle,
     k: isize,
-) -> Result<Array<T>> {
-    let layout = array.layout();
+) -> Result<AnyArray> {
+    let (layout, bytes) = (array.layout, array.dtype.size_bytes());
     let (outer, row) = layout.split_at(layout.ndim() - 1);
     let rows = RegionRows {
-        from: ReadPtr::of(array),
+        from: ReadPtr::bytes_of(array),
         firsts: Walk::new([&outer]),
         height: layout.dims()[layout.ndim() - 2],
         width: row.dims()[0],
         stride: row.strides()[0],
     };
-    let write = |output: Output<T>| {
+    let write = |output: Untyped| {
         let count = rows.firsts.count();
         assert_eq!(output.count(), count * rows.width);
-        let reads = (rows, triangle, k);
-        let body =
-            |&(rows, triangle, k): &(RegionRows<T>, Triangle, isize), output: &Output<T>, range| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                // The stream is ordered after the writes to the array.
-                unsafe { rows.write(triangle, k, range, output) };
-            };
-        let work = Work::of_bytes(count, 2 * rows.width * size_of::<T>());
-        launch(order, work, (&reads, &output), body);
+        let to = WritePtr::bytes_of(&output);
+        let work = Work::of_bytes(count, 2 * rows.width * bytes);
+        let reads = (rows, bytes, triangle, k);
+        launch(order, work, (&reads, &to), |reads, &to, range| {
+            let (rows, bytes, triangle, k) = *reads;
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+            // stream is ordered after the writes to the array. The output has all rows, as checked.
+            unsafe { by_bytes!(bytes, write_rows::<Word>(&rows, (triangle, k), range, to)) };
+        });
     };
-    // SAFETY: the ranges of a launch cover all rows, and `RegionRows::write` writes the whole of
-    // each.
-    unsafe { computed(order.device, layout.shape(), write) }
+    // SAFETY: the ranges of a launch cover all rows, and `write_rows` writes the whole of each.
+    unsafe { computed_any(order.device, layout.shape(), array.dtype, write) }
 }
 
 /// The rows of matrices.
 #[derive(Clone, Copy)]
-struct RegionRows<T> {
-    from: ReadPtr<T>,
+struct RegionRows {
+    from: ReadPtr<u8>,
     /// Goes over the first elements of all rows.
     firsts: Walk<1>,
     /// The number of rows of a matrix.
@@ -126,41 +130,45 @@ struct RegionRows<T> {
     stride: isize,
 }
 
-impl<T: AnyElement> RegionRows<T> {
-    /// Writes the rows of the numbers `range`, with zeros outside the triangle.
-    ///
-    /// # Safety
-    ///
-    /// The array must be alive and not written to, and these rows of `output` must be the caller's
-    /// alone.
-    unsafe fn write(&self, triangle: Triangle, k: isize, range: Range<usize>, output: &Output<T>) {
-        let (_, [step]) = self.firsts.row();
-        let mut number = range.start;
-        for ([at], count) in self.firsts.runs(range) {
-            for index in 0..count as isize {
-                // SAFETY: by this function's contract.
-                let out = unsafe { output.part(number * self.width..(number + 1) * self.width) };
-                let first = at.wrapping_add_signed(index * step);
-                let diagonal = (number % self.height) as isize;
-                let kept = match triangle {
-                    Triangle::Lower => {
-                        0..self.bounded(diagonal.saturating_add(k).saturating_add(1))
-                    }
-                    Triangle::Upper => self.bounded(diagonal.saturating_add(k))..self.width,
-                };
-                out[..kept.start].fill(MaybeUninit::new(T::zero()));
-                out[kept.end..].fill(MaybeUninit::new(T::zero()));
-                let from = first.wrapping_add_signed(kept.start as isize * self.stride);
-                let target = out[kept.clone()].as_mut_ptr();
-                // SAFETY: the row has the elements that are kept, and `out` as many.
-                unsafe { copy_run(self.from.at(from), target, kept.len(), [self.stride, 1]) };
-                number += 1;
-            }
-        }
-    }
-
+impl RegionRows {
     /// Returns `column` if the row has it, otherwise the nearer end.
     fn bounded(&self, column: isize) -> usize {
         usize::try_from(column).unwrap_or(0).min(self.width)
+    }
+}
+
+/// Writes the rows of the numbers `range`, of elements of `T`, with zeros outside the triangle.
+///
+/// # Safety
+///
+/// The array must be alive and not written to, and these rows from `to` on must be the caller's
+/// alone.
+unsafe fn write_rows<T: Pod>(
+    rows: &RegionRows,
+    (triangle, k): (Triangle, isize),
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (from, to) = (rows.from.cast::<T>(), to.cast::<T>());
+    let (_, [step]) = rows.firsts.row();
+    let mut number = range.start;
+    for ([at], count) in rows.firsts.runs(range) {
+        for index in 0..count as isize {
+            // SAFETY: by this function's contract.
+            let out = unsafe { from_raw_parts_mut(to.at(number * rows.width), rows.width) };
+            let first = at.wrapping_add_signed(index * step);
+            let diagonal = (number % rows.height) as isize;
+            let kept = match triangle {
+                Triangle::Lower => 0..rows.bounded(diagonal.saturating_add(k).saturating_add(1)),
+                Triangle::Upper => rows.bounded(diagonal.saturating_add(k))..rows.width,
+            };
+            out[..kept.start].fill(MaybeUninit::new(T::zeroed()));
+            out[kept.end..].fill(MaybeUninit::new(T::zeroed()));
+            let first = first.wrapping_add_signed(kept.start as isize * rows.stride);
+            let target = out[kept.clone()].as_mut_ptr();
+            // SAFETY: the row has the elements that are kept, and `out` as many.
+            unsafe { copy_run(from.at(first), target, kept.len(), [rows.stride, 1]) };
+            number += 1;
+        }
     }
 }

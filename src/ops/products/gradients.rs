@@ -115,13 +115,13 @@ impl RunningProduct {
                 let gradient = of_right((&left, &g), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[1], -1)?;
                 drop(left);
-                gradients.add(to, AnyArray::of_words(gradient, T::DTYPE))?;
+                gradients.add(to, gradient.into_erased())?;
             }
             if let (Some(to), Some(right)) = (to_left, kept_right) {
                 let right = as_column(right.fetch()?.into_array::<T>(), ranks[1])?;
                 let gradient = placed_product((&g, &adjoint(&right)?), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[0], -2)?;
-                gradients.add(to, AnyArray::of_words(gradient, T::DTYPE))?;
+                gradients.add(to, gradient.into_erased())?;
             }
             Ok(())
         });

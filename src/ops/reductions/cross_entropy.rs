@@ -55,7 +55,7 @@ impl<T: Float> Array<T> {
             move |gradient: AnyArray| {
                 let logits = logits.fetch()?.into_array::<T>();
                 let gradient = back(logits, &classes, rows, gradient.into_array())?;
-                Ok(vec![AnyArray::of_words(gradient, T::DTYPE)])
+                Ok(vec![gradient.into_erased()])
             }
         }))
     }
