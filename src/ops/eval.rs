@@ -8,7 +8,7 @@ use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Node, Operand, Tree, operands};
 use super::host;
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Result};
 
@@ -128,6 +128,13 @@ fn evaluate_by_blocks(
     let work = (element_bytes, bytes_each);
     let buffer = host::evaluate_blocks(value, &operands, work, device, shape)?;
     Ok(buffer.map(|buffer| (buffer, *shape)))
+}
+
+/// Returns a copy of the elements of `array`, in row-major order.
+#[track_caller]
+pub(super) fn copy_of(array: &AnyArray) -> Result<AnyArray> {
+    let (buffer, shape) = evaluate_tree(&array.operand())?;
+    Ok(AnyArray::of_shape(buffer, &shape, array.dtype))
 }
 
 /// Evaluates `tree`. Returns the elements and their shape.

@@ -10,6 +10,7 @@ use super::aliasing::Target;
 use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced};
 use super::derivatives::{self, RuledOperation};
 use super::descriptors::Copying;
+use super::eval::copy_of;
 use super::expression::expr::IntoExpr;
 use super::expression::tree::{Node, Tree};
 use super::host::{Fusing, Unfused};
@@ -156,8 +157,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     #[cfg(feature = "collective")]
     #[track_caller]
     pub(crate) fn to_array(&self) -> Result<Array<T>> {
-        let shape = self.part.layout.shape();
-        copied(&self.part.viewed(), Copying::All, shape).map(Array::from_erased)
+        copy_of(&self.part.viewed()).map(Array::from_erased)
     }
 }
 
@@ -204,8 +204,7 @@ impl<'a> Part<'a> {
         let (buffer, layout) = replaced(&self.target(), value)?;
         let part = AnyArray::new(buffer, layout, self.array.dtype);
         let step = RuledOperation::begin_any("assign", &[self.array, &part])?;
-        let whole = self.array.share().untracked();
-        let mut written = copied(&whole, Copying::All, whole.layout.shape())?;
+        let mut written = copy_of(&self.array.share().untracked())?;
         let part = part.untracked();
         Part::new(&mut written, &self.selection)?.write(&Unfused(&part.operand()))?;
         *self.array = step.finish_any(written, |_| parted_back(self.selection.clone()));
@@ -240,7 +239,7 @@ fn parted_back(
     move |gradient| {
         let of_part = gradient.layout.slice("slice_mut", &selection)?;
         let of_part = gradient.share().seen(of_part);
-        let mut of_rest = copied(&gradient, Copying::All, gradient.layout.shape())?;
+        let mut of_rest = copy_of(&gradient)?;
         let zero = Node::Scalar(gradient.dtype, Bits::default());
         Part::new(&mut of_rest, &selection)?.write(&Unfused(&zero))?;
         Ok(vec![of_rest, of_part])
