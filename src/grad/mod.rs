@@ -59,6 +59,8 @@
 #[cfg(feature = "linalg")]
 mod along;
 pub mod arithmetic;
+#[cfg(test)]
+mod baseline;
 mod budget;
 mod buffers;
 mod cast;

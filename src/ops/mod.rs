@@ -112,4 +112,6 @@ pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
 pub(crate) use scaled::{add_scaled, scaled, scaled_wide};
 pub use together::{Several, Targets, Values, eval, update};
+#[cfg(test)]
+pub(crate) use vector::IS_BASELINE;
 pub use view_mut::ArrayViewMut;

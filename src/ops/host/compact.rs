@@ -9,9 +9,9 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
 
 use super::by_bytes;
-use super::copy::{ReadPtr, WritePtr};
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed, computed_any};
+use super::pointers::{ReadPtr, WritePtr};
 use crate::array::{AnyArray, Array, Elements, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::expression::tree::Operand;

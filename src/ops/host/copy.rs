@@ -7,101 +7,13 @@ use std::slice::from_raw_parts_mut;
 
 use super::by_bytes;
 use super::launch::{Work, launch};
-#[cfg(feature = "linalg")]
-use super::memory::begun;
-use super::memory::{Output, Untyped, computed_any};
-use crate::array::{AnyArray, AnyElement, Array, Bits, Shape, Walk};
-use crate::device::DevicePtr;
-use crate::device::host::host_pointer;
+use super::memory::{Untyped, computed_any};
+use super::pointers::{ReadPtr, WritePtr};
+use crate::array::{AnyArray, Bits, Shape, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, joined_parts};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
-
-/// The memory of an operand that a kernel reads.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReadPtr<T>(*const T);
-
-/// The memory of a new array that a kernel writes, in any order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WritePtr<T>(*mut MaybeUninit<T>);
-
-// SAFETY: an address of plain data; the code that reads there ensures that nobody writes meanwhile.
-unsafe impl<T: Sync> Send for ReadPtr<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for ReadPtr<T> {}
-// SAFETY: an address of plain data; the code that writes there ensures that nobody else does.
-unsafe impl<T: Send> Send for WritePtr<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for WritePtr<T> {}
-
-impl<T> ReadPtr<T> {
-    pub(super) fn of(array: &Array<T>) -> Self
-    where
-        T: AnyElement,
-    {
-        Self(host_pointer(DevicePtr(array.buffer().address())).cast())
-    }
-
-    /// Returns a pointer to the elements from `first` on.
-    pub(super) fn over(first: *const T) -> Self {
-        Self(first)
-    }
-
-    /// Returns the address of the element at `index`.
-    #[inline(always)]
-    pub(super) fn at(self, index: usize) -> *const T {
-        self.0.wrapping_add(index)
-    }
-}
-
-impl ReadPtr<u8> {
-    /// Returns a pointer to the bytes of an array.
-    pub(super) fn bytes_of(operand: Operand<'_>) -> Self {
-        Self(host_pointer(DevicePtr(operand.buffer.address())))
-    }
-
-    /// Returns the pointer to elements of `T`, of which these are the bytes.
-    #[inline(always)]
-    pub(super) fn cast<T>(self) -> ReadPtr<T> {
-        ReadPtr(self.0.cast())
-    }
-}
-
-impl<T> WritePtr<T> {
-    pub(super) fn of(output: &Output<T>) -> Self
-    where
-        T: AnyElement,
-    {
-        // SAFETY: the output is new, so nobody else has a part of it, and this one is not used.
-        Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
-    }
-
-    /// Returns a pointer to the elements from `first` on.
-    #[cfg(feature = "fft")]
-    pub(super) fn over(first: *mut MaybeUninit<T>) -> Self {
-        Self(first)
-    }
-
-    /// Returns the address of the element at `index`.
-    #[inline(always)]
-    pub(super) fn at(self, index: usize) -> *mut MaybeUninit<T> {
-        self.0.wrapping_add(index)
-    }
-}
-
-impl WritePtr<u8> {
-    /// Returns a pointer to the bytes of a new array.
-    pub(super) fn bytes_of(output: &Untyped) -> Self {
-        Self(output.address().cast())
-    }
-
-    /// Returns the pointer to elements of `T`, of which these are the bytes.
-    #[inline(always)]
-    pub(super) fn cast<T>(self) -> WritePtr<T> {
-        WritePtr(self.0.cast())
-    }
-}
 
 /// Copies the elements of `array` that `copying` selects to a new array of `shape`.
 #[track_caller]
@@ -121,26 +33,6 @@ pub(in crate::ops) fn copied(
     };
     // SAFETY: the walk is in row-major order of the output, and as long.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
-}
-
-/// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array, which later
-/// launches on the stream may overwrite.
-#[cfg(feature = "linalg")]
-#[track_caller]
-pub(super) fn copied_to_overwrite<T: AnyElement>(
-    order: HostOrder<'_>,
-    array: &Array<T>,
-    shape: &Shape,
-) -> Result<(Array<T>, Output<T>)> {
-    let walk = Copying::All.walk(array.layout());
-    // SAFETY: the walk is in row-major order of the output, and as long.
-    let (copy_of, output) = unsafe { begun(order.device, shape) }?;
-    assert_eq!(output.count(), walk.count(), "copied to another length");
-    let from = ReadPtr::bytes_of(array.into());
-    let to = WritePtr::bytes_of(&output.untyped());
-    // SAFETY: the walk goes over the array and over the output, which has as many elements.
-    unsafe { copy(order, size_of::<T>(), from, to, &walk) };
-    Ok((copy_of, output))
 }
 
 /// Concatenates `arrays`, of one type, along the axis `at` into a new array of `shape`. Each has
@@ -203,7 +95,7 @@ pub(super) unsafe fn copy(
 ///
 /// As for [`copy`], while its launch runs.
 #[cfg(feature = "fft")]
-pub(super) unsafe fn copy_here<T: AnyElement>(from: ReadPtr<T>, to: WritePtr<T>, walk: &Walk<2>) {
+pub(super) unsafe fn copy_here<T: Copy>(from: ReadPtr<T>, to: WritePtr<T>, walk: &Walk<2>) {
     if let Some(tiles) = Tiles::of(walk) {
         // SAFETY: by this function's contract.
         return unsafe { tiles.copy(0..tiles.count(), from, to) };

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::by_bytes;
-use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
+use super::copy::{SHORT_ROW, copy_run};
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed, computed_any};
+use super::pointers::{ReadPtr, WritePtr};
 use super::threads::threads;
 use crate::array::element::scalar::convert;
 use crate::array::{AnyArray, AnyElement, Array, DType, Integer, Number, Shape, Walk};

@@ -15,10 +15,11 @@ use std::slice::from_raw_parts;
 
 use cachescope_factorizations::{Failure, Outcome};
 
-use super::copy::{ReadPtr, copied, copied_to_overwrite};
+use super::copy::{copied, copy};
 use super::digits::initialised;
 use super::launch::{Work, launch};
 use super::memory::{Output, begun};
+use super::pointers::{ReadPtr, WritePtr};
 use super::threads::is_alone;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
@@ -375,4 +376,23 @@ pub(in crate::ops) fn eigenvalues<T: Factorized>(
     })?;
     let vectors = vectors.map(|(vectors, _)| vectors);
     Ok(((values, vectors), status))
+}
+
+/// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array, which later
+/// launches on the stream may overwrite.
+#[track_caller]
+fn copied_to_overwrite<T: AnyElement>(
+    order: HostOrder<'_>,
+    array: &Array<T>,
+    shape: &Shape,
+) -> Result<(Array<T>, Output<T>)> {
+    let walk = Copying::All.walk(array.layout());
+    // SAFETY: the walk is in row-major order of the output, and as long.
+    let (copy_of, output) = unsafe { begun(order.device, shape) }?;
+    assert_eq!(output.count(), walk.count(), "copied to another length");
+    let from = ReadPtr::bytes_of(array.into());
+    let to = WritePtr::bytes_of(&output.untyped());
+    // SAFETY: the walk goes over the array and over the output, which has as many elements.
+    unsafe { copy(order, size_of::<T>(), from, to, &walk) };
+    Ok((copy_of, output))
 }

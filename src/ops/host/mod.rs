@@ -31,6 +31,7 @@ mod launch;
 #[cfg(feature = "linalg")]
 mod linalg;
 mod memory;
+mod pointers;
 mod products;
 mod reduce;
 mod regions;

@@ -7,9 +7,10 @@ use std::slice::from_raw_parts_mut;
 use bytemuck::Pod;
 
 use super::by_bytes;
-use super::copy::{ReadPtr, WritePtr, copy, copy_run, fill};
+use super::copy::{copy, copy_run, fill};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
+use super::pointers::{ReadPtr, WritePtr};
 use crate::array::{AnyArray, Bits, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal, pairs};

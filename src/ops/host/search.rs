@@ -4,9 +4,9 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::copy::ReadPtr;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
+use super::pointers::ReadPtr;
 use crate::array::{Array, Element, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::Side;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::plan::ConvPlan;
 use crate::array::{AnyElement, Array, Layout};
-use crate::ops::host::copy::ReadPtr;
+use crate::ops::host::pointers::ReadPtr;
 
 /// The memory of an array of four axes that is packed: images, channels, rows and columns.
 #[derive(Clone, Copy, Debug)]

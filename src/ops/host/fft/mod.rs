@@ -21,9 +21,10 @@ use num_complex::Complex;
 
 use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, RowTransform};
 use self::space::{RowTiles, Space};
-use super::copy::{ReadPtr, WritePtr, copy_here};
+use super::copy::copy_here;
 use super::launch::{Work, launch};
 use super::memory::begun;
+use super::pointers::{ReadPtr, WritePtr};
 use crate::array::{Array, Layout, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;

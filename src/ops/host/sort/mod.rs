@@ -9,10 +9,10 @@ use std::slice::from_raw_parts_mut;
 use choose::{choose_lane, first_ranks};
 use lanes::{Lane, Lanes, Values, write_keys};
 
-use super::copy::{ReadPtr, WritePtr};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
+use super::pointers::{ReadPtr, WritePtr};
 use crate::array::{AnyElement, Array, Buffer, Element, Float, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
