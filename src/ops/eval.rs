@@ -60,8 +60,8 @@ impl<E: Expr> Lazy<E> {
         Ok(Array::of_shape(buffer, &shape))
     }
 
-    /// Like [`eval`](Self::eval), but by the loops of the library, block by block, so that no loop is
-    /// compiled for the expression. For expressions of the library itself.
+    /// Like [`eval`](Self::eval), but by the loops of the library, so that no loop is compiled for
+    /// the expression. For expressions of the library itself.
     #[track_caller]
     pub(crate) fn eval_unfused(&self) -> Result<Array<E::Item>> {
         let (buffer, shape) = evaluate_tree(&self.expr)?;
