@@ -78,12 +78,16 @@ pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut O
     as_compiled(work, out)
 }
 
+/// `true` if the instructions that the library is compiled for multiply and add in one.
+pub(in crate::ops) const BASELINE_FMA: bool =
+    cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
+
 /// Runs `work` with the instructions that the library is compiled for. It is out of line, so that
 /// several calls with one type of work share the code.
 #[inline(never)]
 #[track_caller]
 fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
-    work.run::<{ cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma") }>(out)
+    work.run::<BASELINE_FMA>(out)
 }
 
 /// Like [`vectorised`], on a processor that is known to have the instructions.

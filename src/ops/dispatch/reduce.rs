@@ -8,7 +8,7 @@ use crate::ops::cuda::{self, ReductionKernels};
 use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
-use crate::ops::host::{self, Compiled, ReductionLoop, reduction_loop_of};
+use crate::ops::host::{self, Compiled, ReductionLoops, reduction_loops_of};
 use crate::ops::order::ReadOperands;
 use crate::ops::reducers::{Reducer, ReductionRule};
 
@@ -22,10 +22,8 @@ pub(in crate::ops) struct Reduction {
     rule: Option<ReductionRule>,
     /// See [`Reducer::POSITIONAL`].
     pub(in crate::ops) is_positional: bool,
-    /// The type of the results.
-    output: DType,
-    /// The host's loop.
-    host: &'static ReductionLoop,
+    /// The host's loops.
+    host: &'static ReductionLoops,
     /// The reduction for a CUDA device.
     cuda: &'static ReductionKernels,
 }
@@ -33,7 +31,7 @@ pub(in crate::ops) struct Reduction {
 impl Reduction {
     /// Returns the name, the rule and the type of results, for the step on a tape.
     pub(in crate::ops) fn step(&self) -> (&'static str, Option<ReductionRule>, DType) {
-        (self.name, self.rule, self.output)
+        (self.name, self.rule, self.host.output)
     }
 
     pub(in crate::ops) const fn of<F: Reducer<T> + Compiled, T: AnyElement>() -> Self {
@@ -41,8 +39,7 @@ impl Reduction {
             name: F::NAME,
             rule: F::RULE,
             is_positional: F::POSITIONAL,
-            output: <F::Output as AnyElement>::DTYPE,
-            host: reduction_loop_of::<F, T>(),
+            host: reduction_loops_of::<F, T>(),
             cuda: const { &ReductionKernels::of::<F, T>() },
         }
     }
@@ -73,7 +70,7 @@ pub(in crate::ops) fn reduce(
     on_device!(
         device,
         touching & ReadOperands(graph),
-        order => host::reduce(order, (reduction.host, reduction.output), graph, plan),
+        order => host::reduce(order, reduction.host, graph, plan),
         cuda::reduce(order, reduction.cuda, graph, plan)
     )
 }
@@ -86,6 +83,5 @@ pub(in crate::ops) fn reduce_contiguous(
     operand: &Operand<'_>,
     (lanes, outputs): (Lanes, &Shape),
 ) -> Result<Buffer> {
-    let form = (reduction.host, reduction.output);
-    host::reduce_contiguous(form, operand, (lanes, outputs))
+    host::reduce_contiguous(reduction.host, operand, (lanes, outputs))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::blocked::{BlockSource, RUN};
+use super::blocked::{BlockSource, Blocks, RUN, Readable};
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed};
 use crate::array::{AnyElement, Array, Shape};
@@ -36,8 +36,8 @@ impl Lanes {
     }
 }
 
-/// Computes the lanes of some jobs from a source's elements, in an output that is theirs.
-pub(super) type LaneLoop = unsafe fn(BlockSource<'_>, Untyped, &Lanes, Range<usize>);
+/// Computes the lanes of some jobs from elements, in an output that is theirs.
+pub(super) type LaneLoop = unsafe fn(&mut Blocks<'_, '_>, Untyped, &Lanes, Range<usize>);
 
 /// Returns the array of `shape` whose lanes along `axis` the loop `run` computes from the elements
 /// of a source, each of which reads as many bytes as given. `effort` is as for [`Lanes::work`].
@@ -65,16 +65,35 @@ where
             order,
             work,
             (elements, &writes),
-            |elements, (run, output, lanes), jobs| {
+            |elements, writes, jobs| {
                 // SAFETY: the stream of the launch is ordered after the writes of other streams, so
                 // the operands may be read. The output is new, so it does not overlap the operands.
                 // `run` is a loop for these types, by this function's contract.
-                unsafe { run(elements.into(), *output, lanes, jobs) };
+                unsafe { run_lanes(elements.into(), writes, jobs) };
             },
         );
     };
     // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
     unsafe { computed(order.device, shape, write) }
+}
+
+/// Computes the lanes of some jobs by a loop.
+///
+/// # Safety
+///
+/// The operands of the source must be alive and not written to, for the time of the call. The rest
+/// is the contract of the loop.
+unsafe fn run_lanes(
+    source: BlockSource<'_>,
+    &(run, output, lanes): &(LaneLoop, Untyped, Lanes),
+    jobs: Range<usize>,
+) {
+    // SAFETY: by this function's contract.
+    let elements = unsafe { Readable::new(source) };
+    elements.read(&mut |elements| {
+        // SAFETY: by this function's contract.
+        unsafe { run(elements, output, &lanes, jobs.clone()) };
+    });
 }
 
 /// Adjacent lanes.

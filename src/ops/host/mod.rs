@@ -75,7 +75,7 @@ pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
-pub(super) use reduce::{Compiled, ReductionLoop, reduce, reduce_contiguous, reduction_loop_of};
+pub(super) use reduce::{Compiled, ReductionLoops, reduce, reduce_contiguous, reduction_loops_of};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::running;
 pub(super) use search::search;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, BlockSource, Blocks, RUN, Readable};
+use super::blocked::{BlockProgram, Blocks, RUN};
 use super::lanes::{LaneLoop, along_lanes};
 use super::memory::{Output, Untyped};
 use crate::array::element::scalar::convert;
@@ -47,26 +47,24 @@ pub(in crate::ops) fn running<T: AnyElement, const PRODUCT: bool>(
 ///
 /// # Safety
 ///
-/// The source must be of elements of `T`, and the output of their totals. The operands must be
-/// alive and not written to. The jobs' lanes of the output must be nobody else's.
+/// The elements must be of `T`, and the output of their totals. The jobs' lanes of the output must
+/// be nobody else's.
 unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
-    source: BlockSource<'_>,
+    elements: &mut Blocks<'_, '_>,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
-    // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::new(source), &output.typed()) };
-    elements.read(|elements| {
-        let sums = SumLoop {
-            elements,
-            output,
-            lanes,
-            jobs,
-            sum: PhantomData::<S>,
-        };
-        vectorised(sums, &mut ());
-    });
+    elements.check_size(size_of::<T>());
+    let sums = SumLoop::<T, S> {
+        elements,
+        // SAFETY: by this function's contract.
+        output: &unsafe { output.typed() },
+        lanes,
+        jobs,
+        sum: PhantomData,
+    };
+    vectorised(sums, &mut ());
 }
 
 /// A running sum or product.
@@ -168,9 +166,9 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
     }
 }
 
-/// The loop of [`scan_loop`], which alone makes one.
+/// The loop of [`scan_loop`], which alone makes one, of elements of `T`.
 struct SumLoop<'a, 'b, 'c, T: AnyElement, S> {
-    elements: &'a mut Blocks<'b, 'c, T>,
+    elements: &'a mut Blocks<'b, 'c>,
     output: &'a Output<T::Total>,
     lanes: &'a Lanes,
     jobs: Range<usize>,
@@ -196,7 +194,8 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
                     let part = start..lane.end.min(start + RUN);
                     // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                     let out = unsafe { output.part(part.clone()) };
-                    sum = sum.scan(elements.values(part), out);
+                    // SAFETY: `scan_loop` has elements of `T`.
+                    sum = sum.scan(unsafe { elements.values(part) }, out);
                 }
                 continue;
             }
@@ -204,7 +203,8 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
             for index in 0..lanes.length {
                 // SAFETY: as above.
                 let out = unsafe { output.part(job.at(index)) };
-                let values = elements.values(job.at(index));
+                // SAFETY: as above.
+                let values: &[T] = unsafe { elements.values(job.at(index)) };
                 for ((slot, sum), &value) in out.iter_mut().zip(&mut sums).zip(values) {
                     *sum = sum.and(value);
                     slot.write(sum.value());

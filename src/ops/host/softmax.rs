@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, BlockSource, Blocks, Consecutive, RUN, Readable};
+use super::blocked::{BlockProgram, BlockSource, Blocks, Consecutive, RUN};
 use super::lanes::{Job, along_lanes};
 use super::memory::{Output, Untyped};
 use crate::array::element::scalar::pass::Fast;
@@ -70,30 +70,28 @@ where
 
 /// # Safety
 ///
-/// The source and the output must be of elements of `T`. The operands must be alive and not written
-/// to. The jobs' lanes of the output must be nobody else's.
+/// The elements and the output must be of `T`. The jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
-    source: BlockSource<'_>,
+    elements: &mut Blocks<'_, '_>,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
-    // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::<T>::new(source), &output.typed()) };
-    elements.read(|elements| {
-        let softmax = Softmax::<T, LOG> {
-            elements,
-            output,
-            lanes,
-            jobs,
-        };
-        vectorised(softmax, &mut ());
-    });
+    elements.check_size(size_of::<T>());
+    let softmax = Softmax::<T, LOG> {
+        elements,
+        // SAFETY: by this function's contract.
+        output: &unsafe { output.typed() },
+        lanes,
+        jobs,
+    };
+    vectorised(softmax, &mut ());
 }
 
-/// The jobs of a launch of [`normalized_source`], which alone makes one.
+/// The jobs of a launch of [`normalized_source`]. [`lane_loop`] alone makes one, for elements of
+/// `T`.
 struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
-    elements: &'a mut Blocks<'b, 'c, T>,
+    elements: &'a mut Blocks<'b, 'c>,
     output: &'a Output<T>,
     lanes: &'a Lanes,
     jobs: Range<usize>,
@@ -133,9 +131,11 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
         // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is
         // this function's contract.
         let part = unsafe { self.output.part(range.clone()) };
-        self.elements.write(range.start, part);
-        // SAFETY: `write` wrote all of it.
-        unsafe { written(part) }
+        // SAFETY: `lane_loop` has elements of `T`; `write` writes all of the part.
+        unsafe {
+            self.elements.write(range.start, part);
+            written(part)
+        }
     }
 
     /// Returns the elements that [`evaluate`](Self::evaluate) has computed.

@@ -17,6 +17,7 @@ mod view;
 pub(super) use blocks::{BlockSource, Blocks, Consecutive, Readable};
 pub(crate) use program::BlockProgram;
 pub(in crate::ops) use program::OperandBlocks;
+pub(super) use reader::repeat;
 
 /// The number of elements of a block: 4 KiB of `f32`, so that the blocks of several nodes fit the
 /// first-level cache together, and enough that the overhead of a step beside its loop is small.

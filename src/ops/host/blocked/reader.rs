@@ -344,7 +344,12 @@ impl BlockReader<'_> {
 /// # Safety
 ///
 /// There must be room for the values at `to`, which is aligned.
-unsafe fn repeat(bits: Bits, element_bytes: usize, to: *mut u8, count: usize) {
+pub(in crate::ops::host) unsafe fn repeat(
+    bits: Bits,
+    element_bytes: usize,
+    to: *mut u8,
+    count: usize,
+) {
     let low = bits.low();
     // SAFETY: by this function's contract.
     unsafe {

@@ -1,17 +1,17 @@
 //! Reduction of an expression's elements without storing them.
 
 mod columns;
+mod leaves;
+mod loops;
+mod parts;
 mod rows;
 
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
-use super::blocked::{BlockProgram, BlockSource, Consecutive, Readable};
+use super::blocked::{BlockProgram, BlockSource, Consecutive, Readable, repeat};
 use super::evaluate::allocate_for;
-use super::launch::{Work, launch, share};
-use crate::array::{AnyElement, Buffer, DType, Shape};
+use super::launch::{Work, launch};
+use crate::array::{Buffer, Shape};
 use crate::context::Timed;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -20,70 +20,25 @@ use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
-use crate::ops::reducers::{
-    All, Any, Argmax, Argmin, CrossEntropy, Logsumexp, Max, Mean, Min, Norm, Prod, Reducer, Std,
-    Sum, Var,
-};
-use crate::ops::vector::{Loop, vectorised};
+use loops::{LeafLoops, Scratch};
+
+pub(in crate::ops) use loops::{Compiled, ReductionLoops, reduction_loops_of};
 
 /// The most elements that are reduced one after another. Longer reductions are split into chunks,
 /// whose totals are merged two by two, by several threads if there are several.
 const CHUNK: usize = 1 << 16;
 
-/// A loop that reduces elements of one type to a number of outputs. The arguments are the elements,
-/// the lanes, the number of the first output, its address, and the count.
-pub(in crate::ops) type ReductionLoop = unsafe fn(BlockSource<'_>, Lanes, usize, *mut u8, usize);
-
-/// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
-/// others are compiled where they are used.
-pub(in crate::ops) type ReductionTable = [ReductionLoop; 2];
-
-/// A reducer with loops that are compiled with the library.
-pub(in crate::ops) trait Compiled {
-    /// The loops.
-    const LOOPS: &'static ReductionTable;
-}
-
-macro_rules! compiled {
-    ($($reducer:ident)+) => {
-        $(
-            impl Compiled for $reducer {
-                const LOOPS: &'static ReductionTable = {
-                    static LOOPS: ReductionTable =
-                        [reduction_loop::<$reducer, f32>, reduction_loop::<$reducer, f64>];
-                    &LOOPS
-                };
-            }
-        )+
-    };
-}
-
-compiled!(Sum Mean Prod Max Min Argmax Argmin Var Std Norm All Any Logsumexp CrossEntropy);
-
-/// Returns the loop of `F` for elements of `T`, as a reference, because a constant that has the
-/// address of a function makes the compiler compile the function where the constant is.
-pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T> + Compiled, T: AnyElement>()
--> &'static ReductionLoop {
-    // A constant, so that no loop is compiled where there is one in the table.
-    if const { (T::DTYPE as usize) < size_of::<ReductionTable>() / size_of::<ReductionLoop>() } {
-        &F::LOOPS[T::DTYPE as usize]
-    } else {
-        const { &(reduction_loop::<F, T> as ReductionLoop) }
-    }
-}
-
-/// Reduces `graph` along the lanes of `plan`, by a loop for elements of its type. `reduction` also
-/// has the type of the results.
+/// Reduces `graph` along the lanes of `plan`, by loops for elements of its type.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: HostOrder<'_>,
-    reduction: (&ReductionLoop, DType),
+    loops: &'static ReductionLoops,
     graph: &ExpressionGraph<'_>,
     plan: &ReductionPlan,
 ) -> Result<Buffer> {
     let program = BlockProgram::new(graph, &plan.space);
     let elements = (&program, graph.bytes_read());
-    reduce_source(order, reduction, elements, (plan.lanes, &plan.outputs))
+    reduce_source(order, loops, elements, (plan.lanes, &plan.outputs))
 }
 
 /// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. It
@@ -91,7 +46,7 @@ pub(in crate::ops) fn reduce(
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
-    reduction: (&ReductionLoop, DType),
+    loops: &'static ReductionLoops,
     operand: &Operand<'_>,
     (lanes, outputs): (Lanes, &Shape),
 ) -> Result<Buffer> {
@@ -99,7 +54,7 @@ pub(in crate::ops) fn reduce_contiguous(
     let _timed = Timed::begin(device);
     let order = HostOrder::new(device, operand.buffer)?;
     let elements = (&Consecutive::new(operand), operand.dtype.size_bytes());
-    reduce_source(order, reduction, elements, (lanes, outputs))
+    reduce_source(order, loops, elements, (lanes, outputs))
 }
 
 /// Reduces the elements of a source, each of which reads as many bytes as given. Inlined, because
@@ -108,7 +63,7 @@ pub(in crate::ops) fn reduce_contiguous(
 #[track_caller]
 fn reduce_source<R>(
     order: HostOrder<'_>,
-    (run, output): (&ReductionLoop, DType),
+    loops: &'static ReductionLoops,
     (elements, bytes_each): (&R, usize),
     (lanes, outputs): (Lanes, &Shape),
 ) -> Result<Buffer>
@@ -116,7 +71,7 @@ where
     R: Clone + Send + Sync + 'static,
     for<'a> BlockSource<'a>: From<&'a R>,
 {
-    let output_bytes = output.size_bytes();
+    let output_bytes = loops.output_bytes;
     let buffer = allocate_for(order.device, outputs, output_bytes)?;
     let count = buffer.size_bytes() / output_bytes;
     let work = Work::of_reductions(bytes_each, count, lanes.length);
@@ -125,19 +80,18 @@ where
         inner => work.in_units_of(columns::together(inner)),
     };
     let to = FirstOutput(host_pointer(DevicePtr(buffer.address())));
-    let writes = (*run, to, output_bytes, lanes);
+    let writes = (loops, to, lanes);
     launch(
         order,
         work,
         (elements, &writes),
-        |elements, &(run, FirstOutput(to), output_bytes, lanes), range| {
-            let to = to.wrapping_add(range.start * output_bytes);
-            // SAFETY: the loop is for elements of the source's type, which it was
+        |elements, &(loops, to, lanes), range| {
+            // SAFETY: the loops are for elements of the source's type, which they were
             // made for. The memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after what other streams wrote, so a launch on it may read the
             // operands; the output is no part of them, because it is new, and has room for the
             // results.
-            unsafe { run(elements.into(), lanes, range.start, to, range.len()) };
+            unsafe { reduce_range(loops, elements.into(), lanes, to, range) };
         },
     );
     Ok(buffer)
@@ -151,122 +105,74 @@ unsafe impl Send for FirstOutput {}
 // SAFETY: as above.
 unsafe impl Sync for FirstOutput {}
 
-/// The [`ReductionLoop`] of `F` for elements of `T`.
+/// Outputs that one thread computes, and everything that it needs for them.
+///
+/// Invariants: the loops are for elements of the source's type. There is room for `count` results
+/// from `to` on, which nobody else reads or writes.
+struct Job<'a> {
+    loops: &'a ReductionLoops,
+    leaves: &'a LeafLoops,
+    elements: Readable<'a>,
+    lanes: Lanes,
+    /// The number of the first output.
+    first: usize,
+    to: FirstOutput,
+    count: usize,
+}
+
+/// Writes the outputs of the numbers in `range`; the output 0 is at `to`.
 ///
 /// # Safety
 ///
-/// The source must be of elements of `T`, and its operands alive and not written to; there must be
-/// room for `count` results from `to` on, which nobody else reads or writes.
-unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
+/// The loops must be for elements of the source's type, and the source's operands alive and not
+/// written to; there must be room for the results, which nobody else reads or writes.
+unsafe fn reduce_range(
+    loops: &ReductionLoops,
     source: BlockSource<'_>,
     lanes: Lanes,
-    first: usize,
-    to: *mut u8,
-    count: usize,
+    FirstOutput(to): FirstOutput,
+    range: Range<usize>,
 ) {
-    // SAFETY: by this function's contract; blocks are aligned for every element.
-    let (elements, out) = unsafe {
-        let out = std::slice::from_raw_parts_mut(to.cast(), count);
-        (Readable::new(source), out)
+    assert_eq!(source.element_bytes(), loops.element_bytes);
+    let job = Job {
+        loops,
+        leaves: loops.leaves(),
+        // SAFETY: by this function's contract.
+        elements: unsafe { Readable::new(source) },
+        lanes,
+        first: range.start,
+        to: FirstOutput(to.wrapping_add(range.start * loops.output_bytes)),
+        count: range.len(),
     };
-    reduce_range::<F, T>(elements, lanes, first, out);
-}
-
-/// Writes all of `out`, the first of which has number `first`.
-fn reduce_range<F: Reducer<T>, T: AnyElement>(
-    elements: Readable<'_, T>,
-    lanes: Lanes,
-    first: usize,
-    out: &mut [MaybeUninit<F::Output>],
-) {
-    match F::nothing() {
-        Some(nothing) if lanes.length == 0 => out.fill(MaybeUninit::new(nothing)),
-        _ if lanes.inner > 1 => columns::columns::<F, T>(elements, lanes, first, out),
-        _ => rows::rows::<F, T>(elements, lanes.length, first, out),
+    match lanes.length {
+        0 => job.nothing(),
+        _ if lanes.inner > 1 => job.columns(),
+        _ => job.rows(),
     }
 }
 
-/// Writes the result for each total of `count` elements.
-///
-/// # Safety
-///
-/// The totals must have been written.
-unsafe fn finish_all<F: Reducer<T>, T: AnyElement>(
-    totals: &[MaybeUninit<F::Total>],
-    count: usize,
-    out: &mut [MaybeUninit<F::Output>],
-) {
-    let results = FinishedLanes {
-        totals,
-        count,
-        reducer: PhantomData::<F>,
-    };
-    vectorised(results, out);
-}
+impl Job<'_> {
+    /// Writes the results for no elements.
+    #[cold]
+    fn nothing(&self) {
+        let nothing = (self.loops.nothing)().expect("no elements to reduce");
+        let bytes = self.loops.output_bytes;
+        // SAFETY: there is room for the results, by the invariant; blocks are aligned for every
+        // element.
+        unsafe { repeat(nothing, bytes, self.to.0, self.count) };
+    }
 
-/// Totals of `count` elements each, which have been written: only `finish_all` creates them.
-struct FinishedLanes<'a, F: Reducer<T>, T: AnyElement> {
-    totals: &'a [MaybeUninit<F::Total>],
-    count: usize,
-    reducer: PhantomData<F>,
-}
-
-impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for FinishedLanes<'_, F, T> {
-    type Result = ();
-
+    /// Writes the results of `count` totals to the outputs from number `start` on.
+    ///
+    /// # Safety
+    ///
+    /// The totals must have been written.
     #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
-        for (slot, total) in out.iter_mut().zip(self.totals) {
-            // SAFETY: by the contract of `finish_all`.
-            let total = unsafe { total.assume_init() };
-            slot.write(F::finish(total, self.count));
-        }
+    unsafe fn finish(&self, totals: &Scratch, start: usize, count: usize) {
+        assert!(start + count <= self.count);
+        let to = self.to.0.wrapping_add(start * self.loops.output_bytes);
+        // SAFETY: there is room for the results, by the invariant and as asserted; the totals were
+        // written, by this function's contract.
+        unsafe { (self.leaves.finish)(totals, self.lanes.length, to, count) };
     }
-}
-
-/// Returns the totals of parts of `0..length` of at most `chunk`, merged two by two. The ends of
-/// the parts depend on the lengths alone. Each of the `length` reads as many bytes as given.
-fn merged<R: Send>(
-    (length, bytes_each): (usize, usize),
-    chunk: usize,
-    total: &(dyn Fn(Range<usize>) -> R + Sync),
-    merge: &dyn Fn(R, R) -> R,
-) -> R {
-    let of_some = |parts: Range<usize>| {
-        let totals: Vec<Mutex<Option<R>>> = parts.clone().map(|_| Mutex::new(None)).collect();
-        let lock = |index: usize| totals[index].lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = chunk.saturating_mul(bytes_each);
-        share(
-            Work::of_bytes(parts.len(), bytes).in_units_of(1),
-            &|indices| {
-                for index in indices {
-                    let start = (parts.start + index) * chunk;
-                    let own = total(start..length.min(start + chunk));
-                    *lock(index) = Some(own);
-                }
-            },
-        );
-        let one = |part: Range<usize>| lock(part.start - parts.start).take();
-        let one = |part| one(part).expect("each part has a total");
-        merged_parts(parts.clone(), 1, &one, merge)
-    };
-    merged_parts(0..length.div_ceil(chunk), PARTS, &of_some, merge)
-}
-
-/// The most parts whose totals are in memory at once.
-const PARTS: usize = 1024;
-
-/// Returns the totals of at most `most` parts, merged two by two.
-fn merged_parts<R>(
-    parts: Range<usize>,
-    most: usize,
-    total: &dyn Fn(Range<usize>) -> R,
-    merge: &dyn Fn(R, R) -> R,
-) -> R {
-    if parts.len() <= most {
-        return total(parts);
-    }
-    let middle = parts.start + parts.len().div_ceil(2);
-    let left = merged_parts(parts.start..middle, most, total, merge);
-    merge(left, merged_parts(middle..parts.end, most, total, merge))
 }

@@ -1,0 +1,77 @@
+//! Totals of long lanes: of parts that threads share, merged two by two.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use super::loops::Scratch;
+use crate::ops::host::launch::{Work, share};
+
+/// The most parts whose totals are in memory at once.
+const PARTS: usize = 1024;
+
+/// Parts of `0..length` of at most `chunk`. Their ends depend on the lengths alone.
+pub(super) struct Parts<'a> {
+    pub(super) length: usize,
+    pub(super) chunk: usize,
+    /// The bytes that are read for each of the `length`.
+    pub(super) bytes_each: usize,
+    /// Writes the totals of a part.
+    pub(super) total: &'a (dyn Fn(Range<usize>, &mut Scratch) + Sync),
+    /// Merges the second totals into the first ones, whose elements precede theirs.
+    pub(super) merge: &'a (dyn Fn(&mut Scratch, &Scratch) + Sync),
+}
+
+impl Parts<'_> {
+    /// Writes the totals of all parts, merged two by two, to all of `totals`.
+    pub(super) fn merged(&self, totals: &mut Scratch) {
+        self.merged_range(0..self.length.div_ceil(self.chunk), totals);
+    }
+
+    fn merged_range(&self, parts: Range<usize>, totals: &mut Scratch) {
+        if parts.len() <= PARTS {
+            return self.merged_at_once(parts, totals);
+        }
+        let middle = parts.start + parts.len().div_ceil(2);
+        self.merged_range(parts.start..middle, totals);
+        let mut right = scratch(totals.len());
+        self.merged_range(middle..parts.end, &mut right);
+        (self.merge)(totals, &right);
+    }
+
+    /// Like [`merged_range`](Self::merged_range), for parts whose totals are in memory at once.
+    fn merged_at_once(&self, parts: Range<usize>, totals: &mut Scratch) {
+        let units = totals.len();
+        let mut all = scratch(parts.len() * units);
+        let slots: Vec<Mutex<&mut Scratch>> = all.chunks_mut(units).map(Mutex::new).collect();
+        let bytes = self.chunk.saturating_mul(self.bytes_each);
+        share(
+            Work::of_bytes(parts.len(), bytes).in_units_of(1),
+            &|indices| {
+                for index in indices {
+                    let start = (parts.start + index) * self.chunk;
+                    let end = self.length.min(start + self.chunk);
+                    let mut slot = slots[index].lock().unwrap_or_else(PoisonError::into_inner);
+                    (self.total)(start..end, &mut slot);
+                }
+            },
+        );
+        drop(slots);
+        self.merge_all(&mut all, units);
+        totals.copy_from_slice(&all[..units]);
+    }
+
+    /// Merges the totals of consecutive parts into the totals of the first part.
+    fn merge_all(&self, totals: &mut Scratch, units: usize) {
+        let parts = totals.len() / units;
+        if parts > 1 {
+            let (left, right) = totals.split_at_mut(parts.div_ceil(2) * units);
+            self.merge_all(left, units);
+            self.merge_all(right, units);
+            (self.merge)(&mut left[..units], &right[..units]);
+        }
+    }
+}
+
+fn scratch(units: usize) -> Box<Scratch> {
+    Box::<[u128]>::new_uninit_slice(units)
+}
