@@ -108,14 +108,19 @@ pub(in crate::ops) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     as_compiled(work, out)
 }
 
-/// Returns `index` as a value that the compiler does not know, in code for x86-64 without AVX2. A
-/// loop over it is neither unrolled nor vectorised: such processors are rare, and the code would be
-/// longer than for the others. `FMA` is the argument of [`Loop::run`].
+/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so that it stays short.
+/// `FMA` is the argument of [`Loop::run`].
+pub(in crate::ops) const fn is_baseline<const FMA: bool>() -> bool {
+    !FMA && cfg!(target_arch = "x86_64")
+}
+
+/// Returns `index`, as a value that the compiler does not know in [such](is_baseline) code. It neither
+/// unrolls nor vectorises a loop over the index then.
 #[inline(always)]
 pub(in crate::ops) fn rolled<const FMA: bool>(index: usize) -> usize {
-    match FMA || cfg!(not(target_arch = "x86_64")) {
-        true => index,
-        false => std::hint::black_box(index),
+    match is_baseline::<FMA>() {
+        true => std::hint::black_box(index),
+        false => index,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use crate::ops::reducers::{ACCUMULATORS, add_accumulators, largest};
-use crate::ops::vector::{Loop, vectorised};
+use crate::ops::vector::{Loop, rolled, vectorised};
 
 /// The number of elements whose exponentials are summed in their own type, before the sum is added
 /// to a sum in `f64`.
@@ -260,6 +260,7 @@ fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale
     let (chunks, rest) = values.as_chunks_mut::<ACCUMULATORS>();
     for chunk in &mut *chunks {
         for index in 0..ACCUMULATORS {
+            let index = rolled::<FMA>(index);
             let exponential = exponential::<T, LOG, FMA>(&mut chunk[index], scale);
             accumulators[index] = accumulators[index] + exponential;
         }

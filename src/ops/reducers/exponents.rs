@@ -4,6 +4,7 @@ use super::{ACCUMULATORS, CudaReducer, Reducer, ReductionRule, add_accumulators,
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{Real, convert, math};
 use crate::array::{AnyElement, Element, Float};
+use crate::ops::vector::rolled;
 
 /// exp(x − `scale`), summed over several x.
 ///
@@ -54,6 +55,7 @@ impl<A: Real> Exponents<A> {
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
         for chunk in chunks {
             for index in 0..ACCUMULATORS {
+                let index = rolled::<FMA>(index);
                 let x: A = convert(chunk[index]);
                 accumulators[index] = accumulators[index] + math::exp(&mut pass, x - scale);
             }

@@ -6,6 +6,7 @@ use super::{
     reduce_unordered,
 };
 use crate::array::Element;
+use crate::ops::vector::rolled;
 
 /// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. There
 /// must be one. A block of values is compared as a whole, without a branch.
@@ -35,18 +36,24 @@ const BLOCK: usize = 2 * ACCUMULATORS;
 /// Returns the best element of `blocks`, or the first NaN among them. NaN compares with nothing, so
 /// it is searched for separately from the accumulators, two elements in one instruction.
 #[inline(always)]
-fn best_of<T: Element>(blocks: &[[T; BLOCK]], best: impl Fn(T, T) -> T + Copy) -> Option<T> {
+fn best_of<const FMA: bool, T: Element>(
+    blocks: &[[T; BLOCK]],
+    best: impl Fn(T, T) -> T + Copy,
+) -> Option<T> {
     let first = blocks.first()?;
     let mut accumulators: [T; ACCUMULATORS] = std::array::from_fn(|at| first[at]);
     for block in blocks {
         let mut found = false;
         for at in 0..ACCUMULATORS {
+            let at = rolled::<FMA>(at);
             accumulators[at] = best(accumulators[at], block[at]);
         }
         for at in 0..ACCUMULATORS {
+            let at = rolled::<FMA>(at);
             accumulators[at] = best(accumulators[at], block[at + ACCUMULATORS]);
         }
         for at in 0..ACCUMULATORS {
+            let at = rolled::<FMA>(at);
             found |= is_nan(&block[at]) | is_nan(&block[at + ACCUMULATORS]);
         }
         if found {
@@ -120,7 +127,7 @@ macro_rules! extreme {
                         (&[][..], values)
                     };
                     let best = |left, right| if right $better left { right } else { left };
-                    match best_of(blocks, best) {
+                    match best_of::<FMA, _>(blocks, best) {
                         None => reduce_unordered::<Self, T, FMA>(rest, first),
                         Some(best) if rest.is_empty() => best,
                         Some(best) => {

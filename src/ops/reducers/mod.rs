@@ -20,6 +20,7 @@ pub(super) use truth::{All, Any};
 
 use crate::array::element::scalar::Arithmetic;
 use crate::array::{AnyElement, Element};
+use crate::ops::vector::rolled;
 
 /// The number of partial results side by side: enough to keep several adders of the longest vectors
 /// busy.
@@ -160,12 +161,14 @@ fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     };
     let mut accumulators = [F::open(head[0], first); ACCUMULATORS];
     for at in 1..ACCUMULATORS {
+        let at = rolled::<FMA>(at);
         accumulators[at] = F::open(head[at], first + at);
     }
     let (chunks, rest) = tail.as_chunks::<ACCUMULATORS>();
     let mut index = first + ACCUMULATORS;
     for chunk in chunks {
         for at in 0..ACCUMULATORS {
+            let at = rolled::<FMA>(at);
             accumulators[at] = F::step::<FMA>(accumulators[at], chunk[at], index + at);
         }
         index += ACCUMULATORS;

@@ -4,6 +4,7 @@ use super::sums::{Mean, MeanOf};
 use super::{ACCUMULATORS, CudaReducer, Reducer, ReductionRule, add_accumulators};
 use crate::array::element::scalar::{Arithmetic, convert};
 use crate::array::{AnyElement, Element};
+use crate::ops::vector::rolled;
 
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the
 /// distances. `shift` is one of the elements or near them, which keeps the squares small. Both sums
@@ -31,12 +32,13 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
 
     /// Returns the sums of `values` around `shift`, their mean.
     #[inline(always)]
-    fn around<T: AnyElement>(shift: A, values: &[T]) -> Self {
+    fn around<const FMA: bool, T: AnyElement>(shift: A, values: &[T]) -> Self {
         let zero = A::zero();
         let (mut sums, mut squares) = ([zero; ACCUMULATORS], [zero; ACCUMULATORS]);
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
         for chunk in chunks {
             for at in 0..ACCUMULATORS {
+                let at = rolled::<FMA>(at);
                 let distance = convert::<A, T>(chunk[at]).minus(shift);
                 sums[at] = sums[at].plus(distance);
                 squares[at] = squares[at].plus(distance.times(distance));
@@ -180,7 +182,7 @@ macro_rules! moments {
                 #[inline(always)]
                 fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
                     let sum = <Mean as Reducer<T>>::reduce::<FMA>(values, first);
-                    BlockMoments::around(sum.over(convert(values.len() as u64)), values)
+                    BlockMoments::around::<FMA, _>(sum.over(convert(values.len() as u64)), values)
                 }
 
                 #[inline(always)]

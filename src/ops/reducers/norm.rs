@@ -7,6 +7,7 @@ use super::{
     reduce_unordered,
 };
 use crate::array::{AnyElement, Element};
+use crate::ops::vector::rolled;
 
 /// Elements above this are scaled down before they are squared.
 const LARGE: f64 = f64::from_bits((1023 + 486) << 52);
@@ -137,6 +138,7 @@ impl<T: Element> Reducer<T> for Norm {
         for chunk in chunks {
             let mut is_scaled = false;
             for at in 0..ACCUMULATORS {
+                let at = rolled::<FMA>(at);
                 let x = chunk[at].to_f64();
                 accumulators[at] += x * x;
                 is_scaled |= Squares::is_scaled::<T>(x);

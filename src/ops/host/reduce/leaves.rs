@@ -10,7 +10,7 @@ use super::loops::{LeafLoops, Scratch};
 use crate::array::AnyElement;
 use crate::ops::host::blocked::BLOCK;
 use crate::ops::reducers::{ACCUMULATORS, Reducer};
-use crate::ops::vector::BASELINE_FMA;
+use crate::ops::vector::{BASELINE_FMA, is_baseline, rolled};
 
 /// Rows that are reduced before their results are merged into the totals.
 pub(super) const BLOCK_ROWS: usize = 16;
@@ -104,7 +104,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
     let totals = unsafe { typed_mut::<F::Total>(totals, rows.count) };
     let each = values.chunks_exact(length);
     if length <= BLOCK && !rows.continues {
-        let together = match F::BY_ROWS && length <= SHORT {
+        let together = match F::BY_ROWS && length <= SHORT && !is_baseline::<FMA>() {
             true => short_rows::<F, T, FMA>(values, (length, first), totals),
             false => 0,
         };
@@ -211,7 +211,7 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
             let opened = row - (row - all.start) % BLOCK_ROWS;
             let end = all.end.min(opened + BLOCK_ROWS);
             let stop = end.min(rows.end);
-            while stop - row >= GROUP {
+            while stop - row >= GROUP && !is_baseline::<FMA>() {
                 // SAFETY: by this function's contract.
                 let group =
                     std::array::from_fn(|index| unsafe { part(values, index * stride, width) });
@@ -251,6 +251,18 @@ unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     row: usize,
     opens: bool,
 ) {
+    if is_baseline::<FMA>() {
+        for column in 0..values.len() {
+            let column = rolled::<FMA>(column);
+            let (slot, value) = (&mut partials[column], values[column]);
+            slot.write(match opens {
+                true => F::open(value, row),
+                // SAFETY: by this function's contract.
+                false => F::step::<FMA>(unsafe { slot.assume_init() }, value, row),
+            });
+        }
+        return;
+    }
     let pairs = partials.iter_mut().zip(values);
     if opens {
         for (partial, &value) in pairs {
@@ -312,6 +324,20 @@ unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     is_first: bool,
     count: usize,
 ) {
+    if is_baseline::<FMA>() {
+        for column in 0..totals.len() {
+            let column = rolled::<FMA>(column);
+            let slot = &mut totals[column];
+            // SAFETY: by this function's contract.
+            let own = F::total(unsafe { partials[column].assume_init() }, count);
+            slot.write(match is_first {
+                true => own,
+                // SAFETY: as above.
+                false => F::merge::<FMA>(unsafe { slot.assume_init() }, own),
+            });
+        }
+        return;
+    }
     let pairs = totals.iter_mut().zip(partials);
     // Two loops, so that neither has a branch.
     if is_first {
