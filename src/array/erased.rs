@@ -27,6 +27,7 @@ impl AnyArray {
     ///
     /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
     /// buffer.
+    #[inline]
     pub(crate) fn new(buffer: Buffer, layout: Layout, dtype: DType) -> Self {
         check_within(&buffer, &layout, dtype);
         Self {
@@ -45,13 +46,9 @@ impl AnyArray {
     /// # Panics
     ///
     /// Panics if the buffer has fewer elements.
+    #[inline]
     pub(crate) fn of_shape(buffer: Buffer, shape: &Shape, dtype: DType) -> Self {
-        let capacity = buffer.size_bytes() / dtype.size_bytes();
-        let count: usize = shape.dims().iter().product();
-        assert!(
-            count <= capacity,
-            "{shape} reaches beyond {capacity} elements"
-        );
+        check_room(&buffer, shape, dtype);
         Self {
             buffer,
             layout: Layout::row_major(shape),
@@ -100,6 +97,7 @@ impl AnyArray {
     }
 
     /// Returns a view with another layout over this array's memory.
+    #[inline]
     #[track_caller]
     pub(crate) fn view(&self, layout: Layout) -> Self {
         Self::new(self.buffer.share_as_view(), layout, self.dtype)
@@ -120,6 +118,20 @@ impl AnyArray {
     pub(crate) fn seen(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
+}
+
+/// Checks that `buffer` has as many elements as `shape`.
+///
+/// # Panics
+///
+/// Panics if it has fewer.
+fn check_room(buffer: &Buffer, shape: &Shape, dtype: DType) {
+    let capacity = buffer.size_bytes() / dtype.size_bytes();
+    let count: usize = shape.dims().iter().product();
+    assert!(
+        count <= capacity,
+        "{shape} reaches beyond {capacity} elements"
+    );
 }
 
 /// Checks that every element that `layout` selects is in `buffer`.

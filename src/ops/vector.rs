@@ -108,14 +108,14 @@ pub(in crate::ops) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     as_compiled(work, out)
 }
 
-/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so that it stays short.
-/// `FMA` is the argument of [`Loop::run`].
+/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so that the code stays
+/// short. `FMA` is the argument of [`Loop::run`].
 pub(in crate::ops) const fn is_baseline<const FMA: bool>() -> bool {
     !FMA && cfg!(target_arch = "x86_64")
 }
 
-/// Returns `index`, as a value that the compiler does not know in [such](is_baseline) code. It neither
-/// unrolls nor vectorises a loop over the index then.
+/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value: it
+/// neither unrolls nor vectorises a loop over it.
 #[inline(always)]
 pub(in crate::ops) fn rolled<const FMA: bool>(index: usize) -> usize {
     match is_baseline::<FMA>() {
