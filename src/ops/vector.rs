@@ -108,8 +108,8 @@ pub(in crate::ops) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     as_compiled(work, out)
 }
 
-/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so that the code stays
-/// short. `FMA` is the argument of [`Loop::run`].
+/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so the code is short.
+/// `FMA` is the argument of [`Loop::run`].
 pub(in crate::ops) const fn is_baseline<const FMA: bool>() -> bool {
     !FMA && cfg!(target_arch = "x86_64")
 }

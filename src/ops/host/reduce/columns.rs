@@ -37,7 +37,7 @@ impl Job<'_> {
         let of_partials = units(width * self.loops.partial_bytes);
         match of_partials + units(width * self.loops.total_bytes) {
             ..=128 => self.short_columns_in::<128>(of_partials),
-            ..=1024 => self.short_columns_in::<1024>(of_partials),
+            129..=1024 => self.short_columns_in::<1024>(of_partials),
             _ => self.short_columns_in::<{ 2 * MOST_UNITS * WIDTH }>(of_partials),
         }
     }
