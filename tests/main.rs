@@ -22,6 +22,7 @@ mod stress;
 mod train_digits;
 
 use cuda_emulator::{Run, Suite};
+use proptest::test_runner::{FailurePersistence, FileFailurePersistence};
 
 /// Larger than any limit of a test; memory that is not touched costs nothing.
 const MEMORY: (&str, &str) = ("CACHESCOPE_EMULATOR_MEMORY", "17179869184");
@@ -101,3 +102,10 @@ static SUITES: [Suite; 17] = [
 ];
 
 cuda_emulator::run_suites!(&SUITES);
+
+/// Returns where proptest stores the seeds of failures: `tests/proptest-regressions`. Its default
+/// is the root of the repository.
+fn regressions() -> Option<Box<dyn FailurePersistence>> {
+    let folder = "tests/proptest-regressions";
+    Some(Box::new(FileFailurePersistence::SourceParallel(folder)))
+}

@@ -25,7 +25,7 @@ def main():
         text = (ROOT / name).read_text()
         begin = TESTS.search(text)
         lines = (text[: begin.start()] if begin else text).splitlines()
-        for crate in (name.split("/")[0], "together"):
+        for crate in (name.removeprefix("crates/").split("/")[0], "together"):
             total[crate] += len(lines)
             code[crate] += sum(1 for line in lines if line.strip() and not line.strip().startswith("//"))
     print("| | all | code |\n|---|---:|---:|")

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::Path;
 
 pub(super) const CRATES: [&str; 9] = [
-    "capi/src",
-    "cli/src",
-    "factorizations/src",
+    "crates/capi/src",
+    "crates/cli/src",
+    "crates/fft/src",
+    "crates/linalg/src",
+    "crates/memory/src",
+    "crates/reports/src",
+    "crates/tools/src",
     "macros/src",
-    "memory/src",
-    "reports/src",
     "src",
-    "tools/src",
-    "transforms/src",
 ];
 
 type ModulePath = Vec<String>;

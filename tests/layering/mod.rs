@@ -20,7 +20,7 @@ struct Layers {
 
 const CRATES: [Layers; 3] = [
     Layers {
-        folder: "memory/src",
+        folder: "crates/memory/src",
         layers: &[
             &["text", "sync"],
             &["error"],
@@ -58,7 +58,7 @@ const CRATES: [Layers; 3] = [
         exported: Some("Device"),
     },
     Layers {
-        folder: "tools/src",
+        folder: "crates/tools/src",
         layers: &[&["trace"], &["simulation"], &["models"]],
         with_unsafe: &[],
         exported: None,

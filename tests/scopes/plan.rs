@@ -431,7 +431,7 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: crate::regressions(), ..ProptestConfig::default() })]
 
     /// Entries of a few bodies in any order, some of them cut short, some with an invalidation in
     /// between. Every array keeps its contents, and nothing is left at the end.

@@ -224,6 +224,8 @@ fn run_once(device: &Device, steps: &[Step], streams: &[Stream]) -> Result<()> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: crate::regressions(), ..ProptestConfig::default() })]
+
     #[test]
     fn programs_compute_what_they_would_in_order(
         steps in steps(),

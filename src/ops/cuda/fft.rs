@@ -26,7 +26,7 @@ use crate::ops::expression::elementwise::functions::{Im, Re};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
-use cachescope_transforms::Direction;
+use cachescope_fft::Direction;
 
 /// Returns the transforms of the complex numbers of `x` along its axis `at`, times the real number
 /// with the bits `factor`.

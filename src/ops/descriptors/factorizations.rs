@@ -4,10 +4,7 @@ use crate::array::{Array, Float};
 
 /// The bound of the generic implementations. Programs do not name it, so that only the library
 /// compiles them.
-pub(in crate::ops) trait Factorized:
-    Float + cachescope_factorizations::Real
-{
-}
+pub(in crate::ops) trait Factorized: Float + cachescope_linalg::Real {}
 
 impl Factorized for f32 {}
 impl Factorized for f64 {}

@@ -4,7 +4,7 @@ use crate::array::Float;
 
 /// The bound of the generic implementations. Programs do not name it, so that only the library
 /// compiles them.
-pub(in crate::ops) trait Sample: Float + cachescope_transforms::Transformed {}
+pub(in crate::ops) trait Sample: Float + cachescope_fft::Transformed {}
 
 impl Sample for f32 {}
 impl Sample for f64 {}

@@ -12,7 +12,7 @@ pub(in crate::ops) mod precompiled {
     use crate::array::{Array, Float, Number};
     use crate::error::Result;
     use crate::ops::fft::transform;
-    use cachescope_transforms::Direction;
+    use cachescope_fft::Direction;
 
     /// The transforms of complex numbers.
     pub trait OfSpectra: Number {

@@ -11,7 +11,7 @@ use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Sample;
 use crate::ops::host;
 use crate::ops::index::concat;
-use cachescope_transforms::Direction;
+use cachescope_fft::Direction;
 
 /// See [`fft`](crate::fft::fft) and [`ifft`](crate::fft::ifft).
 #[track_caller]

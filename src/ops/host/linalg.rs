@@ -1,4 +1,4 @@
-//! Factorizations, by the crate `faer`, which `cachescope-factorizations` has compiled.
+//! Factorizations, by the crate `faer`, which `cachescope-linalg` has compiled.
 //!
 //! faer overwrites a copy in the device's memory, and results are in the device's memory too. The
 //! workspace of a factorization is faer's own, from the system's allocator. Its size depends on
@@ -13,7 +13,7 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
 
-use cachescope_factorizations::{Failure, Outcome};
+use cachescope_linalg::{Failure, Outcome};
 
 use super::copy::{copied, copy};
 use super::digits::initialised;

@@ -280,7 +280,7 @@ fn compare<O: Steps>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: crate::regressions(), ..ProptestConfig::default() })]
 
     #[test]
     fn divided_states_belong_to_their_parameters(

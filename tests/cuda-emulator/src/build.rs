@@ -22,7 +22,7 @@ const SOURCES: [(&str, &str); 25] = sources!(
 );
 
 /// The costs of calls by the virtual clock: the table of the library's simulations.
-const COSTS: &str = include_str!("../../../memory/src/costs/h100.csv");
+const COSTS: &str = include_str!("../../../crates/memory/src/costs/h100.csv");
 
 /// The libraries that have one source each; all other sources make the driver.
 const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];

@@ -1,4 +1,4 @@
-//! Fourier transforms by the crates `rustfft` and `realfft`, which `cachescope-transforms`
+//! Fourier transforms by the crates `rustfft` and `realfft`, which `cachescope-fft`
 //! compiles.
 //!
 //! The crates transform rows without gaps. If a row is contiguous in the operand and in the result,
@@ -16,7 +16,7 @@ mod space;
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-use cachescope_transforms::{Direction, OutOfMemory};
+use cachescope_fft::{Direction, OutOfMemory};
 use num_complex::Complex;
 
 use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, RowTransform};

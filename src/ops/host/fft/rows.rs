@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use cachescope_transforms::{ComplexPlan, ForwardPlan, InversePlan};
+use cachescope_fft::{ComplexPlan, ForwardPlan, InversePlan};
 use num_complex::Complex;
 
 use crate::array::{AnyElement, Number};
