@@ -8,7 +8,7 @@ use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Node, Operand, Tree, operands};
 use super::host;
-use crate::array::{AnyArray, AnyElement, Array, Buffer, Layout, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Result};
 
@@ -64,8 +64,7 @@ impl<E: Expr> Lazy<E> {
     /// the expression. For expressions of the library itself.
     #[track_caller]
     pub(crate) fn eval_unfused(&self) -> Result<Array<E::Item>> {
-        let (buffer, shape) = evaluate_tree(&self.expr)?;
-        Ok(Array::of_shape(buffer, &shape))
+        evaluate_any(&self.expr, <E::Item as AnyElement>::DTYPE).map(Array::from_erased)
     }
 }
 
@@ -133,8 +132,14 @@ fn evaluate_by_blocks(
 /// Returns a copy of the elements of `array`, in row-major order.
 #[track_caller]
 pub(super) fn copy_of(array: &AnyArray) -> Result<AnyArray> {
-    let (buffer, shape) = evaluate_tree(&array.operand())?;
-    Ok(AnyArray::of_shape(buffer, &shape, array.dtype))
+    evaluate_any(&array.operand(), array.dtype)
+}
+
+/// Evaluates `tree`, whose elements are of `dtype`.
+#[track_caller]
+fn evaluate_any(tree: &dyn Tree, dtype: DType) -> Result<AnyArray> {
+    let (buffer, shape) = evaluate_tree(tree)?;
+    Ok(AnyArray::of_shape(buffer, &shape, dtype))
 }
 
 /// Evaluates `tree`. Returns the elements and their shape.

@@ -74,7 +74,7 @@ pub(super) unsafe fn copy(
     to: WritePtr<u8>,
     walk: &Walk<2>,
 ) {
-    let parts = Parts::of(walk);
+    let parts = CopyParts::of(walk);
     let reads = (from, bytes, parts);
     launch(
         order,
@@ -109,14 +109,14 @@ pub(super) unsafe fn copy_here<T: Copy>(from: ReadPtr<T>, to: WritePtr<T>, walk:
 
 /// A copy in parts, which threads may share.
 #[derive(Clone, Copy)]
-enum Parts {
+enum CopyParts {
     Tiles(Tiles),
     /// Rows: the walk over their first elements, and their length and steps.
     Rows(Walk<2>, (usize, [isize; 2])),
     Elements(Walk<2>),
 }
 
-impl Parts {
+impl CopyParts {
     fn of(walk: &Walk<2>) -> Self {
         if let Some(tiles) = Tiles::of(walk) {
             return Self::Tiles(tiles);
@@ -143,7 +143,7 @@ impl Parts {
 ///
 /// As for [`copy`], while its launch runs.
 unsafe fn copy_parts<T: Copy>(
-    parts: &Parts,
+    parts: &CopyParts,
     range: Range<usize>,
     from: ReadPtr<u8>,
     to: WritePtr<u8>,
@@ -152,9 +152,9 @@ unsafe fn copy_parts<T: Copy>(
     // SAFETY: by this function's contract.
     unsafe {
         match parts {
-            Parts::Tiles(tiles) => tiles.copy(range, from, to),
-            Parts::Rows(firsts, row) => copy_rows(firsts, *row, range, from, to),
-            Parts::Elements(walk) => {
+            CopyParts::Tiles(tiles) => tiles.copy(range, from, to),
+            CopyParts::Rows(firsts, row) => copy_rows(firsts, *row, range, from, to),
+            CopyParts::Elements(walk) => {
                 let (_, strides) = walk.row();
                 for ([at, target], count) in walk.runs(range) {
                     copy_run(from.at(at), to.at(target), count, strides);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::leaves::{BLOCK_ROWS, Columns};
 use super::loops::{MOST_UNITS, Scratch};
 use super::parts::Parts;
-use super::{CHUNK, Job};
+use super::{CHUNK, ReductionJob};
 use crate::ops::descriptors::Lanes;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN};
 
@@ -22,7 +22,7 @@ pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { WIDTH }
 }
 
-impl Job<'_> {
+impl ReductionJob<'_> {
     /// Reduces elements that are not contiguous, several outputs side by side.
     pub(super) fn columns(&self) {
         let Lanes { length, inner, .. } = self.lanes;
@@ -159,7 +159,7 @@ impl Job<'_> {
                 runs,
             };
             // SAFETY: `address` has returned the address of all elements of the rows, which are of
-            // the loop's type by the invariant of `Job`. There is room for the partial results and
+            // the loop's type by the invariant of `ReductionJob`. There is room for the partial results and
             // the totals, as asserted. The loop has reduced the rows before to them. The rows of
             // several runs are read at once, as asserted.
             unsafe { (self.leaves.columns)(&columns, partials, totals) };

@@ -109,7 +109,7 @@ unsafe impl Sync for FirstOutput {}
 ///
 /// Invariants: the loops are for elements of the source's type. There is room for `count` results
 /// from `to` on, which nobody else reads or writes.
-struct Job<'a> {
+struct ReductionJob<'a> {
     loops: &'a ReductionLoops,
     leaves: &'a LeafLoops,
     elements: Readable<'a>,
@@ -134,7 +134,7 @@ unsafe fn reduce_range(
     range: Range<usize>,
 ) {
     assert_eq!(source.element_bytes(), loops.element_bytes);
-    let job = Job {
+    let job = ReductionJob {
         loops,
         leaves: loops.leaves(),
         // SAFETY: by this function's contract.
@@ -151,7 +151,7 @@ unsafe fn reduce_range(
     }
 }
 
-impl Job<'_> {
+impl ReductionJob<'_> {
     /// Writes the results for no elements.
     #[cold]
     fn nothing(&self) {

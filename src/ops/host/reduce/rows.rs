@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::leaves::Rows;
 use super::loops::{MOST_UNITS, Scratch};
 use super::parts::Parts;
-use super::{CHUNK, Job};
+use super::{CHUNK, ReductionJob};
 use crate::ops::host::blocked::{BLOCK, Blocks};
 use crate::ops::reducers::ACCUMULATORS;
 
@@ -14,7 +14,7 @@ use crate::ops::reducers::ACCUMULATORS;
 /// the stack for their totals.
 const FEW: usize = 64;
 
-impl Job<'_> {
+impl ReductionJob<'_> {
     /// Reduces contiguous elements for each output.
     pub(super) fn rows(&self) {
         if self.lanes.length > CHUNK {
@@ -128,7 +128,7 @@ impl Job<'_> {
             continues,
         };
         // SAFETY: `address` has returned the address of all elements of the rows, which are of the
-        // loop's type by the invariant of `Job`. There are elements, and there is room for the
+        // loop's type by the invariant of `ReductionJob`. There are elements, and there is room for the
         // totals, as asserted. The rest is this function's contract.
         unsafe { (self.leaves.rows)(&rows, totals) };
     }
