@@ -159,9 +159,9 @@ impl ReductionJob<'_> {
                 runs,
             };
             // SAFETY: `address` has returned the address of all elements of the rows, which are of
-            // the loop's type by the invariant of `ReductionJob`. There is room for the partial results and
-            // the totals, as asserted. The loop has reduced the rows before to them. The rows of
-            // several runs are read at once, as asserted.
+            // the loop's type by the invariant of `ReductionJob`. There is room for the partial
+            // results and the totals, as asserted. The loop has reduced the rows before to them.
+            // The rows of several runs are read at once, as asserted.
             unsafe { (self.leaves.columns)(&columns, partials, totals) };
             row = end;
         }

@@ -128,8 +128,8 @@ impl ReductionJob<'_> {
             continues,
         };
         // SAFETY: `address` has returned the address of all elements of the rows, which are of the
-        // loop's type by the invariant of `ReductionJob`. There are elements, and there is room for the
-        // totals, as asserted. The rest is this function's contract.
+        // loop's type by the invariant of `ReductionJob`. There are elements, and there is room for
+        // the totals, as asserted. The rest is this function's contract.
         unsafe { (self.leaves.rows)(&rows, totals) };
     }
 }
