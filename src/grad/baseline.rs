@@ -15,9 +15,9 @@ const SHAPE: [usize; 2] = [37, 83];
 
 /// The results of operations, each with its name.
 #[derive(Default)]
-struct Results(Vec<(String, Vec<f64>)>);
+struct Outcomes(Vec<(String, Vec<f64>)>);
 
-impl Results {
+impl Outcomes {
     fn push<T: AnyElement, U: AnyElement>(&mut self, name: &str, result: Result<Array<U>>) {
         let values = result.and_then(|array| array.to_vec()).unwrap();
         let values = values.into_iter().map(AnyElement::to_f64).collect();
@@ -76,9 +76,9 @@ fn array_of<T: AnyElement>(scale: f64) -> [Array<T>; 2] {
     [x, y]
 }
 
-fn of_floats<T: Float>() -> Results {
+fn of_floats<T: Float>() -> Outcomes {
     let [x, y] = &array_of::<T>(1.0 / 150.0);
-    let mut results = Results::default();
+    let mut results = Outcomes::default();
     results.push_any(x, y);
     results.push_numbers(x, y);
     results.push_ordered(x, y);
@@ -115,9 +115,9 @@ fn of_floats<T: Float>() -> Results {
     results
 }
 
-fn of_integers<T: Integer + Bitwise>() -> Results {
+fn of_integers<T: Integer + Bitwise>() -> Outcomes {
     let [x, y] = &array_of::<T>(1.0);
-    let mut results = Results::default();
+    let mut results = Outcomes::default();
     results.push_any(x, y);
     results.push_numbers(x, y);
     results.push_ordered(x, y);
@@ -128,9 +128,9 @@ fn of_integers<T: Integer + Bitwise>() -> Results {
     results
 }
 
-fn of_complex<T: Number>() -> Results {
+fn of_complex<T: Number>() -> Outcomes {
     let [x, y] = &array_of::<T>(1.0 / 150.0);
-    let mut results = Results::default();
+    let mut results = Outcomes::default();
     results.push_any(x, y);
     results.push_numbers(x, y);
     results
@@ -138,7 +138,7 @@ fn of_complex<T: Number>() -> Results {
 
 /// Checks that processors with and without AVX2 compute nearly equal results: sums are rounded
 /// in other places, and by `epsilon` at most.
-fn check(epsilon: f64, results: fn() -> Results) {
+fn check(epsilon: f64, results: fn() -> Outcomes) {
     let best = results();
     IS_BASELINE.set(true);
     let baseline = results();
