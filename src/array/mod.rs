@@ -119,6 +119,7 @@ impl<T: AnyElement> Array<T> {
         &self.erased.buffer
     }
 
+    #[cfg(any(feature = "collective", feature = "cuda"))]
     pub(crate) fn buffer_to_write(&mut self) -> &Buffer {
         self.erased.buffer.forget_constant();
         &self.erased.buffer

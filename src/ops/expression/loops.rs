@@ -97,8 +97,7 @@ arguments!(A 0, B 1);
 arguments!(A 0, B 1, C 2);
 arguments!(A 0, B 1, C 2, D 3);
 
-/// The loops of one function, a column for each instruction set; see
-/// [`vector`](crate::ops::vector).
+/// The loops of one function, a column for each instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Loops {
     baseline: BlockLoop,
