@@ -46,7 +46,6 @@ impl AnyArray {
     /// # Panics
     ///
     /// Panics if the buffer has fewer elements.
-    #[inline]
     pub(crate) fn of_shape(buffer: Buffer, shape: &Shape, dtype: DType) -> Self {
         check_room(&buffer, shape, dtype);
         Self {

@@ -59,7 +59,7 @@ impl<T: AnyElement> Array<T> {
     /// # Panics
     ///
     /// Panics if the elements are of another type.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn from_erased(erased: AnyArray) -> Self {
         assert!(erased.dtype == T::DTYPE, "the types are one");
         Self {
