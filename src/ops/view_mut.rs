@@ -215,7 +215,7 @@ impl<'a> Part<'a> {
     /// Returns the part as an array that shares the memory.
     #[track_caller]
     fn viewed(&self) -> AnyArray {
-        self.array.share().seen(self.layout)
+        AnyArray::new(self.array.buffer.share(), self.layout, self.array.dtype)
     }
 
     fn target(&mut self) -> Target<'_> {
