@@ -10,7 +10,7 @@ pub use cachescope_memory::{plan, simulation};
 // The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
 #[cfg(feature = "collective")]
 use cachescope_memory::internal::memory;
-use cachescope_memory::internal::{buffer, context, device, error, size, sync};
+use cachescope_memory::internal::{buffer, context, device, error, size, sync, text};
 
 pub mod testing;
 

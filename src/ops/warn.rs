@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{self, Write};
 use std::panic::Location;
 
 use crate::sync::plain::Mutex;
+use crate::text::write_to_stderr;
 
 /// Writes a warning about the line `location` to standard error, unless one was written already.
 #[cold]
@@ -17,8 +17,7 @@ pub(crate) fn once(location: &'static Location<'static>, warning: fmt::Arguments
     }
     let mut reported = REPORTED.lock();
     if reported.get_or_insert_default().insert(location) {
-        // `eprintln!` panics if standard error is closed.
         let note = "shown once per line, in builds with debug assertions";
-        let _ = writeln!(io::stderr(), "warning: {location}: {warning} ({note})");
+        write_to_stderr(format_args!("warning: {location}: {warning} ({note})"));
     }
 }

@@ -257,6 +257,10 @@ pub mod internal {
         pub use crate::size::ByteSize;
     }
 
+    pub mod text {
+        pub use crate::text::write_to_stderr;
+    }
+
     pub mod sync {
         pub mod at_exit {
             pub use crate::sync::at_exit::at_exit;

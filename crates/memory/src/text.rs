@@ -1,6 +1,15 @@
 //! Sizes and names in messages. It is below [`error`](crate::error), which writes both.
 
+use std::fmt;
+use std::io::{self, Write};
+
 pub use cachescope_reports::ByteSize;
+
+/// Writes a line to standard error in one piece, so that other threads do not write into it.
+/// A failure has no receiver: `eprintln!` would panic if standard error is closed.
+pub fn write_to_stderr(line: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
 
 /// The next multiple of `unit`, a power of two; `None` on overflow.
 #[inline]

@@ -17,6 +17,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::at_exit::at_exit;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 use crate::sync::{Arc, Weak, thread_token};
+use crate::text::write_to_stderr;
 
 /// Writes the report in the format of the path's extension.
 #[track_caller]
@@ -263,8 +264,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// Prints an error to standard error: no caller can receive it.
 fn tell(written: Result<()>) {
     if let Err(error) = written {
-        // `eprintln!` panics if standard error is closed.
-        let _ = writeln!(io::stderr(), "cachescope: {error}");
+        write_to_stderr(format_args!("cachescope: {error}"));
     }
 }
 

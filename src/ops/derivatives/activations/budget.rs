@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -11,6 +10,7 @@ use std::sync::OnceLock;
 use crate::context::{Device, size_setting};
 use crate::error::Result;
 use crate::size::ByteSize;
+use crate::text::write_to_stderr;
 
 /// The budget of every thread that has none, by the environment.
 static OF_ENVIRONMENT: OnceLock<Option<u64>> = OnceLock::new();
@@ -149,12 +149,11 @@ pub(super) fn report_release(bytes: u64, released: &[(u64, Option<&'static Locat
     lines.sort_by_key(|(_, bytes)| Reverse(*bytes));
     let mut text = format!(
         "warning: the memory limit was reached: {} that a backward pass saved were released, and are computed again \
-         (shown once; grad::activation_budget sets a budget beforehand)\n",
+         (shown once; grad::activation_budget sets a budget beforehand)",
         ByteSize(bytes)
     );
     for (line, bytes) in lines.iter().take(LISTED_LINES) {
-        text += &format!("{:>12}  {line}\n", ByteSize(*bytes).to_string());
+        text += &format!("\n{:>12}  {line}", ByteSize(*bytes).to_string());
     }
-    // `eprintln!` panics if standard error is closed.
-    let _ = io::stderr().write_all(text.as_bytes());
+    write_to_stderr(format_args!("{text}"));
 }

@@ -1,13 +1,12 @@
 //! The events that a shard writes to its device's recorder.
 
-use std::io::{self, Write};
-
 use super::Shard;
 use crate::memory::header::Header;
 use crate::naming::display_name;
 use crate::recorder::{EventKind, EventRecord, NO_SCOPE, NO_STACK, Recorder, ScopeNumber};
 use crate::size::ByteSize;
 use crate::sync::Ordering;
+use crate::text::write_to_stderr;
 
 impl Shard {
     fn recorder(&self) -> &Recorder {
@@ -78,13 +77,11 @@ impl Shard {
         };
         let grown = ByteSize(self.counters.grown_bytes.get());
         let entries = self.counters.grown_entries.get();
-        // `eprintln!` panics if standard error is closed.
-        let _ = writeln!(
-            io::stderr(),
+        write_to_stderr(format_args!(
             "warning: scope \"{}\" left {grown} more behind in {entries} entries and freed nothing of it: \
              record the device, or see scope::growth (shown once a scope, in builds with debug assertions)",
             display_name(&settings.name),
-        );
+        ));
     }
 
     /// Records that an outermost entry begins or ends.
