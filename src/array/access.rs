@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytemuck::{cast_slice, cast_slice_mut};
+use bytemuck::cast_slice_mut;
 
 use super::Buffer;
 use crate::array::{AnyElement, Array, Layout, Walk};
@@ -11,65 +11,54 @@ use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
 
-/// Writes `values` to `buffer`, from its element `first` on. The copy is enqueued on the stream
-/// that the buffer was allocated on: the buffer is new, so no other stream has used it.
+/// Writes `values` to `buffer`, from its byte `first` on. The copy is enqueued on the stream that
+/// the buffer was allocated on: the buffer is new, so no other stream has used it.
 ///
 /// # Panics
 ///
 /// Panics if the values reach beyond the buffer, or if another handle shares it.
 #[track_caller]
-pub(in crate::array) fn upload<T: AnyElement>(
-    buffer: &mut Buffer,
-    first: usize,
-    values: &[T],
-) -> Result<()> {
-    let target = writable::<T>(buffer, first, values.len());
+pub(in crate::array) fn upload(buffer: &mut Buffer, first: usize, values: &[u8]) -> Result<()> {
+    let target = writable(buffer, first, values.len());
     let backend = buffer.device().backend();
     if backend.id() != DeviceId::Host {
         buffer.take_deferred_error()?;
     }
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    unsafe { backend.upload(buffer.stream(), target, cast_slice(values)) }.at_caller()
+    unsafe { backend.upload(buffer.stream(), target, values) }.at_caller()
 }
 
-/// Writes `value` to `count` elements of `buffer`, from its element `first` on, as [`upload`] does.
+/// Writes `value`, the bytes of an element, to `count` elements of `buffer`, from its byte `first`
+/// on, as [`upload`] does.
 ///
 /// # Panics
 ///
 /// As for [`upload`].
 #[track_caller]
-pub(in crate::array) fn fill<T: AnyElement>(
+pub(in crate::array) fn fill(
     buffer: &mut Buffer,
     first: usize,
     count: usize,
-    value: T,
+    value: &[u8],
 ) -> Result<()> {
-    let target = writable::<T>(buffer, first, count);
-    let size_bytes = (count * size_of::<T>()) as u64;
+    let size_bytes = count * value.len();
+    let target = writable(buffer, first, size_bytes);
     let backend = buffer.device().backend();
     // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
     // An element has 1, 2, 4, 8 or 16 bytes, blocks are aligned for every element, and these are
     // whole ones.
-    unsafe {
-        backend.fill(
-            buffer.stream(),
-            target,
-            size_bytes,
-            bytemuck::bytes_of(&value),
-        )
-    }
-    .at_caller()
+    unsafe { backend.fill(buffer.stream(), target, size_bytes as u64, value) }.at_caller()
 }
 
-/// Returns the address of the element `first` of `buffer`. Checks that `count` elements fit from
-/// there on, and that no other handle shares the buffer.
-fn writable<T: AnyElement>(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
-    let capacity = buffer.size_bytes() / size_of::<T>();
+/// Returns the address of the byte `first` of `buffer`. Checks that `count` bytes fit from there
+/// on, and that no other handle shares the buffer.
+fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
+    let capacity = buffer.size_bytes();
     let within = first <= capacity && count <= capacity - first;
-    assert!(within, "{count} elements from {first} on exceed {capacity}");
+    assert!(within, "{count} bytes from {first} on exceed {capacity}");
     assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
     buffer.track_use(Use::Write);
-    DevicePtr(buffer.address()).offset((first * size_of::<T>()) as u64)
+    DevicePtr(buffer.address()).offset(first as u64)
 }
 
 /// The elements that an array's layout reaches, readable by the host: in place where the host holds

@@ -1,7 +1,6 @@
 //! Arrays made from values and rules, on the current device.
 
 use super::{AnyElement, Array, MAX_RANK, Shape, Writer};
-use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 
 impl<T: AnyElement> Array<T> {
@@ -63,13 +62,6 @@ impl<T: AnyElement> Array<T> {
         let shape = shape.into();
         let mut writer = Writer::on_current(&shape)?;
         writer.repeat(value, writer.remaining())?;
-        writer.finish()
-    }
-
-    #[track_caller]
-    pub(crate) fn zeros_on(device: &Device, shape: &Shape) -> Result<Self> {
-        let mut writer = Writer::new(device, shape)?;
-        writer.repeat(T::zero(), writer.remaining())?;
         writer.finish()
     }
 

@@ -110,6 +110,29 @@ impl AnyArray {
         }
     }
 
+    /// Returns a view with another layout over this array's memory, for work of the library: a
+    /// write to it is not reported as one to a view.
+    #[track_caller]
+    pub(crate) fn viewed(&self, layout: Layout) -> Self {
+        Self::new(self.buffer.share(), layout, self.dtype)
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+
+    pub(crate) fn dims(&self) -> &[usize] {
+        self.layout.dims()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.layout.len() * self.dtype.size_bytes()
+    }
+
     pub(crate) fn device(&self) -> &Device {
         self.buffer.device()
     }

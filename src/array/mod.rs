@@ -29,6 +29,7 @@ pub(crate) use axes::AxisSet;
 pub(crate) use broadcast::{broadcast_pair, broadcast_shapes};
 pub(crate) use cachescope_memory::Buffer;
 pub use dtype::DType;
+pub(crate) use element::bits_of_number;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
 pub(crate) use erased::{AnyArray, check_within};
 pub(crate) use layout::{Layout, Walk};

@@ -1,6 +1,8 @@
 //! Copies of arrays: elements to the host, and arrays outside of caches or on other devices.
 
-use super::{AnyElement, Array, Elements, Writer, refuse_tracked};
+use num_complex::Complex;
+
+use super::{AnyArray, AnyElement, Array, Buffer, Elements, Writer, refuse_tracked};
 use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 
@@ -83,23 +85,54 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn detach(&self) -> Result<Self> {
         refuse_tracked("detach", self.buffer().value_id())?;
-        self.written_by(Writer::detached(self.device(), self.layout().shape())?)
+        let buffer = Buffer::new_detached(self.device(), self.erased().dense_bytes()?)?;
+        self.erased().copied_into(buffer).map(Self::from_erased)
     }
+}
 
+impl AnyArray {
     /// Returns a copy without gaps on `device`, from the current scope.
     #[track_caller]
     pub(crate) fn copied_to(&self, device: &Device) -> Result<Self> {
-        self.written_by(Writer::new(device, self.layout().shape())?)
+        self.copied_into(Buffer::new(device, self.dense_bytes()?)?)
     }
 
     #[track_caller]
-    fn written_by(&self, mut writer: Writer<'_, T>) -> Result<Self> {
-        if self.device().backend().is_meta() {
-            writer.repeat(T::zero(), writer.remaining())?;
-            return writer.finish();
+    fn dense_bytes(&self) -> Result<usize> {
+        self.shape().size_bytes(self.dtype.size_bytes())
+    }
+
+    /// Returns a copy of the elements in `buffer`, which has exactly their size. Elements are
+    /// moved, whatever they mean.
+    #[track_caller]
+    fn copied_into(&self, buffer: Buffer) -> Result<Self> {
+        match self.dtype.size_bytes() {
+            1 => self.copied_as::<u8>(buffer),
+            2 => self.copied_as::<u16>(buffer),
+            4 => self.copied_as::<u32>(buffer),
+            8 => self.copied_as::<u64>(buffer),
+            _ => self.copied_as::<Complex<f64>>(buffer),
         }
-        let elements = Elements::of(self)?;
-        writer.extend_from(&elements, elements.layout())?;
-        writer.finish()
+    }
+
+    #[track_caller]
+    fn copied_as<Word: AnyElement>(&self, buffer: Buffer) -> Result<Self> {
+        let words = Self {
+            dtype: Word::DTYPE,
+            ..self.share()
+        };
+        let words = words.into_array::<Word>();
+        let mut writer = Writer::over(buffer, self.shape());
+        if self.device().backend().is_meta() {
+            writer.repeat(Word::zero(), writer.remaining())?;
+        } else {
+            let elements = Elements::of(&words)?;
+            writer.extend_from(&elements, elements.layout())?;
+        }
+        let copy = writer.finish()?.into_erased();
+        Ok(Self {
+            dtype: self.dtype,
+            ..copy
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use ndarray::SliceInfoElem;
 
-use super::{AnyElement, Array, Layout, Shape};
+use super::{AnyArray, AnyElement, Array, Layout, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -23,7 +23,7 @@ impl<T: AnyElement> Array<T> {
     /// None; a `Result` as every operation on shapes.
     #[track_caller]
     pub fn transpose(&self) -> Result<Self> {
-        Ok(self.view(self.layout().transpose()))
+        Ok(Self::from_erased(self.erased().transpose()))
     }
 
     /// Returns a view with the axes in reverse: the short name of [`transpose`](Self::transpose).
@@ -65,7 +65,7 @@ impl<T: AnyElement> Array<T> {
     /// once.
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
-        Ok(self.view(self.layout().permute(axes)?))
+        self.erased().permute(axes).map(Self::from_erased)
     }
 
     /// Returns a view with two axes exchanged.
@@ -85,7 +85,9 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
     #[track_caller]
     pub fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
-        Ok(self.view(self.layout().swap_axes(first, second)?))
+        self.erased()
+            .swap_axes(first, second)
+            .map(Self::from_erased)
     }
 
     /// Returns a view with a new axis of length 1, which is axis `axis` of the view.
@@ -107,7 +109,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where its rank is above 8.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        Ok(self.view(self.layout().unsqueeze(axis)?))
+        self.erased().unsqueeze(axis).map(Self::from_erased)
     }
 
     /// Returns a view without `axis`, which must have length 1.
@@ -127,7 +129,7 @@ impl<T: AnyElement> Array<T> {
     /// length is not 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
-        Ok(self.view(self.layout().squeeze(axis)?))
+        self.erased().squeeze(axis).map(Self::from_erased)
     }
 
     /// Returns a view that repeats the elements along axes of length 1 and along new leading axes.
@@ -149,10 +151,8 @@ impl<T: AnyElement> Array<T> {
     /// or a size that overflows.
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into();
-        let bytes = shape.size_bytes(size_of::<T>());
-        bytes.map_err(|error| error.of("broadcast_to"))?;
-        Ok(self.view(self.layout().broadcast_to(&shape)?))
+        let view = self.erased().broadcast_to(&shape.into());
+        view.map(Self::from_erased)
     }
 
     /// Returns a view of the selection that [`s!`](ndarray::s) makes: an index removes its axis, a
@@ -183,7 +183,8 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
     #[track_caller]
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
-        Ok(self.view(self.layout().slice("slice", selection.as_ref())?))
+        let view = self.erased().slice(selection.as_ref());
+        view.map(Self::from_erased)
     }
 
     /// Returns a view of every window of `sizes` elements, in steps of one: NumPy's
@@ -219,11 +220,7 @@ impl<T: AnyElement> Array<T> {
     /// the view's rank is above 8, or its size overflows.
     #[track_caller]
     pub fn windows(&self, sizes: &[usize]) -> Result<Self> {
-        let layout = self.layout().windows(sizes)?;
-        match layout.shape().size_bytes(size_of::<T>()) {
-            Ok(_) => Ok(self.view(layout)),
-            Err(error) => Err(error.of("windows")),
-        }
+        self.erased().windows(sizes).map(Self::from_erased)
     }
 
     /// Returns a view with one axis in reverse.
@@ -242,7 +239,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Result<Self> {
-        Ok(self.view(self.layout().flip(axis)?))
+        self.erased().flip(axis).map(Self::from_erased)
     }
 
     /// Views of `parts` equal parts along `axis`, one after another: NumPy's `split`.
@@ -264,12 +261,8 @@ impl<T: AnyElement> Array<T> {
     /// `parts` does not divide its length.
     #[track_caller]
     pub fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
-        let layouts = self.layout().split(parts, axis)?;
-        let mut parts = Vec::with_capacity(layouts.len());
-        for layout in layouts {
-            parts.push(self.view(layout)); // No closure: it would be the caller.
-        }
-        Ok(parts)
+        let parts = self.erased().split(parts, axis)?.into_iter();
+        Ok(parts.map(Self::from_erased).collect())
     }
 
     /// Returns a view for the caller: a write to it is reported as one to a view.
@@ -282,5 +275,69 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)
+    }
+}
+
+/// The views of [`Array`], compiled once.
+impl AnyArray {
+    #[track_caller]
+    pub(crate) fn transpose(&self) -> Self {
+        self.view(self.layout.transpose())
+    }
+
+    #[track_caller]
+    pub(crate) fn permute(&self, axes: &[usize]) -> Result<Self> {
+        Ok(self.view(self.layout.permute(axes)?))
+    }
+
+    #[track_caller]
+    pub(crate) fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
+        Ok(self.view(self.layout.swap_axes(first, second)?))
+    }
+
+    #[track_caller]
+    pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
+        Ok(self.view(self.layout.unsqueeze(axis)?))
+    }
+
+    #[track_caller]
+    pub(crate) fn squeeze(&self, axis: isize) -> Result<Self> {
+        Ok(self.view(self.layout.squeeze(axis)?))
+    }
+
+    #[track_caller]
+    pub(crate) fn broadcast_to(&self, shape: &Shape) -> Result<Self> {
+        let bytes = shape.size_bytes(self.dtype.size_bytes());
+        bytes.map_err(|error| error.of("broadcast_to"))?;
+        Ok(self.view(self.layout.broadcast_to(shape)?))
+    }
+
+    #[track_caller]
+    pub(crate) fn slice(&self, selection: &[SliceInfoElem]) -> Result<Self> {
+        Ok(self.view(self.layout.slice("slice", selection)?))
+    }
+
+    #[track_caller]
+    fn windows(&self, sizes: &[usize]) -> Result<Self> {
+        let layout = self.layout.windows(sizes)?;
+        match layout.shape().size_bytes(self.dtype.size_bytes()) {
+            Ok(_) => Ok(self.view(layout)),
+            Err(error) => Err(error.of("windows")),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn flip(&self, axis: isize) -> Result<Self> {
+        Ok(self.view(self.layout.flip(axis)?))
+    }
+
+    #[track_caller]
+    fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
+        let layouts = self.layout.split(parts, axis)?;
+        let mut parts = Vec::with_capacity(layouts.len());
+        for layout in layouts {
+            parts.push(self.view(layout)); // No closure: it would be the caller.
+        }
+        Ok(parts)
     }
 }

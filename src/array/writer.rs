@@ -2,8 +2,10 @@
 
 use std::panic::Location;
 
+use bytemuck::{bytes_of, cast_slice};
+
 use super::access::{Elements, fill, upload};
-use super::{AnyElement, Array, Buffer, Layout, Shape, Walk};
+use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -13,16 +15,62 @@ const STAGED_BYTES: usize = 16 << 10;
 
 /// An array under construction.
 ///
-/// Invariants: the first `uploaded` elements have been written; the next ones are `staged`.
+/// Invariants: the first elements have been uploaded; the next ones are `staged`.
 #[derive(Debug)]
 pub(crate) struct Writer<'s, T: AnyElement> {
+    uploads: Uploads<'s>,
+    staged: Vec<T>,
+}
+
+/// The memory of an array under construction.
+///
+/// Invariant: the first `uploaded` bytes have been written.
+#[derive(Debug)]
+struct Uploads<'s> {
     buffer: Buffer,
     // Borrowed, and the layout made at the end, because moving either costs more than a small
     // array's memory.
     shape: &'s Shape,
-    len: usize,
     uploaded: usize,
-    staged: Vec<T>,
+}
+
+impl Uploads<'_> {
+    /// Returns the bytes that are yet to be written.
+    fn remaining(&self) -> usize {
+        self.buffer.size_bytes() - self.uploaded
+    }
+
+    #[track_caller]
+    fn upload(&mut self, values: &[u8]) -> Result<()> {
+        if !values.is_empty() {
+            upload(&mut self.buffer, self.uploaded, values)?;
+            self.uploaded += values.len();
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes of an element, `value`, `count` times.
+    #[track_caller]
+    fn repeat(&mut self, value: &[u8], count: usize) -> Result<()> {
+        if count > 0 {
+            fill(&mut self.buffer, self.uploaded, count, value)?;
+            self.uploaded += count * value.len();
+        }
+        Ok(())
+    }
+
+    /// Returns the array, every byte of which must have been written.
+    ///
+    /// # Panics
+    ///
+    /// Panics if one is missing.
+    #[track_caller]
+    fn finish(self, dtype: DType) -> Result<AnyArray> {
+        let remaining = self.remaining();
+        assert_eq!(remaining, 0, "finished an array with unwritten elements");
+        let layout = Layout::contiguous(self.shape)?;
+        Ok(AnyArray::new(self.buffer, layout, dtype))
+    }
 }
 
 impl<'s, T: AnyElement> Writer<'s, T> {
@@ -45,6 +93,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     }
 
     /// As [`new`](Self::new), in memory that no cache owns.
+    #[cfg(feature = "collective")]
     #[track_caller]
     pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes(size_of::<T>())?;
@@ -52,19 +101,21 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     }
 
     /// Returns a writer for an array of `shape` in `buffer`, which has exactly its size.
-    fn over(buffer: Buffer, shape: &'s Shape) -> Self {
-        Self {
-            len: buffer.size_bytes() / size_of::<T>(),
+    pub(super) fn over(buffer: Buffer, shape: &'s Shape) -> Self {
+        let uploads = Uploads {
             buffer,
             shape,
             uploaded: 0,
+        };
+        Self {
+            uploads,
             staged: Vec::new(),
         }
     }
 
     /// Elements that are yet to be written.
     pub(crate) fn remaining(&self) -> usize {
-        self.len - self.uploaded - self.staged.len()
+        self.uploads.remaining() / size_of::<T>() - self.staged.len()
     }
 
     #[inline]
@@ -85,18 +136,13 @@ impl<'s, T: AnyElement> Writer<'s, T> {
             return Ok(());
         }
         self.flush()?;
-        if count == 0 {
-            return Ok(());
-        }
-        fill(&mut self.buffer, self.uploaded, count, value)?;
-        self.uploaded += count;
-        Ok(())
+        self.uploads.repeat(bytes_of(&value), count)
     }
 
     #[track_caller]
     pub(crate) fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         self.flush()?;
-        self.upload(values)
+        self.uploads.upload(cast_slice(values))
     }
 
     #[track_caller]
@@ -149,7 +195,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         while start < count {
             let length = chunk.len().min(count - start);
             fill(start, &mut chunk[..length]);
-            self.upload(&chunk[..length])?;
+            self.uploads.upload(cast_slice(&chunk[..length]))?;
             start += length;
         }
         Ok(())
@@ -159,7 +205,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     /// on a device without data.
     #[track_caller]
     pub(crate) fn compute_chunks(&mut self, fill: impl FnMut(usize, &mut [T])) -> Result<()> {
-        match self.buffer.device().backend().is_meta() {
+        match self.uploads.buffer.device().backend().is_meta() {
             true => self.repeat(T::zero(), self.remaining()),
             false => self.fill_chunks(fill),
         }
@@ -173,31 +219,14 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     #[inline]
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {
-        assert_eq!(
-            self.remaining(),
-            0,
-            "finished an array with unwritten elements"
-        );
         self.flush()?;
-        let layout = Layout::contiguous(self.shape)?;
-        Ok(Array::from_parts(self.buffer, layout))
+        self.uploads.finish(T::DTYPE).map(Array::from_erased)
     }
 
     #[track_caller]
     fn flush(&mut self) -> Result<()> {
-        let staged = std::mem::take(&mut self.staged);
-        let outcome = self.upload(&staged);
-        self.staged = staged;
+        let outcome = self.uploads.upload(cast_slice(&self.staged));
         self.staged.clear();
         outcome
-    }
-
-    #[track_caller]
-    fn upload(&mut self, values: &[T]) -> Result<()> {
-        if !values.is_empty() {
-            upload(&mut self.buffer, self.uploaded, values)?;
-            self.uploaded += values.len();
-        }
-        Ok(())
     }
 }

@@ -30,7 +30,7 @@ impl<T: AnyElement> Exchanged for Array<T> {
     ) -> Result<()> {
         refuse_tracked(operation, self.buffer_to_write().value_id())?;
         if self.buffer().holders() > 1 || !self.layout().is_contiguous() {
-            self.make_unique()?;
+            self.erased_mut().make_unique()?;
         }
         call(self)
     }

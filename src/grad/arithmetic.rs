@@ -301,7 +301,7 @@ struct SumOfSquares(Total);
 
 impl MapArrays for SumOfSquares {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.add_squares(array)?;
+        self.0.add_squares(array.erased())?;
         Ok(array.clone())
     }
 }

@@ -6,10 +6,11 @@ use std::panic::Location;
 use super::aliasing::{Obstacle, Overwritable, Target};
 use super::derivatives::{self, Evaluation, evaluate};
 use super::dispatch::{Hoisted, device_mismatch, device_of, store};
+use super::expression::any_lazy::AnyLazy;
 use super::expression::expr::IntoExpr;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Operand, Tree, operands};
-use super::host::{FusedStore, Fusing};
+use super::host::{FusedStore, Fusing, Unfused};
 use super::warn;
 use crate::array::{AnyArray, AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
@@ -99,6 +100,14 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.assign(value)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::assign`].
+    #[track_caller]
+    pub(crate) fn assign(&mut self, value: &AnyLazy) -> Result<()> {
+        assign_to(self, &Unfused(value))
     }
 }
 

@@ -4,6 +4,7 @@ use std::panic::Location;
 
 use super::derivatives::{Evaluation, evaluate, is_live};
 use super::dispatch::device_for;
+use super::expression::any_lazy::AnyLazy;
 use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Node, Operand, Tree, operands};
@@ -65,6 +66,14 @@ impl<E: Expr> Lazy<E> {
     #[track_caller]
     pub(crate) fn eval_unfused(&self) -> Result<Array<E::Item>> {
         evaluate_any(&self.expr, <E::Item as AnyElement>::DTYPE).map(Array::from_erased)
+    }
+}
+
+impl AnyLazy {
+    /// Evaluates the expression; see [`Lazy::eval`].
+    #[track_caller]
+    pub(crate) fn eval(&self) -> Result<AnyArray> {
+        evaluate_any(self, self.dtype())
     }
 }
 

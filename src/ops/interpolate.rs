@@ -4,10 +4,8 @@
 //! in the accumulation type or a wider one, and rounded once. It is finite between finite arms, and
 //! equal to two equal ones.
 
-use super::expression::elementwise::select;
-use super::expression::expr::IntoExpr;
-use super::norms::{narrowed, widened};
-use crate::array::{Array, Float};
+use super::expression::any_lazy::AnyLazy;
+use crate::array::{AnyArray, DType};
 use crate::error::Result;
 
 /// The two elements beside a position, by their indices.
@@ -36,25 +34,28 @@ impl Arms {
     }
 }
 
-/// Returns `near · (1 − share) + far · share`, computed in `A`, for the elements and the shares of
-/// [`Arms`].
+/// Returns `near · (1 − share) + far · share`, computed in the type of the shares, for the elements
+/// and the shares of [`Arms`].
 ///
 /// Between finite elements it is computed as `near + (far − near) · share`, which is exact for
 /// equal ones, and rounds as NumPy's `quantile` does. If that is not finite, because an element is
 /// infinite or the difference overflows, it is computed by the two products. Both forms have the
 /// same derivatives, the shares.
 #[track_caller]
-pub(crate) fn interpolated<T: Float, A: Float>(
-    near: &Array<T>,
-    far: &Array<T>,
-    share: impl IntoExpr<A>,
-) -> Result<Array<T>> {
-    let (near, far) = (widened::<T, A>(near), widened::<T, A>(far));
-    let share = share.into_lazy();
-    let value = &near + (&far - &near) * &share;
-    let products = &near * (-&share + A::one()) + &far * &share;
-    let is_finite = value.abs().le(A::max_value());
-    narrowed(&select(is_finite, value, products).boxed())
+pub(crate) fn interpolated(near: &AnyArray, far: &AnyArray, share: &AnyLazy) -> Result<AnyArray> {
+    let (dtype, wide) = (near.dtype, share.dtype());
+    let (near_arm, far_arm) = (near.lazy().cast(wide), far.lazy().cast(wide));
+    let (near, far, share) = (|| near_arm.clone(), || far_arm.clone(), || share.clone());
+    let value = near() + (far() - near()) * share();
+    let products = near() * (-share() + 1.0) + far() * share();
+    let most = match wide {
+        DType::F32 => f32::MAX.into(),
+        _ => f64::MAX,
+    };
+    let is_finite = value.clone().abs().le(AnyLazy::number(wide, most));
+    AnyLazy::select(is_finite, value, products)
+        .cast(dtype)
+        .eval()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::derivatives::RuledOperation;
 use super::dispatch::same_device;
-use super::index::{check_size, concat};
-use crate::array::{Array, MAX_RANK, Number, Shape, Writer};
+use super::index::{check_size, concatenated};
+use crate::array::{AnyArray, Array, MAX_RANK, Number, Shape};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
@@ -32,48 +32,53 @@ impl<T: Number> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn kron(&self, other: &Self) -> Result<Self> {
-        same_device(
-            "kron",
-            ("the left operand", self),
-            ("the right operand", other),
-        )?;
-        let rank = self.ndim().max(other.ndim());
-        let (mut left, mut right) = (self.with_rank(rank)?, other.with_rank(rank)?);
-        let lengths = left.shape().iter().zip(right.shape());
-        // A length that saturates is beyond every length that a shape may have.
-        let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
-        check_size("kron", &shape, T::DTYPE)?;
-        if shape.checked_len()? == 0 {
-            let step = RuledOperation::begin("kron", &[self, other])?;
-            let [empty] = step.finish_empty([Writer::new(self.device(), &shape)?.finish()?]);
-            return Ok(empty);
-        }
-        // An axis along which both operands have several elements becomes two axes, one for each
-        // operand, as far as the rank allows.
-        let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
-            .filter(|&axis| left.shape()[axis] != 1 && right.shape()[axis] != 1)
-            .collect();
-        let excess = (rank + shared.len()).saturating_sub(MAX_RANK);
-        let (copied, split) = shared.split_at(excess);
-        for &axis in copied {
-            let (own, others) = (left.shape()[axis], right.shape()[axis]);
-            left = left.repeat(others, axis as isize)?;
-            right = concat(&vec![&right; own], axis as isize)?;
-        }
-        for &axis in split.iter().rev() {
-            left = left.unsqueeze(axis as isize + 1)?;
-            right = right.unsqueeze(axis as isize)?;
-        }
-        (left * right).eval_unfused()?.reshape(shape)
+        kron(self.erased(), other.erased()).map(Self::from_erased)
     }
+}
 
-    /// Returns a view with axes of length 1 in front.
-    #[track_caller]
-    fn with_rank(&self, rank: usize) -> Result<Self> {
-        let mut view = self.clone();
-        while view.ndim() < rank {
-            view = view.unsqueeze(0)?;
-        }
-        Ok(view)
+#[track_caller]
+fn kron(one: &AnyArray, other: &AnyArray) -> Result<AnyArray> {
+    same_device(
+        "kron",
+        ("the left operand", one),
+        ("the right operand", other),
+    )?;
+    let rank = one.layout.ndim().max(other.layout.ndim());
+    let (mut left, mut right) = (with_rank(one, rank)?, with_rank(other, rank)?);
+    let lengths = left.dims().iter().zip(right.dims());
+    // A length that saturates is beyond every length that a shape may have.
+    let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
+    check_size("kron", &shape, one.dtype)?;
+    if shape.checked_len()? == 0 {
+        let step = RuledOperation::begin("kron", &[one, other])?;
+        let [empty] = step.finish_empty([one.zeros(&shape)?]);
+        return Ok(empty);
     }
+    // An axis along which both operands have several elements becomes two axes, one for each
+    // operand, as far as the rank allows.
+    let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
+        .filter(|&axis| left.dims()[axis] != 1 && right.dims()[axis] != 1)
+        .collect();
+    let excess = (rank + shared.len()).saturating_sub(MAX_RANK);
+    let (copied, split) = shared.split_at(excess);
+    for &axis in copied {
+        let (own, others) = (left.dims()[axis], right.dims()[axis]);
+        left = left.repeat(others, axis as isize)?;
+        right = concatenated(&vec![right; own], axis as isize)?;
+    }
+    for &axis in split.iter().rev() {
+        left = left.unsqueeze(axis as isize + 1)?;
+        right = right.unsqueeze(axis as isize)?;
+    }
+    (left.lazy() * right.lazy()).eval()?.reshape(&shape)
+}
+
+/// Returns a view with axes of length 1 in front.
+#[track_caller]
+fn with_rank(array: &AnyArray, rank: usize) -> Result<AnyArray> {
+    let mut view = array.share();
+    while view.layout.ndim() < rank {
+        view = view.unsqueeze(0)?;
+    }
+    Ok(view)
 }

@@ -89,6 +89,7 @@ pub(crate) use checkpoint::checkpointed;
 pub use convolution::ConvOptions;
 pub(crate) use convolution::conv_transpose2d;
 pub use einsum::{EinsumOperands, einsum};
+pub(crate) use expression::any_lazy::AnyLazy;
 pub use expression::boxed::{Boxed, BoxedLazy};
 #[cfg(feature = "collective")]
 pub(crate) use expression::elementwise::arithmetic::{Added, Over};
@@ -105,9 +106,7 @@ pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
 pub use index::{PadMode, concat, stack};
 pub(crate) use interpolate::{Arms, interpolated};
-pub(crate) use norms::{
-    check_epsilon, epsilon_in, group_norm, layer_norm, narrowed, rms_norm, widened,
-};
+pub(crate) use norms::{check_epsilon, epsilon_in, group_norm, layer_norm, rms_norm, widened};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
 pub(crate) use scaled::{add_scaled, scaled, scaled_wide};

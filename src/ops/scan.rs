@@ -2,21 +2,20 @@
 
 use std::ops::Range;
 
+use num_complex::Complex;
+
 use super::cuda;
-use super::derivatives::{
-    AnyArray, DIFFERENTIABLE, RuledOperation, SavedArray, TrackedReduction, by_differentiable,
-    by_gradient, tracked_value,
-};
+use super::derivatives::{RuledOperation, SavedArray, SoftmaxOf, TrackedReduction, tracked_value};
 use super::dispatch::{Hoisted, contiguous_array, device_for};
+use super::expression::any_lazy::AnyLazy;
 use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Operand, Tree};
-use super::host::{self, normalized_contiguous};
-use super::index::concat;
+use super::host::{self, LaneLoops, normalized_contiguous, scan_loops_of, softmax_loops_of};
+use super::index::concatenated;
 use super::order::ReadOperands;
-use super::precompiled::precompiled;
 use super::reducers::ReductionRule;
-use crate::array::{AnyElement, Array, AxisSet, Float, Number, Shape};
+use crate::array::{AnyArray, AnyElement, Array, AxisSet, DType, Float, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -88,7 +87,7 @@ impl<E: Expr> Lazy<E> {
     /// Those of [`Array::cumsum`].
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as AnyElement>::Total>> {
-        cumsum::<E::Item>(&self.expr, axis)
+        running(&self.expr, const { &Scan::sum::<E::Item>() }, axis).map(Array::from_erased)
     }
 
     /// Returns [`Array::cumprod`] of the expression, which is not stored.
@@ -108,48 +107,53 @@ impl<E: Expr> Lazy<E> {
     /// Those of [`Array::cumprod`].
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Result<Array<<E::Item as AnyElement>::Total>> {
-        cumprod::<E::Item>(&self.expr, axis)
+        running(&self.expr, const { &Scan::product::<E::Item>() }, axis).map(Array::from_erased)
+    }
+}
+
+/// A running total of elements of one type.
+#[derive(Debug)]
+struct Scan {
+    name: &'static str,
+    is_product: bool,
+    /// The host's loops.
+    host: &'static LaneLoops,
+}
+
+impl Scan {
+    const fn sum<T: AnyElement>() -> Self {
+        Self {
+            name: "cumsum",
+            is_product: false,
+            host: scan_loops_of::<T, false>(),
+        }
+    }
+
+    const fn product<T: AnyElement>() -> Self {
+        Self {
+            name: "cumprod",
+            is_product: true,
+            host: scan_loops_of::<T, true>(),
+        }
     }
 }
 
 #[track_caller]
-fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    #[track_caller]
-    fn any<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-        running::<T, false>(tree, axis)
-    }
-    precompiled!(any::<T>(; tree: &dyn Tree, axis: isize))
-}
-
-#[track_caller]
-fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    #[track_caller]
-    fn any<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-        running::<T, true>(tree, axis)
-    }
-    precompiled!(any::<T>(; tree: &dyn Tree, axis: isize))
-}
-
-#[track_caller]
-fn running<T: AnyElement, const PRODUCT: bool>(
-    tree: &dyn Tree,
-    axis: isize,
-) -> Result<Array<T::Total>> {
-    let name = if PRODUCT { "cumprod" } else { "cumsum" };
-    if let Some(x) = tracked_value::<T>(tree)? {
-        return running_of_tracked::<T, PRODUCT>(name, &x, axis);
+fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray> {
+    if let Some(x) = tracked_value(tree)? {
+        return running_of_tracked(&x, scan, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
     let shape = *graph.shape();
-    let axis = shape.axis(name, axis)?;
-    let device = &*device_for(name, &graph)?;
+    let axis = shape.axis(scan.name, axis)?;
+    let device = &*device_for(scan.name, &graph)?;
     let hoisted = Hoisted::of(&graph, device, &shape)?;
     let graph = &*hoisted.apply(&graph);
     on_device!(
         device,
         touching & ReadOperands(graph),
-        order => host::running::<T, PRODUCT>(order, graph, &shape, axis),
-        cuda::running(order, graph, &shape, axis, PRODUCT).map(AnyArray::into_array)
+        order => host::running(order, scan.host, graph, (&shape, axis)),
+        cuda::running(order, graph, &shape, axis, scan.is_product)
     )
 }
 
@@ -157,45 +161,56 @@ fn running<T: AnyElement, const PRODUCT: bool>(
 /// gradients of all sums from it on.
 #[cold]
 #[track_caller]
-fn running_of_tracked<T: AnyElement, const PRODUCT: bool>(
-    name: &'static str,
-    x: &Array<T>,
-    axis: isize,
-) -> Result<Array<T::Total>> {
-    let step = RuledOperation::begin(name, &[x])?.computed_by(0, move |operands| {
-        let x = operands[0].share().into_array::<T>();
-        let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
-        Ok(totals.into_erased())
+fn running_of_tracked(x: &AnyArray, scan: &'static Scan, axis: isize) -> Result<AnyArray> {
+    let step = RuledOperation::begin(scan.name, &[x])?.computed_by(0, move |operands| {
+        running(&operands[0].operand(), scan, axis)
     });
-    let totals = running::<T, PRODUCT>(&x.lazy().expr, axis)?;
-    Ok(match PRODUCT {
-        false => step.finish(totals, |_| summed_back(axis)),
+    let totals = running(&x.operand(), scan, axis)?;
+    Ok(match scan.is_product {
+        false => step.finish(totals, |_| summed_back(scan, axis)),
         true => step.finish(totals, |saved| {
             multiplied_back(saved.save_releasable(x), axis)
         }),
     })
 }
 
-/// Returns the rule of running sums.
-fn summed_back(axis: isize) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
-    by_gradient!(gradient => [gradient.flip(axis)?.cumsum(axis)?.flip(axis)?])
+/// Returns the rule of running sums, whose elements have the type of their gradients.
+fn summed_back(
+    scan: &'static Scan,
+    axis: isize,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
+    move |gradient| {
+        let sums = running(&gradient.flip(axis)?.operand(), scan, axis)?;
+        Ok(vec![sums.flip(axis)?])
+    }
 }
 
-/// Returns the rule of running products of `x`.
+/// Returns the rule of running products of `x`. They are computed in double precision, as the
+/// products themselves: the product of a part may be beyond the range of narrow floats.
 fn multiplied_back(
     x: SavedArray,
     axis: isize,
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
-        let back = by_differentiable!(gradient.dtype, F => {
-            // In double precision, as for the products themselves: the product of a part may be
-            // beyond the range of narrow floats.
-            let x = x.fetch()?.into_array::<F>().conj().cast::<<F as AnyElement>::Wide>().eval_unfused()?;
-            let gradient = gradient.into_array::<F>();
-            let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval_unfused()?;
-            AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval_unfused()?)
-        });
-        Ok(vec![back.expect(DIFFERENTIABLE)])
+        let dtype = gradient.dtype;
+        let wide = |array: &AnyArray| array.lazy().cast(dtype.wide());
+        let x = wide(&x.fetch()?).conj().eval()?;
+        let back = products_back(&x, &wide(&gradient).eval()?, axis)?;
+        Ok(vec![back.lazy().cast(dtype).eval()?])
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::cumprod`], of numbers of double precision.
+    #[track_caller]
+    pub(in crate::ops) fn cumprod(&self, axis: isize) -> Result<Self> {
+        static REAL: Scan = Scan::product::<f64>();
+        static COMPLEX: Scan = Scan::product::<Complex<f64>>();
+        let scan = match self.dtype.is_complex() {
+            true => &COMPLEX,
+            false => &REAL,
+        };
+        running(&self.operand(), scan, axis)
     }
 }
 
@@ -204,108 +219,153 @@ fn multiplied_back(
 /// g\[i] + x\[i + 1] s\[i + 1]. Each pass doubles the number of summands of s (Hillis and Steele
 /// 1986).
 #[track_caller]
-fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> Result<Array<T>> {
-    let at = x.layout().shape().axis("cumprod", axis)?;
-    let length = x.shape()[at];
-    if x.is_empty() || length == 1 {
-        return Ok(gradient.clone());
+fn products_back(x: &AnyArray, gradient: &AnyArray, axis: isize) -> Result<AnyArray> {
+    let at = x.shape().axis("cumprod", axis)?;
+    let length = x.dims()[at];
+    if x.len() == 0 || length == 1 {
+        return Ok(gradient.share());
     }
-    let part = |array: &Array<T>, range: Range<usize>| -> Result<Array<T>> {
-        Ok(array.viewed(array.layout().part(at, range, 1)?))
+    let part = |array: &AnyArray, range: Range<usize>| -> Result<AnyArray> {
+        Ok(array.viewed(array.layout.part(at, range, 1)?))
     };
-    let one = AnyArray::full_beside(x, &x.layout().shape().with(at, 1), 1.0)?;
-    let shifted = concat(&[&one, &part(x, 0..length - 1)?], axis)?;
-    let before = shifted.cumprod(axis)?.downcast::<T>();
-    let mut factors = concat(&[&part(x, 1..length)?, &one], axis)?;
-    let mut sums = gradient.lazy().eval_unfused()?;
+    let one = x.full(&x.shape().with(at, 1), 1.0)?;
+    let before = joined([&one, &part(x, 0..length - 1)?], at)?.cumprod(axis)?;
+    let mut factors = joined([&part(x, 1..length)?, &one], at)?;
+    let mut sums = gradient.share();
     let mut step = 1;
     while step < length {
         let (own, next) = (0..length - step, step..length);
         let factor = part(&factors, own.clone())?;
-        let sum =
-            (part(&sums, own.clone())? + &factor * part(&sums, next.clone())?).eval_unfused()?;
-        let product = (factor * part(&factors, next)?).eval_unfused()?;
+        let of_next = factor.lazy() * part(&sums, next.clone())?.lazy();
+        let sum = (part(&sums, own)?.lazy() + of_next).eval()?;
+        let product = (factor.lazy() * part(&factors, next)?.lazy()).eval()?;
         let rest = length - step..length;
-        sums = concat(&[&sum, &part(&sums, rest.clone())?], axis)?;
-        factors = concat(&[&product, &part(&factors, rest)?], axis)?;
+        sums = joined([&sum, &part(&sums, rest.clone())?], at)?;
+        factors = joined([&product, &part(&factors, rest)?], at)?;
         step *= 2;
     }
-    (before * sums).eval_unfused()
+    (before.lazy() * sums.lazy()).eval()
+}
+
+/// Returns two arrays one after the other along the axis `at`.
+#[track_caller]
+fn joined(arrays: [&AnyArray; 2], at: usize) -> Result<AnyArray> {
+    concatenated(&arrays.map(AnyArray::share), at as isize)
+}
+
+/// Softmax or its logarithm, of elements of one type.
+#[derive(Debug)]
+struct Normalization {
+    name: &'static str,
+    rule: ReductionRule,
+    is_log: bool,
+    /// The host's loops.
+    host: &'static LaneLoops,
+    /// The same in `f32`, in which narrow floats are computed again.
+    again: SoftmaxOf,
+}
+
+impl Normalization {
+    const fn softmax<T: Float>() -> Self {
+        Self {
+            name: "softmax",
+            rule: ReductionRule::Softmax,
+            is_log: false,
+            host: softmax_loops_of::<T, false>(),
+            again: |graph, axis| {
+                static AGAIN: Normalization = Normalization::softmax::<f32>();
+                normalized_of(graph, &AGAIN, axis)
+            },
+        }
+    }
+
+    const fn log_softmax<T: Float>() -> Self {
+        Self {
+            name: "log_softmax",
+            rule: ReductionRule::LogSoftmax,
+            is_log: true,
+            host: softmax_loops_of::<T, true>(),
+            again: |graph, axis| {
+                static AGAIN: Normalization = Normalization::log_softmax::<f32>();
+                normalized_of(graph, &AGAIN, axis)
+            },
+        }
+    }
+}
+
+impl AnyLazy {
+    /// See [`Array::softmax`], of `f32` or `f64`.
+    #[track_caller]
+    pub(in crate::ops) fn softmax(&self, axis: isize) -> Result<AnyArray> {
+        static SINGLE: Normalization = Normalization::softmax::<f32>();
+        static DOUBLE: Normalization = Normalization::softmax::<f64>();
+        let softmax = match self.dtype() {
+            DType::F64 => &DOUBLE,
+            _ => &SINGLE,
+        };
+        normalized(self, softmax, axis)
+    }
 }
 
 #[track_caller]
-fn normalized<T: Float, const LOG: bool>(
+fn normalized(
     tree: &dyn Tree,
-    operation: &'static str,
+    normalization: &'static Normalization,
     axis: isize,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     if let Some(operand) = contiguous_array(tree) {
-        let axis = operand.layout.shape().axis(operation, axis)?;
-        return normalized_contiguous::<T, LOG>(&operand, axis);
+        let axis = operand.layout.shape().axis(normalization.name, axis)?;
+        return normalized_contiguous(normalization.host, &operand, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
-    let axis = graph.shape().axis(operation, axis)?;
-    normalized_of::<T, LOG>(&graph, axis)
+    let axis = graph.shape().axis(normalization.name, axis)?;
+    normalized_of(&graph, normalization, axis)
 }
 
-/// Returns exp(x) / Σ exp(x) of `graph` along `axis`, or its logarithm if `LOG`. Records the step.
+/// Returns exp(x) / Σ exp(x) of `graph` along `axis`, or its logarithm. Records the step.
 #[track_caller]
-pub(super) fn normalized_of<T: Float, const LOG: bool>(
+fn normalized_of(
     graph: &ExpressionGraph<'_>,
+    normalization: &'static Normalization,
     axis: usize,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let shape = *graph.shape();
-    let operation = if LOG { "log_softmax" } else { "softmax" };
-    let rule = match LOG {
-        true => ReductionRule::LogSoftmax,
-        false => ReductionRule::Softmax,
-    };
+    let Normalization { name, rule, .. } = *normalization;
+    let dtype = normalization.host.output;
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
-    let tracked_reduction =
-        TrackedReduction::begin(graph, (operation, Some(rule), T::DTYPE), axes)?;
-    // Narrow floats are computed in `f32`.
-    let tracked_reduction = tracked_reduction
-        .with_softmax(|graph, axis| Ok(AnyArray::of(&normalized_of::<f32, LOG>(graph, axis)?)));
-    let tracked_reduction = tracked_reduction.computed_by(graph, move |graph| {
-        let array = normalized_graph::<T, LOG>(graph, &shape, axis)?;
-        Ok((array.into_buffer(), shape))
-    });
-    let array = normalized_graph::<T, LOG>(graph, &shape, axis)?;
-    let buffer = tracked_reduction.finish(array.into_buffer(), &shape);
-    Ok(Array::of_shape(buffer, &shape))
+    let tracked_reduction = TrackedReduction::begin(graph, (name, Some(rule), dtype), axes)?
+        .with_softmax(normalization.again)
+        .computed_by(graph, move |graph| {
+            let array = normalized_graph(graph, normalization, &shape, axis)?;
+            Ok((array.buffer, shape))
+        });
+    let array = normalized_graph(graph, normalization, &shape, axis)?;
+    let buffer = tracked_reduction.finish(array.buffer, &shape);
+    Ok(AnyArray::of_shape(buffer, &shape, dtype))
 }
 
 #[track_caller]
-fn normalized_graph<T: Float, const LOG: bool>(
+fn normalized_graph(
     graph: &ExpressionGraph<'_>,
+    normalization: &'static Normalization,
     shape: &Shape,
     axis: usize,
-) -> Result<Array<T>> {
-    let name = if LOG { "log_softmax" } else { "softmax" };
-    let device = &*device_for(name, graph)?;
+) -> Result<AnyArray> {
+    let device = &*device_for(normalization.name, graph)?;
     let hoisted = Hoisted::of(graph, device, shape)?;
     let graph = &*hoisted.apply(graph);
     on_device!(
         device,
         touching & ReadOperands(graph),
-        order => host::normalized::<T, LOG>(order, graph, shape, axis),
-        cuda::normalized(order, graph, shape, axis, LOG).map(AnyArray::into_array)
+        order => host::normalized(order, normalization.host, graph, (shape, axis)),
+        cuda::normalized(order, graph, shape, axis, normalization.is_log)
     )
 }
 
-/// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`
+/// Rows `/// Sentences. name, elements => results;`
 macro_rules! normalizations {
-    ($($(#[doc = $doc:literal])+ $name:ident $log:literal, $input:literal => $output:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident, $input:literal => $output:literal;)+) => {
         $(
-            #[track_caller]
-            fn $name<T: Float>(tree: &dyn Tree, axis: isize) -> Result<Array<T>> {
-                #[track_caller]
-                fn any<T: Float>(tree: &dyn Tree, axis: isize) -> Result<Array<T>> {
-                    normalized::<T, $log>(tree, stringify!($name), axis)
-                }
-                precompiled!(any::<T>(; tree: &dyn Tree, axis: isize))
-            }
-
             impl<T: Float> Array<T> {
                 $(#[doc = $doc])+
                 ///
@@ -329,7 +389,8 @@ macro_rules! normalizations {
                 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis.
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<T>> {
-                    $name::<T>(&Operand::from(self), axis)
+                    let normalization = const { &Normalization::$name::<T>() };
+                    normalized(&Operand::from(self), normalization, axis).map(Array::from_erased)
                 }
             }
 
@@ -351,7 +412,8 @@ macro_rules! normalizations {
                 #[doc = concat!("Those of [`Array::", stringify!($name), "`].")]
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<E::Item>> {
-                    $name::<E::Item>(&self.expr, axis)
+                    let normalization = const { &Normalization::$name::<E::Item>() };
+                    normalized(&self.expr, normalization, axis).map(Array::from_erased)
                 }
             }
         )+
@@ -360,9 +422,9 @@ macro_rules! normalizations {
 
 normalizations! {
     /// Returns each element's exponential divided by the sum of all of them along `axis`.
-    softmax false, "[7.0, 7.0]" => "[0.5, 0.5]";
+    softmax, "[7.0, 7.0]" => "[0.5, 0.5]";
 
     /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`, accurate also for small
     /// values.
-    log_softmax true, "[1000.0, 0.0]" => "[0.0, -1000.0]";
+    log_softmax, "[1000.0, 0.0]" => "[0.0, -1000.0]";
 }

@@ -1,7 +1,7 @@
 //! Arrays on other devices.
 
-use super::derivatives::{AnyArray, RuledOperation, by_gradient};
-use crate::array::{AnyElement, Array};
+use super::derivatives::RuledOperation;
+use crate::array::{AnyArray, AnyElement, Array};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -28,17 +28,22 @@ impl<T: AnyElement> Array<T> {
     /// than memory can hold, and [`Driver`](crate::ErrorKind::Driver) if a device fails.
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Result<Self> {
-        let source = self.device();
-        if source == device {
-            return Ok(self.clone());
-        }
-        let step = RuledOperation::begin("to_device", &[self])?;
-        let copy = self.copied_to(device)?;
-        Ok(step.finish(copy, |_| moved_back(source.clone())))
+        self.erased().to_device(device).map(Self::from_erased)
     }
 }
 
-/// Returns the rule of a copy from `source`.
-fn moved_back(source: Device) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
-    by_gradient!(gradient => [gradient.to_device(&source)?])
+impl AnyArray {
+    /// See [`Array::to_device`].
+    #[track_caller]
+    pub(crate) fn to_device(&self, device: &Device) -> Result<Self> {
+        if self.device() == device {
+            return Ok(self.share());
+        }
+        let step = RuledOperation::begin("to_device", &[self])?;
+        let copy = self.copied_to(device)?;
+        let source = self.device().clone();
+        Ok(step.finish(copy, |_| {
+            move |gradient: AnyArray| Ok(vec![gradient.to_device(&source)?])
+        }))
+    }
 }

@@ -11,6 +11,7 @@ use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced}
 use super::derivatives::{self, RuledOperation};
 use super::descriptors::Copying;
 use super::eval::copy_of;
+use super::expression::any_lazy::AnyLazy;
 use super::expression::expr::IntoExpr;
 use super::expression::tree::{Node, Tree};
 use super::host::{Fusing, Unfused};
@@ -162,10 +163,18 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
 }
 
 /// A type-erased [`ArrayViewMut`].
-struct Part<'a> {
+pub(super) struct Part<'a> {
     array: &'a mut AnyArray,
     selection: SmallVec<[SliceInfoElem; 2]>,
     layout: Layout,
+}
+
+impl AnyArray {
+    /// See [`Array::slice_mut`].
+    #[track_caller]
+    pub(super) fn slice_mut(&mut self, selection: &[SliceInfoElem]) -> Result<Part<'_>> {
+        Part::new(self, selection)
+    }
 }
 
 impl<'a> Part<'a> {
@@ -203,11 +212,11 @@ impl<'a> Part<'a> {
     fn write_tracked(&mut self, value: &dyn Tree) -> Result<()> {
         let (buffer, layout) = replaced(&self.target(), value)?;
         let part = AnyArray::new(buffer, layout, self.array.dtype);
-        let step = RuledOperation::begin_any("assign", &[self.array, &part])?;
+        let step = RuledOperation::begin("assign", &[self.array, &part])?;
         let mut written = copy_of(&self.array.share().untracked())?;
         let part = part.untracked();
         Part::new(&mut written, &self.selection)?.write(&Unfused(&part.operand()))?;
-        *self.array = step.finish_any(written, |_| parted_back(self.selection.clone()));
+        *self.array = step.finish(written, |_| parted_back(self.selection.clone()));
         self.layout = self.array.layout.slice("slice_mut", &self.selection)?;
         Ok(())
     }
@@ -216,6 +225,19 @@ impl<'a> Part<'a> {
     #[track_caller]
     fn viewed(&self) -> AnyArray {
         AnyArray::new(self.array.buffer.share(), self.layout, self.array.dtype)
+    }
+
+    /// Sets the part to `value`.
+    #[track_caller]
+    pub(super) fn assign(&mut self, value: &AnyLazy) -> Result<()> {
+        self.write(&Unfused(value))
+    }
+
+    /// Adds `addend` to the part.
+    #[track_caller]
+    pub(super) fn add(&mut self, addend: &AnyArray) -> Result<()> {
+        let sum = self.viewed().lazy() + addend.lazy();
+        self.assign(&sum)
     }
 
     fn target(&mut self) -> Target<'_> {
@@ -257,11 +279,11 @@ fn make_unique(array: &mut AnyArray, held: &[&dyn Tree]) -> Result<()> {
     Ok(())
 }
 
-impl<T: AnyElement> Array<T> {
+impl AnyArray {
     /// Copies the elements to memory that only this array has, in row-major order.
     #[track_caller]
     pub(crate) fn make_unique(&mut self) -> Result<()> {
-        make_unique(self.erased_mut(), &[])
+        make_unique(self, &[])
     }
 }
 

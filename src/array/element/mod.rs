@@ -15,6 +15,7 @@ use std::ops::{BitAnd, BitOr, BitXor, Neg, Not};
 use num_traits::{Bounded, FloatConst, NumOps};
 
 use self::scalar::{Arithmetic, Convert, Powers, Real, Signed, SortKey};
+pub(crate) use self::tables::bits_of_number;
 use super::dtype::DType;
 
 /// Any type that an array can hold: an [`Element`], `Complex<f32>` or `Complex<f64>`.

@@ -6,6 +6,7 @@ use num_complex::Complex;
 use super::scalar::Convert;
 use super::{AnyElement, Bitwise, Element, Number, Numeric};
 use crate::array::dtype::DType;
+use crate::array::plain::{Bits, bits_of};
 
 macro_rules! element {
     ($($type:ident $dtype:ident: $from:expr, $to:expr, $zero:expr, $one:expr, $sum:ty, $accumulator:ty, $mean:ty, $wide:ty;)+) => {
@@ -140,4 +141,33 @@ macro_rules! complex {
 complex! {
     f32 C32;
     f64 C64;
+}
+
+macro_rules! numbers {
+    ($($dtype:ident $type:ty;)+) => {
+        /// Returns the bytes of the element of `dtype` that is nearest to `value`.
+        pub(crate) fn bits_of_number(dtype: DType, value: f64) -> Bits {
+            match dtype {
+                $(DType::$dtype => bits_of(<$type as AnyElement>::from_f64(value)),)+
+            }
+        }
+    };
+}
+
+numbers! {
+    F32 f32;
+    F64 f64;
+    F16 f16;
+    Bf16 bf16;
+    I8 i8;
+    I16 i16;
+    I32 i32;
+    I64 i64;
+    U8 u8;
+    U16 u16;
+    U32 u32;
+    U64 u64;
+    Bool bool;
+    C32 Complex<f32>;
+    C64 Complex<f64>;
 }

@@ -253,7 +253,7 @@ impl Buckets {
         for (part, shape) in self.parts.iter().zip(&self.layout.buckets) {
             with_float!(shape.dtype, T => {
                 let part = part.as_ref().and_then(|part| part.downcast_ref::<Array<T>>());
-                squares.add_squares(part.ok_or_else(others)?)?;
+                squares.add_squares(part.ok_or_else(others)?.erased())?;
             });
         }
         squares.into_array()

@@ -6,7 +6,7 @@ use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, MapArrays, MapBuffers, Parameters, ZipArrays};
-use crate::ops::derivatives::{AnyArray, constant, runs_again_later};
+use crate::ops::derivatives::runs_again_later;
 use crate::ops::{check_epsilon, widened};
 
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
@@ -88,7 +88,8 @@ impl<T: Float> BatchNorm<T> {
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         self.check_settings()?;
-        let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
+        let own = [&self.weight, &self.bias].map(Array::erased);
+        let parameters = per_channel("BatchNorm", x.erased(), own)?;
         let count = x.len() / self.weight.len().max(1);
         if count < 2 {
             let shape = x.layout().shape();
@@ -98,15 +99,17 @@ impl<T: Float> BatchNorm<T> {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let axes: Vec<isize> = (0..x.ndim() as isize).filter(|&axis| axis != 1).collect();
-        let (mean, centred, variance) = centred(&x.clone().converted::<T::Computed>()?, &axes)?;
+        let x = x.erased().share();
+        let wide = x.dtype.computed_in();
+        let [mean, centred, variance] = centred(&x.converted(wide)?, &axes)?;
         if !runs_again_later() {
             let unbiased = count as f64 / (count - 1) as f64;
             let shares = [self.momentum, self.momentum * unbiased];
-            let batch = [&mean, &variance].map(|own| AnyArray::of(&constant(own)));
+            let batch = [&mean, &variance].map(|own| own.share().untracked());
             self.statistics.mix(&batch, shares)?;
         }
-        let (centred, variance) = (centred.lazy().boxed(), variance.lazy().boxed());
-        normalized(centred, variance, (&parameters, self.epsilon))
+        let normal = normalized(centred.lazy(), &variance, (&parameters, self.epsilon));
+        normal.map(Array::from_erased)
     }
 
     /// Normalizes each channel of `x` by the running statistics, which stay as they are.
@@ -130,12 +133,14 @@ impl<T: Float> BatchNorm<T> {
     #[track_caller]
     pub fn infer(&self, x: &Array<T>) -> Result<Array<T>> {
         self.check_settings()?;
-        let [mean, variance] = self.statistics.moments()?;
-        let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
-        let [mean, variance] = per_channel("BatchNorm", x, [&mean, &variance])?;
-        let centred = (widened::<T, T::Computed>(x) - mean).boxed();
-        let variance = variance.lazy().boxed();
-        normalized(centred, variance, (&parameters, self.epsilon))
+        let [mean, variance] = &self.statistics.moments()?;
+        let (x, own) = (x.erased(), [&self.weight, &self.bias].map(Array::erased));
+        let parameters = per_channel("BatchNorm", x, own)?;
+        let moments = [mean, variance].map(Array::erased);
+        let [mean, variance] = per_channel("BatchNorm", x, moments)?;
+        let centred = widened(x) - mean.lazy();
+        let normal = normalized(centred, &variance, (&parameters, self.epsilon));
+        normal.map(Array::from_erased)
     }
 
     #[track_caller]

@@ -1,8 +1,8 @@
 //! Dropout of elements, channels and whole examples.
 
-use crate::array::{AnyElement, Array, DType, Float, Shape};
+use crate::array::{AnyArray, Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::{narrowed, widened};
+use crate::ops::widened;
 
 /// Sets each element of `x` to 0 with the given probability, and divides the others by 1 −
 /// probability (Srivastava et al. 2014). Uses the calling thread's generator. Use dropout in
@@ -104,25 +104,25 @@ pub fn alpha_dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T
     if probability == 0.0 {
         return Ok(x.clone());
     }
-    to_limit::<T, T::Computed>(x, probability)
+    to_limit(x.erased(), probability).map(Array::from_erased)
 }
 
-/// Computes [`alpha_dropout`] in the type `A`, rounded once.
+/// Computes [`alpha_dropout`], rounded once.
 #[track_caller]
-fn to_limit<T: Float, A: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+fn to_limit(x: &AnyArray, probability: f64) -> Result<AnyArray> {
     /// The negative limit of SELU, λ α.
     const LIMIT: f64 = 1.758_099_340_847_376_6;
     let kept = {
         let _device = x.device().enter();
-        Array::bernoulli(1.0 - probability, *x.layout().shape())?
+        Array::bernoulli(1.0 - probability, *x.shape())?
     };
-    let of = |value: f64| <A as AnyElement>::from_f64(value);
     let scale = ((LIMIT * LIMIT * probability + 1.0) * (1.0 - probability)).powf(-0.5);
     // At a probability of 1 everything has the limit's value, which is 0 after centring.
     let scale = if scale.is_finite() { scale } else { 0.0 };
-    let kept = kept.cast::<A>();
-    let limit = (&kept - of(1.0)) * of(LIMIT * scale) + of(LIMIT * scale * probability);
-    narrowed(&(widened::<T, A>(x) * kept * of(scale) + limit).boxed())
+    let kept = kept.erased().lazy().cast(x.dtype.computed_in());
+    let limit = (kept.clone() - 1.0) * (LIMIT * scale) + LIMIT * scale * probability;
+    let dropped = widened(x) * kept * scale + limit;
+    dropped.cast(x.dtype).eval()
 }
 
 /// Drops whole parts of `x`, each of which is one index of the first `axes` axes.
@@ -135,8 +135,8 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
     let ones = std::iter::repeat_n(&1, x.ndim().saturating_sub(axes));
     let shape: Shape = kept.chain(ones).collect();
     let _device = x.device().enter();
-    if const { T::DTYPE as u8 == DType::F16 as u8 || T::DTYPE as u8 == DType::Bf16 as u8 } {
-        return masked_narrow::<T, T::Computed>(x, shape, probability);
+    if T::DTYPE != T::DTYPE.computed_in() {
+        return masked_narrow(x.erased(), shape, probability).map(Array::from_erased);
     }
     (x * Array::dropout_mask(probability, shape)?).eval_unfused()
 }
@@ -144,11 +144,7 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
 /// Drops elements of a narrow array, rounded once: a mask of its type would round the factor
 /// 1 / (1 − probability).
 #[track_caller]
-fn masked_narrow<T: Float, A: Float>(
-    x: &Array<T>,
-    shape: Shape,
-    probability: f64,
-) -> Result<Array<T>> {
+fn masked_narrow(x: &AnyArray, shape: Shape, probability: f64) -> Result<AnyArray> {
     // The draws of `dropout_mask`, so that a seed drops the same elements of all types.
     let is_dropped = Array::bernoulli(probability, shape)?;
     // At a probability of 1 everything is dropped, and there is no factor.
@@ -157,9 +153,9 @@ fn masked_narrow<T: Float, A: Float>(
     } else {
         1.0 / (1.0 - probability)
     };
-    let factor = <A as AnyElement>::from_f64(factor);
-    let mask = is_dropped.cast::<A>() * -factor + factor;
-    (x.cast::<A>() * mask).cast::<T>().eval_unfused()
+    let is_dropped = is_dropped.erased().lazy().cast(x.dtype.computed_in());
+    let mask = is_dropped * -factor + factor;
+    (widened(x) * mask).cast(x.dtype).eval()
 }
 
 #[track_caller]

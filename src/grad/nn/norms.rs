@@ -1,9 +1,9 @@
 //! Normalization layers, along the last axis or over groups of channels.
 
-use crate::array::{Array, Float, Shape};
+use crate::array::{AnyArray, Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::{BoxedLazy, epsilon_in, group_norm, layer_norm, narrowed, rms_norm, widened};
+use crate::ops::{AnyLazy, epsilon_in, group_norm, layer_norm, rms_norm, widened};
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
 #[derive(Clone, Debug, CastParameters, Parameters)]
@@ -62,7 +62,8 @@ impl<T: Float> LayerNorm<T> {
     /// The errors of [`Array::layer_norm`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        layer_norm("LayerNorm", x, [&self.weight, &self.bias], self.epsilon)
+        let operands = [x, &self.weight, &self.bias].map(Array::erased);
+        layer_norm("LayerNorm", operands, self.epsilon).map(Array::from_erased)
     }
 }
 
@@ -119,7 +120,8 @@ impl<T: Float> RmsNorm<T> {
     /// The errors of [`Array::rms_norm`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        rms_norm("RmsNorm", x, &self.weight, self.epsilon)
+        let operands = [x, &self.weight].map(Array::erased);
+        rms_norm("RmsNorm", operands, self.epsilon).map(Array::from_erased)
     }
 }
 
@@ -189,10 +191,11 @@ impl<T: Float> GroupNorm<T> {
     /// of channels.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        per_channel("GroupNorm", x, [&self.weight, &self.bias])?;
-        check_groups(self.groups, self.weight.len())?;
-        let parameters = [&self.weight, &self.bias];
-        group_norm(x, parameters, (self.groups, self.epsilon))
+        let operands = [x, &self.weight, &self.bias].map(Array::erased);
+        let [x, weight, bias] = operands;
+        per_channel("GroupNorm", x, [weight, bias])?;
+        check_groups(self.groups, weight.len())?;
+        group_norm(operands, (self.groups, self.epsilon)).map(Array::from_erased)
     }
 }
 
@@ -200,25 +203,23 @@ impl<T: Float> GroupNorm<T> {
 /// variance. `x` has the type that the norm is computed in: its gradient is a sum of terms that
 /// cancel, and is rounded once, where `x` was converted.
 #[track_caller]
-pub(super) fn centred<A: Float>(
-    x: &Array<A>,
-    axes: &[isize],
-) -> Result<(Array<A>, Array<A>, Array<A>)> {
-    let mean = x.mean_keepdims(axes)?;
-    let centred = (x - &mean).eval_unfused()?;
-    let variance = centred.square().mean_keepdims(axes)?;
-    Ok((mean, centred, variance))
+pub(super) fn centred(x: &AnyArray, axes: &[isize]) -> Result<[AnyArray; 3]> {
+    let mean = x.lazy().mean_keepdims(axes)?;
+    let centred = (x.lazy() - mean.lazy()).eval()?;
+    let variance = centred.lazy().square().mean_keepdims(axes)?;
+    Ok([mean, centred, variance])
 }
 
 /// Returns the differences from the mean over the deviation, times a weight, plus a bias.
 #[track_caller]
-pub(super) fn normalized<T: Float, A: Float>(
-    centred: BoxedLazy<A>,
-    variance: BoxedLazy<A>,
-    ([weight, bias], epsilon): (&[Array<T>; 2], f64),
-) -> Result<Array<T>> {
-    let scale = (variance + epsilon_in::<A>(epsilon)).rsqrt() * widened::<T, A>(weight);
-    narrowed(&(centred * scale + widened::<T, A>(bias)).boxed())
+pub(super) fn normalized(
+    centred: AnyLazy,
+    variance: &AnyArray,
+    ([weight, bias], epsilon): (&[AnyArray; 2], f64),
+) -> Result<AnyArray> {
+    let epsilon = epsilon_in(variance.dtype, epsilon);
+    let scale = (variance.lazy() + epsilon).rsqrt() * widened(weight);
+    (centred * scale + widened(bias)).cast(weight.dtype).eval()
 }
 
 #[track_caller]
@@ -237,23 +238,23 @@ fn check_groups(groups: usize, channels: usize) -> Result<()> {
 ///
 /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has another number of channels.
 #[track_caller]
-pub(super) fn per_channel<T: Float, U: Float>(
+pub(super) fn per_channel(
     layer: &str,
-    x: &Array<T>,
-    arrays: [&Array<U>; 2],
-) -> Result<[Array<U>; 2]> {
-    let channels = x.shape().get(1).copied();
+    x: &AnyArray,
+    arrays: [&AnyArray; 2],
+) -> Result<[AnyArray; 2]> {
+    let channels = x.dims().get(1).copied();
     for own in arrays {
-        if own.ndim() != 1 || Some(own.len()) != channels {
-            let (x, own) = (x.layout().shape(), own.layout().shape());
+        if own.layout.ndim() != 1 || Some(own.len()) != channels {
+            let (x, own) = (x.shape(), own.shape());
             let text = format!(
                 "{layer}: x has the shape {x}, expected [count, channels, ..] for a parameter of shape {own}"
             );
             return Err(Error::new(ErrorKind::ShapeMismatch, text));
         }
     }
-    let ones = std::iter::repeat_n(&1, x.ndim() - 2);
+    let ones = std::iter::repeat_n(&1, x.layout.ndim() - 2);
     let shape: Shape = std::iter::once(&arrays[0].len()).chain(ones).collect();
     let [first, second] = arrays;
-    Ok([first.reshape(shape)?, second.reshape(shape)?])
+    Ok([first.reshape(&shape)?, second.reshape(&shape)?])
 }

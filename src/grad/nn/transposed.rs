@@ -94,7 +94,9 @@ impl<T: Float> ConvTranspose2d<T> {
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let lengths = self.lengths(x)?;
-        let mut result = conv_transpose2d(x, &self.weight, lengths, self.options)?;
+        let (x, weight) = (x.erased(), self.weight.erased());
+        let result = conv_transpose2d(x, weight, lengths, self.options)?;
+        let mut result = Array::from_erased(result);
         if let Some(bias) = &self.bias {
             check_bias(bias, result.shape()[1])?;
             let bias = bias.unsqueeze(1)?.unsqueeze(2)?;

@@ -71,7 +71,8 @@ fn along<T: Float>(
     let shares: Array<T::Computed> = numbered(device, &beside, |place| {
         AnyElement::from_f64(arms(place).share)
     })?;
-    interpolated(&near, &far, &shares)
+    let shares = shares.erased().lazy();
+    interpolated(near.erased(), far.erased(), &shares).map(Array::from_erased)
 }
 
 /// Returns the elements of `own` ones beside the element `place` of `length` ones on an equally

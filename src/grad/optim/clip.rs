@@ -4,12 +4,12 @@ use std::panic::Location;
 
 use super::rounded::is_narrow;
 use super::state::{Stateful, forward_states};
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyArray, Array, DType, Float};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
-use crate::ops::{BoxedLazy, widened};
+use crate::ops::{AnyLazy, widened};
 
 /// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
 /// scaling. An infinite `most` scales nothing.
@@ -210,39 +210,42 @@ impl<O: Optimizer> Clipped<O> {
         self.most_norm.is_some_and(f64::is_finite) || self.most_value.is_some()
     }
 
-    /// Returns a gradient of the type `T`, clipped by the norm and by value, in the type `A`.
+    /// Returns a gradient, clipped by the norm and by value, in the type that it is computed in.
     #[track_caller]
-    fn clipped<T: Float, A: Float>(&self, gradient: &Array<T>) -> Result<Array<A>> {
-        let of = |value: f64| <A as AnyElement>::from_f64(value);
-        let mut clipped = widened::<T, A>(gradient);
+    fn clipped(&self, gradient: &AnyArray) -> Result<AnyArray> {
+        let mut clipped = widened(gradient);
+        let dtype = clipped.dtype();
         if let Some(most) = self.most_norm.filter(|most| most.is_finite()) {
             let factor = self.factor(most, gradient.device())?;
-            let [first, second] = split::<A>(factor);
-            clipped = (clipped * first * second).boxed();
+            let [first, second] = split(factor, dtype);
+            clipped = clipped * first * second;
         }
         if let Some(most) = self.most_value.map(|most| most * self.scale) {
-            clipped = clipped.clamp(of(-most), of(most)).boxed();
+            let [least, most] = [-most, most].map(|bound| AnyLazy::number(dtype, bound));
+            clipped = clipped.clamp(least, most);
         }
-        clipped.eval_unfused()
+        clipped.eval()
     }
 
     /// Returns the factor, at most 1, that scales gradients to the norm `most`, on `device`.
     #[track_caller]
-    fn factor(&self, most: f64, device: &Device) -> Result<BoxedLazy<f64>> {
+    fn factor(&self, most: f64, device: &Device) -> Result<AnyLazy> {
         let most = most * self.scale;
         let norm = self.norm.as_ref().filter(|_| self.has_norm);
         let norm = norm.ok_or_else(without_norm)?.to_device(device)?;
         // No division by a norm of 0.
-        Ok((most / norm.maximum(most.max(f64::MIN_POSITIVE))).boxed())
+        let least = AnyLazy::number(DType::F64, most.max(f64::MIN_POSITIVE));
+        Ok(most / norm.erased().lazy().maximum(least))
     }
 }
 
-/// Returns two numbers whose product is `factor`, which is at most 1. The second number is 1,
-/// unless `factor` is below the normal numbers of `f32`, where it would lose its digits.
-fn split<A: Float>(factor: BoxedLazy<f64>) -> [BoxedLazy<A>; 2] {
-    let first = factor.clone().maximum(f64::from(f32::MIN_POSITIVE));
+/// Returns two numbers of `dtype` whose product is `factor`, which is at most 1. The second number
+/// is 1, unless `factor` is below the normal numbers of `f32`, where it would lose its digits.
+fn split(factor: AnyLazy, dtype: DType) -> [AnyLazy; 2] {
+    let least = AnyLazy::number(DType::F64, f32::MIN_POSITIVE.into());
+    let first = factor.clone().maximum(least);
     let second = factor / first.clone();
-    [first.cast::<A>().boxed(), second.cast::<A>().boxed()]
+    [first.cast(dtype), second.cast(dtype)]
 }
 
 #[cold]
@@ -288,12 +291,13 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         if !self.clips() {
             return self.optimizer.step_one(number, own, gradient);
         }
+        let clipped = self.clipped(gradient.erased())?;
         if const { is_narrow::<T>() } {
             // The gradient may be too small for its own type.
-            let clipped = self.clipped::<T, T::Computed>(gradient)?;
+            let clipped = Array::from_erased(clipped);
             return self.optimizer.step_wide(number, own, &clipped);
         }
-        let clipped = self.clipped::<T, T>(gradient)?;
+        let clipped = Array::from_erased(clipped);
         self.optimizer.step_one(number, own, &clipped)
     }
 
@@ -308,7 +312,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         if !self.clips() {
             return self.optimizer.step_wide(number, own, gradient);
         }
-        let clipped = self.clipped::<T::Computed, T::Computed>(gradient)?;
+        let clipped = self.clipped(gradient.erased()).map(Array::from_erased)?;
         self.optimizer.step_wide(number, own, &clipped)
     }
 

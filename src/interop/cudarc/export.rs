@@ -124,7 +124,7 @@ impl<T: AnyElement> Array<T> {
     pub fn cuda_view_mut(&mut self) -> Result<ExportedViewMut<'_, T>> {
         check_contiguous("cuda_view_mut", self)?;
         if self.buffer_to_write().holders() > 1 {
-            self.make_unique()?;
+            self.erased_mut().make_unique()?;
         }
         let export = Export::of("cuda_view_mut", self, Use::Write)?;
         export.order(self, Use::Write)?;

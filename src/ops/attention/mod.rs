@@ -7,12 +7,11 @@ use std::ops::Range;
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
-use super::derivatives::{AnyArray, RuledOperation, work_of};
+use super::derivatives::{RuledOperation, work_of, zeros_on};
 use super::dispatch::same_device;
-use super::expression::elementwise::select;
+use super::expression::any_lazy::AnyLazy;
 use super::index::check_size;
-use super::precompiled::precompiled;
-use crate::array::{Array, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
+use crate::array::{AnyArray, Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
 use crate::context::{Device, Timed};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -70,67 +69,64 @@ pub fn attention<T: Float>(
     v: &Array<T>,
     causal: bool,
 ) -> Result<Array<T>> {
-    precompiled!(attend::<T>([q], [k], [v]; causal: bool))
+    attend([q, k, v].map(Array::erased), causal).map(Array::from_erased)
 }
 
 #[track_caller]
-fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
-    let keys = v.shape().iter().rev().nth(1).copied();
+fn attend(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
+    let [q, _, v] = operands;
+    let keys = v.dims().iter().rev().nth(1).copied();
     let flops = work_of(&[4, q.len(), keys.unwrap_or(1)]);
-    let step = RuledOperation::begin("attention", &[q, k, v])?
-        .computed_from(flops, move |operands| {
-            attended::<T, T::Computed>(operands, causal)
-        });
-    let result = attended::<T, T::Computed>([q, k, v], causal)?;
+    let step = RuledOperation::begin("attention", &operands)?.computed_by(flops, move |operands| {
+        attended([0, 1, 2].map(|at: usize| &operands[at]), causal)
+    });
+    let result = attended(operands, causal)?;
     Ok(step.finish(result, |saved| {
-        let operands = [q, k, v].map(|operand| saved.save_releasable(operand));
+        let operands = operands.map(|operand| saved.save_releasable(operand));
         move |gradient: AnyArray| {
             let [q, k, v] = operands;
-            let operands = [q.fetch()?, k.fetch()?, v.fetch()?].map(AnyArray::into_array::<T>);
-            gradients::of_operands(operands.each_ref(), &gradient.into_array(), causal)
+            let operands = [q.fetch()?, k.fetch()?, v.fetch()?];
+            gradients::of_operands(operands.each_ref(), &gradient, causal)
         }
     }))
 }
 
-/// Returns the attention, computed in `A`.
+/// Returns the attention, computed in the type that floats are computed in.
 #[track_caller]
-fn attended<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
+fn attended(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
-    let device = q.device();
+    let (device, dtype) = (q.device(), q.dtype);
     let _timed = Timed::in_blocks(device);
     let shape = sizes.heads.dims().iter().copied();
     let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
-    check_size("attention", &shape, T::DTYPE)?;
+    check_size("attention", &shape, dtype)?;
     if shape.checked_len()? == 0 {
-        return Writer::new(device, &shape)?.finish();
+        return q.zeros(&shape);
     }
-    let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes(device, SCORES_BYTES));
-    let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
+    let most = most_bytes(device, SCORES_BYTES);
+    let blocks = ScoreBlocks::of(&sizes, dtype.computed_in(), causal, most);
     let mut result = None;
     for first_query in (0..sizes.queries).step_by(blocks.queries) {
         let queries = first_query..sizes.queries.min(first_query + blocks.queries);
         let (keys, mask) = seen_keys(device, &sizes, queries.clone(), causal)?;
         let mut heads = blocks.first(&sizes.heads);
         loop {
-            let q = part::<T, A>(q, &heads, queries.clone())?;
-            let k = part::<T, A>(k, &heads, keys.clone())?;
-            let v = part::<T, A>(v, &heads, keys.clone())?;
-            let weights = weights(&q, &k, mask.as_ref(), scale)?;
+            let q = part(q, &heads, queries.clone())?;
+            let k = part(k, &heads, keys.clone())?;
+            let v = part(v, &heads, keys.clone())?;
+            let weights = weights(&q, &k, mask.as_ref(), sizes.scale())?;
             let means = weights.matmul(&v)?;
-            if means.shape() == shape.dims() {
-                return means.converted();
+            if means.shape() == &shape {
+                return means.converted(dtype);
             }
             let target = match &mut result {
                 Some(result) => result,
-                None => result.insert(Array::zeros_on(device, &shape)?),
+                None => result.insert(zeros_on(device, &shape, dtype)?),
             };
-            let mut place = target.slice_mut(selection(&heads, queries.clone()))?;
-            if T::DTYPE == A::DTYPE {
-                place.assign(means.downcast_ref::<T>())?;
-            } else {
-                place.assign(means.cast::<T>())?;
-            }
+            let means = means.lazy().cast(dtype);
+            let mut place = target.slice_mut(&selection(&heads, queries.clone()))?;
+            place.assign(&means)?;
             if !blocks.advance(&mut heads, &sizes.heads) {
                 break;
             }
@@ -165,19 +161,14 @@ fn most_bytes(device: &Device, host_bytes: usize) -> usize {
 
 /// Returns softmax(q kᵀ · scale), over the keys that the mask shows.
 #[track_caller]
-fn weights<A: Float>(
-    q: &Array<A>,
-    k: &Array<A>,
-    mask: Option<&Array<bool>>,
-    scale: A,
-) -> Result<Array<A>> {
+fn weights(q: &AnyArray, k: &AnyArray, mask: Option<&Array<bool>>, scale: f64) -> Result<AnyArray> {
     let scores = q.matmul(&k.swap_axes(-2, -1)?)?;
-    let scaled = (scores * scale).boxed();
+    let scaled = scores.lazy() * scale;
     match mask {
         None => scaled.softmax(-1),
         Some(mask) => {
-            let hidden = A::from_f64(f64::NEG_INFINITY);
-            select(mask, scaled, hidden).boxed().softmax(-1)
+            let hidden = AnyLazy::number(scores.dtype, f64::NEG_INFINITY);
+            AnyLazy::select(mask.erased().lazy(), scaled, hidden).softmax(-1)
         }
     }
 }
@@ -192,19 +183,16 @@ fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>>
 
 /// Returns some heads, and some rows of each, in the type that attention is computed in.
 #[track_caller]
-fn part<T: Float, A: Float>(
-    array: &Array<T>,
-    heads: &[Range<usize>],
-    rows: Range<usize>,
-) -> Result<Array<A>> {
+fn part(array: &AnyArray, heads: &[Range<usize>], rows: Range<usize>) -> Result<AnyArray> {
     // Axes that broadcast are taken whole, and missing axes are left out.
-    let own = &array.shape()[..array.ndim() - 2];
+    let own = &array.dims()[..array.layout.ndim() - 2];
     let heads = &heads[heads.len() - own.len()..];
     let heads = own.iter().zip(heads);
     let heads: SmallVec<[Range<usize>; MAX_RANK]> = heads
         .map(|(&length, heads)| if length == 1 { 0..1 } else { heads.clone() })
         .collect();
-    array.slice(selection(&heads, rows))?.converted()
+    let part = array.slice(&selection(&heads, rows))?;
+    part.converted(array.dtype.computed_in())
 }
 
 /// Returns ranges of the first axes and of the next one, and the whole of the last.
@@ -240,13 +228,18 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the factor of the scores.
+    fn scale(&self) -> f64 {
+        1.0 / (self.depth as f64).sqrt()
+    }
+
     #[track_caller]
-    fn of<T: Float>(operands: [&Array<T>; 3]) -> Result<Self> {
+    fn of(operands: [&AnyArray; 3]) -> Result<Self> {
         let [q, k, v] = operands;
         same_device("attention", ("q", q), ("k", k))?;
         same_device("attention", ("q", q), ("v", v))?;
-        let shapes = operands.map(|array| array.layout().shape());
-        let ends = operands.map(|array| array.shape().last_chunk::<2>().copied());
+        let shapes = operands.map(AnyArray::shape);
+        let ends = operands.map(|array| array.dims().last_chunk::<2>().copied());
         let [
             Some([queries, depth]),
             Some([keys, others]),
@@ -263,7 +256,7 @@ impl Sizes {
             let why = format!("axis -2 of k has length {keys}, that of v has {values}");
             return Err(mismatch(shapes, &why));
         }
-        let leading = operands.map(|array| Shape::from(&array.shape()[..array.ndim() - 2]));
+        let leading = operands.map(|array| Shape::from(&array.dims()[..array.layout.ndim() - 2]));
         let [first, second, third] = &leading;
         let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
             let why =
@@ -298,8 +291,9 @@ struct ScoreBlocks {
 }
 
 impl ScoreBlocks {
-    fn of<A>(sizes: &Sizes, causal: bool, most_bytes: usize) -> Self {
-        let row_bytes = sizes.keys.saturating_mul(size_of::<A>()).max(1);
+    /// Returns the blocks of scores of the type `wide`.
+    fn of(sizes: &Sizes, wide: DType, causal: bool, most_bytes: usize) -> Self {
+        let row_bytes = sizes.keys.saturating_mul(wide.size_bytes()).max(1);
         let fit = (most_bytes / row_bytes).max(1);
         // Queries in several blocks skip the keys after them.
         let most = if causal {
@@ -361,7 +355,7 @@ mod tests {
             depth: 64,
             width: 64,
         };
-        ScoreBlocks::of::<f32>(&sizes, false, CUDA_SCORES_BYTES)
+        ScoreBlocks::of(&sizes, DType::F32, false, CUDA_SCORES_BYTES)
     }
 
     #[test]

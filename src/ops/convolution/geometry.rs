@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::ConvOptions;
-use crate::array::{AnyElement, DType, Layout, Shape};
+use crate::array::{DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::work_of;
@@ -254,10 +254,10 @@ impl Geometry {
     }
 
     /// Returns the lengths for the kernels of the host, if they compute this convolution of
-    /// elements of `T` on `device`. Three cases are left to products of matrices: a kernel of one
-    /// element; a large kernel for small images, which would be read once for each image; and rows
-    /// so long or so far apart that a job would need much scratch memory.
-    pub(super) fn on_host<T: AnyElement>(&self, device: &Device) -> Option<ConvLengths> {
+    /// elements of `dtype` on `device`. Three cases are left to products of matrices: a kernel of
+    /// one element; a large kernel for small images, which would be read once for each image; and
+    /// rows so long or so far apart that a job would need much scratch memory.
+    pub(super) fn on_host(&self, dtype: DType, device: &Device) -> Option<ConvLengths> {
         let ConvOptions {
             stride,
             padding,
@@ -267,7 +267,7 @@ impl Geometry {
         let area: usize = self.result.dims()[2..].iter().product();
         let kernel_len = self.kernel.iter().product::<usize>();
         let steps = [stride, padding, dilation];
-        let fits = matches!(T::DTYPE, DType::F32 | DType::F64)
+        let fits = matches!(dtype, DType::F32 | DType::F64)
             && device.backend().cuda().is_none()
             && !self.is_pointwise()
             && (area >= SMALL_AREA || kernel_len <= LARGE_KERNEL)
@@ -301,7 +301,9 @@ impl Geometry {
         let is_small = |bytes: usize| bytes <= most_bytes;
         let fits = fits
             && lengths.passes().is_some_and(|passes| passes <= MOST_PASSES)
-            && lengths.scratch_bytes(size_of::<T>()).is_some_and(is_small);
+            && lengths
+                .scratch_bytes(dtype.size_bytes())
+                .is_some_and(is_small);
         fits.then_some(lengths)
     }
 

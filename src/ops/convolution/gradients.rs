@@ -3,10 +3,10 @@
 use ndarray::{SliceInfoElem, s};
 
 use super::geometry::Geometry;
-use super::{convolved, padded, ranges};
-use crate::array::{Array, Float, Shape};
+use super::{conv2d, convolved, padded, ranges};
+use crate::array::{AnyArray, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, SavedArray, by_float};
+use crate::ops::derivatives::{RuledOperation, SavedArray};
 use crate::ops::host;
 
 /// One of the three arrays of a convolution. Sums of products of two of them are the third, or its
@@ -38,42 +38,40 @@ pub(super) fn rule(
     wanted: [bool; 2],
 ) -> impl FnOnce(AnyArray) -> Result<Vec<Option<AnyArray>>> + Clone {
     move |gradient| {
-        let gradients = by_float!(gradient.dtype, F => {
-            let gradient = gradient.into_array::<F>();
-            let [left, right] = operands;
-            let operands = [left.fetch()?.into_array::<F>(), right.fetch()?.into_array::<F>()];
-            let of = |at: usize| -> Result<Option<AnyArray>> {
-                if !wanted[at] {
-                    return Ok(None);
-                }
-                let own = part.operands()[at];
-                let known = own.operands().map(|operand| match operand == part {
-                    true => &gradient,
-                    false => &operands[1 - at],
-                });
-                Ok(Some(AnyArray::of(&sums_for(own, known, &geometry)?)))
-            };
-            vec![of(0)?, of(1)?]
-        });
-        Ok(gradients.expect("gradients are floats"))
+        let [left, right] = operands;
+        let operands = [left.fetch()?, right.fetch()?];
+        let of = |at: usize| -> Result<Option<AnyArray>> {
+            if !wanted[at] {
+                return Ok(None);
+            }
+            let own = part.operands()[at];
+            let known = own.operands().map(|operand| match operand == part {
+                true => &gradient,
+                false => &operands[1 - at],
+            });
+            sums_for(own, known, &geometry).map(Some)
+        };
+        Ok(vec![of(0)?, of(1)?])
     }
 }
 
 /// Returns the sums of products of two parts that are the third, or its gradient.
 #[track_caller]
-pub(super) fn sums_for<T: Float>(
+pub(super) fn sums_for(
     part: ConvPart,
-    operands: [&Array<T>; 2],
+    operands: [&AnyArray; 2],
     geometry: &Geometry,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let compute = match part {
         ConvPart::Result => return convolved(operands[0], operands[1], geometry),
-        ConvPart::Input => of_input::<T>,
-        ConvPart::Kernel => of_kernel::<T>,
+        ConvPart::Input => of_input,
+        ConvPart::Kernel => of_kernel,
     };
     let own = *geometry;
     let step = RuledOperation::begin("conv2d", &operands)?
-        .computed_from(geometry.flops(), move |operands| compute(operands, &own));
+        .computed_by(geometry.flops(), move |operands| {
+            compute([&operands[0], &operands[1]], &own)
+        });
     let wanted = [step.wants(0), step.wants(1)];
     let result = compute(operands, geometry)?;
     Ok(step.finish(result, |saved| {
@@ -83,20 +81,20 @@ pub(super) fn sums_for<T: Float>(
 }
 
 #[track_caller]
-fn of_kernel<T: Float>([input, gradient]: [&Array<T>; 2], geometry: &Geometry) -> Result<Array<T>> {
-    let Some(lengths) = &geometry.on_host::<T>(input.device()) else {
+fn of_kernel([input, gradient]: [&AnyArray; 2], geometry: &Geometry) -> Result<AnyArray> {
+    let Some(lengths) = &geometry.on_host(input.dtype, input.device()) else {
         return of_kernel_by_products(input, gradient, geometry);
     };
     let sums = host::correlated(input, gradient, lengths)?;
-    match sums.shape()[0] {
-        1 => sums.reshape(geometry.kernel()),
-        _ => sums.sum_axis(0)?.reshape(geometry.kernel()),
+    match sums.dims()[0] {
+        1 => sums.reshape(&geometry.kernel()),
+        _ => sums.lazy().sum_axis(0)?.reshape(&geometry.kernel()),
     }
 }
 
 #[track_caller]
-fn of_input<T: Float>([gradient, kernel]: [&Array<T>; 2], geometry: &Geometry) -> Result<Array<T>> {
-    let Some(lengths) = &geometry.on_host::<T>(gradient.device()) else {
+fn of_input([gradient, kernel]: [&AnyArray; 2], geometry: &Geometry) -> Result<AnyArray> {
+    let Some(lengths) = &geometry.on_host(gradient.dtype, gradient.device()) else {
         return of_input_by_products(kernel, gradient, geometry);
     };
     host::convolved_transposed(gradient, kernel, lengths)
@@ -105,47 +103,49 @@ fn of_input<T: Float>([gradient, kernel]: [&Array<T>; 2], geometry: &Geometry) -
 /// Returns the gradient of the kernel: the result's gradient times the columns that the kernel was
 /// multiplied with, block by block.
 #[track_caller]
-fn of_kernel_by_products<T: Float>(
-    input: &Array<T>,
-    gradient: &Array<T>,
+fn of_kernel_by_products(
+    input: &AnyArray,
+    gradient: &AnyArray,
     geometry: &Geometry,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
+    let (device, dtype) = (input.device(), input.dtype);
     let factor = geometry.factor();
     let [groups, outputs] = [factor.dims()[0], factor.dims()[1]];
-    let block = geometry.block(size_of::<T>(), input.device().backend().cuda().is_some());
-    let mut sum: Option<Array<T::Accumulator>> = None;
+    let block = geometry.block(dtype.size_bytes(), device.backend().cuda().is_some());
+    let mut sum: Option<AnyArray> = None;
     for images in ranges(geometry.images(), block.images) {
-        let padded = padded(&input.slice(s![images.clone(), .., .., ..])?, geometry)?;
+        let some = input.slice(s![images.clone(), .., .., ..].as_ref())?;
+        let padded = padded(&some, geometry)?;
         for rows in ranges(geometry.rows(), block.rows) {
-            let covered = padded.viewed(geometry.covered(padded.layout(), rows.clone())?);
+            let covered = padded.viewed(geometry.covered(&padded.layout, rows.clone())?);
             let columns = geometry.columns(images.len(), rows.len());
-            let own = gradient.slice(s![images.clone(), .., rows, ..])?;
+            let own = gradient.slice(s![images.clone(), .., rows, ..].as_ref())?;
             let own = own.permute(&[1, 0, 2, 3])?;
-            let own = own.reshape([groups, outputs, columns.dims()[2]])?;
-            let product = own.matmul(&covered.reshape(columns)?.swap_axes(1, 2)?)?;
+            let own = own.reshape(&[groups, outputs, columns.dims()[2]].into())?;
+            let product = own.matmul(&covered.reshape(&columns)?.swap_axes(1, 2)?)?;
             // Half precision is not enough for sums of many blocks.
-            let product = product.converted()?;
+            let product = product.converted(dtype.computed_in())?;
             match &mut sum {
-                Some(sum) => sum.assign(&*sum + &product)?,
+                Some(sum) => sum.assign(&(sum.lazy() + product.lazy()))?,
                 None => sum = Some(product),
             }
         }
     }
     let shape = geometry.kernel();
     match sum {
-        Some(sum) => sum.reshape(shape)?.converted(),
-        None => Array::zeros_on(input.device(), &shape),
+        Some(sum) => sum.reshape(&shape)?.converted(dtype),
+        None => input.zeros(&shape),
     }
 }
 
 /// Returns the gradient of the input: the convolution of the result's gradient, spread by the
 /// stride, with the kernel flipped and its inputs and outputs exchanged.
 #[track_caller]
-fn of_input_by_products<T: Float>(
-    kernel: &Array<T>,
-    gradient: &Array<T>,
+fn of_input_by_products(
+    kernel: &AnyArray,
+    gradient: &AnyArray,
     geometry: &Geometry,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let factor = geometry.factor();
     let [groups, outputs] = [factor.dims()[0], factor.dims()[1]];
     let [_, inputs, height, width] = geometry
@@ -153,23 +153,24 @@ fn of_input_by_products<T: Float>(
         .dims()
         .try_into()
         .expect("it has four axes");
-    let turned = kernel.reshape([groups, outputs, inputs, height, width])?;
+    let turned = kernel.reshape(&[groups, outputs, inputs, height, width].into())?;
     let turned = turned.flip(3)?.flip(4)?.swap_axes(1, 2)?;
-    let turned = turned.reshape([groups * inputs, outputs, height, width])?;
+    let turned = turned.reshape(&[groups * inputs, outputs, height, width].into())?;
     let own: Shape = geometry.input();
     if own.checked_len()? == 0 {
-        return Array::zeros_on(gradient.device(), &own);
+        return gradient.zeros(&own);
     }
     if geometry.is_pointwise() {
-        return gradient.conv2d(&turned, geometry.turned());
+        return conv2d(gradient, &turned, geometry.turned());
     }
     let spread = geometry.spread();
-    let [images, channels] = [gradient.shape()[0], gradient.shape()[1]];
+    let [images, channels] = [gradient.dims()[0], gradient.dims()[1]];
     let shape: Shape = [images, channels, spread[0].length, spread[1].length].into();
-    let mut wide = Array::zeros_on(gradient.device(), &shape)?;
+    let mut wide = gradient.zeros(&shape)?;
     if spread.iter().all(|own| !own.taken.is_empty()) {
         let [rows, columns] = &spread;
-        let taken = gradient.slice(s![.., .., rows.taken.clone(), columns.taken.clone()])?;
+        let taken = s![.., .., rows.taken.clone(), columns.taken.clone()];
+        let taken = gradient.slice(taken.as_ref())?;
         let to = |at: usize| SliceInfoElem::Slice {
             start: spread[at].first as isize,
             end: Some(
@@ -178,8 +179,8 @@ fn of_input_by_products<T: Float>(
             step: spread[at].step as isize,
         };
         let whole = SliceInfoElem::from(..);
-        wide.slice_mut([whole, whole, to(0), to(1)])?
-            .assign(&taken)?;
+        let mut place = wide.slice_mut(&[whole, whole, to(0), to(1)])?;
+        place.assign(&taken.lazy())?;
     }
-    wide.conv2d(&turned, geometry.turned())
+    conv2d(&wide, &turned, geometry.turned())
 }

@@ -14,12 +14,11 @@ use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
 use self::gradients::ConvPart;
-use super::derivatives::RuledOperation;
+use super::derivatives::{RuledOperation, zeros_on};
 use super::dispatch::same_device;
 use super::host;
 use super::index::check_size;
-use super::precompiled::precompiled;
-use crate::array::{Array, Float, Numeric, Shape};
+use crate::array::{AnyArray, Array, Bits, Numeric, Shape};
 use crate::error::Result;
 
 /// The steps, margins and groups of a convolution: [`Array::conv2d`] and [`Array::conv1d`].
@@ -102,15 +101,7 @@ impl<T: Numeric> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
-        same_device("conv2d", ("the input", self), ("the kernel", kernel))?;
-        let operands = ConvOperands {
-            operation: "conv2d",
-            input: self.layout().shape(),
-            kernel: kernel.layout().shape(),
-        };
-        let geometry = &Geometry::of(&operands, 4, options)?;
-        let input = self;
-        precompiled!(convolved::<T>([input], [kernel]; geometry: &Geometry))
+        conv2d(self.erased(), kernel.erased(), options).map(Self::from_erased)
     }
 
     /// Returns [`conv2d`](Self::conv2d) along one axis: for an input `[N, C, L]` and a kernel `[O,
@@ -135,67 +126,73 @@ impl<T: Numeric> Array<T> {
     /// Those of [`conv2d`](Self::conv2d), for operands that do not have three axes.
     #[track_caller]
     pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
-        same_device("conv1d", ("the input", self), ("the kernel", kernel))?;
+        same_device(
+            "conv1d",
+            ("the input", self.erased()),
+            ("the kernel", kernel.erased()),
+        )?;
         let operands = ConvOperands {
             operation: "conv1d",
             input: self.layout().shape(),
             kernel: kernel.layout().shape(),
         };
         let geometry = &Geometry::of(&operands, 3, options)?;
-        let (input, kernel) = (&self.unsqueeze(2)?, &kernel.unsqueeze(2)?);
-        let result: Result<Array<T>> =
-            precompiled!(convolved::<T>([input], [kernel]; geometry: &Geometry));
-        result?.squeeze(2)
+        let (input, kernel) = (self.unsqueeze(2)?, kernel.unsqueeze(2)?);
+        let result = convolved(input.erased(), kernel.erased(), geometry)?;
+        result.squeeze(2).map(Self::from_erased)
     }
+}
+
+/// See [`Array::conv2d`].
+#[track_caller]
+fn conv2d(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Result<AnyArray> {
+    same_device("conv2d", ("the input", input), ("the kernel", kernel))?;
+    let operands = ConvOperands {
+        operation: "conv2d",
+        input: input.shape(),
+        kernel: kernel.shape(),
+    };
+    convolved(input, kernel, &Geometry::of(&operands, 4, options)?)
 }
 
 /// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
 /// groups, h, w]`: images `[N, C, H, W]` of these `lengths`. It is the gradient of the input of
 /// [`conv2d`](Array::conv2d) for a gradient `x` of the result.
 #[track_caller]
-pub(crate) fn conv_transpose2d<T: Float>(
-    x: &Array<T>,
-    kernel: &Array<T>,
+pub(crate) fn conv_transpose2d(
+    x: &AnyArray,
+    kernel: &AnyArray,
     lengths: [usize; 2],
     options: ConvOptions,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let operation = "ConvTranspose2d";
     same_device(operation, ("the input", x), ("the kernel", kernel))?;
-    let channels = kernel.shape()[1].saturating_mul(options.groups);
-    let images: Shape = [x.shape()[0], channels, lengths[0], lengths[1]].into();
-    check_size(operation, &images, T::DTYPE)?;
+    let channels = kernel.dims()[1].saturating_mul(options.groups);
+    let images: Shape = [x.dims()[0], channels, lengths[0], lengths[1]].into();
+    check_size(operation, &images, x.dtype)?;
     let operands = ConvOperands {
         operation,
         input: &images,
-        kernel: kernel.layout().shape(),
+        kernel: kernel.shape(),
     };
     let geometry = &Geometry::of(&operands, 4, options)?;
     let result = geometry.result.dims();
     // Images that are longer than the input needs have results of zero behind it.
-    let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.shape()[axis]));
+    let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.dims()[axis]));
     if margins == [(0, 0); 4] {
-        return precompiled!(transposed::<T>([x], [kernel]; geometry: &Geometry));
+        return gradients::sums_for(ConvPart::Input, [x, kernel], geometry);
     }
-    let x = &x.framed(operation, &margins, T::zero())?;
-    precompiled!(transposed::<T>([x], [kernel]; geometry: &Geometry))
-}
-
-#[track_caller]
-fn transposed<T: Float>(x: &Array<T>, kernel: &Array<T>, geometry: &Geometry) -> Result<Array<T>> {
-    gradients::sums_for(ConvPart::Input, [x, kernel], geometry)
+    let x = x.framed(operation, &margins, Bits::default())?;
+    gradients::sums_for(ConvPart::Input, [&x, kernel], geometry)
 }
 
 /// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
 #[track_caller]
-fn convolved<T: Numeric>(
-    input: &Array<T>,
-    kernel: &Array<T>,
-    geometry: &Geometry,
-) -> Result<Array<T>> {
+fn convolved(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
     let own = *geometry;
     let step = RuledOperation::begin("conv2d", &[input, kernel])?
-        .computed_from(geometry.flops(), move |[input, kernel]| {
-            multiplied::<T>(input, kernel, &own)
+        .computed_by(geometry.flops(), move |operands| {
+            multiplied(&operands[0], &operands[1], &own)
         });
     let wanted = [step.wants(0), step.wants(1)];
     let result = multiplied(input, kernel, geometry)?;
@@ -206,35 +203,32 @@ fn convolved<T: Numeric>(
 }
 
 #[track_caller]
-fn multiplied<T: Numeric>(
-    input: &Array<T>,
-    kernel: &Array<T>,
-    geometry: &Geometry,
-) -> Result<Array<T>> {
-    check_size(geometry.operation, &geometry.result, T::DTYPE)?;
-    if let Some(lengths) = &geometry.on_host::<T>(input.device()) {
+fn multiplied(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
+    let (device, dtype) = (input.device(), input.dtype);
+    check_size(geometry.operation, &geometry.result, dtype)?;
+    if let Some(lengths) = &geometry.on_host(dtype, device) {
         return host::convolved(input, kernel, lengths);
     }
-    let kernel = &kernel.reshape(geometry.factor())?;
-    if let Some(pixels) = geometry.without_a_copy(input.layout())? {
+    let kernel = &kernel.reshape(&geometry.factor())?;
+    if let Some(pixels) = geometry.without_a_copy(&input.layout)? {
         return kernel
             .matmul(&input.viewed(pixels))?
-            .reshape(geometry.result);
+            .reshape(&geometry.result);
     }
-    let block = geometry.block(size_of::<T>(), input.device().backend().cuda().is_some());
+    let block = geometry.block(dtype.size_bytes(), device.backend().cuda().is_some());
     if block.images == 1 && geometry.images() == 1 && block.rows == geometry.rows() {
         let padded = padded(input, geometry)?;
         let products = products(&padded, kernel, geometry, 0..block.rows)?;
-        return products.reshape(geometry.result);
+        return products.reshape(&geometry.result);
     }
-    let mut result = Array::zeros_on(input.device(), &geometry.result)?;
+    let mut result = zeros_on(device, &geometry.result, dtype)?;
     for images in ranges(geometry.images(), block.images) {
-        let some = input.slice(s![images.clone(), .., .., ..])?;
+        let some = input.slice(s![images.clone(), .., .., ..].as_ref())?;
         let padded = padded(&some, geometry)?;
         for rows in ranges(geometry.rows(), block.rows) {
             let products = products(&padded, kernel, geometry, rows.clone())?;
-            let mut part = result.slice_mut(s![images.clone(), .., rows, ..])?;
-            part.assign(&products.permute(&[1, 0, 2, 3])?)?;
+            let mut part = result.slice_mut(s![images.clone(), .., rows, ..].as_ref())?;
+            part.assign(&products.permute(&[1, 0, 2, 3])?.lazy())?;
         }
     }
     Ok(result)
@@ -248,27 +242,27 @@ fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// Returns the images with zeros around each.
 #[track_caller]
-fn padded<T: Numeric>(images: &Array<T>, geometry: &Geometry) -> Result<Array<T>> {
+fn padded(images: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
     let [rows, columns] = geometry.padding();
     if (rows, columns) == (0, 0) {
-        return Ok(images.clone());
+        return Ok(images.share());
     }
     let margins = [(0, 0), (0, 0), (rows, rows), (columns, columns)];
-    images.framed(geometry.operation, &margins, T::zero())
+    images.framed(geometry.operation, &margins, Bits::default())
 }
 
 /// Returns the outputs of the rows `rows`, `[O, N, rows, W']`, of the padded images.
 #[track_caller]
-fn products<T: Numeric>(
-    padded: &Array<T>,
-    kernel: &Array<T>,
+fn products(
+    padded: &AnyArray,
+    kernel: &AnyArray,
     geometry: &Geometry,
     rows: Range<usize>,
-) -> Result<Array<T>> {
-    let (images, count) = (padded.shape()[0], rows.len());
-    let covered = padded.viewed(geometry.covered(padded.layout(), rows)?);
-    let columns = covered.reshape(geometry.columns(images, count))?;
+) -> Result<AnyArray> {
+    let (images, count) = (padded.dims()[0], rows.len());
+    let covered = padded.viewed(geometry.covered(&padded.layout, rows)?);
+    let columns = covered.reshape(&geometry.columns(images, count))?;
     kernel
         .matmul(&columns)?
-        .reshape(geometry.outputs(images, count))
+        .reshape(&geometry.outputs(images, count))
 }

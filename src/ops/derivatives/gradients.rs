@@ -9,14 +9,13 @@ use super::AnyArray;
 use super::backward::{GradientSum, Gradients, Placer, Upstream};
 use super::evaluation::evaluate;
 use super::tape::{self, Tracked};
-use crate::array::{AnyElement, Array, Bits, DType, Layout, Shape, bits_of};
+use crate::array::{AnyElement, Array, Bits, DType, Layout, Shape, bits_of_number};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::graph::ExpressionGraph;
 
 use super::adding::{as_whole, copied, reduced};
-use super::joint_graph::{by_differentiable, by_float};
 use super::sum::ValueOfSum;
 use super::total::Total;
 
@@ -45,16 +44,11 @@ impl AnyArray {
     }
 
     /// Returns an array of a shape with one value for all elements, on the device and of the type
-    /// of `array`.
+    /// of this array.
     #[track_caller]
-    pub(crate) fn full_beside<T: AnyElement>(
-        array: &Array<T>,
-        shape: &Shape,
-        value: f64,
-    ) -> Result<Array<T>> {
-        let value = (T::DTYPE, bits_of(<T as AnyElement>::from_f64(value)));
-        let layout = Layout::contiguous(shape)?;
-        Ok(filled(array.device(), &layout, value)?.into_array())
+    pub(crate) fn full(&self, shape: &Shape, value: f64) -> Result<Self> {
+        let value = (self.dtype, bits_of_number(self.dtype, value));
+        filled(self.device(), &Layout::contiguous(shape)?, value)
     }
 
     /// Returns zeros of a shape, on the device and of the type of this array.
@@ -153,11 +147,7 @@ impl Gradients {
                 continue;
             };
             for array in sum.arrays() {
-                let has_nan = by_differentiable!(array.dtype, T => {
-                    let array = array.share().into_array::<T>();
-                    array.ne(&array).any()?.item()?
-                });
-                if has_nan == Some(true) {
+                if has_nan(array)? {
                     let text = "a gradient is NaN after the backward pass of this operation";
                     return Err(Error::new(ErrorKind::InvalidArgument, text).at(call_site));
                 }
@@ -187,10 +177,7 @@ impl Gradients {
             let Some(gradient) = self.take(value)? else {
                 continue;
             };
-            let added = by_float!(gradient.dtype, T => {
-                squares.add_squares(&gradient.share().into_array::<T>())
-            });
-            added.expect("parameters are floats")?;
+            squares.add_squares(&gradient)?;
             self.sums.insert(value, gradient.into());
         }
         squares.root()
@@ -259,6 +246,13 @@ impl Gradients {
         self.sums.insert(to.value, sum);
         Ok(())
     }
+}
+
+/// Returns true if an element is no number.
+#[track_caller]
+fn has_nan(array: &AnyArray) -> Result<bool> {
+    let is_nan = array.lazy().ne(array.lazy()).any()?;
+    Array::<bool>::from_erased(is_nan).item()
 }
 
 /// Returns zeros of the shape of `like`.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::{AnyElement, Bits, DType, bits_of};
+use crate::array::{DType, bits_of_number};
 use crate::ops::expression::elementwise::arithmetic::Added;
 use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::elementwise::functions::{And, Not, Or};
@@ -115,64 +115,7 @@ impl GraphTemplate {
     }
 }
 
-/// Evaluates `$value` with `$T` as the float type of a dtype; `None` for other types.
-macro_rules! by_float {
-    ($dtype:expr, $T:ident => $value:expr) => {
-        match $dtype {
-            $crate::array::DType::F32 => {
-                type $T = f32;
-                Some($value)
-            }
-            $crate::array::DType::F64 => {
-                type $T = f64;
-                Some($value)
-            }
-            $crate::array::DType::F16 => {
-                type $T = half::f16;
-                Some($value)
-            }
-            $crate::array::DType::Bf16 => {
-                type $T = half::bf16;
-                Some($value)
-            }
-            _ => None,
-        }
-    };
-}
-
-/// Like `by_float`, for all types that gradients have: floats, and complex numbers of floats.
-macro_rules! by_differentiable {
-    ($dtype:expr, $T:ident => $value:expr) => {
-        match $dtype {
-            $crate::array::DType::C32 => {
-                type $T = num_complex::Complex<f32>;
-                Some($value)
-            }
-            $crate::array::DType::C64 => {
-                type $T = num_complex::Complex<f64>;
-                Some($value)
-            }
-            dtype => $crate::ops::derivatives::by_float!(dtype, $T => $value),
-        }
-    };
-}
-
-pub(in crate::ops) use by_differentiable;
-pub(in crate::ops) use by_float;
-
-/// The message for a type that is not the type of any gradient.
-pub(in crate::ops) const DIFFERENTIABLE: &str = "gradients are floats or complex numbers";
-
 /// Returns whether gradients may have this type.
 pub(in crate::ops) fn is_differentiable(dtype: DType) -> bool {
     dtype.is_float() || dtype.is_complex()
-}
-
-/// Returns a number of the rules: a float, a complex number, or an integer exponent.
-pub(super) fn bits_of_number(dtype: DType, value: f64) -> Bits {
-    match dtype {
-        DType::I32 => bits_of(value as i32),
-        _ => by_differentiable!(dtype, T => bits_of(<T as AnyElement>::from_f64(value)))
-            .expect(DIFFERENTIABLE),
-    }
 }

@@ -24,6 +24,8 @@ mod rules;
 mod sum;
 mod tape;
 mod total;
+#[cfg(any(feature = "fft", feature = "linalg"))]
+mod typed_rule;
 mod values;
 
 use std::ops::Range;
@@ -43,10 +45,10 @@ pub(super) use direction::{change_of, has_direction};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
 pub(crate) use gradients::{zeros_like, zeros_on};
 pub(crate) use guard::{FirstRun, TapeGuard};
-pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, is_differentiable};
-pub(super) use reduction::TrackedReduction;
+pub(super) use joint_graph::is_differentiable;
+pub(super) use reduction::{SoftmaxOf, TrackedReduction};
+pub(super) use rule::RuledOperation;
 pub(crate) use rule::constant;
-pub(super) use rule::{RuledOperation, by_gradient};
 pub(crate) use tape::{
     BY_HAND, NEVER, Tracked, detect_anomalies, detects_anomalies, first_reader, has_constants,
     has_tape, length, note_constants, steps, track, tracked, with_value,
@@ -97,24 +99,34 @@ fn unsupported(used: Use) -> Error {
 /// take only arrays.
 #[inline]
 #[track_caller]
-pub(super) fn tracked_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Array<T>>> {
+pub(super) fn tracked_value(tree: &dyn Tree) -> Result<Option<AnyArray>> {
     if !is_live() {
         return Ok(None);
     }
     let graph = ExpressionGraph::of(tree)?;
     for operand in graph.operands() {
         if tracked(operand.buffer)?.is_some() {
-            if let ([node], NodeKind::Array(own)) = (graph.nodes(), &graph.nodes()[0].kind) {
-                let array = Array::from_parts(own.buffer.share(), *own.layout);
-                debug_assert_eq!(node.dtype, T::DTYPE);
-                return Ok(Some(array));
+            if let ([_], NodeKind::Array(own)) = (graph.nodes(), &graph.nodes()[0].kind) {
+                return Ok(Some(own.share()));
             }
             let device = device_for("eval", &graph)?;
             let buffer = evaluate(&graph, &device, graph.shape())?;
-            return Ok(Some(Array::of_shape(buffer, graph.shape())));
+            let dtype = graph.first().dtype;
+            return Ok(Some(AnyArray::of_shape(buffer, graph.shape(), dtype)));
         }
     }
     Ok(None)
+}
+
+/// Returns whether a tape tracks any of `arrays`.
+#[track_caller]
+pub(super) fn is_any_tracked(arrays: &[&AnyArray]) -> Result<bool> {
+    for array in arrays {
+        if is_live() && tracked(&array.buffer)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[inline]

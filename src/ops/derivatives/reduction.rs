@@ -8,16 +8,16 @@ use super::activations::{SavedArray, Source, source_of_graph};
 use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
-use super::joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, is_differentiable};
+use super::joint_graph::is_differentiable;
 use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
-use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Layout, Number, Shape};
+use crate::array::{AxisSet, Buffer, DType, Layout, Shape, bits_of_number};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::descriptors::ReductionPlan;
-use crate::ops::dispatch::{Reduction, reduce};
+use crate::ops::dispatch::{NORM, Reduction, STD, SUM, reduce};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
-use crate::ops::reducers::{Norm, ReductionRule as Rule, Std, Sum};
+use crate::ops::reducers::ReductionRule as Rule;
 
 /// The gradient of each element, as a function of the result's gradient.
 ///
@@ -399,26 +399,22 @@ fn reduced_again(
         let axis = all.find(|&axis| axes.contains(axis));
         return softmax(graph, axis.expect("it has one axis"));
     }
-    let dtype = graph.first().dtype;
-    by_float!(dtype, T => match rule {
-        Rule::Norm => reduced_by(const { &Reduction::of::<Norm, T>() }, graph, (shape, axes)),
-        _ => reduced_by(const { &Reduction::of::<Std, T>() }, graph, (shape, axes)),
-    })
-    .expect(DIFFERENTIABLE)
+    let reduction = match rule {
+        Rule::Norm => &NORM,
+        _ => &STD,
+    };
+    reduced_by(reduction.at(graph.first().dtype), graph, (shape, axes))
 }
 
-/// Returns the sums of `graph`, of floats or complex numbers, along `axes`, which the result
-/// keeps with a length of 1. The expression graph has the shape `shape`.
+/// Returns the sums of `graph` along `axes`, which the result keeps with a length of 1. The
+/// elements are of a type that gradients are computed in, and the shape of the graph is `shape`.
 #[track_caller]
 pub(super) fn sum_of(
     graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axes: AxisSet,
 ) -> Result<AnyArray> {
-    let dtype = graph.first().dtype;
-    let reduction = by_differentiable!(dtype, T => const { &Reduction::of::<Sum, T>() });
-    let reduction: &'static Reduction = reduction.expect(DIFFERENTIABLE);
-    reduced_by(reduction, graph, (shape, axes))
+    reduced_by(SUM.at(graph.first().dtype), graph, (shape, axes))
 }
 
 #[track_caller]
@@ -436,48 +432,38 @@ fn reduced_by(
 }
 
 /// Returns, for each element, the product of the others along `axes`. There is no division, so that
-/// zeros need no special case.
+/// zeros need no special case. In double precision, as for the product itself: the product of a
+/// part may be beyond the range of narrow floats.
 #[track_caller]
 fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
-    // In double precision, as for the product itself: the product of a part may be beyond the range
-    // of narrow floats.
-    let products = by_differentiable!(x.dtype, T => {
-        let wide = x.into_array::<T>().cast::<<T as AnyElement>::Wide>().eval_unfused()?;
-        AnyArray::of(&others_multiplied(&wide, axes)?.cast::<T>().eval_unfused()?)
-    });
-    Ok(products.expect(DIFFERENTIABLE))
-}
-
-#[track_caller]
-fn others_multiplied<T: Number>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>> {
-    if x.is_empty() {
-        return Ok(x.clone());
+    let dtype = x.dtype;
+    let x = x.converted(dtype.wide())?;
+    if x.len() == 0 {
+        return x.converted(dtype);
     }
     let (reduced, mut order): (Vec<usize>, Vec<usize>) =
-        (0..x.ndim()).partition(|&axis| axes.contains(axis));
-    let length: usize = reduced.iter().map(|&axis| x.shape()[axis]).product();
+        (0..x.layout.ndim()).partition(|&axis| axes.contains(axis));
+    let length: usize = reduced.iter().map(|&axis| x.dims()[axis]).product();
     order.extend(reduced);
     let turned = x.permute(&order)?;
-    let rows = turned.reshape([x.len() / length, length])?;
+    let rows = turned.reshape(&[x.len() / length, length].into())?;
     let before = products_before(&rows)?;
     let after = products_before(&rows.flip(1)?)?.flip(1)?;
-    let products = (before * after)
-        .eval_unfused()?
-        .reshape(*turned.layout().shape())?;
+    let products = (before.lazy() * after.lazy()).cast(dtype).eval()?;
     let mut back = vec![0; order.len()];
     for (place, axis) in order.into_iter().enumerate() {
         back[axis] = place;
     }
-    products.permute(&back)
+    products.reshape(turned.shape())?.permute(&back)
 }
 
 /// Returns, for each element, the product of the elements before it in its row.
 #[track_caller]
-fn products_before<T: Number>(rows: &Array<T>) -> Result<Array<T>> {
-    let width = rows.shape()[1];
-    let first = rows.viewed(rows.layout().part(1, 0..width - 1, 1)?);
-    let one = <T as AnyElement>::from_f64(1.0);
-    Ok(first.pad(&[(0, 0), (1, 0)], one)?.cumprod(1)?.downcast())
+fn products_before(rows: &AnyArray) -> Result<AnyArray> {
+    let width = rows.dims()[1];
+    let first = rows.viewed(rows.layout.part(1, 0..width - 1, 1)?);
+    let one = bits_of_number(rows.dtype, 1.0);
+    first.framed("prod", &[(0, 0), (1, 0)], one)?.cumprod(1)
 }
 
 #[cold]

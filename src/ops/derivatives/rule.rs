@@ -52,52 +52,54 @@ impl Saved {
     /// tape may track the rule, too. For any other array, the tape does not know how it depends on
     /// the operands, and the rule's gradients have no derivatives. The rule holds the memory.
     #[track_caller]
-    pub(in crate::ops) fn save<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
+    pub(in crate::ops) fn save(&mut self, array: &AnyArray) -> AnyArray {
         let saved = self.save_recomputed(array);
         let value_id = self.identity_of(array);
-        let layout = *saved.layout();
-        Array::from_parts(saved.into_buffer().with_value_id(value_id), layout)
+        AnyArray {
+            buffer: saved.buffer.with_value_id(value_id),
+            ..saved
+        }
+    }
+
+    /// Like [`save`](Self::save), with the type of the elements.
+    #[track_caller]
+    pub(in crate::ops) fn save_typed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
+        Array::from_erased(self.save(array.erased()))
     }
 
     /// Like [`save`](Self::save), but under a budget the memory may be released: the array is
     /// computed again when the rule fetches it.
     #[track_caller]
-    pub(in crate::ops) fn save_releasable<T: AnyElement>(
-        &mut self,
-        array: &Array<T>,
-    ) -> SavedArray {
+    pub(in crate::ops) fn save_releasable(&mut self, array: &AnyArray) -> SavedArray {
         self.bytes += array.size_bytes() as u64;
         let value_id = self.identity_of(array);
-        let known = self
-            .known
-            .iter()
-            .find(|known| known.is_same(array.buffer()));
+        let known = self.known.iter().find(|known| known.is_same(&array.buffer));
         // The handle of a result has no identity before the step is recorded.
-        let buffer = match (array.buffer().value_id(), known) {
+        let buffer = match (array.buffer.value_id(), known) {
             (None, Some(known)) => known,
-            _ => array.buffer(),
+            _ => &array.buffer,
         };
-        SavedArray::new(buffer, array.layout(), T::DTYPE).with_value_id(value_id)
+        SavedArray::new(buffer, &array.layout, array.dtype).with_value_id(value_id)
     }
 
     /// Saves an array that was computed from operands. If a tape tracks the operands, the rule
     /// computes the array again; otherwise it uses the saved one.
     #[track_caller]
-    pub(in crate::ops) fn save_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
+    pub(in crate::ops) fn save_recomputed(&mut self, array: &AnyArray) -> AnyArray {
         self.bytes += array.size_bytes() as u64;
         self.pins
-            .extend(pin(array.buffer(), array.layout(), T::DTYPE));
-        array.viewed(*array.layout())
+            .extend(pin(&array.buffer, &array.layout, array.dtype));
+        array.share()
     }
 
     /// Returns the identity that the tape knows a saved array by.
-    fn identity_of<T: AnyElement>(&mut self, array: &Array<T>) -> Option<ValueId> {
-        let value_id = array.buffer().value_id();
-        if value_id.is_some() || !is_differentiable(T::DTYPE) {
+    fn identity_of(&mut self, array: &AnyArray) -> Option<ValueId> {
+        let value_id = array.buffer.value_id();
+        if value_id.is_some() || !is_differentiable(array.dtype) {
             return value_id;
         }
         let known = self.known.iter();
-        let mut known = known.filter(|known| known.is_same(array.buffer()));
+        let mut known = known.filter(|known| known.is_same(&array.buffer));
         let Some(first) = known.next() else {
             self.is_tracked = false;
             return None;
@@ -116,7 +118,7 @@ pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
 }
 
 impl RuledOperation {
-    /// Begins the operation of that name on `operands`.
+    /// Begins the operation of that name on `operands`, which are of one type.
     ///
     /// # Errors
     ///
@@ -124,26 +126,7 @@ impl RuledOperation {
     /// complex numbers.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn begin<T: AnyElement>(
-        operation: &'static str,
-        operands: &[&Array<T>],
-    ) -> Result<Self> {
-        if !is_live() {
-            return Ok(Self(None));
-        }
-        let operands = operands
-            .iter()
-            .map(|array| (array.buffer(), array.layout()));
-        let operands: SmallVec<[_; 4]> = operands.collect();
-        RunningRule::begin(operation, T::DTYPE, &operands).map(Self)
-    }
-
-    /// Like [`begin`](Self::begin), for type-erased operands of one type.
-    #[track_caller]
-    pub(in crate::ops) fn begin_any(
-        operation: &'static str,
-        operands: &[&AnyArray],
-    ) -> Result<Self> {
+    pub(in crate::ops) fn begin(operation: &'static str, operands: &[&AnyArray]) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
@@ -169,19 +152,6 @@ impl RuledOperation {
         self
     }
 
-    /// Like [`computed_by`](Self::computed_by), from operands and to a result of `T`.
-    pub(in crate::ops) fn computed_from<T: AnyElement, const N: usize>(
-        self,
-        flops: u64,
-        run: impl Fn([&Array<T>; N]) -> Result<Array<T>> + 'static,
-    ) -> Self {
-        self.computed_by(flops, move |operands| {
-            let operands: [Array<T>; N] =
-                std::array::from_fn(|at| operands[at].share().into_array());
-            Ok(run(operands.each_ref())?.into_erased())
-        })
-    }
-
     /// Returns whether the operand of that number is tracked, so that its gradient is needed.
     pub(in crate::ops) fn wants(&self, operand: usize) -> bool {
         let running = self.0.as_ref();
@@ -193,52 +163,7 @@ impl RuledOperation {
     /// arrays that this function needs.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn finish<T: AnyElement, R, C>(
-        self,
-        result: Array<T>,
-        rule: impl FnOnce(&mut Saved) -> R,
-    ) -> Array<T>
-    where
-        R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
-        C: Into<Option<AnyArray>>,
-    {
-        if self.0.is_none() {
-            return result;
-        }
-        let result = result.into_erased();
-        self.finish_any(result, rule).into_array()
-    }
-
-    /// Ends an operation whose results do not depend on the elements of the operands, because some
-    /// of these arrays have none. The results are tracked, and the gradients of operands are zeros.
-    #[track_caller]
-    pub(in crate::ops) fn finish_empty<T: AnyElement, const N: usize>(
-        self,
-        results: [Array<T>; N],
-    ) -> [Array<T>; N] {
-        let Some(running) = &self.0 else {
-            return results;
-        };
-        let operands = running.operands.iter();
-        let operands: Vec<_> = operands
-            .map(|own| (own.buffer.device().clone(), *own.layout.shape()))
-            .collect();
-        let dtype = running.dtype;
-        self.finish_all(results, |_, _| {
-            move |_| {
-                let zeros = operands.iter().map(|(device, shape)| {
-                    let layout = Layout::contiguous(shape)?;
-                    filled(device, &layout, (dtype, Bits::default()))
-                });
-                zeros.collect::<Result<Vec<AnyArray>>>()
-            }
-        })
-    }
-
-    /// Like [`finish`](Self::finish), for a type-erased result.
-    #[inline]
-    #[track_caller]
-    pub(in crate::ops) fn finish_any<R, C>(
+    pub(in crate::ops) fn finish<R, C>(
         self,
         result: AnyArray,
         rule: impl FnOnce(&mut Saved) -> R,
@@ -256,15 +181,15 @@ impl RuledOperation {
         })
     }
 
-    /// Like [`finish`](Self::finish), for several results, each of which may have no gradient.
-    /// The results that `rule` gets are not tracked.
+    /// Like [`finish`](Self::finish), for several results, each of which may have no
+    /// gradient. The results that `rule` gets are not tracked.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn finish_all<T: AnyElement, R, C, const N: usize>(
+    pub(in crate::ops) fn finish_all<R, C, const N: usize>(
         self,
-        results: [Array<T>; N],
-        rule: impl FnOnce(&mut Saved, &[Array<T>; N]) -> R,
-    ) -> [Array<T>; N]
+        results: [AnyArray; N],
+        rule: impl FnOnce(&mut Saved, [&AnyArray; N]) -> R,
+    ) -> [AnyArray; N]
     where
         R: FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + Clone + 'static,
         C: Into<Option<AnyArray>>,
@@ -272,19 +197,46 @@ impl RuledOperation {
         let Some(running) = self.0 else {
             return results;
         };
-        let layouts = results.each_ref().map(|result| *result.layout());
+        let parts = results.iter();
+        let parts = parts.map(|own| (own.buffer.share(), &own.layout, own.dtype));
         let mut rule = Some(rule);
-        let buffers = running.finish(step_results(&results), &mut |saved| {
-            let rule = rule.take().expect("called once")(saved, &results);
+        let buffers = running.finish(parts.collect(), &mut |saved| {
+            let rule = rule.take().expect("called once")(saved, results.each_ref());
             Box::new(move |mut upstream: Upstream| {
                 let upstream = std::array::from_fn(|at| upstream[at].take());
                 rule(upstream).map(contributions)
             })
         });
         let mut buffers = buffers.into_iter();
-        layouts.map(|layout| {
-            let buffer = buffers.next().expect("there are as many");
-            Array::from_parts(buffer, layout)
+        results.map(|result| AnyArray {
+            buffer: buffers.next().expect("there are as many"),
+            ..result
+        })
+    }
+
+    /// Ends an operation whose results do not depend on the elements of the operands, because some
+    /// of these arrays have none. The results are tracked, and the gradients of operands are zeros.
+    #[track_caller]
+    pub(in crate::ops) fn finish_empty<const N: usize>(
+        self,
+        results: [AnyArray; N],
+    ) -> [AnyArray; N] {
+        let Some(running) = &self.0 else {
+            return results;
+        };
+        let operands = running.operands.iter();
+        let operands: Vec<_> = operands
+            .map(|own| (own.buffer.device().clone(), *own.layout.shape()))
+            .collect();
+        let dtype = running.dtype;
+        self.finish_all(results, |_, _| {
+            move |_| {
+                let zeros = operands.iter().map(|(device, shape)| {
+                    let layout = Layout::contiguous(shape)?;
+                    filled(device, &layout, (dtype, Bits::default()))
+                });
+                zeros.collect::<Result<Vec<AnyArray>>>()
+            }
         })
     }
 }
@@ -394,14 +346,6 @@ impl RunningRule {
     }
 }
 
-fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult<'_>; 1]> {
-    let mut parts = SmallVec::with_capacity(results.len());
-    for result in results {
-        parts.push((result.buffer().share(), result.layout(), T::DTYPE));
-    }
-    parts
-}
-
 /// The gradients that a rule gives for the operands; none for an operand without one.
 type Contributions = SmallVec<[Option<AnyArray>; 3]>;
 
@@ -474,21 +418,3 @@ impl Backward for RuleStep {
         })
     }
 }
-
-/// A rule for floats and complex numbers of any type, as `finish` takes one: `by_gradient!(gradient
-/// => [expressions])`, where `gradient` is the array of the type, and an expression gives the
-/// gradient of an operand.
-macro_rules! by_gradient {
-    ($gradient:ident => [$($result:expr),+ $(,)?]) => {
-        move |gradient: $crate::ops::derivatives::AnyArray| {
-            let dtype = gradient.dtype;
-            let gradients = $crate::ops::derivatives::by_differentiable!(dtype, F => {
-                let $gradient = gradient.into_array::<F>();
-                vec![$($crate::ops::derivatives::AnyArray::of(&$result)),+]
-            });
-            Ok(gradients.expect($crate::ops::derivatives::DIFFERENTIABLE))
-        }
-    };
-}
-
-pub(in crate::ops) use by_gradient;

@@ -285,7 +285,7 @@ pub(super) fn partials(
     let g = JointValue::new(joint, gradient);
     let dtype = g.dtype();
     let r = match again(called, dtype) {
-        Some(calls) => operands[0].apply(calls, &operands[1..]),
+        Some(calls) => operands[0].call(calls.at(dtype), &operands[1..]),
         None => wide(result),
     };
     let partials = match (called.operation, &*operands) {

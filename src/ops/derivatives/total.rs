@@ -1,6 +1,6 @@
 //! Sums over several arrays.
 
-use crate::array::{Array, Float};
+use crate::array::{AnyArray, Array, DType};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
@@ -24,9 +24,11 @@ impl Total {
         }
     }
 
+    /// Adds the sum of the squares of the elements.
     #[track_caller]
-    pub(crate) fn add_squares<T: Float>(&mut self, array: &Array<T>) -> Result<()> {
-        self.add(array.cast::<f64>().square().sum()?)
+    pub(crate) fn add_squares(&mut self, array: &AnyArray) -> Result<()> {
+        let sum = array.lazy().cast(DType::F64).square().sum()?;
+        self.add(Array::from_erased(sum))
     }
 
     /// Returns the sum, an array of rank 0.

@@ -1,20 +1,17 @@
 //! Nodes of floats and complex numbers, with the operators and functions that rules are written in.
 
 use std::cell::RefCell;
-use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use smallvec::SmallVec;
 
-use super::joint_graph::bits_of_number;
-use crate::array::DType;
-use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, Times};
+use crate::array::{DType, bits_of_number};
 use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::elementwise::complex::OfParts;
-use crate::ops::expression::elementwise::functions;
 use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::template::{GraphTemplate, TemplateNode};
 use crate::ops::expression::tree::{Call, Calls, MOST_OPERANDS};
+use crate::ops::expression::vocabulary::vocabulary;
 
 /// A node with the operators and functions that rules are written in. Operands of an operator have
 /// one type.
@@ -46,11 +43,11 @@ impl<'g> JointValue<'g> {
     }
 
     /// Appends the function of this type, of this value and `others`.
-    pub(super) fn apply(self, calls: &'static Calls, others: &[Self]) -> Self {
-        self.call(calls.at(self.dtype()), others)
+    pub(super) fn apply<const N: usize>(self, calls: &'static Calls, others: [Self; N]) -> Self {
+        self.call(calls.at(self.dtype()), &others)
     }
 
-    fn call(self, call: &'static Call, others: &[Self]) -> Self {
+    pub(super) fn call(self, call: &'static Call, others: &[Self]) -> Self {
         let mut operands: SmallVec<[u32; MOST_OPERANDS]> = SmallVec::from_iter([self.node]);
         operands.extend(others.iter().map(|own| own.node));
         self.appended(|joint| joint.call(call, &operands))
@@ -91,111 +88,14 @@ impl<'g> JointValue<'g> {
         }
     }
 
-    /// Returns this value times `factor` plus `addend`, rounded once.
-    pub(super) fn mul_add(self, factor: Self, addend: Self) -> Self {
-        self.apply(functions::MulAdd::CALLS, &[factor, addend])
-    }
-
     pub(super) fn not_equal(self, value: f64) -> Self {
         self.ne(self.constant(value))
     }
 
-    /// Returns the complex conjugate; for real numbers, no node is added.
-    pub(super) fn conj(self) -> Self {
-        match self.dtype().is_complex() {
-            true => self.apply(functions::Conj::CALLS, &[]),
-            false => self,
-        }
-    }
-
     /// Returns the complex number of this real part.
     pub(super) fn with_imaginary(self, im: Self) -> Self {
-        self.apply(OfParts::CALLS, &[im])
+        self.apply(OfParts::CALLS, [im])
     }
 }
 
-macro_rules! operators {
-    ($($trait:ident $method:ident $function:ident;)+) => {
-        $(
-            impl $trait for JointValue<'_> {
-                type Output = Self;
-
-                fn $method(self, other: Self) -> Self {
-                    self.apply($function::CALLS, &[other])
-                }
-            }
-
-            impl $trait<f64> for JointValue<'_> {
-                type Output = Self;
-
-                fn $method(self, other: f64) -> Self {
-                    self.$method(self.constant(other))
-                }
-            }
-
-            impl<'g> $trait<JointValue<'g>> for f64 {
-                type Output = JointValue<'g>;
-
-                fn $method(self, other: JointValue<'g>) -> JointValue<'g> {
-                    other.constant(self).$method(other)
-                }
-            }
-        )+
-    };
-}
-
-operators! {
-    Add add Added;
-    Sub sub Subtracted;
-    Mul mul Times;
-    Div div Over;
-}
-
-impl Neg for JointValue<'_> {
-    type Output = Self;
-
-    fn neg(self) -> Self {
-        self.apply(functions::Negated::CALLS, &[])
-    }
-}
-
-macro_rules! methods {
-    ($($name:ident($($other:ident)?) $function:ident;)+) => {
-        impl JointValue<'_> {
-            $(
-                pub(super) fn $name(self $(, $other: Self)?) -> Self {
-                    self.apply(functions::$function::CALLS, &[$($other)?])
-                }
-            )+
-        }
-    };
-}
-
-methods! {
-    re() Re;
-    im() Im;
-    abs() Abs;
-    square() Square;
-    sqrt() Sqrt;
-    sign() Sign;
-    rsqrt() Rsqrt;
-    exp() Exp;
-    ln() Ln;
-    sin() Sin;
-    cos() Cos;
-    sinh() Sinh;
-    cosh() Cosh;
-    sigmoid() Sigmoid;
-    erf() Erf;
-    round() Round;
-    gt(other) Greater;
-    ge(other) GreaterEqual;
-    lt(other) Less;
-    le(other) LessEqual;
-    eq(other) Equal;
-    ne(other) NotEqual;
-    maximum(other) Maximum;
-    minimum(other) Minimum;
-    powf(exponent) Powf;
-    powi(exponent) Powi;
-}
+vocabulary! { ['g] JointValue<'g> }

@@ -2,7 +2,7 @@
 //! Elements are numbered in row-major order. (The text of kernels calls a lane a line, because
 //! CUDA's lanes are the threads of a warp.)
 
-use crate::array::{AnyElement, AxisSet, DType, Shape};
+use crate::array::{AxisSet, DType, Shape};
 
 /// Lanes of equal length. A reduction reduces each to one output.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +47,8 @@ impl Lanes {
     }
 }
 
-/// Returns whether running sums of `T` carry a compensation for rounding.
-pub(in crate::ops) fn sums_round<T: AnyElement>() -> bool {
-    is_compensated(T::DTYPE)
-}
-
 /// Returns whether running sums of `dtype` carry a compensation for rounding: true if the kind has
 /// no wider type.
-pub(in crate::ops) fn is_compensated(dtype: DType) -> bool {
+pub(in crate::ops) const fn is_compensated(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::C64)
 }

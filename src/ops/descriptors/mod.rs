@@ -21,7 +21,7 @@ pub(super) use copies::{Copying, joined_parts, onto_diagonal, pairs};
 pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 pub(super) use fill::Fill;
 pub(super) use index_space::IndexSpace;
-pub(super) use lanes::{Lanes, is_compensated, sums_round};
+pub(super) use lanes::{Lanes, is_compensated};
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
 pub(super) use picks::{Axis, Picking, counted, reached};
 pub(super) use reduction::{ReductionPlan, outputs_of};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyArray, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
@@ -47,7 +47,7 @@ fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
                 let operands = node.operands().iter().map(|&operand| operand as usize);
                 match two_devices(operands.clone(), &devices) {
                     Some(pair) => {
-                        let names = names_of_operands(call.arity);
+                        let names = names_of_operands(call.arity());
                         let [one, other] = pair.map(|(position, device)| {
                             let node = node.operands()[position] as usize;
                             (names[position], device, graph.shape_of(node))
@@ -121,16 +121,16 @@ pub(in crate::ops) fn device_for<'a>(
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the operands, their shapes
 /// and devices.
 #[track_caller]
-pub(in crate::ops) fn same_device<T: AnyElement, U: AnyElement>(
+pub(in crate::ops) fn same_device(
     operation: &str,
-    (one, left): (&str, &Array<T>),
-    (other, right): (&str, &Array<U>),
+    (one, left): (&str, &AnyArray),
+    (other, right): (&str, &AnyArray),
 ) -> Result<()> {
     if left.device() == right.device() {
         return Ok(());
     }
-    let left = (one, left.device(), left.layout().shape());
-    let right = (other, right.device(), right.layout().shape());
+    let left = (one, left.device(), left.shape());
+    let right = (other, right.device(), right.shape());
     Err(device_mismatch(operation, left, right))
 }
 

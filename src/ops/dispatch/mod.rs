@@ -1,11 +1,13 @@
 //! Runs the work of operations on the device of their operands. Nothing here records steps for
 //! gradients: the callers do, in [`derivatives`](super::derivatives).
 
+mod by_type;
 mod devices;
 mod evaluate;
 mod hoist;
 mod reduce;
 
+pub(super) use by_type::{MEAN, NORM, STD, SUM, VAR};
 pub(super) use devices::{contiguous_array, device_for, device_mismatch, device_of, same_device};
 pub(super) use evaluate::{evaluate_all, store};
 pub(super) use hoist::Hoisted;

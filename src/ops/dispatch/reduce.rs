@@ -34,6 +34,11 @@ impl Reduction {
         (self.name, self.rule, self.host.output)
     }
 
+    /// Returns the type of the elements.
+    pub(in crate::ops) fn element(&self) -> DType {
+        self.host.element
+    }
+
     pub(in crate::ops) const fn of<F: Reducer<T> + Compiled, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,

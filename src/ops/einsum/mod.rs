@@ -146,7 +146,11 @@ fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T
     for (number, operand) in operands.iter().enumerate() {
         if operand.device() != operands[0].device() {
             let name = format!("operand {number}");
-            same_device("einsum", ("operand 0", operands[0]), (&name, operand))?;
+            same_device(
+                "einsum",
+                ("operand 0", operands[0].erased()),
+                (&name, operand.erased()),
+            )?;
         }
     }
     let lengths = subscripts.output.iter().map(|&l| subscripts.length(l));

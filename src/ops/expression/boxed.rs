@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::any_array::AnyArray;
+use super::any_lazy::AnyLazy;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::not_yet::Expression;
@@ -13,8 +13,7 @@ use crate::array::AnyElement;
 /// The type of an expression that was [boxed](Lazy::boxed).
 #[derive(Clone, Debug)]
 pub struct Boxed<T: AnyElement> {
-    // Each after its operands, so that no recursion is as deep as a long expression.
-    nodes: Vec<Node<AnyArray>>,
+    erased: AnyLazy,
     element: PhantomData<fn() -> T>,
 }
 
@@ -53,18 +52,12 @@ impl<E: Expr> Lazy<E> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn boxed(&self) -> BoxedLazy<E::Item> {
-        let (nodes, element) = (nodes_of(&self.expr), PhantomData);
-        Lazy {
-            expr: Boxed { nodes, element },
-        }
+        let expr = Boxed {
+            erased: AnyLazy::of_tree(&self.expr, E::Item::DTYPE),
+            element: PhantomData,
+        };
+        Lazy { expr }
     }
-}
-
-/// Returns the nodes of `tree`, each after its operands.
-fn nodes_of(tree: &dyn Tree) -> Vec<Node<AnyArray>> {
-    let mut nodes = Vec::new();
-    tree.walk(&mut |node| nodes.push(node.map(Operand::share)));
-    nodes
 }
 
 impl<T: AnyElement> Sealed for Boxed<T> {}
@@ -77,9 +70,7 @@ impl<T: AnyElement> Expr for Boxed<T> {
     const FUSES: bool = false;
 
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
-        for node in &self.nodes {
-            see(node.map(AnyArray::operand));
-        }
+        self.erased.walk(see);
     }
 
     fn dense(&self) -> Unfused<T> {

@@ -197,7 +197,7 @@ impl<'a> GraphBuilder<'a, '_> {
             Node::Scalar(dtype, bits) => self.graph.append_scalar(dtype, bits),
             Node::Call(call) => {
                 let nodes = self.graph.nodes.len();
-                let first = self.stack.len() - call.arity;
+                let first = self.stack.len() - call.arity();
                 let operands = &self.stack[first..];
                 if self.is_identity(call, operands) {
                     return; // The operand's node stays on the stack.
@@ -266,7 +266,7 @@ impl<'a> ExpressionGraph<'a> {
             }
             (NodeKind::Call(one_call, _), NodeKind::Call(other_call, _)) => {
                 let mut pairs = one.operands().iter().zip(other.operands());
-                one_call.arity == other_call.arity
+                one_call.arity() == other_call.arity()
                     && one.dtype == other.dtype
                     && pairs.all(|(&a, &b)| a == b || self.are_equal_values(a, b))
                     && (one_call.id)() == (other_call.id)()
@@ -395,7 +395,7 @@ impl<'a> ExpressionGraph<'a> {
                 node.kind = NodeKind::Array(*operand);
             }
             if let NodeKind::Call(call, operands) = &mut node.kind {
-                for operand in &mut operands[..call.arity] {
+                for operand in &mut operands[..call.arity()] {
                     *operand = numbers[*operand as usize] as u32;
                 }
             }
@@ -418,7 +418,7 @@ impl<A> NodeKind<A> {
     #[inline]
     pub(in crate::ops) fn operands(&self) -> &[u32] {
         match self {
-            Self::Call(call, operands) => &operands[..call.arity],
+            Self::Call(call, operands) => &operands[..call.arity()],
             _ => &[],
         }
     }

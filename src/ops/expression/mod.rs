@@ -3,6 +3,7 @@
 //! Building an expression neither fails nor allocates device memory.
 
 pub(crate) mod any_array;
+pub(crate) mod any_lazy;
 pub(in crate::ops) mod body;
 pub(in crate::ops) mod boxed;
 pub(in crate::ops) mod declare;
@@ -19,5 +20,6 @@ pub(in crate::ops) mod operation;
 pub(in crate::ops) mod run;
 pub(in crate::ops) mod template;
 pub(in crate::ops) mod tree;
+pub(in crate::ops) mod vocabulary;
 mod widened;
 pub(crate) mod written;

@@ -50,8 +50,8 @@ pub struct Call {
     pub(crate) name: &'static str,
     /// The function in CUDA C++; see [`Function::CUDA`].
     pub(crate) cuda: &'static str,
-    /// The number of operands.
-    pub(crate) arity: usize,
+    /// The types of its operands.
+    pub(crate) arguments: &'static [DType],
     /// The type of its value.
     pub(crate) output: DType,
     /// The function, for rules that depend on it.
@@ -75,7 +75,7 @@ impl Call {
         Self {
             name: F::NAME,
             cuda: F::CUDA,
-            arity: Args::DTYPES.len(),
+            arguments: Args::DTYPES,
             output: <F::Output as AnyElement>::DTYPE,
             operation,
             id: TypeId::of::<F>,
@@ -83,6 +83,11 @@ impl Call {
             body: F::BODY,
             partials: F::PARTIALS,
         }
+    }
+
+    /// Returns the number of its operands.
+    pub(crate) const fn arity(&self) -> usize {
+        self.arguments.len()
     }
 
     /// Returns its loop on the host, for this processor.

@@ -33,7 +33,7 @@ where
 /// Returns the result of a transform of no elements.
 #[track_caller]
 fn empty<T: AnyElement>(step: RuledOperation, device: &Device, shape: &Shape) -> Result<Array<T>> {
-    let [empty] = step.finish_empty([Writer::new(device, shape)?.finish()?]);
+    let [empty] = step.finish_empty_typed([Writer::new(device, shape)?.finish()?]);
     Ok(empty)
 }
 
@@ -57,7 +57,7 @@ where
     Complex<T>: Number<Part = T>,
 {
     let name = if at.is_some() { "fft" } else { "fft2" };
-    let step = RuledOperation::begin(name, &[x])?;
+    let step = RuledOperation::begin_typed(name, &[x])?;
     if x.is_empty() {
         return empty(step, x.device(), x.layout().shape());
     }
@@ -77,7 +77,7 @@ where
             cuda::transformed_planes(order, x.into(), direction, bits).map(AnyArray::into_array)
         ),
     }?;
-    Ok(step.finish(spectrum, |_| {
+    Ok(step.finish_typed(spectrum, |_| {
         move |gradient: AnyArray| {
             let gradient = gradient.into_array();
             let back = scaled::<T>(&gradient, at, reverse_of(direction), factor)?;
@@ -101,7 +101,7 @@ where
     let at = axis_of("rfft", x, axis)?;
     let length = x.shape()[at];
     let shape = resized::<Complex<T>>("rfft", x.layout().shape(), at, length / 2 + 1)?;
-    let step = RuledOperation::begin("rfft", &[x])?;
+    let step = RuledOperation::begin_typed("rfft", &[x])?;
     if x.is_empty() {
         return empty(step, x.device(), &shape);
     }
@@ -111,7 +111,7 @@ where
         order => host::spectra_of(order, x, at, &shape),
         cuda::spectra_of(order, x.into(), at, &shape).map(AnyArray::into_array)
     )?;
-    Ok(step.finish(spectra, |_| {
+    Ok(step.finish_typed(spectra, |_| {
         move |gradient: AnyArray| {
             // The other half of the spectrum, which `reals` adds, is not part of the result.
             let half = weighted(&gradient.into_array(), (at, length), 0.5)?;
@@ -136,7 +136,7 @@ where
     let pairs = (length - 1) / 2;
     let mut parts = Vec::new();
     for (count, value) in [(1, 1.0), (pairs, weight), (ones_after, 1.0)] {
-        parts.push(AnyArray::full_beside(spectra, &[count].into(), value)?);
+        parts.push(spectra.erased().full(&[count].into(), value)?.into_array());
     }
     let weights = concat(&[&parts[0], &parts[1], &parts[2]], 0)?;
     let there = weights.layout().part(0, 0..spectra.shape()[at], 1)?;
@@ -176,21 +176,21 @@ where
 {
     let shape = resized::<T>("irfft", x.layout().shape(), at, length)?;
     if x.is_empty() {
-        let step = RuledOperation::begin("irfft", &[x])?;
+        let step = RuledOperation::begin_typed("irfft", &[x])?;
         return empty(step, x.device(), &shape);
     }
     // The second half of the spectrum adds no information.
     let half = length / 2 + 1;
     let there = x.shape()[at].min(half);
     let x = x.viewed(x.layout().part(at, 0..there, 1)?);
-    let step = RuledOperation::begin("irfft", &[&x])?;
+    let step = RuledOperation::begin_typed("irfft", &[&x])?;
     let reals = on_device!(
         x.device(),
         touching x.buffer(),
         order => host::reals_of(order, &x, at, &shape, factor),
         cuda::reals_of(order, (&x).into(), at, &shape, bits_of(factor)).map(AnyArray::into_array)
     )?;
-    Ok(step.finish(reals, |_| {
+    Ok(step.finish_typed(reals, |_| {
         move |gradient: AnyArray| {
             let spectra = rfft(&gradient.into_array::<T>(), at as isize)?;
             let there = spectra.viewed(spectra.layout().part(at, 0..there, 1)?);

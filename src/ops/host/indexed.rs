@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+use num_complex::Complex;
+
 use super::by_bytes;
 use super::copy::{SHORT_ROW, copy_run};
 use super::launch::{Work, launch};
@@ -181,17 +183,39 @@ const LINE_BYTES: usize = 64;
 /// `at`, in order. Does so for each element of `shape`, which is not empty. Along the other axes,
 /// all three arrays broadcast to `shape`.
 #[track_caller]
-pub(in crate::ops) fn add_at<T: Number>(
+pub(in crate::ops) fn add_at(
     order: HostOrder<'_>,
     target: Target<'_>,
-    indices: &Array<i64>,
-    values: &Array<T>,
+    indices: Operand<'_>,
+    values: Operand<'_>,
     along: (usize, Indexing),
     shape: &Shape,
 ) -> Result<()> {
-    assert_eq!(target.dtype(), T::DTYPE, "added elements of another type");
-    let (values, run) = (values.into(), scatter_blocks::<T, Adding> as ScatterLoop);
-    scatter(order, target, indices.into(), values, along, (shape, run))
+    assert_eq!(
+        target.dtype(),
+        values.dtype,
+        "added elements of another type"
+    );
+    let run = adding_loop(values.dtype);
+    scatter(order, target, indices, values, along, (shape, run))
+}
+
+/// Returns the loop that adds elements of `dtype`. Integers wrap, so that their sign does not
+/// matter.
+fn adding_loop(dtype: DType) -> ScatterLoop {
+    match dtype {
+        DType::F32 => scatter_blocks::<f32, Adding>,
+        DType::F64 => scatter_blocks::<f64, Adding>,
+        DType::I8 | DType::U8 => scatter_blocks::<u8, Adding>,
+        DType::I16 | DType::U16 => scatter_blocks::<u16, Adding>,
+        DType::I32 | DType::U32 => scatter_blocks::<u32, Adding>,
+        DType::I64 | DType::U64 => scatter_blocks::<u64, Adding>,
+        DType::C32 => scatter_blocks::<Complex<f32>, Adding>,
+        DType::C64 => scatter_blocks::<Complex<f64>, Adding>,
+        DType::F16 | DType::Bf16 | DType::Bool => {
+            unreachable!("elements of {dtype} are added in another type")
+        }
+    }
 }
 
 /// Like [`add_at`], but writes instead of adding. If several values have the same index, the last

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::blocked::{BlockSource, Blocks, RUN, Readable};
 use super::launch::{Work, launch};
-use super::memory::{Output, Untyped, computed};
-use crate::array::{AnyElement, Array, Shape};
+use super::memory::{Untyped, computed_any};
+use crate::array::{AnyArray, DType, Shape};
 use crate::error::Result;
 use crate::ops::descriptors::Lanes;
 use crate::ops::order::HostOrder;
@@ -39,28 +39,43 @@ impl Lanes {
 /// Computes the lanes of some jobs from elements, in an output that is theirs.
 pub(super) type LaneLoop = unsafe fn(&mut Blocks<'_, '_>, Untyped, &Lanes, Range<usize>);
 
-/// Returns the array of `shape` whose lanes along `axis` the loop `run` computes from the elements
-/// of a source, each of which reads as many bytes as given. `effort` is as for [`Lanes::work`].
+/// A loop over lanes, with the types of the elements that it reads and writes.
+#[derive(Debug)]
+pub(in crate::ops) struct LaneLoops {
+    pub(in crate::ops) element: DType,
+    pub(in crate::ops) output: DType,
+    /// Writes all of the jobs' lanes.
+    pub(super) run: LaneLoop,
+    /// See [`Lanes::work`].
+    pub(super) effort: usize,
+}
+
+/// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of a
+/// source, each of which reads as many bytes as given.
 ///
 /// # Safety
 ///
-/// `run` must be a loop for elements of the source and of `O`, and write all of the jobs' lanes.
+/// The loop must be for elements of the source.
 #[track_caller]
-pub(super) unsafe fn along_lanes<O: AnyElement, R>(
+pub(super) unsafe fn along_lanes<R>(
     order: HostOrder<'_>,
     (elements, bytes_each): (&R, usize),
     (shape, axis): (&Shape, usize),
-    effort: usize,
-    run: LaneLoop,
-) -> Result<Array<O>>
+    &LaneLoops {
+        run,
+        output,
+        effort,
+        ..
+    }: &LaneLoops,
+) -> Result<AnyArray>
 where
     R: Clone + Send + Sync + 'static,
     for<'a> BlockSource<'a>: From<&'a R>,
 {
     let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(bytes_each, size_of::<O>(), effort);
-    let write = |output: Output<O>| {
-        let writes = (run, output.untyped(), lanes);
+    let work = lanes.work(bytes_each, output.size_bytes(), effort);
+    let write = |output: Untyped| {
+        let writes = (run, output, lanes);
         launch(
             order,
             work,
@@ -74,7 +89,7 @@ where
         );
     };
     // SAFETY: the lanes of all jobs cover all elements, and each job writes all of its lanes.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, output, write) }
 }
 
 /// Computes the lanes of some jobs by a loop.

@@ -47,6 +47,25 @@ impl Untyped {
         self.count
     }
 
+    /// Returns the elements of `place`, which has no gaps. The memory around them may have other
+    /// handles. The caller guarantees that nothing else reads or writes the elements; so do the
+    /// writers of an output that others wait for.
+    pub(super) fn at(place: &AnyArray) -> Self {
+        assert!(place.layout.is_contiguous(), "a place has no gaps");
+        let offset_bytes = place.layout.offset() * place.dtype.size_bytes();
+        let base: *mut u8 = host_pointer(DevicePtr(place.buffer.address()));
+        Self {
+            base: base.wrapping_add(offset_bytes),
+            count: place.len(),
+        }
+    }
+
+    /// Returns the address of the element `index`, of `dtype`. It may be the end.
+    pub(super) fn part(&self, dtype: DType, index: usize) -> *mut u8 {
+        assert!(index <= self.count);
+        self.base.wrapping_add(index * dtype.size_bytes())
+    }
+
     /// # Safety
     ///
     /// It must have been made from an output of elements of `T`.
@@ -59,6 +78,7 @@ impl Untyped {
 }
 
 impl<T: AnyElement> Output<T> {
+    #[cfg(feature = "linalg")]
     pub(super) fn untyped(&self) -> Untyped {
         Untyped {
             base: self.base.cast(),
@@ -81,25 +101,8 @@ impl<T: AnyElement> Output<T> {
         }
     }
 
-    /// Returns the elements of `place`, which has no gaps. The memory around them may have other
-    /// handles. The caller guarantees that nothing else reads or writes the elements; so do the
-    /// writers of an [`Output`] that others wait for.
-    pub(super) fn at(place: &Array<T>) -> Self {
-        assert!(place.layout().is_contiguous(), "a place has no gaps");
-        Self {
-            base: host_pointer(DevicePtr(place.address())).cast(),
-            count: place.len(),
-        }
-    }
-
     pub(crate) fn count(&self) -> usize {
         self.count
-    }
-
-    /// Returns the address of the element `index`, for writers of parts that are not contiguous.
-    pub(super) fn address(&self, index: usize) -> *mut MaybeUninit<T> {
-        assert!(index < self.count);
-        self.base.wrapping_add(index)
     }
 
     /// Returns the elements of `range`, not yet written.

@@ -70,6 +70,7 @@ pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing, Unfused};
 pub(super) use generate::generate;
 pub(super) use indexed::{add_at, marked, picked, put_at};
+pub(super) use lanes::LaneLoops;
 #[cfg(feature = "linalg")]
 pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
@@ -77,8 +78,8 @@ pub(super) use linalg::{
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{Compiled, ReductionLoops, reduce, reduce_contiguous, reduction_loops_of};
 pub(super) use regions::{on_diagonal, padded, triangular};
-pub(super) use scan::running;
+pub(super) use scan::{running, scan_loops_of};
 pub(super) use search::search;
-pub(super) use softmax::{normalized, normalized_contiguous};
+pub(super) use softmax::{normalized, normalized_contiguous, softmax_loops_of};
 pub(super) use sort::{neighbours, ranked, sorted};
 pub(super) use store::{FusedStore, store};

@@ -4,13 +4,15 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use num_complex::Complex;
+
 use super::blocked::{BlockProgram, Blocks, RUN};
-use super::lanes::{LaneLoop, along_lanes};
+use super::lanes::{LaneLoop, LaneLoops, along_lanes};
 use super::memory::{Output, Untyped};
 use crate::array::element::scalar::convert;
-use crate::array::{AnyElement, Array, Number, Shape};
+use crate::array::{AnyArray, AnyElement, DType, Number, Shape};
 use crate::error::Result;
-use crate::ops::descriptors::{IndexSpace, Lanes, sums_round};
+use crate::ops::descriptors::{IndexSpace, Lanes, is_compensated};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::HostOrder;
 use crate::ops::reducers::Compensated;
@@ -20,27 +22,68 @@ use crate::ops::vector::{Loop, vectorised};
 /// added to each.
 const BLOCK: usize = 8;
 
-/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`, or the
-/// product if `PRODUCT`.
+/// Returns, for each element of `graph`, the total of all elements up to it along `axis`.
 #[track_caller]
-pub(in crate::ops) fn running<T: AnyElement, const PRODUCT: bool>(
+pub(in crate::ops) fn running(
     order: HostOrder<'_>,
+    loops: &LaneLoops,
     graph: &ExpressionGraph<'_>,
-    shape: &Shape,
-    axis: usize,
-) -> Result<Array<T::Total>> {
+    (shape, axis): (&Shape, usize),
+) -> Result<AnyArray> {
+    assert_eq!(graph.first().dtype, loops.element);
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
+    let elements = (&program, graph.bytes_read());
+    // SAFETY: the loop is for the elements, as just checked.
+    unsafe { along_lanes(order, elements, (shape, axis), loops) }
+}
+
+/// The loops of running sums and products that are compiled with the library, by type: `f32`, `f64`
+/// and, for gradients, complex numbers of `f64`.
+static COMPILED: [[LaneLoops; 2]; 3] = [
+    [loops::<f32, false>(), loops::<f32, true>()],
+    [loops::<f64, false>(), loops::<f64, true>()],
+    [
+        loops::<Complex<f64>, false>(),
+        loops::<Complex<f64>, true>(),
+    ],
+];
+
+/// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. They are a
+/// reference: if a constant has the address of a function, the compiler compiles the function where
+/// the constant is.
+pub(in crate::ops) const fn scan_loops_of<T: AnyElement, const PRODUCT: bool>() -> &'static LaneLoops
+{
+    // A constant, so that no loop is compiled where there is one in the table.
+    match const { place_of(T::DTYPE) } {
+        Some(place) => &COMPILED[place][PRODUCT as usize],
+        None => const { &loops::<T, PRODUCT>() },
+    }
+}
+
+const fn place_of(dtype: DType) -> Option<usize> {
+    match dtype {
+        DType::F32 => Some(0),
+        DType::F64 => Some(1),
+        DType::C64 => Some(2),
+        _ => None,
+    }
+}
+
+const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
     // Constants, so that only one of the loops is compiled.
     let run: LaneLoop = if const { PRODUCT } {
         scan_loop::<T, Product<T::Wide>>
-    } else if sums_round::<T>() {
+    } else if const { is_compensated(T::DTYPE) } {
         scan_loop::<T, Compensated<T::Wide>>
     } else {
         scan_loop::<T, Plain<T::Wide>>
     };
-    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
-    let elements = (&program, graph.bytes_read());
-    // SAFETY: the loop reads elements of `T` and writes their totals, all of each lane.
-    unsafe { along_lanes(order, elements, (shape, axis), 1, run) }
+    LaneLoops {
+        element: T::DTYPE,
+        output: <T::Total as AnyElement>::DTYPE,
+        run,
+        effort: 1,
+    }
 }
 
 /// The [`LaneLoop`] of running totals in an `S`.

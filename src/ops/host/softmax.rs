@@ -5,12 +5,12 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, BlockSource, Blocks, Consecutive, RUN};
-use super::lanes::{Job, along_lanes};
+use super::blocked::{BlockProgram, Blocks, Consecutive, RUN};
+use super::lanes::{Job, LaneLoops, along_lanes};
 use super::memory::{Output, Untyped};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{convert, math};
-use crate::array::{AnyElement, Array, DType, Float, Shape};
+use crate::array::{AnyArray, AnyElement, DType, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::descriptors::{IndexSpace, Lanes};
@@ -27,45 +27,64 @@ const BLOCK: usize = 1024;
 /// Like [`BLOCK`], for a lane whose elements are not contiguous.
 const BLOCK_ROWS: usize = 32;
 
-/// Returns exp(x) / Σ exp(x) along `axis`, or its logarithm if `LOG`.
+/// Returns the elements of `graph`, normalized along `axis`.
 #[track_caller]
-pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
+pub(in crate::ops) fn normalized(
     order: HostOrder<'_>,
+    loops: &LaneLoops,
     graph: &ExpressionGraph<'_>,
-    shape: &Shape,
-    axis: usize,
-) -> Result<Array<T>> {
+    (shape, axis): (&Shape, usize),
+) -> Result<AnyArray> {
+    assert_eq!(graph.first().dtype, loops.element);
     let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
-    normalized_source::<T, _, LOG>(order, (&program, graph.bytes_read()), shape, axis)
+    let elements = (&program, graph.bytes_read());
+    // SAFETY: the loop is for the elements, as just checked.
+    unsafe { along_lanes(order, elements, (shape, axis), loops) }
 }
 
 /// Like [`normalized`], for an array whose elements are contiguous. It needs no program.
 #[track_caller]
-pub(in crate::ops) fn normalized_contiguous<T: Float, const LOG: bool>(
+pub(in crate::ops) fn normalized_contiguous(
+    loops: &LaneLoops,
     operand: &Operand<'_>,
     axis: usize,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
+    assert_eq!(operand.dtype, loops.element);
     let device = operand.buffer.device();
     let _timed = Timed::begin(device);
     let order = HostOrder::new(device, operand.buffer)?;
-    let elements = (&Consecutive::new(operand), size_of::<T>());
-    normalized_source::<T, _, LOG>(order, elements, operand.layout.shape(), axis)
+    let elements = (&Consecutive::new(operand), operand.dtype.size_bytes());
+    // SAFETY: the loop is for the elements, as just checked.
+    unsafe { along_lanes(order, elements, (operand.layout.shape(), axis), loops) }
 }
 
-/// Normalizes the elements of a source, each of which reads as many bytes as given.
-#[track_caller]
-fn normalized_source<T: Float, R, const LOG: bool>(
-    order: HostOrder<'_>,
-    elements: (&R, usize),
-    shape: &Shape,
-    axis: usize,
-) -> Result<Array<T>>
-where
-    R: Clone + Send + Sync + 'static,
-    for<'a> BlockSource<'a>: From<&'a R>,
-{
-    // SAFETY: the loop reads and writes elements of `T`, all of each lane.
-    unsafe { along_lanes(order, elements, (shape, axis), 4, lane_loop::<T, LOG>) }
+/// The loops of softmax and of its logarithm that are compiled with the library, by type.
+static COMPILED: [[LaneLoops; 2]; COMPILED_TYPES] = [
+    [loops::<f32, false>(), loops::<f32, true>()],
+    [loops::<f64, false>(), loops::<f64, true>()],
+];
+
+/// Returns the loops of softmax, or of its logarithm if `LOG`, of elements of `T`. They are a
+/// reference: if a constant has the address of a function, the compiler compiles the function where
+/// the constant is.
+pub(in crate::ops) const fn softmax_loops_of<T: Float, const LOG: bool>() -> &'static LaneLoops {
+    // A constant, so that no loop is compiled where there is one in the table.
+    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
+        &COMPILED[T::DTYPE as usize][LOG as usize]
+    } else {
+        const { &loops::<T, LOG>() }
+    }
+}
+
+const COMPILED_TYPES: usize = 2;
+
+const fn loops<T: Float, const LOG: bool>() -> LaneLoops {
+    LaneLoops {
+        element: T::DTYPE,
+        output: T::DTYPE,
+        run: lane_loop::<T, LOG>,
+        effort: 4,
+    }
 }
 
 /// # Safety
@@ -88,7 +107,7 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     vectorised(softmax, &mut ());
 }
 
-/// The jobs of a launch of [`normalized_source`]. [`lane_loop`] alone makes one, for elements of
+/// The jobs of a launch of [`along_lanes`]. [`lane_loop`] alone makes one, for elements of
 /// `T`.
 struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
     elements: &'a mut Blocks<'b, 'c>,

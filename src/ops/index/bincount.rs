@@ -6,8 +6,6 @@ use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::cuda;
-use crate::ops::host;
 use crate::ops::order::UpdateTargets;
 
 impl<T: Integer> Array<T> {
@@ -163,8 +161,7 @@ pub(super) fn occurrences(numbers: &Array<i64>, length: usize) -> Result<Array<i
     on_device!(
         target.device(),
         touching & updating,
-        order => host::add_at(order, target, numbers, &one, along, &shape),
-        cuda::add_at(order, target, numbers.into(), (&one).into(), along, &shape)
+        add_at(target, numbers.into(), (&one).into(), along, &shape)
     )?;
     Ok(counts)
 }

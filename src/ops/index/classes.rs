@@ -2,9 +2,8 @@
 
 use super::invalid;
 use super::moves::picked;
-use crate::array::{AnyElement, Array, Elements};
+use crate::array::{AnyArray, Array, Elements};
 use crate::error::Result;
-use crate::ops::derivatives::AnyArray;
 use crate::ops::descriptors::Picking;
 
 /// Returns the element of each row of `table` at its class, for the operation `cross_entropy`.
@@ -15,24 +14,19 @@ use crate::ops::descriptors::Picking;
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is no column; on a CUDA
 /// device, where the kernel checks the classes, from the next call that waits.
 #[track_caller]
-pub(in crate::ops) fn of_classes<T: AnyElement>(
-    table: &Array<T>,
-    classes: &Array<i64>,
-) -> Result<Array<T>> {
+pub(in crate::ops) fn of_classes(table: &AnyArray, classes: &Array<i64>) -> Result<AnyArray> {
     check_classes(table, classes)?;
     let indices = classes.unsqueeze(1)?;
     let shape = indices.layout().shape();
-    let table = AnyArray::of(table);
-    let picked = picked(&table, &indices, Picking::Classes, 1, shape)?;
-    picked.into_array().squeeze(1)
+    picked(table, &indices, Picking::Classes, 1, shape)?.squeeze(1)
 }
 
 /// Waits until the classes are known, and checks that all are columns. On a CUDA device, checks
 /// only that there are columns.
 #[track_caller]
-fn check_classes<T: AnyElement>(table: &Array<T>, classes: &Array<i64>) -> Result<()> {
-    let columns = table.shape()[1];
-    let shape = table.layout().shape();
+fn check_classes(table: &AnyArray, classes: &Array<i64>) -> Result<()> {
+    let columns = table.dims()[1];
+    let shape = table.shape();
     if table.device().backend().cuda().is_some() {
         return match columns {
             0 if !classes.is_empty() => Err(invalid(format!(

@@ -1,5 +1,7 @@
 //! Several arrays as one.
 
+use smallvec::SmallVec;
+
 use super::moves::joined;
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
@@ -29,12 +31,18 @@ use crate::ops::dispatch::same_device;
 /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result.
 #[track_caller]
 pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
+    concatenated(&erased(arrays), axis).map(Array::from_erased)
+}
+
+/// See [`concat`].
+#[track_caller]
+pub(in crate::ops) fn concatenated(arrays: &[AnyArray], axis: isize) -> Result<AnyArray> {
     let (first, rest) = on_one_device("concat", arrays)?;
-    let shape = first.layout().shape();
+    let shape = first.shape();
     let at = shape.axis("concat", axis)?;
     let mut length = shape.dims()[at];
     for (number, array) in (1..).zip(rest) {
-        let other = array.layout().shape();
+        let other = array.shape();
         if other.ndim() != shape.ndim() || other.without(at) != shape.without(at) {
             return Err(Error::new(
                 ErrorKind::ShapeMismatch,
@@ -48,9 +56,8 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
         length = length.saturating_add(other.dims()[at]);
     }
     let shape = shape.with(at, length);
-    check_size("concat", &shape, T::DTYPE)?;
-    let arrays: Vec<_> = arrays.iter().map(|array| AnyArray::of(*array)).collect();
-    Ok(whole_of("concat", &arrays, at, &shape)?.into_array())
+    check_size("concat", &shape, first.dtype)?;
+    whole_of("concat", arrays, at, &shape)
 }
 
 /// Returns the arrays, all of one shape, one after another along a new axis, which is the axis
@@ -76,15 +83,20 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
 /// and [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result.
 #[track_caller]
 pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
+    stacked(&erased(arrays), axis).map(Array::from_erased)
+}
+
+#[track_caller]
+fn stacked(arrays: &[AnyArray], axis: isize) -> Result<AnyArray> {
     let (first, rest) = on_one_device("stack", arrays)?;
-    let own = first.layout().shape();
+    let own = first.shape();
     let widened: Shape = own.dims().iter().copied().chain([1]).collect();
     let Ok(at) = widened.axis("stack", axis) else {
         return Err(own.no_new_axis("stack", axis));
     };
     let mut numbered = (1..).zip(rest);
-    if let Some((number, array)) = numbered.find(|(_, array)| array.shape() != own.dims()) {
-        let other = array.layout().shape();
+    if let Some((number, array)) = numbered.find(|(_, array)| array.shape() != own) {
+        let other = array.shape();
         return Err(Error::new(
             ErrorKind::ShapeMismatch,
             format!(
@@ -95,11 +107,14 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let (before, after) = own.dims().split_at(at);
     let count = arrays.len();
     let shape: Shape = before.iter().chain([&count]).chain(after).collect();
-    check_size("stack", &shape, T::DTYPE)?;
+    check_size("stack", &shape, first.dtype)?;
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
-    let widened = widened.map(|array| Ok(AnyArray::of(&array?)));
-    let arrays = widened.collect::<Result<Vec<_>>>()?;
-    Ok(whole_of("stack", &arrays, at, &shape)?.into_array())
+    whole_of("stack", &widened.collect::<Result<Vec<_>>>()?, at, &shape)
+}
+
+#[track_caller]
+fn erased<T: AnyElement>(arrays: &[&Array<T>]) -> SmallVec<[AnyArray; 4]> {
+    arrays.iter().map(|array| array.erased().share()).collect()
 }
 
 /// Returns the concatenation of `arrays` along the axis `at`, as a new array of `shape`.
@@ -111,10 +126,10 @@ fn whole_of(
     shape: &Shape,
 ) -> Result<AnyArray> {
     let own = *shape;
-    let step = RuledOperation::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?
+    let step = RuledOperation::begin(operation, &arrays.iter().collect::<Vec<_>>())?
         .computed_by(0, move |operands| joined(operands, at, &own));
     let whole = joined(arrays, at, shape)?;
-    Ok(step.finish_any(whole, |_| parted_back(arrays, at)))
+    Ok(step.finish(whole, |_| parted_back(arrays, at)))
 }
 
 /// Returns the gradients of arrays that are stored one after another along the axis `at` of a
@@ -145,11 +160,11 @@ fn parted_back(
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is none,
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if they are on several devices.
 #[track_caller]
-fn on_one_device<'a, T: AnyElement>(
+fn on_one_device<'a>(
     operation: &str,
-    arrays: &'a [&'a Array<T>],
-) -> Result<(&'a Array<T>, &'a [&'a Array<T>])> {
-    let Some((&first, rest)) = arrays.split_first() else {
+    arrays: &'a [AnyArray],
+) -> Result<(&'a AnyArray, &'a [AnyArray])> {
+    let Some((first, rest)) = arrays.split_first() else {
         let text = format!("{operation}: the list of arrays is empty, expected at least one");
         return Err(invalid(text));
     };

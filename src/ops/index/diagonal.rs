@@ -31,9 +31,9 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
 /// Returns `array` with zeros outside of a triangle of its last two axes.
 #[track_caller]
 fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
-    let step = RuledOperation::begin_any(triangle.operation(), &[array])?;
+    let step = RuledOperation::begin(triangle.operation(), &[array])?;
     let kept = triangular(array, triangle, k)?;
-    Ok(step.finish_any(kept, |_| {
+    Ok(step.finish(kept, |_| {
         move |gradient| Ok(vec![triangle_of(&gradient, triangle, k)?])
     }))
 }
@@ -41,9 +41,9 @@ fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArra
 /// Returns the square matrix of `shape` with `vector` on its diagonal `k`.
 #[track_caller]
 fn matrix_of(vector: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
-    let step = RuledOperation::begin_any("diag", &[vector])?;
+    let step = RuledOperation::begin("diag", &[vector])?;
     let matrix = on_diagonal(vector, k, shape)?;
-    Ok(step.finish_any(matrix, |_| {
+    Ok(step.finish(matrix, |_| {
         move |gradient: AnyArray| {
             let diagonal = diagonal_of(&gradient.layout, k)?;
             Ok(vec![gradient.seen(diagonal)])

@@ -4,7 +4,7 @@ use super::moves::picked;
 use super::{check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
@@ -38,30 +38,35 @@ impl<T: AnyElement> Array<T> {
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
-        let at = self.layout().shape().axis("gather", axis)?;
-        same_device("gather", ("the array", self), ("the indices", indices))?;
-        let shape = along(
-            "gather",
-            self.layout().shape(),
-            indices.layout().shape(),
-            at,
-        )?;
-        check_size("gather", &shape, T::DTYPE)?;
-        check_indices("gather", self.erased(), at, indices)?;
-        Ok(gathered(&AnyArray::of(self), indices, at, &shape)?.into_array())
+        gathered(self.erased(), indices, axis).map(Self::from_erased)
     }
 }
 
-/// Returns the elements at `indices`, which have been checked, along the axis `at`.
+/// See [`Array::gather`].
 #[track_caller]
-fn gathered(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
-    let (places, whole) = (indices.clone(), *shape);
-    let step = RuledOperation::begin_any("gather", &[array])?.computed_by(0, move |operands| {
+pub(in crate::ops) fn gathered(
+    array: &AnyArray,
+    indices: &Array<i64>,
+    axis: isize,
+) -> Result<AnyArray> {
+    let at = array.shape().axis("gather", axis)?;
+    same_device(
+        "gather",
+        ("the array", array),
+        ("the indices", indices.erased()),
+    )?;
+    let shape = along("gather", array.shape(), indices.layout().shape(), at)?;
+    check_size("gather", &shape, array.dtype)?;
+    check_indices("gather", array, at, indices)?;
+    let (places, whole) = (indices.clone(), shape);
+    let step = RuledOperation::begin("gather", &[array])?.computed_by(0, move |operands| {
         picked(&operands[0], &places, Picking::Elements, at, &whole)
     });
-    let picked = picked(array, indices, Picking::Elements, at, shape)?;
+    let picked = picked(array, indices, Picking::Elements, at, &shape)?;
     let own = *array.layout.shape();
-    Ok(step.finish_any(picked, |saved| scattered_back(own, saved.save(indices), at)))
+    Ok(step.finish(picked, |saved| {
+        scattered_back(own, saved.save_typed(indices), at)
+    }))
 }
 
 /// Returns the gradient of an array of shape `own` from which elements were gathered along the axis
@@ -75,13 +80,9 @@ pub(super) fn scattered_back(
         let dtype = gradient.dtype;
         // An index may repeat so often that the sum exceeds the precision of narrow floats.
         let gradient = gradient.converted(dtype.computed_in())?;
-        let zeros = gradient.zeros(&own)?;
-        let sum = by_differentiable!(gradient.dtype, T => {
-            let mut sum = zeros.into_array::<T>();
-            sum.scatter_add(&indices, &gradient.into_array::<T>(), at as isize)?;
-            AnyArray::of(&sum)
-        });
-        Ok(vec![sum.expect(DIFFERENTIABLE).converted(dtype)?])
+        let mut sum = gradient.zeros(&own)?;
+        sum.scatter_add(&indices, &gradient, at as isize)?;
+        Ok(vec![sum.converted(dtype)?])
     }
 }
 

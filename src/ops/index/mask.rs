@@ -118,7 +118,11 @@ impl<T: AnyElement> Array<T> {
     /// mask's shape does not broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn masked_assign<R: IntoExpr<T>>(&mut self, mask: &Array<bool>, value: R) -> Result<()> {
-        same_device("masked_assign", ("the array", self), ("the mask", mask))?;
+        same_device(
+            "masked_assign",
+            ("the array", self.erased()),
+            ("the mask", mask.erased()),
+        )?;
         let value = value.into_lazy();
         let own = self.layout().shape();
         check_broadcast("mask", mask.layout().shape(), own)?;
@@ -179,7 +183,11 @@ pub(super) fn compact<T: AnyElement>(array: &Array<T>, flags: &Array<bool>) -> R
 /// See [`Array::select_by`].
 #[track_caller]
 fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Array<T>> {
-    same_device("select_by", ("the array", array), ("the mask", mask))?;
+    same_device(
+        "select_by",
+        ("the array", array.erased()),
+        ("the mask", mask.erased()),
+    )?;
     let (own, shape) = (array.layout().shape(), mask.layout().shape());
     if !own.dims().starts_with(shape.dims()) {
         return Err(Error::new(

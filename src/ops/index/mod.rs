@@ -27,7 +27,9 @@ mod topk;
 mod unique;
 
 pub(super) use classes::of_classes;
+pub(super) use concat::concatenated;
 pub use concat::{concat, stack};
+pub(super) use gather::gathered;
 pub use pad_with::PadMode;
 
 use crate::ops::descriptors::counted;

@@ -30,18 +30,22 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn pad(&self, margins: &[(usize, usize)], value: T) -> Result<Self> {
-        self.framed("pad", margins, value)
+        let framed = self.erased().framed("pad", margins, bits_of(value));
+        framed.map(Self::from_erased)
     }
+}
 
-    /// Like [`pad`](Self::pad), with `operation` as the name in errors.
+impl AnyArray {
+    /// See [`Array::pad`], with `operation` as the name in errors.
     #[track_caller]
     pub(in crate::ops) fn framed(
         &self,
         operation: &str,
         margins: &[(usize, usize)],
-        value: T,
+        value: Bits,
     ) -> Result<Self> {
-        let own = self.layout().shape();
+        let array = self;
+        let own = array.shape();
         if margins.len() != own.ndim() {
             return Err(invalid(format!(
                 "{operation}: the list of margins {margins:?} has length {}, expected {}, one for each axis of the \
@@ -55,29 +59,24 @@ impl<T: AnyElement> Array<T> {
         let shape: Shape = axes
             .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
             .collect();
-        check_size(operation, &shape, T::DTYPE)?;
+        check_size(operation, &shape, array.dtype)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
-        Ok(framed(&AnyArray::of(self), before, bits_of(value), &shape)?.into_array())
+        let whole = shape;
+        let step = RuledOperation::begin("pad", &[array])?.computed_by(0, move |operands| {
+            padded(&operands[0], &before, value, &whole)
+        });
+        let padded = padded(array, &before, value, &shape)?;
+        let own = *array.layout.shape();
+        Ok(step.finish(padded, |_| {
+            move |gradient: AnyArray| {
+                let ranges = before.dims().iter().zip(own.dims());
+                let inner = ranges
+                    .enumerate()
+                    .try_fold(gradient.layout, |inner, (axis, range)| {
+                        inner.part(axis, *range.0..range.0 + range.1, 1)
+                    })?;
+                Ok(vec![gradient.seen(inner)])
+            }
+        }))
     }
-}
-
-#[track_caller]
-fn framed(array: &AnyArray, before: Shape, value: Bits, shape: &Shape) -> Result<AnyArray> {
-    let whole = *shape;
-    let step = RuledOperation::begin_any("pad", &[array])?.computed_by(0, move |operands| {
-        padded(&operands[0], &before, value, &whole)
-    });
-    let padded = padded(array, &before, value, shape)?;
-    let own = *array.layout.shape();
-    Ok(step.finish_any(padded, |_| {
-        move |gradient: AnyArray| {
-            let ranges = before.dims().iter().zip(own.dims());
-            let inner = ranges
-                .enumerate()
-                .try_fold(gradient.layout, |inner, (axis, range)| {
-                    inner.part(axis, *range.0..range.0 + range.1, 1)
-                })?;
-            Ok(vec![gradient.seen(inner)])
-        }
-    }))
 }

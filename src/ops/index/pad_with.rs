@@ -3,9 +3,9 @@
 use ndarray::SliceInfoElem;
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape, Writer};
+use crate::array::{AnyArray, AnyElement, Array, Bits, DType, MAX_RANK, Shape, Writer, bits_of};
 use crate::error::Result;
-use crate::ops::derivatives::is_tracked;
+use crate::ops::derivatives::is_any_tracked;
 
 /// The elements in the margins that [`Array::pad_with`] adds: NumPy's modes of these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,32 +78,36 @@ impl<T: AnyElement> Array<T> {
     /// an axis without elements is to have a margin.
     #[track_caller]
     pub fn pad_with(&self, margins: &[(usize, usize)], mode: PadMode<T>) -> Result<Self> {
-        match mode {
-            PadMode::Constant(value) => self.framed("pad_with", margins, value),
-            PadMode::Reflect => self.extended(margins, Extension::Reflect),
-            PadMode::Edge => self.extended(margins, Extension::Edge),
-            PadMode::Wrap => self.extended(margins, Extension::Wrap),
-        }
+        let array = self.erased();
+        let padded = match mode {
+            PadMode::Constant(value) => array.framed("pad_with", margins, bits_of(value)),
+            PadMode::Reflect => array.extended(margins, Extension::Reflect),
+            PadMode::Edge => array.extended(margins, Extension::Edge),
+            PadMode::Wrap => array.extended(margins, Extension::Wrap),
+        };
+        padded.map(Self::from_erased)
     }
+}
 
+impl AnyArray {
     #[track_caller]
     fn extended(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
-        let own = self.layout().shape();
+        let own = self.shape();
         let mut axes = own.dims().iter().zip(margins);
         if let Some(axis) = axes.position(|(&length, &margin)| length == 0 && margin != (0, 0)) {
             return Err(invalid(format!(
                 "pad_with: axis {axis} of length 0 of the shape {own} has no elements for the margins {margins:?}"
             )));
         }
-        if is_tracked(self)? && margins.len() == own.ndim() {
+        if is_any_tracked(&[self])? && margins.len() == own.ndim() {
             return self.extended_by_takes(margins, extension);
         }
-        let mut padded = self.framed("pad_with", margins, T::zero())?;
+        let mut padded = self.framed("pad_with", margins, Bits::default())?;
         // One axis after the other, so that corners are computed from margins.
         for (axis, &(before, after)) in margins.iter().enumerate() {
-            let length = self.shape()[axis];
+            let length = self.dims()[axis];
             for (start, count) in [(0, before), (before + length, after)] {
-                if count > 0 && !padded.is_empty() {
+                if count > 0 && padded.len() > 0 {
                     padded.extend_axis(axis, (before, length), (start, count), extension)?;
                 }
             }
@@ -115,9 +119,9 @@ impl<T: AnyElement> Array<T> {
     /// that gradients pass through.
     #[track_caller]
     fn extended_by_takes(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
-        let mut padded = self.clone();
+        let mut padded = self.share();
         for (axis, &(before, after)) in margins.iter().enumerate() {
-            let length = self.shape()[axis];
+            let length = self.dims()[axis];
             let shape: Shape = before.saturating_add(length).saturating_add(after).into();
             check_size("pad_with", &shape, DType::I64)?;
             let mut writer = Writer::new(self.device(), &shape)?;
@@ -155,7 +159,7 @@ impl<T: AnyElement> Array<T> {
         let margin = self.take(&writer.finish()?, axis as isize)?;
         let mut selection = [SliceInfoElem::from(..); MAX_RANK];
         selection[axis] = SliceInfoElem::from(start..start + count);
-        let ndim = self.ndim();
-        self.slice_mut(&selection[..ndim])?.assign(&margin)
+        let ndim = self.layout.ndim();
+        self.slice_mut(&selection[..ndim])?.assign(&margin.lazy())
     }
 }

@@ -1,10 +1,11 @@
 //! Medians and quantiles.
 
 use super::{check_size, invalid};
-use crate::array::{Array, Float, Shape};
+use crate::array::{Array, DType, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::is_tracked;
+use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::elementwise::select;
 use crate::ops::host;
 use crate::ops::interpolate::{Arms, interpolated};
@@ -162,5 +163,6 @@ fn between<T: Float>(array: &Array<T>, at: usize, nth: usize, fraction: f64) -> 
     let arms = Arms::at(nth, fraction);
     let neighbours = array.neighbours(at, nth)?;
     let [near, far] = [arms.near, arms.far].map(|place| &neighbours[place - nth]);
-    interpolated(near, far, arms.share)
+    let share = AnyLazy::number(DType::F64, arms.share);
+    interpolated(near.erased(), far.erased(), &share).map(Array::from_erased)
 }

@@ -4,7 +4,7 @@ use super::check_size;
 use super::moves::copied;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
@@ -28,12 +28,20 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn repeat(&self, count: usize, axis: isize) -> Result<Self> {
-        let shape = self.layout().shape();
+        self.erased().repeat(count, axis).map(Self::from_erased)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::repeat`].
+    #[track_caller]
+    pub(in crate::ops) fn repeat(&self, count: usize, axis: isize) -> Result<Self> {
+        let shape = self.shape();
         let at = shape.axis("repeat", axis)?;
         // A length that saturates is beyond every length that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
-        check_size("repeat", &shape, T::DTYPE)?;
-        Ok(repeated(&AnyArray::of(self), at, count, &shape)?.into_array())
+        check_size("repeat", &shape, self.dtype)?;
+        repeated(self, at, count, &shape)
     }
 }
 
@@ -41,7 +49,7 @@ impl<T: AnyElement> Array<T> {
 #[track_caller]
 fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;
-    let step = RuledOperation::begin_any("repeat", &[array])?.computed_by(0, move |operands| {
+    let step = RuledOperation::begin("repeat", &[array])?.computed_by(0, move |operands| {
         copied(&operands[0], Copying::Repeated { at, times }, &whole)
     });
     let repeated = copied(array, Copying::Repeated { at, times }, shape)?;
@@ -49,8 +57,12 @@ fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<
     let (before, after) = own.dims().split_at(at);
     let [before, after] = [before, &after[1..]].map(|axes| axes.iter().product::<usize>());
     let blocks = [before, own.dims()[at], times, after];
-    Ok(step.finish_any(
-        repeated,
-        |_| by_gradient!(gradient => [gradient.reshape(blocks)?.sum_axis(2)?.reshape(own)?]),
-    ))
+    Ok(step.finish(repeated, |_| {
+        move |gradient: AnyArray| {
+            let dtype = gradient.dtype;
+            let blocks = gradient.reshape(&blocks.into())?.lazy();
+            let sums = blocks.cast(dtype.computed_in()).sum_axis(2)?;
+            Ok(vec![sums.converted(dtype)?.reshape(&own)?])
+        }
+    }))
 }

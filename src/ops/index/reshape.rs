@@ -30,7 +30,7 @@ impl<T: AnyElement> Array<T> {
     /// the device has no memory for it.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
-        reshape(self.erased(), &shape.into()).map(Self::from_erased)
+        self.erased().reshape(&shape.into()).map(Self::from_erased)
     }
 
     /// Returns the elements along one axis, in row-major order; a view or a copy as for
@@ -54,12 +54,15 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-#[track_caller]
-fn reshape(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
-    let shape = shape.inferred(array.layout.shape())?;
-    match array.layout.reshape(&shape)? {
-        Some(layout) => Ok(array.view(layout)),
-        None => reshaped(array, &shape),
+impl AnyArray {
+    /// See [`Array::reshape`].
+    #[track_caller]
+    pub(crate) fn reshape(&self, shape: &Shape) -> Result<Self> {
+        let shape = shape.inferred(self.shape())?;
+        match self.layout.reshape(&shape)? {
+            Some(layout) => Ok(self.view(layout)),
+            None => reshaped(self, &shape),
+        }
     }
 }
 
@@ -67,12 +70,12 @@ fn reshape(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
 #[track_caller]
 fn reshaped(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
     let whole = *shape;
-    let step = RuledOperation::begin_any("reshape", &[array])?.computed_by(0, move |operands| {
+    let step = RuledOperation::begin("reshape", &[array])?.computed_by(0, move |operands| {
         copied(&operands[0], Copying::All, &whole)
     });
     let copy = copied(array, Copying::All, shape)?;
     let own = *array.layout.shape();
-    Ok(step.finish_any(copy, |_| {
+    Ok(step.finish(copy, |_| {
         move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
     }))
 }

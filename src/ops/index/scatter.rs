@@ -1,23 +1,22 @@
 //! Adding and writing at given positions.
 
 use super::check_indices;
-use super::gather::along;
+use super::gather::{along, gathered};
 use super::moves::put;
-use crate::array::{AnyElement, Array, DType, Number, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
-use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient, constant};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
-use crate::ops::expression::elementwise::select;
-use crate::ops::host;
+use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::order::UpdateTargets;
 
 /// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each
 /// element of the source, the gradient of the element that it was added to.
 fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
-    by_gradient!(gradient => [gradient, gradient.gather(places, axis)?])(gradient)
+    let of_source = gathered(&gradient, places, axis)?;
+    Ok(vec![gradient, of_source])
 }
 
 /// Returns the gradients of `scatter`: zero for overwritten elements, including elements of the
@@ -32,10 +31,15 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
     last.scatter(places, &numbers, axis)?;
     let stays = last.lt(0).eval_unfused()?;
     let arrives = last.gather(places, axis)?.eq(&numbers).eval_unfused()?;
-    by_gradient!(gradient => [
-        select(&stays, &gradient, <F as AnyElement>::zero()).eval_unfused()?,
-        select(&arrives, gradient.gather(places, axis)?, <F as AnyElement>::zero()).eval_unfused()?,
-    ])(gradient)
+    let passed = |mask: &Array<bool>, gradient: AnyLazy| {
+        let nothing = AnyLazy::number(gradient.dtype(), 0.0);
+        AnyLazy::select(mask.erased().lazy(), gradient, nothing).eval()
+    };
+    let of_source = gathered(&gradient, places, axis)?;
+    Ok(vec![
+        passed(&stays, gradient.lazy())?,
+        passed(&arrives, of_source.lazy())?,
+    ])
 }
 
 impl<T: Number> Array<T> {
@@ -69,57 +73,9 @@ impl<T: Number> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let step = RuledOperation::begin("scatter_add", &[&*self, source])?;
-        if step.wants(0) || step.wants(1) {
-            let mut written = constant(self);
-            written.scatter_add(indices, &constant(source), axis)?;
-            if !written.layout().is_contiguous() {
-                written = written.lazy().eval_unfused()?; // nothing was written
-            }
-            *self = step.finish(written, |saved| {
-                let places = saved.save(indices);
-                move |gradient| added_back(gradient, &places, axis)
-            });
-            return Ok(());
-        }
-        if T::DTYPE.computed_in() != T::DTYPE {
-            return self.add_narrow(indices, source, axis);
-        }
-        let Some((at, shape)) = self.scattered("scatter_add", indices, source, axis)? else {
-            return Ok(());
-        };
-        let target = Target::new(self.erased_mut());
-        let updating = UpdateTargets {
-            targets: &[target.buffer()],
-            reading: [indices.buffer(), source.buffer()],
-        };
-        let along = (at, Indexing::ScatterAdd);
-        on_device!(
-            target.device(),
-            touching & updating,
-            order => host::add_at(order, target, indices, source, along, &shape),
-            cuda::add_at(order, target, indices.into(), source.into(), along, &shape)
-        )
+        self.erased_mut()
+            .scatter_add(indices, source.erased(), axis)
     }
-
-    /// Like [`scatter_add`](Self::scatter_add), for `f16` and `bf16`, in which a running sum would
-    /// lose what is added to it.
-    #[track_caller]
-    fn add_narrow(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let mut sums = in_f32(self)?;
-        sums.scatter_add(indices, &in_f32(source)?, axis)?;
-        let sums = AnyArray::of(&sums).converted(T::DTYPE)?;
-        self.assign(sums.into_array::<T>())
-    }
-}
-
-/// Returns the elements in `f32`, each once.
-#[track_caller]
-fn in_f32<T: AnyElement>(array: &Array<T>) -> Result<Array<f32>> {
-    let each = array.viewed(array.layout().without_repeats());
-    let wide = AnyArray::of(&each).converted(DType::F32)?;
-    wide.into_array::<f32>()
-        .broadcast_to(*array.layout().shape())
 }
 
 impl<T: AnyElement> Array<T> {
@@ -157,15 +113,80 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
+        self.erased_mut().scatter(indices, source.erased(), axis)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::scatter_add`].
+    #[track_caller]
+    pub(in crate::ops) fn scatter_add(
+        &mut self,
+        indices: &Array<i64>,
+        source: &Self,
+        axis: isize,
+    ) -> Result<()> {
+        let step = RuledOperation::begin("scatter_add", &[&*self, source])?;
+        if step.wants(0) || step.wants(1) {
+            let mut written = self.share().untracked();
+            written.scatter_add(indices, &source.share().untracked(), axis)?;
+            *self = step.finish(written.gapless()?, |saved| {
+                let places = saved.save_typed(indices);
+                move |gradient| added_back(gradient, &places, axis)
+            });
+            return Ok(());
+        }
+        if self.dtype.computed_in() != self.dtype {
+            return self.add_narrow(indices, source, axis);
+        }
+        let Some((at, shape)) = self.scattered("scatter_add", indices, source, axis)? else {
+            return Ok(());
+        };
+        let target = Target::new(self);
+        let updating = UpdateTargets {
+            targets: &[target.buffer()],
+            reading: [indices.buffer(), &source.buffer],
+        };
+        let along = (at, Indexing::ScatterAdd);
+        on_device!(
+            target.device(),
+            touching & updating,
+            add_at(target, indices.into(), source.operand(), along, &shape)
+        )
+    }
+
+    /// Like [`scatter_add`](Self::scatter_add), for `f16` and `bf16`, in which a running sum would
+    /// lose what is added to it.
+    #[track_caller]
+    fn add_narrow(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
+        let mut sums = self.widened_once()?;
+        sums.scatter_add(indices, &source.widened_once()?, axis)?;
+        let sums = sums.lazy().cast(self.dtype);
+        self.assign(&sums)
+    }
+
+    /// Returns the elements in the type that they are computed in, each once.
+    #[track_caller]
+    fn widened_once(&self) -> Result<Self> {
+        let each = self.viewed(self.layout.without_repeats());
+        let wide = each.converted(self.dtype.computed_in())?;
+        wide.broadcast_to(self.shape())
+    }
+
+    /// See [`Array::scatter`].
+    #[track_caller]
+    pub(in crate::ops) fn scatter(
+        &mut self,
+        indices: &Array<i64>,
+        source: &Self,
+        axis: isize,
+    ) -> Result<()> {
         let step = RuledOperation::begin("scatter", &[&*self, source])?;
         if step.wants(0) || step.wants(1) {
-            let mut written = constant(self);
-            written.scatter(indices, &constant(source), axis)?;
-            if !written.layout().is_contiguous() {
-                written = written.lazy().eval_unfused()?; // nothing was written
-            }
-            *self = step.finish(written, |saved| {
-                let places = saved.save(indices);
+            let mut written = self.share().untracked();
+            written.scatter(indices, &source.share().untracked(), axis)?;
+            *self = step.finish(written.gapless()?, |saved| {
+                let places = saved.save_typed(indices);
                 move |gradient| written_back(gradient, &places, axis)
             });
             return Ok(());
@@ -173,8 +194,17 @@ impl<T: AnyElement> Array<T> {
         let Some((at, shape)) = self.scattered("scatter", indices, source, axis)? else {
             return Ok(());
         };
-        let source = AnyArray::of(source);
-        put(Target::new(self.erased_mut()), indices, &source, at, &shape)
+        put(Target::new(self), indices, source, at, &shape)
+    }
+
+    /// Returns the array if its elements are contiguous, and a copy otherwise: if no element was
+    /// written, the array has its old memory.
+    #[track_caller]
+    fn gapless(self) -> Result<Self> {
+        match self.layout.is_contiguous() {
+            true => Ok(self),
+            false => self.lazy().eval(),
+        }
     }
 
     /// Checks the operands of `operation`, which writes at `indices`, and gives the array memory of
@@ -188,26 +218,27 @@ impl<T: AnyElement> Array<T> {
         source: &Self,
         axis: isize,
     ) -> Result<Option<(usize, Shape)>> {
-        let at = self.layout().shape().axis(operation, axis)?;
-        same_device(operation, ("the array", self), ("the indices", indices))?;
+        let at = self.shape().axis(operation, axis)?;
+        let places = ("the indices", indices.erased());
+        same_device(operation, ("the array", self), places)?;
         same_device(operation, ("the array", self), ("the source", source))?;
-        let own = self.layout().shape();
-        let shape = along(operation, own, indices.layout().shape(), at)?;
-        if source.layout().broadcast_to(&shape).is_err() {
+        let (own, places) = (self.shape(), indices.layout().shape());
+        let shape = along(operation, own, places, at)?;
+        if source.layout.broadcast_to(&shape).is_err() {
             return Err(Error::new(
                 ErrorCode::Broadcast,
                 format!(
-                    "{operation}: the source {} does not broadcast to the shape {shape} of the indices {} for the array {own}",
-                    source.layout().shape(),
-                    indices.layout().shape()
+                    "{operation}: the source {} does not broadcast to the shape {shape} of the indices {places} for the \
+                     array {own}",
+                    source.shape()
                 ),
             ));
         }
-        check_indices(operation, self.erased(), at, indices)?;
+        check_indices(operation, self, at, indices)?;
         if shape.checked_len()? == 0 {
             return Ok(None);
         }
-        if self.buffer().holders() > 1 || self.layout().repeats() {
+        if self.buffer.holders() > 1 || self.layout.repeats() {
             self.make_unique()?;
         }
         Ok(Some((at, shape)))

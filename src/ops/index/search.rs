@@ -52,8 +52,8 @@ impl<T: Element> Array<T> {
         }
         same_device(
             "searchsorted",
-            ("the sorted array", self),
-            ("the values", values),
+            ("the sorted array", self.erased()),
+            ("the values", values.erased()),
         )?;
         check_size("searchsorted", values.layout().shape(), DType::I64)?;
         let (array, side) = (self, Side::Left);

@@ -42,13 +42,22 @@ impl<T: AnyElement> Array<T> {
     /// has no memory for the result.
     #[track_caller]
     pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
-        let at = self.layout().shape().axis("take", axis)?;
-        same_device("take", ("the array", self), ("the indices", indices))?;
-        let (before, after) = (&self.shape()[..at], &self.shape()[at + 1..]);
+        self.erased().take(indices, axis).map(Self::from_erased)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::take`].
+    #[track_caller]
+    pub(in crate::ops) fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
+        let at = self.shape().axis("take", axis)?;
+        let places = ("the indices", indices.erased());
+        same_device("take", ("the array", self), places)?;
+        let (before, after) = (&self.dims()[..at], &self.dims()[at + 1..]);
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
-        check_size("take", &shape, T::DTYPE)?;
-        check_indices("take", self.erased(), at, indices)?;
-        Ok(taken(&AnyArray::of(self), indices, at, &shape)?.into_array())
+        check_size("take", &shape, self.dtype)?;
+        check_indices("take", self, at, indices)?;
+        taken(self, indices, at, &shape)
     }
 }
 
@@ -56,12 +65,14 @@ impl<T: AnyElement> Array<T> {
 #[track_caller]
 fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
     let (places, whole) = (indices.clone(), *shape);
-    let step = RuledOperation::begin_any("take", &[array])?.computed_by(0, move |operands| {
+    let step = RuledOperation::begin("take", &[array])?.computed_by(0, move |operands| {
         picked(&operands[0], &places, Picking::Parts, at, &whole)
     });
     let picked = picked(array, indices, Picking::Parts, at, shape)?;
     let own = *array.layout.shape();
-    Ok(step.finish_any(picked, |saved| taken_back(own, saved.save(indices), at)))
+    Ok(step.finish(picked, |saved| {
+        taken_back(own, saved.save_typed(indices), at)
+    }))
 }
 
 /// Returns the gradient of an array that parts were taken from, by [`scattered_back`]: the indices

@@ -54,13 +54,13 @@ pub(super) fn of_factors<T: Factorized>(
 /// det V, where C is the diagonal matrix of the products of all other singular values.
 #[track_caller]
 fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
-    let step = RuledOperation::begin("det", &[a])?;
+    let step = RuledOperation::begin_typed("det", &[a])?;
     let factors = SingularFactors::of(a)?;
     let (before, after) = products_beside(&factors.s)?;
     let scaled = (&factors.u * (before * after).eval_unfused()?.unsqueeze(-2)?).eval_unfused()?;
     let result = (scaled.matmul(&factors.vt)? * &factors.sign).eval_unfused()?;
-    Ok(step.finish(result, |saved| {
-        let a = saved.save(a);
+    Ok(step.finish_typed(result, |saved| {
+        let a = saved.save_typed(a);
         move |gradient: AnyArray| {
             let of_a = cofactor_changes(&a, &gradient.into_array())?;
             Ok(untyped(&of_a))
@@ -74,7 +74,7 @@ fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 /// determinant.
 #[track_caller]
 fn cofactor_changes<T: Factorized>(a: &Array<T>, y: &Array<T>) -> Result<Array<T>> {
-    let step = RuledOperation::begin("det", &[a, y])?;
+    let step = RuledOperation::begin_typed("det", &[a, y])?;
     let SingularFactors { u, s, vt, sign } = SingularFactors::of(a)?;
     let products = products_of_others(&s)?;
     let x = t(&u)?.matmul(&constant(y))?.matmul(&t(&vt)?)?;
@@ -84,8 +84,8 @@ fn cofactor_changes<T: Factorized>(a: &Array<T>, y: &Array<T>) -> Result<Array<T
     let inner = (diagonal * sums - products * t(&x)?).eval_unfused()?;
     let result = (u.matmul(&inner)?.matmul(&vt)? * sign).eval_unfused()?;
     let of_a_is_wanted = step.wants(0);
-    Ok(step.finish(result, |saved| {
-        let (a, y) = (saved.save(a), saved.save(y));
+    Ok(step.finish_typed(result, |saved| {
+        let (a, y) = (saved.save_typed(a), saved.save_typed(y));
         move |gradient: AnyArray| {
             let gradient = gradient.into_array();
             let of_a = of_a_is_wanted

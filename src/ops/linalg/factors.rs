@@ -15,9 +15,9 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("cholesky", a)?;
     let shape = a.layout().shape();
     check_size("cholesky", shape, T::DTYPE)?;
-    let step = RuledOperation::begin("cholesky", &[a])?;
+    let step = RuledOperation::begin_typed("cholesky", &[a])?;
     if a.is_empty() {
-        let [empty] = step.finish_empty([Writer::new(a.device(), shape)?.finish()?]);
+        let [empty] = step.finish_empty_typed([Writer::new(a.device(), shape)?.finish()?]);
         return Ok(empty);
     }
     let (lower, status) = on_device!(
@@ -27,8 +27,8 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         cuda::cholesky_factors(order, a.into()).map(typed)
     )?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
-    Ok(step.finish(lower.clone(), |saved| {
-        let lower = saved.save(&lower);
+    Ok(step.finish_typed(lower.clone(), |saved| {
+        let lower = saved.save_typed(&lower);
         move |gradient: AnyArray| gradients::of_cholesky(&lower, &gradient.into_array())
     }))
 }
@@ -41,10 +41,10 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let (of_q, of_r) = (matrices(batch, &[m, k]), matrices(batch, &[k, n]));
     check_size("qr", &of_q, T::DTYPE)?;
     check_size("qr", &of_r, T::DTYPE)?;
-    let step = RuledOperation::begin("qr", &[a])?;
+    let step = RuledOperation::begin_typed("qr", &[a])?;
     if a.is_empty() {
         let zeros = |shape| filled("qr", a, shape, T::zero());
-        let [q, r] = step.finish_empty([zeros(&of_q)?, zeros(&of_r)?]);
+        let [q, r] = step.finish_empty_typed([zeros(&of_q)?, zeros(&of_r)?]);
         return Ok((q, r));
     }
     let ((q, r), status) = on_device!(
@@ -57,8 +57,11 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     if let Some(status) = status {
         check("qr", &status, shape, Meaning::Nothing)?;
     }
-    let [q, r] = step.finish_all([q, r], |saved, factors| {
-        let (a, factors) = (saved.save(a), factors.each_ref().map(|own| saved.save(own)));
+    let [q, r] = step.finish_all_typed([q, r], |saved, factors| {
+        let (a, factors) = (
+            saved.save_typed(a),
+            factors.each_ref().map(|own| saved.save_typed(own)),
+        );
         move |gradients| gradients::of_qr(&a, factors.each_ref(), gradients)
     });
     Ok((q, r))

@@ -13,17 +13,17 @@ use crate::ops::select;
 
 #[track_caller]
 pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    same_device("lstsq", ("a", a), ("b", b))?;
+    same_device("lstsq", ("a", a.erased()), ("b", b.erased()))?;
     let [m, n] = matrix_of("lstsq", a)?;
     let (right, shape) = right_sides("lstsq", a, b, m)?;
     let columns = right.shape()[right.ndim() - 1];
     let shape = matrices(batch_of(&shape), &[n, columns]);
     check_size("lstsq", &shape, T::DTYPE)?;
-    let step = RuledOperation::begin("lstsq", &[a, b])?;
+    let step = RuledOperation::begin_typed("lstsq", &[a, b])?;
     if shape.checked_is_empty()? || m == 0 {
         let x = filled("lstsq", a, &shape, T::zero())?;
         let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
-        let [x] = step.finish_empty([x]);
+        let [x] = step.finish_empty_typed([x]);
         return Ok(x);
     }
     let (a, b) = (&constant(a), &constant(b));
@@ -32,10 +32,14 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let inverse = inverse_factors(a)?;
     let x = inverse.times(&right)?;
     let result = if is_vector { x.squeeze(-1)? } else { x.clone() };
-    Ok(step.finish(result, |saved| {
-        let (a, right, x) = (saved.save(a), saved.save(&right), saved.save(&x));
+    Ok(step.finish_typed(result, |saved| {
+        let (a, right, x) = (
+            saved.save_typed(a),
+            saved.save_typed(&right),
+            saved.save_typed(&x),
+        );
         let [u, scales, vt] =
-            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.save_recomputed(own));
+            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.save_recomputed_typed(own));
         let inverse = Inverse {
             u,
             inverse: scales,
@@ -62,10 +66,10 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
 /// Returns the pseudoinverse of `a`, which the tape tracks.
 #[track_caller]
 fn pseudoinverse<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
-    let step = RuledOperation::begin("lstsq", &[a])?;
+    let step = RuledOperation::begin_typed("lstsq", &[a])?;
     let inverse = inverse_factors(&constant(a))?.matrix()?;
-    Ok(step.finish(inverse.clone(), |saved| {
-        let (a, inverse) = (saved.save(&constant(a)), saved.save(&inverse));
+    Ok(step.finish_typed(inverse.clone(), |saved| {
+        let (a, inverse) = (saved.save_typed(&constant(a)), saved.save_typed(&inverse));
         move |gradient: AnyArray| {
             let of_a = gradients::of_pseudoinverse(&a, &inverse, &gradient.into_array())?;
             Ok(vec![AnyArray::of(&of_a)])

@@ -27,9 +27,9 @@ pub enum MatrixNorm {
 pub(super) fn norm<T: Factorized>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
     matrix_of("norm", a)?;
     if a.is_empty() {
-        let step = RuledOperation::begin("norm", &[a])?;
+        let step = RuledOperation::begin_typed("norm", &[a])?;
         let batch = batch_of(a.layout().shape()).into();
-        let [zeros] = step.finish_empty([filled("norm", a, &batch, T::zero())?]);
+        let [zeros] = step.finish_empty_typed([filled("norm", a, &batch, T::zero())?]);
         return Ok(zeros);
     }
     match norm {

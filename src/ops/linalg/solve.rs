@@ -13,17 +13,17 @@ use crate::ops::index::check_size;
 
 #[track_caller]
 pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    same_device("solve", ("a", a), ("b", b))?;
+    same_device("solve", ("a", a.erased()), ("b", b.erased()))?;
     let n = square("solve", a)?;
     let (right, shape) = right_sides("solve", a, b, n)?;
     check_size("solve", &shape, T::DTYPE)?;
     let batch = batch_of(&shape);
-    let step = RuledOperation::begin("solve", &[a, b])?;
+    let step = RuledOperation::begin_typed("solve", &[a, b])?;
     if shape.checked_is_empty()? {
         // The matrices, broadcast to an empty result, may be too long.
         let x = Writer::new(a.device(), &shape)?.finish()?;
         let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
-        let [x] = step.finish_empty([x]);
+        let [x] = step.finish_empty_typed([x]);
         return Ok(x);
     }
     let of = matrices(batch, &[n, n]);
@@ -40,8 +40,8 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     };
     let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
     let is_vector = b.ndim() == 1;
-    Ok(step.finish(x.clone(), |saved| {
-        let (a, x) = (saved.save(a), saved.save(&x));
+    Ok(step.finish_typed(x.clone(), |saved| {
+        let (a, x) = (saved.save_typed(a), saved.save_typed(&x));
         move |gradient: AnyArray| gradients::of_solution(&a, &x, &gradient.into_array(), is_vector)
     }))
 }
@@ -94,10 +94,10 @@ pub(super) fn right_sides<T: Factorized>(
 #[track_caller]
 pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("inv", a)?;
-    let step = RuledOperation::begin("inv", &[a])?;
+    let step = RuledOperation::begin_typed("inv", &[a])?;
     if a.is_empty() {
         let empty = Writer::new(a.device(), a.layout().shape())?.finish()?;
-        let [empty] = step.finish_empty([empty]);
+        let [empty] = step.finish_empty_typed([empty]);
         return Ok(empty);
     }
     let (inverse, status) = on_device!(
@@ -107,8 +107,8 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         cuda::inverted(order, a.into()).map(typed)
     )?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
-    Ok(step.finish(inverse.clone(), |saved| {
-        let inverse = saved.save(&inverse);
+    Ok(step.finish_typed(inverse.clone(), |saved| {
+        let inverse = saved.save_typed(&inverse);
         move |gradient: AnyArray| gradients::of_inverse(&inverse, &gradient.into_array())
     }))
 }
@@ -117,10 +117,10 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     square("det", a)?;
     let shape = a.layout().shape();
-    let step = RuledOperation::begin("det", &[a])?;
+    let step = RuledOperation::begin_typed("det", &[a])?;
     if a.is_empty() {
         let ones = filled("det", a, &batch_of(shape).into(), T::one())?;
-        let [ones] = step.finish_empty([ones]);
+        let [ones] = step.finish_empty_typed([ones]);
         return Ok(ones);
     }
     let (value, status) = on_device!(
@@ -135,8 +135,8 @@ pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;
     }
-    Ok(step.finish(value, |saved| {
-        let a = saved.save(a);
+    Ok(step.finish_typed(value, |saved| {
+        let a = saved.save_typed(a);
         move |gradient: AnyArray| determinant::of_determinant(&a, &gradient.into_array())
     }))
 }

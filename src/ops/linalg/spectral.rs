@@ -47,11 +47,11 @@ pub(super) fn singular<T: Factorized>(
     for shape in &shapes {
         check_size(operation, shape, T::DTYPE)?;
     }
-    let step = RuledOperation::begin(operation, &[a])?;
+    let step = RuledOperation::begin_typed(operation, &[a])?;
     if a.is_empty() {
         let [s, u, vt] = shapes;
         let zeros = |shape: Shape| filled(operation, a, &shape, T::zero());
-        let [s, u, vt] = step.finish_empty([zeros(s)?, zeros(u)?, zeros(vt)?]);
+        let [s, u, vt] = step.finish_empty_typed([zeros(s)?, zeros(u)?, zeros(vt)?]);
         return Ok((s, Some([u, vt])));
     }
     check_finite(operation, a, a)?;
@@ -72,8 +72,8 @@ pub(super) fn singular<T: Factorized>(
         true => adapted::singular_vectors(a, [&u, &s, &vt])?.unwrap_or([u, vt]),
         false => [u, vt],
     };
-    let [u, s, vt] = step.finish_all([u, s, vt], |saved, factors| {
-        let factors = factors.each_ref().map(|own| saved.save(own));
+    let [u, s, vt] = step.finish_all_typed([u, s, vt], |saved, factors| {
+        let factors = factors.each_ref().map(|own| saved.save_typed(own));
         let choice = ChosenVectors::none();
         move |gradients| gradients::of_singular(factors.each_ref(), gradients, &choice)
     });
@@ -116,10 +116,10 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
     let shape = a.layout().shape();
     let of_values = matrices(batch_of(shape), &[n]);
     check_size(operation, shape, T::DTYPE)?;
-    let step = RuledOperation::begin(operation, &[a])?;
+    let step = RuledOperation::begin_typed(operation, &[a])?;
     if a.is_empty() {
         let zeros = |shape: &Shape| filled(operation, a, shape, T::zero());
-        let [w, v] = step.finish_empty([zeros(&of_values)?, zeros(shape)?]);
+        let [w, v] = step.finish_empty_typed([zeros(&of_values)?, zeros(shape)?]);
         return Ok((w, Some(v)));
     }
     if a.device().backend().cuda().is_some() {
@@ -142,8 +142,8 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
         true => adapted::eigenvectors(a, [&w, &v])?.unwrap_or(v),
         false => v,
     };
-    let [w, v] = step.finish_all([w, v], |saved, factors| {
-        let factors = factors.each_ref().map(|own| saved.save(own));
+    let [w, v] = step.finish_all_typed([w, v], |saved, factors| {
+        let factors = factors.each_ref().map(|own| saved.save_typed(own));
         let choice = ChosenVectors::none();
         move |gradients| gradients::of_eigen(factors.each_ref(), gradients, &choice)
     });

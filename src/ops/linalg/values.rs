@@ -45,13 +45,13 @@ pub(super) fn of_eigenvalues<T: Factorized>(
     g: &Array<T>,
     choice: &ChosenVectors<T>,
 ) -> Result<Array<T>> {
-    let step = RuledOperation::begin("eigh", &[v, g])?;
+    let step = RuledOperation::begin_typed("eigh", &[v, g])?;
     let chosen = choice.take().map(|[v, _]| v);
     let own = chosen.as_ref().unwrap_or(v);
     let result = (own * g.unsqueeze(-2)?).eval_unfused()?.matmul(&t(own)?)?;
     let w = constant(w);
-    Ok(step.finish(result, |saved| {
-        let (v, g, choice) = (saved.save(v), saved.save(g), choice.clone());
+    Ok(step.finish_typed(result, |saved| {
+        let (v, g, choice) = (saved.save_typed(v), saved.save_typed(g), choice.clone());
         move |cotangent: AnyArray| {
             let change = symmetric(&cotangent.into_array())?;
             let of_v = (change.matmul(&v)? * g.unsqueeze(-2)? * T::from_f64(2.0)).eval_unfused()?;
@@ -76,13 +76,13 @@ pub(super) fn of_singular_values<T: Factorized>(
     g: &Array<T>,
     choice: &ChosenVectors<T>,
 ) -> Result<Array<T>> {
-    let step = RuledOperation::begin("svd", &[u, g, vt])?;
+    let step = RuledOperation::begin_typed("svd", &[u, g, vt])?;
     let chosen = choice.take();
     let [left, right] = chosen.as_ref().map_or([u, vt], <[_; 2]>::each_ref);
     let result = (left * g.unsqueeze(-2)?).eval_unfused()?.matmul(right)?;
     let s = constant(s);
-    Ok(step.finish(result, |saved| {
-        let [u, g, vt] = [u, g, vt].map(|own| saved.save(own));
+    Ok(step.finish_typed(result, |saved| {
+        let [u, g, vt] = [u, g, vt].map(|own| saved.save_typed(own));
         let choice = choice.clone();
         move |cotangent: AnyArray| {
             let change: Array<T> = cotangent.into_array();

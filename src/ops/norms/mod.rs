@@ -4,11 +4,10 @@ mod groups;
 
 pub(crate) use groups::group_norm;
 
-use super::derivatives::{AnyArray, RuledOperation, is_tracked, work_of};
+use super::derivatives::{RuledOperation, is_any_tracked, work_of};
 use super::dispatch::same_device;
-use super::expression::boxed::BoxedLazy;
-use super::precompiled::precompiled;
-use crate::array::{Array, DType, Float};
+use super::expression::any_lazy::AnyLazy;
+use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 impl<T: Float> Array<T> {
@@ -40,7 +39,8 @@ impl<T: Float> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {
-        layer_norm("layer_norm", self, [weight, bias], epsilon.to_f64())
+        let operands = [self, weight, bias].map(Self::erased);
+        layer_norm("layer_norm", operands, epsilon.to_f64()).map(Self::from_erased)
     }
 
     /// Returns x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`.
@@ -65,34 +65,38 @@ impl<T: Float> Array<T> {
     /// Those of [`layer_norm`](Self::layer_norm).
     #[track_caller]
     pub fn rms_norm(&self, weight: &Self, epsilon: T) -> Result<Self> {
-        rms_norm("rms_norm", self, weight, epsilon.to_f64())
+        let operands = [self, weight].map(Self::erased);
+        rms_norm("rms_norm", operands, epsilon.to_f64()).map(Self::from_erased)
     }
 }
 
-/// Like [`Array::layer_norm`], of the layer or function with that name. `epsilon` is not rounded to
-/// `T`.
+/// Like [`Array::layer_norm`] of `[x, weight, bias]`, of the layer or function with that name.
+/// `epsilon` is not rounded.
 #[track_caller]
-pub(crate) fn layer_norm<T: Float>(
+pub(crate) fn layer_norm(
     name: &'static str,
-    x: &Array<T>,
-    [weight, bias]: [&Array<T>; 2],
+    operands: [&AnyArray; 3],
     epsilon: f64,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     check_epsilon(name, epsilon)?;
-    precompiled!(layer_normalized::<T>([x], [weight], [bias]; epsilon: f64))
+    let [x, weight, bias] = operands;
+    check("layer_norm", x, "weight", weight)?;
+    check("layer_norm", x, "bias", bias)?;
+    normalize("layer_norm", &operands, epsilon)
 }
 
-/// Like [`Array::rms_norm`], of the layer or function with that name. `epsilon` is not rounded to
-/// `T`.
+/// Like [`Array::rms_norm`] of `[x, weight]`, of the layer or function with that name. `epsilon` is
+/// not rounded.
 #[track_caller]
-pub(crate) fn rms_norm<T: Float>(
+pub(crate) fn rms_norm(
     name: &'static str,
-    x: &Array<T>,
-    weight: &Array<T>,
+    operands: [&AnyArray; 2],
     epsilon: f64,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     check_epsilon(name, epsilon)?;
-    precompiled!(rms_normalized::<T>([x], [weight]; epsilon: f64))
+    let [x, weight] = operands;
+    check("rms_norm", x, "weight", weight)?;
+    normalize("rms_norm", &operands, epsilon)
 }
 
 /// Checks the `epsilon` of a normalization.
@@ -105,50 +109,29 @@ pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Returns `epsilon` in the type that a normalization is computed in. It stays above 0 if it was.
-pub(crate) fn epsilon_in<A: Float>(epsilon: f64) -> A {
-    let least = match A::DTYPE {
+/// Returns `epsilon` as a number of `dtype`, in which a normalization is computed. It stays above 0
+/// if it was.
+pub(crate) fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
+    let least = match dtype {
         DType::F64 => f64::MIN_POSITIVE,
         _ => f32::MIN_POSITIVE.into(),
     };
     match epsilon > 0.0 {
-        true => A::from_f64(epsilon.max(least)),
-        false => A::zero(),
+        true => epsilon.max(least),
+        false => 0.0,
     }
 }
 
+/// Returns the norm of `[x, weight, bias]`, or of `[x, weight]` without a mean.
 #[track_caller]
-fn layer_normalized<T: Float>(
-    x: &Array<T>,
-    weight: &Array<T>,
-    bias: &Array<T>,
-    epsilon: f64,
-) -> Result<Array<T>> {
-    check("layer_norm", x, "weight", weight)?;
-    check("layer_norm", x, "bias", bias)?;
-    normalize::<T, T::Computed, _>("layer_norm", [x, weight, bias], epsilon)
-}
-
-#[track_caller]
-fn rms_normalized<T: Float>(x: &Array<T>, weight: &Array<T>, epsilon: f64) -> Result<Array<T>> {
-    check("rms_norm", x, "weight", weight)?;
-    normalize::<T, T::Computed, _>("rms_norm", [x, weight], epsilon)
-}
-
-/// Returns the norm of `[x, weight, bias]`, or of `[x, weight]` without a mean, computed in `A`.
-#[track_caller]
-fn normalize<T: Float, A: Float, const N: usize>(
-    operation: &'static str,
-    operands: [&Array<T>; N],
-    epsilon: f64,
-) -> Result<Array<T>> {
+fn normalize(operation: &'static str, operands: &[&AnyArray], epsilon: f64) -> Result<AnyArray> {
     let [x, weight] = [operands[0], operands[1]];
     let flops = work_of(&[FLOPS_AN_ELEMENT, x.len()]);
-    let step = RuledOperation::begin(operation, &operands)?
-        .computed_from(flops, move |operands: [&Array<T>; N]| {
-            Ok(normalized::<T, A>(&operands, epsilon)?.0)
-        });
-    let (result, (mean, scale)) = normalized::<T, A>(&operands, epsilon)?;
+    let step = RuledOperation::begin(operation, operands)?.computed_by(flops, move |operands| {
+        let operands: Vec<&AnyArray> = operands.iter().collect();
+        Ok(normalized(&operands, epsilon)?.0)
+    });
+    let (result, (mean, scale)) = normalized(operands, epsilon)?;
     Ok(step.finish(result, |saved| {
         let x = saved.save_releasable(x);
         let rows = NormalizedRows {
@@ -157,29 +140,27 @@ fn normalize<T: Float, A: Float, const N: usize>(
             scale: saved.save_recomputed(&scale),
             epsilon,
         };
-        move |gradient: AnyArray| rows.back(&x.fetch()?.into_array(), &gradient.into_array())
+        move |gradient: AnyArray| rows.back(&x.fetch()?, &gradient)
     }))
 }
 
 /// The mean of each row, where it is subtracted, and the factor of each row.
-type RowMoments<A> = (Option<Array<A>>, Array<A>);
+type RowMoments = (Option<AnyArray>, AnyArray);
 
 /// Returns the norm of the operands of [`normalize`], which is centred if there is a bias.
 #[track_caller]
-fn normalized<T: Float, A: Float>(
-    operands: &[&Array<T>],
-    epsilon: f64,
-) -> Result<(Array<T>, RowMoments<A>)> {
-    let [wide, weight] = [0, 1].map(|at| widened::<T, A>(operands[at]));
+fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMoments)> {
+    let (x, weight) = (widened(operands[0]), widened(operands[1]));
+    let dtype = operands[0].dtype;
     let Some(bias) = operands.get(2) else {
-        let scale = root_mean_square_scale(&wide, epsilon)?;
-        let normal = wide * &scale * weight;
-        return Ok((narrowed(&normal.boxed())?, (None, scale)));
+        let scale = root_mean_square_scale(&x, epsilon)?;
+        let normal = x * scale.lazy() * weight;
+        return Ok((normal.cast(dtype).eval()?, (None, scale)));
     };
-    let (mean, scale) = centre_and_scale(&wide, epsilon)?;
-    let normal = (wide - &mean) * &scale;
-    let normal = normal.mul_add(weight, widened::<T, A>(bias));
-    Ok((narrowed(&normal.boxed())?, (Some(mean), scale)))
+    let (mean, scale) = centre_and_scale(&x, epsilon)?;
+    let normal = (x - mean.lazy()) * scale.lazy();
+    let normal = normal.mul_add(weight, widened(bias));
+    Ok((normal.cast(dtype).eval()?, (Some(mean), scale)))
 }
 
 /// The floating-point operations of a norm for an element, over several passes.
@@ -187,45 +168,44 @@ const FLOPS_AN_ELEMENT: usize = 64;
 
 /// Returns the mean of each row, and the factor that `layer_norm` multiplies the row with.
 #[track_caller]
-fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Array<A>, Array<A>)> {
-    let variance = wide.var_keepdims(-1)?;
-    let scale = (variance + epsilon_in::<A>(epsilon))
+fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)> {
+    let variance = wide.var_keepdims(-1)?.lazy();
+    let scale = (variance + epsilon_in(wide.dtype(), epsilon))
         .rsqrt()
-        .eval_unfused()?;
+        .eval()?;
     Ok((wide.mean_keepdims(-1)?, scale))
 }
 
 /// Returns the factor that `rms_norm` multiplies each row with.
 #[track_caller]
-fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<Array<A>> {
-    let squares = wide.square().mean_keepdims(-1)?;
-    (squares + epsilon_in::<A>(epsilon)).rsqrt().eval_unfused()
+fn root_mean_square_scale(wide: &AnyLazy, epsilon: f64) -> Result<AnyArray> {
+    let squares = wide.clone().square().mean_keepdims(-1)?.lazy();
+    (squares + epsilon_in(wide.dtype(), epsilon)).rsqrt().eval()
 }
 
 /// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]
-struct NormalizedRows<T: Float, A: Float> {
-    weight: Array<T>,
+struct NormalizedRows {
+    weight: AnyArray,
     /// The mean subtracted from each row; `None` for `rms_norm`.
-    mean: Option<Array<A>>,
+    mean: Option<AnyArray>,
     /// The factor of each row.
-    scale: Array<A>,
+    scale: AnyArray,
     epsilon: f64,
 }
 
-impl<T: Float, A: Float> NormalizedRows<T, A> {
+impl NormalizedRows {
     /// Returns the means, for `layer_norm`, and the scales: the saved ones, or, if a tape tracks
     /// `x`, computed again.
     #[track_caller]
-    fn statistics(&self, x: &Array<T>) -> Result<RowMoments<A>> {
-        if !is_tracked(x)? {
-            return Ok((self.mean.clone(), self.scale.clone()));
+    fn statistics(&self, x: &AnyArray) -> Result<RowMoments> {
+        if !is_any_tracked(&[x])? {
+            return Ok((self.mean.clone(), self.scale.share()));
         }
-        let wide = widened::<T, A>(x);
         if self.mean.is_none() {
-            return Ok((None, root_mean_square_scale(&wide, self.epsilon)?));
+            return Ok((None, root_mean_square_scale(&widened(x), self.epsilon)?));
         }
-        let (mean, scale) = centre_and_scale(&wide, self.epsilon)?;
+        let (mean, scale) = centre_and_scale(&widened(x), self.epsilon)?;
         Ok((Some(mean), scale))
     }
 
@@ -233,67 +213,55 @@ impl<T: Float, A: Float> NormalizedRows<T, A> {
     /// normalized rows, and a the gradient times the weight, the gradient of `x` is scale (a −
     /// mean(a) − n mean(a n)). For `rms_norm`, it is scale (a − n mean(a n)).
     #[track_caller]
-    fn back(&self, x: &Array<T>, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
-        let width = self.weight.len();
-        let height = self.scale.len();
-        let rows = |array: &Array<T>| array.reshape([height, width]);
-        let columns = |array: &Array<A>| array.reshape([height, 1]);
+    fn back(&self, x: &AnyArray, gradient: &AnyArray) -> Result<Vec<AnyArray>> {
+        let (width, height) = (self.weight.len(), self.scale.len());
+        let rows = |array: &AnyArray| array.reshape(&[height, width].into());
+        let columns = |array: AnyArray| array.reshape(&[height, 1].into());
         let (mean, scale) = self.statistics(x)?;
-        let own = x.layout().shape();
-        let (x, scale) = (widened::<T, A>(&rows(x)?), columns(&scale)?);
-        let gradient = widened::<T, A>(&rows(gradient)?);
-        let mean = mean.as_ref().map(columns).transpose()?;
+        let (own, dtype) = (*x.shape(), x.dtype);
+        let (x, scale) = (widened(&rows(x)?), columns(scale)?);
+        let gradient = widened(&rows(gradient)?);
+        let mean = mean.map(columns).transpose()?;
         let centred = match &mean {
-            Some(mean) => (x - mean).boxed(),
+            Some(mean) => x - mean.lazy(),
             None => x,
         };
-        let normal = (centred * &scale).boxed();
-        let scaled = (&gradient * widened::<T, A>(&self.weight)).boxed();
-        let along = -((&scaled * &normal).mean_keepdims(-1)? * &scale);
-        let along = along.eval_unfused()?;
+        let normal = centred * scale.lazy();
+        let scaled = gradient.clone() * widened(&self.weight);
+        let products = scaled.clone() * normal.clone();
+        let along = -(products.mean_keepdims(-1)?.lazy() * scale.lazy());
+        let along = along.eval()?.lazy();
         let rest = match &mean {
             Some(_) => {
-                let shift = -(scaled.mean_keepdims(-1)? * &scale);
-                normal.clone().mul_add(along, shift.eval_unfused()?).boxed()
+                let shift = -(scaled.mean_keepdims(-1)?.lazy() * scale.lazy());
+                normal.clone().mul_add(along, shift.eval()?.lazy())
             }
-            None => (&normal * along).boxed(),
+            None => normal.clone() * along,
         };
-        let of_x = narrowed::<T, A>(&scaled.mul_add(scale, rest).boxed())?;
-        let of_weight = (&gradient * normal).sum_axis(0)?.downcast::<A>();
-        let mut gradients = vec![of_x.reshape(*own)?, narrowed(&of_weight.lazy().boxed())?];
+        let narrowed = |wide: AnyLazy| wide.cast(dtype).eval();
+        let of_x = narrowed(scaled.mul_add(scale.lazy(), rest))?;
+        let of_weight = (gradient.clone() * normal).sum_axis(0)?.lazy();
+        let mut gradients = vec![of_x.reshape(&own)?, narrowed(of_weight)?];
         if mean.is_some() {
-            let of_bias = gradient.sum_axis(0)?.downcast::<A>();
-            gradients.push(narrowed(&of_bias.lazy().boxed())?);
+            gradients.push(narrowed(gradient.sum_axis(0)?.lazy())?);
         }
-        Ok(gradients.iter().map(AnyArray::of).collect())
+        Ok(gradients)
     }
 }
 
 /// Returns the elements in the type that they are computed in.
-pub(crate) fn widened<T: Float, A: Float>(x: &Array<T>) -> BoxedLazy<A> {
-    if T::DTYPE == A::DTYPE {
-        return x.downcast_ref::<A>().lazy().boxed();
-    }
-    x.cast::<A>().boxed()
-}
-
-/// Evaluates values that were computed in `A`, rounded once.
-#[track_caller]
-pub(crate) fn narrowed<T: Float, A: Float>(normal: &BoxedLazy<A>) -> Result<Array<T>> {
-    if T::DTYPE == A::DTYPE {
-        return Ok(normal.eval_unfused()?.downcast());
-    }
-    normal.cast::<T>().eval_unfused()
+pub(crate) fn widened(x: &AnyArray) -> AnyLazy {
+    x.lazy().cast(x.dtype.computed_in())
 }
 
 /// Checks that `vector` is as long as the last axis of `x`, and that both are on one device.
 #[track_caller]
-fn check<T: Float>(operation: &str, x: &Array<T>, name: &str, vector: &Array<T>) -> Result<()> {
+fn check(operation: &str, x: &AnyArray, name: &str, vector: &AnyArray) -> Result<()> {
     same_device(operation, ("x", x), (name, vector))?;
-    if matches!((x.shape(), vector.shape()), ([.., own], [other]) if own == other) {
+    if matches!((x.dims(), vector.dims()), ([.., own], [other]) if own == other) {
         return Ok(());
     }
-    let (own, other) = (x.layout().shape(), vector.layout().shape());
+    let (own, other) = (x.shape(), vector.shape());
     Err(Error::new(
         ErrorCode::Normalized,
         format!(

@@ -3,14 +3,13 @@
 //! `f16` and `bf16` are computed in `f32` and rounded once: an element may be in many windows.
 
 use super::{Windows, largest_each};
-use crate::array::{AnyElement, Array, Float, Layout, Shape};
+use crate::array::{AnyArray, Bits, DType, Layout, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{
-    AnyArray, DIFFERENTIABLE, SavedArray, by_float, is_tracked, store_parts, sum_of_windows,
-    with_windows,
+    SavedArray, is_any_tracked, store_parts, sum_of_windows, with_windows,
 };
-use crate::ops::expression::boxed::BoxedLazy;
-use crate::ops::expression::elementwise::select;
+use crate::ops::dispatch::Reduction;
+use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Tree;
 
@@ -19,6 +18,7 @@ use crate::ops::expression::tree::Tree;
 pub(super) fn of_largest(
     [x, largest]: [SavedArray; 2],
     windows: Windows,
+    max: &'static Reduction,
 ) -> impl FnOnce([Option<AnyArray>; 1]) -> Result<Vec<AnyArray>> + Clone {
     move |[gradient]| {
         let Some(gradient) = gradient else {
@@ -26,12 +26,9 @@ pub(super) fn of_largest(
         };
         let dtype = gradient.dtype;
         let gradient = gradient.converted(dtype.computed_in())?;
-        let back = by_float!(dtype, T => {
-            let (x, largest) = (x.fetch()?.into_array::<T>(), largest.fetch()?.into_array::<T>());
-            let gradient = gradient.into_array::<<T as Float>::Computed>();
-            AnyArray::of(&to_largest::<T, <T as Float>::Computed>([&x, &largest], &gradient, windows)?)
-        });
-        Ok(vec![back.expect(DIFFERENTIABLE).converted(dtype)?])
+        let (x, largest) = (x.fetch()?, largest.fetch()?);
+        let back = to_largest([&x, &largest], &gradient, windows, max)?;
+        Ok(vec![back.converted(dtype)?])
     }
 }
 
@@ -43,17 +40,15 @@ pub(super) fn of_mean(
     move |gradient| {
         let dtype = gradient.dtype;
         let gradient = gradient.converted(dtype.computed_in())?;
-        let back = by_float!(gradient.dtype, T => {
-            AnyArray::of(&to_windows(&gradient.into_array::<T>(), &own, windows)?)
-        });
-        Ok(vec![back.expect(DIFFERENTIABLE).converted(dtype)?])
+        let back = to_windows(&gradient, &own, windows)?;
+        Ok(vec![back.converted(dtype)?])
     }
 }
 
 /// Passes the gradients of means back to the elements of an array of the shape `own`.
 #[track_caller]
-fn to_windows<T: Float>(gradient: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
-    let share = (gradient / T::from_f64(windows.count())).eval_unfused()?;
+fn to_windows(gradient: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
+    let share = (gradient.lazy() / windows.count()).eval()?;
     match windows.one_by_one() {
         Some([columns, rows]) => {
             let share = to_all(&share, &columns.shape_of(own)?, rows)?;
@@ -66,152 +61,148 @@ fn to_windows<T: Float>(gradient: &Array<T>, own: &Shape, windows: Windows) -> R
 /// Gives each element of a window its share, and adds up the shares that an element of the shape
 /// `own` gets from all windows.
 #[track_caller]
-fn to_all<T: Float>(share: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
+fn to_all(share: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
     let whole = Layout::contiguous(own)?;
     let part = windows.first(&whole)?;
-    let share = share.broadcast_to(*part.shape())?;
-    Ok(sum_of_windows(AnyArray::of(&share), part, whole)?.into_array())
+    let share = share.broadcast_to(part.shape())?;
+    sum_of_windows(share, part, whole)
 }
 
 /// Passes the gradients of the largest elements back. For large windows that overlap, the gradients
 /// pass through the largest elements of each of their columns, as the result was computed.
 #[track_caller]
-fn to_largest<T: Float, A: Float>(
-    [x, largest]: [&Array<T>; 2],
-    gradient: &Array<A>,
+fn to_largest(
+    [x, largest]: [&AnyArray; 2],
+    gradient: &AnyArray,
     windows: Windows,
-) -> Result<Array<A>> {
-    let inside = &inside::<T, A>(x, windows)?;
+    max: &'static Reduction,
+) -> Result<AnyArray> {
+    let wide = gradient.dtype;
+    let inside = inside(x.shape(), gradient, windows)?;
     let inside = inside.as_ref();
     let Some([columns, rows]) = windows.one_by_one() else {
-        if windows.are_apart()
-            && inside.is_none()
-            && !(is_tracked(x)? || is_tracked(largest)? || is_tracked(gradient)?)
-        {
+        if windows.are_apart() && inside.is_none() && !is_any_tracked(&[x, largest, gradient])? {
             return to_ties_apart([x, largest], gradient, windows);
         }
-        let share = share_of(gradient, [x, largest], inside, windows)?.eval_unfused()?;
+        let share = share_of(gradient, [x, largest], inside, windows)?.eval()?;
         return to_ties([x, largest], &share, windows);
     };
-    let tallest = &largest_each(x, columns)?;
-    let ties = sum_of_ties([x, tallest], inside, columns)?.eval_unfused()?;
-    let share = share_of(gradient, [tallest, largest], Some(&ties), rows)?.eval_unfused()?;
+    let tallest = &largest_each(x, columns, max)?;
+    let ties = sum_of_ties([x, tallest], wide, inside, columns)?.eval()?;
+    let share = share_of(gradient, [tallest, largest], Some(&ties), rows)?.eval()?;
     let share = to_ties([tallest, largest], &share, rows)?;
     to_ties([x, tallest], &share, columns)
 }
 
-/// Returns the weights of the elements of `x`: 0 in its padding, and 1 elsewhere; `None` without
-/// padding.
+/// Returns the weights of the elements of an array of the shape `own`, in the type of the gradient:
+/// 0 in its padding, and 1 elsewhere; `None` without padding.
 #[track_caller]
-fn inside<T: Float, A: Float>(x: &Array<T>, windows: Windows) -> Result<Option<Array<A>>> {
-    if windows.padding == [0, 0] {
+fn inside(own: &Shape, gradient: &AnyArray, windows: Windows) -> Result<Option<AnyArray>> {
+    let [rows, columns] = windows.padding;
+    if [rows, columns] == [0, 0] {
         return Ok(None);
     }
-    let shape = x.layout().shape();
-    let first = shape.ndim() - 2;
-    let [rows, columns] = [0, 1].map(|at| shape.dims()[first + at] - 2 * windows.padding[at]);
-    let image = [rows, columns].into_iter().collect();
-    let ones = AnyArray::full_beside(x, &image, 1.0)?;
-    let margins = windows.padding.map(|own| (own, own));
-    let weights = ones.pad(&margins, <T as AnyElement>::zero())?;
-    let weights = weights.cast::<A>().eval_unfused()?;
-    Ok(Some(weights.broadcast_to(*shape)?))
+    let [.., height, width] = own.dims() else {
+        unreachable!("the shape was checked");
+    };
+    let image = [height - 2 * rows, width - 2 * columns].into();
+    let ones = gradient.full(&image, 1.0)?;
+    let margins = [(rows, rows), (columns, columns)];
+    let weights = ones.framed("max_pool2d", &margins, Bits::default())?;
+    Ok(Some(weights.broadcast_to(own)?))
 }
 
 /// Passes the gradients of the largest elements back in one pass, for windows that have no element
 /// in common.
 #[track_caller]
-fn to_ties_apart<T: Float, A: Float>(
-    [x, largest]: [&Array<T>; 2],
-    gradient: &Array<A>,
+fn to_ties_apart(
+    [x, largest]: [&AnyArray; 2],
+    gradient: &AnyArray,
     windows: Windows,
-) -> Result<Array<A>> {
+) -> Result<AnyArray> {
     let share = share_of(gradient, [x, largest], None, windows)?;
     let (mut values, mut parts) = (Vec::new(), Vec::new());
-    let whole = Layout::contiguous(x.layout().shape())?;
+    let whole = Layout::contiguous(x.shape())?;
     for position in windows.positions() {
-        let is_largest = x.viewed(windows.at(x.layout(), position)?).eq(largest);
-        values.push(select(is_largest.or(share.is_nan()), share.clone(), A::zero()).boxed());
+        let elements = x.viewed(windows.at(&x.layout, position)?);
+        values.push(given(elements.lazy(), largest, share.clone()));
         parts.push(windows.at(&whole, position)?);
     }
-    let sum = AnyArray::of(gradient).zeros(x.layout().shape())?;
-    let trees: Vec<&dyn Tree> = values
-        .iter()
-        .map(|value| &value.expr as &dyn Tree)
-        .collect();
+    let sum = gradient.zeros(x.shape())?;
+    let trees: Vec<&dyn Tree> = values.iter().map(|value| value as &dyn Tree).collect();
     store_parts(&sum, &ExpressionGraph::of_all(&trees)?, &parts)?;
-    Ok(sum.into_array())
+    Ok(sum)
+}
+
+/// Returns the share of each of some elements: the window's share if it equals the largest, or if
+/// the share is NaN, and 0 otherwise.
+fn given(elements: AnyLazy, largest: &AnyArray, share: AnyLazy) -> AnyLazy {
+    let is_given = elements.eq(largest.lazy()).or(share.clone().is_nan());
+    let nothing = AnyLazy::number(share.dtype(), 0.0);
+    AnyLazy::select(is_given, share, nothing)
 }
 
 /// Returns the share of the gradient that each of the largest elements of a window gets; NaN if the
 /// largest is NaN.
 #[track_caller]
-fn share_of<T: Float, A: Float>(
-    gradient: &Array<A>,
-    [x, largest]: [&Array<T>; 2],
-    weights: Option<&Array<A>>,
+fn share_of(
+    gradient: &AnyArray,
+    [x, largest]: [&AnyArray; 2],
+    weights: Option<&AnyArray>,
     windows: Windows,
-) -> Result<BoxedLazy<A>> {
-    let nan = A::from_f64(f64::NAN);
-    let ties = sum_of_ties([x, largest], weights, windows)?;
-    Ok(select(largest.is_nan(), nan, gradient / ties).boxed())
+) -> Result<AnyLazy> {
+    let wide = gradient.dtype;
+    let nan = AnyLazy::number(wide, f64::NAN);
+    let share = gradient.lazy() / sum_of_ties([x, largest], wide, weights, windows)?;
+    Ok(AnyLazy::select(largest.lazy().is_nan(), nan, share))
 }
 
-/// Sums the weights of the elements of each window that equal its largest: one for each, or the
-/// element of `weights`.
+/// Sums the weights of the elements of each window that equal its largest, in the type `wide`: one
+/// for each, or the element of `weights`.
 #[track_caller]
-fn sum_of_ties<T: Float, A: Float>(
-    [x, largest]: [&Array<T>; 2],
-    weights: Option<&Array<A>>,
+fn sum_of_ties(
+    [x, largest]: [&AnyArray; 2],
+    wide: DType,
+    weights: Option<&AnyArray>,
     windows: Windows,
-) -> Result<BoxedLazy<A>> {
+) -> Result<AnyLazy> {
+    let number = |value| AnyLazy::number(wide, value);
     // The ties among the elements that `part` selects of `x` and of `weights`.
-    let ties = |part: &dyn Fn(&Layout) -> Result<Layout>| -> Result<BoxedLazy<A>> {
-        let is_largest = x.viewed(part(x.layout())?).eq(largest);
-        Ok(match weights {
-            Some(weights) => {
-                let weights = weights.viewed(part(weights.layout())?);
-                select(is_largest, weights, A::zero()).boxed()
-            }
-            None => select(is_largest, A::one(), A::zero()).boxed(),
-        })
+    let ties = |part: &dyn Fn(&Layout) -> Result<Layout>| -> Result<AnyLazy> {
+        let is_largest = x.viewed(part(&x.layout)?).lazy().eq(largest.lazy());
+        let weight = match weights {
+            Some(weights) => weights.viewed(part(&weights.layout)?).lazy(),
+            None => number(1.0),
+        };
+        Ok(AnyLazy::select(is_largest, weight, number(0.0)))
     };
     let mut positions = windows.positions().into_iter();
     let Some(first) = positions.next() else {
         let sums = ties(&|layout| windows.first(layout))?.sum_axis([0, 1])?;
-        return Ok(sums.downcast().lazy().boxed());
+        return Ok(sums.lazy());
     };
     let first = ties(&|layout| windows.at(layout, first));
     positions.try_fold(first?, |sum, position| {
-        Ok((sum + ties(&|layout| windows.at(layout, position))?).boxed())
+        Ok(sum + ties(&|layout| windows.at(layout, position))?)
     })
 }
 
 /// Gives each element that equals the largest of its window the window's share, and every element a
 /// share that is NaN. Then adds up the shares that an element gets from all windows.
 #[track_caller]
-fn to_ties<T: Float, A: Float>(
-    [x, largest]: [&Array<T>; 2],
-    share: &Array<A>,
-    windows: Windows,
-) -> Result<Array<A>> {
-    let given = |elements: Layout| -> Result<AnyArray> {
-        let is_given = x.viewed(elements).eq(largest).or(share.is_nan());
-        Ok(AnyArray::of(
-            &select(is_given, share, A::zero()).eval_unfused()?,
-        ))
-    };
-    let whole = Layout::contiguous(x.layout().shape())?;
+fn to_ties([x, largest]: [&AnyArray; 2], share: &AnyArray, windows: Windows) -> Result<AnyArray> {
+    let given = |elements: Layout| given(x.viewed(elements).lazy(), largest, share.lazy()).eval();
+    let whole = Layout::contiguous(x.shape())?;
     let positions = windows.positions();
     if positions.is_empty() {
-        let (elements, parts) = (windows.first(x.layout())?, windows.first(&whole)?);
-        return Ok(sum_of_windows(given(elements)?, parts, whole)?.into_array());
+        let (elements, parts) = (windows.first(&x.layout)?, windows.first(&whole)?);
+        return sum_of_windows(given(elements)?, parts, whole);
     }
     // Position by position: the shares of a position take as much memory as a result of the pool.
-    let mut sum = AnyArray::of(share).zeros(x.layout().shape())?;
+    let mut sum = share.zeros(x.shape())?;
     for position in positions {
-        let given = given(windows.at(x.layout(), position)?)?;
+        let given = given(windows.at(&x.layout, position)?)?;
         sum = with_windows(sum, given, windows.at(&whole, position)?, whole)?;
     }
-    Ok(sum.into_array())
+    Ok(sum)
 }

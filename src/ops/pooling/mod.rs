@@ -3,10 +3,11 @@
 mod gradients;
 
 use super::derivatives::RuledOperation;
-use super::expression::boxed::BoxedLazy;
+use super::dispatch::Reduction;
+use super::expression::any_lazy::AnyLazy;
 use super::expression::graph::MOST_RESULTS;
-use super::precompiled::precompiled;
-use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
+use super::reducers::Max;
+use crate::array::{AnyArray, Array, Float, Layout, Numeric, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The most elements of a window that is combined element by element, for all windows at once.
@@ -56,9 +57,7 @@ impl<T: Numeric> Array<T> {
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn max_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
-        let windows = Windows::of("max_pool2d", self.layout().shape(), size, stride)?;
-        let x = self;
-        precompiled!(largest::<T>([x]; windows: Windows))
+        self.max_pool2d_padded(size, stride, [0, 0])
     }
 
     /// Like [`max_pool2d`](Self::max_pool2d), of an array whose edges are padding of −∞, which gets
@@ -71,8 +70,9 @@ impl<T: Numeric> Array<T> {
         padding: [usize; 2],
     ) -> Result<Self> {
         let windows = Windows::of("max_pool2d", self.layout().shape(), size, stride)?;
-        let (x, windows) = (self, Windows { padding, ..windows });
-        precompiled!(largest::<T>([x]; windows: Windows))
+        let windows = Windows { padding, ..windows };
+        let max = const { &Reduction::of::<Max, T>() };
+        largest(self.erased(), windows, max).map(Self::from_erased)
     }
 }
 
@@ -99,8 +99,7 @@ impl<T: Float> Array<T> {
     #[track_caller]
     pub fn avg_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let windows = Windows::of("avg_pool2d", self.layout().shape(), size, stride)?;
-        let x = self;
-        precompiled!(mean::<T>([x]; windows: Windows))
+        mean(self.erased(), windows).map(Self::from_erased)
     }
 }
 
@@ -173,8 +172,8 @@ impl Windows {
 
     /// Returns the elements of all windows, whose axes are the last.
     #[track_caller]
-    fn view<T: AnyElement>(self, x: &Array<T>) -> Result<Array<T>> {
-        Ok(x.viewed(self.layout(x.layout())?))
+    fn view(self, x: &AnyArray) -> Result<AnyLazy> {
+        Ok(x.viewed(self.layout(&x.layout)?).lazy())
     }
 
     /// Returns the layout of [`view`](Self::view).
@@ -221,93 +220,72 @@ impl Windows {
 
     /// Returns, for each of the [`positions`](Self::positions), the elements there of all windows.
     #[track_caller]
-    fn places<T: AnyElement>(self, x: &Array<T>) -> Result<Vec<Array<T>>> {
+    fn places(self, x: &AnyArray) -> Result<Vec<AnyLazy>> {
         let positions = self.positions().into_iter();
-        let places = positions.map(|position| Ok(x.viewed(self.at(x.layout(), position)?)));
+        let places = positions.map(|position| Ok(x.viewed(self.at(&x.layout, position)?).lazy()));
         places.collect()
     }
 }
 
+/// Returns the largest elements of windows; `max` is the reduction for their type.
 #[track_caller]
-fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+fn largest(x: &AnyArray, windows: Windows, max: &'static Reduction) -> Result<AnyArray> {
     let step = RuledOperation::begin("max_pool2d", &[x])?
-        .computed_from(x.len() as u64, move |[x]| largest_of::<T>(x, windows));
-    let largest = largest_of(x, windows)?;
+        .computed_by(x.len() as u64, move |operands| {
+            largest_of(&operands[0], windows, max)
+        });
+    let largest = largest_of(x, windows, max)?;
     let [largest] = step.finish_all([largest], |saved, [largest]| {
-        gradients::of_largest(
-            [saved.save_releasable(x), saved.save_releasable(largest)],
-            windows,
-        )
+        let arrays = [x, largest].map(|own| saved.save_releasable(own));
+        gradients::of_largest(arrays, windows, max)
     });
     Ok(largest)
 }
 
 #[track_caller]
-fn largest_of<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+fn largest_of(x: &AnyArray, windows: Windows, max: &'static Reduction) -> Result<AnyArray> {
     match windows.one_by_one() {
-        Some([columns, rows]) => largest_each(&largest_each(x, columns)?, rows),
-        None => largest_each(x, windows),
+        Some([columns, rows]) => largest_each(&largest_each(x, columns, max)?, rows, max),
+        None => largest_each(x, windows, max),
     }
 }
 
 #[track_caller]
-fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+fn largest_each(x: &AnyArray, windows: Windows, max: &'static Reduction) -> Result<AnyArray> {
     let places = windows.places(x)?;
-    let [first, rest @ ..] = &places[..] else {
-        return windows.view(x)?.max_axis([-2, -1]);
-    };
-    let mut largest = first.lazy().boxed();
-    for place in rest {
-        largest = largest.maximum(place).boxed();
+    match places.into_iter().reduce(AnyLazy::maximum) {
+        Some(largest) => largest.eval(),
+        None => windows.view(x)?.reduced(max, &[-2, -1].into(), false),
     }
-    largest.eval_unfused()
 }
 
 #[track_caller]
-fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+fn mean(x: &AnyArray, windows: Windows) -> Result<AnyArray> {
     let step = RuledOperation::begin("avg_pool2d", &[x])?
-        .computed_from(x.len() as u64, move |[x]| means::<T>(x, windows));
+        .computed_by(x.len() as u64, move |operands| means(&operands[0], windows));
     let mean = means(x, windows)?;
-    Ok(step.finish(mean, |_| gradients::of_mean(*x.layout().shape(), windows)))
+    Ok(step.finish(mean, |_| gradients::of_mean(*x.shape(), windows)))
 }
 
 #[track_caller]
-fn means<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let count = windows.count();
-    let sums: BoxedLazy<T::Accumulator> = match windows.one_by_one() {
-        Some([columns, rows]) => {
-            let sums = summed::<T, T::Accumulator>(x, columns)?.eval_unfused()?;
-            summed(&sums, rows)?
-        }
-        None => summed(x, windows)?,
+fn means(x: &AnyArray, windows: Windows) -> Result<AnyArray> {
+    let sums = match windows.one_by_one() {
+        Some([columns, rows]) => sums(&sums(x, columns)?.eval()?, rows)?,
+        None => sums(x, windows)?,
     };
-    let mean = sums / T::Accumulator::from_f64(count);
-    match T::DTYPE == T::Accumulator::DTYPE {
-        true => mean.eval_unfused().map(Array::downcast),
-        false => mean.cast::<T>().eval_unfused(),
-    }
+    (sums / windows.count()).cast(x.dtype).eval()
 }
 
-/// Returns the sums of all windows, in the type `A`.
+/// Returns the sums of all windows, in the type that floats are computed in.
 #[track_caller]
-fn summed<T: AnyElement, A: Number>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
-    let places = windows.places(x)?;
-    let [first, rest @ ..] = &places[..] else {
-        let sums: Array<A> = widened::<T, A>(&windows.view(x)?)
-            .sum_axis([-2, -1])?
-            .downcast();
-        return Ok(sums.lazy().boxed());
-    };
-    let mut sum = widened::<T, A>(first);
-    for place in rest {
-        sum = (sum + widened::<T, A>(place)).boxed();
-    }
-    Ok(sum)
-}
-
-fn widened<T: AnyElement, A: Number>(x: &Array<T>) -> BoxedLazy<A> {
-    match T::DTYPE == A::DTYPE {
-        true => x.clone().downcast().lazy().boxed(),
-        false => x.cast().boxed(),
+fn sums(x: &AnyArray, windows: Windows) -> Result<AnyLazy> {
+    let wide = x.dtype.computed_in();
+    let places = windows.places(x)?.into_iter();
+    match places
+        .map(|place| place.cast(wide))
+        .reduce(|sum, place| sum + place)
+    {
+        Some(sums) => Ok(sums),
+        None => Ok(windows.view(x)?.cast(wide).sum_axis([-2, -1])?.lazy()),
     }
 }

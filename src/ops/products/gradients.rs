@@ -2,11 +2,11 @@
 
 use smallvec::smallvec;
 
-use crate::array::{Array, Layout, Number, Shape};
+use crate::array::{AnyArray, Layout, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::derivatives::{
-    AnyArray, BackwardStep, Gradients, Operand, Pause, SavedArray, Source, Tracked, Upstream,
-    bytes_of, is_differentiable, is_live, record, store, work_of,
+    BackwardStep, Gradients, Operand, Pause, SavedArray, Source, Tracked, Upstream, bytes_of,
+    is_differentiable, is_live, record, store, work_of,
 };
 use crate::ops::products::matmul_into;
 
@@ -32,7 +32,7 @@ impl Multiplication {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for integers.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Self> {
+    pub(in crate::ops) fn begin(left: &AnyArray, right: &AnyArray) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
@@ -42,7 +42,7 @@ impl Multiplication {
     /// Ends the operation, with the product.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn finish<T: Number>(self, product: Array<T>) -> Array<T> {
+    pub(in crate::ops) fn finish(self, product: AnyArray) -> AnyArray {
         match self.0 {
             None => product,
             Some(running) => running.finish(product),
@@ -53,29 +53,29 @@ impl Multiplication {
 impl RunningProduct {
     #[cold]
     #[track_caller]
-    fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Option<Self>> {
+    fn begin(left: &AnyArray, right: &AnyArray) -> Result<Option<Self>> {
         let to = [
-            Tracked::of(left.buffer(), left.layout())?,
-            Tracked::of(right.buffer(), right.layout())?,
+            Tracked::of(&left.buffer, &left.layout)?,
+            Tracked::of(&right.buffer, &right.layout)?,
         ];
         if to == [None, None] {
             return Ok(None);
         }
-        if !is_differentiable(T::DTYPE) {
-            let text = format!("matmul: no derivative is known for elements of {}", T::NAME);
+        if !is_differentiable(left.dtype) {
+            let name = left.dtype.name();
+            let text = format!("matmul: no derivative is known for elements of {name}");
             return Err(Error::new(ErrorCode::Gradient, text));
         }
-        let save = |array: &Array<T>| SavedArray::new(array.buffer(), array.layout(), T::DTYPE);
+        let save = |array: &AnyArray| SavedArray::new(&array.buffer, &array.layout, array.dtype);
         let source = store(left.device()).map(|store| {
             let operand =
-                |array: &Array<T>| Operand::new(&store, array.buffer(), (array.layout(), T::DTYPE));
-            let columns = right.shape().last().copied().unwrap_or(1).max(1);
-            let columns = if right.ndim() > 1 { columns } else { 1 };
-            let flops = work_of(&[2, left.len(), columns]);
-            let run = |operands: &[AnyArray]| {
-                let [left, right] = [0, 1].map(|at: usize| operands[at].share().into_array::<T>());
-                Ok(smallvec![left.matmul(&right)?.into_erased()])
+                |own: &AnyArray| Operand::new(&store, &own.buffer, (&own.layout, own.dtype));
+            let columns = match *right.dims() {
+                [.., _, columns] => columns.max(1),
+                _ => 1,
             };
+            let flops = work_of(&[2, left.len(), columns]);
+            let run = |operands: &[AnyArray]| Ok(smallvec![operands[0].matmul(&operands[1])?]);
             let operands = smallvec![operand(left), operand(right)];
             Source::new(operands, flops, Box::new(run))
         });
@@ -85,7 +85,7 @@ impl RunningProduct {
                 to[1].is_some().then(|| save(left)),
                 to[0].is_some().then(|| save(right)),
             ],
-            ranks: [left.ndim(), right.ndim()],
+            ranks: [left.layout.ndim(), right.layout.ndim()],
             source,
             _pause: Pause::begin(),
         }))
@@ -93,7 +93,7 @@ impl RunningProduct {
 
     #[cold]
     #[track_caller]
-    fn finish<T: Number>(self, product: Array<T>) -> Array<T> {
+    fn finish(self, product: AnyArray) -> AnyArray {
         let Self {
             to: [to_left, to_right],
             kept,
@@ -107,25 +107,29 @@ impl RunningProduct {
             let Some(upstream) = upstream[0].take() else {
                 return Ok(());
             };
-            let g = as_matrices::<T>(upstream.into_array(), ranks)?;
+            let g = as_matrices(upstream, ranks)?;
             // The gradient that reads the left operand is computed first: if the left operand is an
             // activation, it is freed before its own gradient is computed.
             if let (Some(to), Some(left)) = (to_right, kept_left) {
-                let left = as_row(left.fetch()?.into_array::<T>(), ranks[0])?;
+                let left = as_row(left.fetch()?, ranks[0])?;
                 let gradient = of_right((&left, &g), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[1], -1)?;
                 drop(left);
-                gradients.add(to, gradient.into_erased())?;
+                gradients.add(to, gradient)?;
             }
             if let (Some(to), Some(right)) = (to_left, kept_right) {
-                let right = as_column(right.fetch()?.into_array::<T>(), ranks[1])?;
+                let right = as_column(right.fetch()?, ranks[1])?;
                 let gradient = placed_product((&g, &adjoint(&right)?), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[0], -2)?;
-                gradients.add(to, gradient.into_erased())?;
+                gradients.add(to, gradient)?;
             }
             Ok(())
         });
-        let layout = *product.layout();
+        let AnyArray {
+            buffer,
+            layout,
+            dtype,
+        } = product;
         let back = BackwardStep {
             backward,
             saved_bytes,
@@ -133,20 +137,24 @@ impl RunningProduct {
             takes_unrounded: false,
             only_once: None,
         };
-        let buffer = record((product.into_buffer(), &layout, T::DTYPE), source, |_| back);
-        Array::from_parts(buffer, layout)
+        let buffer = record((buffer, &layout, dtype), source, |_| back);
+        AnyArray {
+            buffer,
+            layout,
+            dtype,
+        }
     }
 }
 
 /// Returns the gradient of the right operand: the adjoint of the left one times `g`. If a single
 /// matrix on the right had many products, they are computed as one product.
 #[track_caller]
-fn of_right<T: Number>(
-    (left, g): (&Array<T>, &Array<T>),
+fn of_right(
+    (left, g): (&AnyArray, &AnyArray),
     to: &Tracked,
     gradients: &Gradients,
-) -> Result<Array<T>> {
-    if to.layout.ndim() <= 2 && left.ndim() > 2 {
+) -> Result<AnyArray> {
+    if to.layout.ndim() <= 2 && left.layout.ndim() > 2 {
         let (left, g) = (one_matrix(left)?, one_matrix(g)?);
         return placed_product((&adjoint(&left)?, &g), to, gradients);
     }
@@ -157,19 +165,18 @@ fn of_right<T: Number>(
 /// and the product can be written there. Otherwise in the operand's order in memory, so that the
 /// gradient of a matrix whose transpose is the operand is contiguous.
 #[track_caller]
-fn placed_product<T: Number>(
-    (left, right): (&Array<T>, &Array<T>),
+fn placed_product(
+    (left, right): (&AnyArray, &AnyArray),
     to: &Tracked,
     gradients: &Gradients,
-) -> Result<Array<T>> {
-    if let Some(place) = gradients.place_of(to)? {
-        let place = place.into_array::<T>();
-        if matmul_into(left, right, &place)? {
-            return Ok(place);
-        }
+) -> Result<AnyArray> {
+    if let Some(place) = gradients.place_of(to)?
+        && matmul_into(left, right, &place)?
+    {
+        return Ok(place);
     }
     // Stacks on the left and one matrix on the right are one product, but not in the other order.
-    let is_merged = left.ndim() > 2 && right.ndim() <= 2;
+    let is_merged = left.layout.ndim() > 2 && right.layout.ndim() <= 2;
     if is_column_major(&to.layout) && !is_merged {
         let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;
         return product.swap_axes(-1, -2);
@@ -186,24 +193,23 @@ fn is_column_major(layout: &Layout) -> bool {
 
 /// Returns the conjugate of transposed matrices; for real ones, a view.
 #[track_caller]
-fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
+fn adjoint(matrices: &AnyArray) -> Result<AnyArray> {
     let transposed = matrices.swap_axes(-1, -2)?;
-    match T::DTYPE.is_complex() {
-        true => transposed.conj().eval_unfused(),
+    match matrices.dtype.is_complex() {
+        true => transposed.lazy().conj().eval(),
         false => Ok(transposed),
     }
 }
 
 #[track_caller]
-fn one_matrix<T: Number>(array: &Array<T>) -> Result<Array<T>> {
-    let columns = array.shape()[array.ndim() - 1];
-    let rows: usize = array.shape()[..array.ndim() - 1].iter().product();
-    array.reshape([rows, columns])
+fn one_matrix(array: &AnyArray) -> Result<AnyArray> {
+    let (columns, before) = array.dims().split_last().expect("a stack has axes");
+    array.reshape(&[before.iter().product(), *columns].into())
 }
 
 /// Returns a matrix: a vector on the left is a row.
 #[track_caller]
-fn as_row<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
+fn as_row(array: AnyArray, rank: usize) -> Result<AnyArray> {
     if rank == 1 {
         array.unsqueeze(0)
     } else {
@@ -213,7 +219,7 @@ fn as_row<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
 
 /// Returns a matrix: a vector on the right is a column.
 #[track_caller]
-fn as_column<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
+fn as_column(array: AnyArray, rank: usize) -> Result<AnyArray> {
     if rank == 1 {
         array.unsqueeze(1)
     } else {
@@ -223,11 +229,11 @@ fn as_column<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
 
 /// Returns the gradient of a product, with the axes that vectors do not have.
 #[track_caller]
-fn as_matrices<T: Number>(g: Array<T>, [left, right]: [usize; 2]) -> Result<Array<T>> {
+fn as_matrices(g: AnyArray, [left, right]: [usize; 2]) -> Result<AnyArray> {
     if left > 1 && right > 1 {
         return Ok(g);
     }
-    let mut dims: Vec<usize> = g.shape().to_vec();
+    let mut dims: Vec<usize> = g.dims().to_vec();
     if left == 1 {
         let place = dims.len() - usize::from(right > 1);
         dims.insert(place, 1);
@@ -235,12 +241,12 @@ fn as_matrices<T: Number>(g: Array<T>, [left, right]: [usize; 2]) -> Result<Arra
     if right == 1 {
         dims.push(1);
     }
-    g.reshape(Shape::from(dims.as_slice()))
+    g.reshape(&Shape::from(dims.as_slice()))
 }
 
 /// Returns the gradient of an operand of that rank, without `axis` if the operand is a vector.
 #[track_caller]
-fn without_axis<T: Number>(array: Array<T>, rank: usize, axis: isize) -> Result<Array<T>> {
+fn without_axis(array: AnyArray, rank: usize, axis: isize) -> Result<AnyArray> {
     if rank == 1 {
         array.squeeze(axis)
     } else {

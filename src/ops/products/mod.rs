@@ -5,12 +5,10 @@ mod gradients;
 use self::gradients::Multiplication;
 use super::cuda;
 use super::dispatch::same_device;
-use super::expression::any_array::AnyArray;
 use super::host;
 use super::index::check_size;
 use super::order::UpdateTargets;
-use super::precompiled::precompiled;
-use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
+use crate::array::{AnyArray, Array, Layout, Number, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::descriptors::as_matrices;
 
@@ -47,11 +45,7 @@ impl<T: Number> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
-        let (left, right) = (self, other);
-        let multiplication = Multiplication::begin(left, right)?;
-        let product: Result<Self> = precompiled!(matmul::<T>([left], [right]));
-        // Not in a closure, which would be reported as the caller.
-        Ok(multiplication.finish(product?))
+        self.erased().matmul(other.erased()).map(Self::from_erased)
     }
 
     /// Returns the inner product of two vectors, of rank 0.
@@ -76,7 +70,7 @@ impl<T: Number> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn dot(&self, other: &Self) -> Result<Self> {
-        vectors("dot", self, other)?;
+        vectors("dot", self.erased(), other.erased())?;
         if self.len() != other.len() {
             let (own, others) = (self.layout().shape(), other.layout().shape());
             return Err(mismatch(
@@ -112,8 +106,18 @@ impl<T: Number> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn outer(&self, other: &Self) -> Result<Self> {
-        vectors("outer", self, other)?;
+        vectors("outer", self.erased(), other.erased())?;
         (self.unsqueeze(1)? * other).eval_unfused()
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::matmul`].
+    #[track_caller]
+    pub(crate) fn matmul(&self, other: &Self) -> Result<Self> {
+        let multiplication = Multiplication::begin(self, other)?;
+        let product = matmul(self, other)?;
+        Ok(multiplication.finish(product))
     }
 }
 
@@ -121,37 +125,37 @@ impl<T: Number> Array<T> {
 /// if `place` has gaps, or if there is no kernel that writes this product there. Nothing else may
 /// read or write these elements; other arrays may share the memory around them.
 #[track_caller]
-pub(in crate::ops) fn matmul_into<T: Number>(
-    left: &Array<T>,
-    right: &Array<T>,
-    place: &Array<T>,
+pub(in crate::ops) fn matmul_into(
+    left: &AnyArray,
+    right: &AnyArray,
+    place: &AnyArray,
 ) -> Result<bool> {
-    let (own, others) = (left.shape(), right.shape());
-    let fits = matches!((own, others, place.shape()), (&[rows, inner], &[depth, columns], &[height, width])
+    let (own, others) = (left.dims(), right.dims());
+    let fits = matches!((own, others, place.dims()), (&[rows, inner], &[depth, columns], &[height, width])
         if inner == depth && (rows, columns) == (height, width));
-    if !fits || place.is_empty() || !place.layout().is_contiguous() {
+    if !fits || place.len() == 0 || !place.layout.is_contiguous() {
         return Ok(false);
     }
     let updating = UpdateTargets {
-        targets: &[place.buffer()],
-        reading: [left.buffer(), right.buffer()],
+        targets: &[&place.buffer],
+        reading: [&left.buffer, &right.buffer],
     };
     on_device!(
         left.device(),
         touching & updating,
         order => host::multiply_into(order, left, right, place),
-        cuda::multiply_into(order, left.into(), right.into(), place.into())
+        cuda::multiply_into(order, left.operand(), right.operand(), place.operand())
     )
 }
 
 #[track_caller]
-fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
+fn matmul(left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
     same_device(
         "matmul",
         ("the left operand", left),
         ("the right operand", right),
     )?;
-    let (own, others) = (left.layout().shape(), right.layout().shape());
+    let (own, others) = (left.shape(), right.shape());
     if own.ndim() == 0 || others.ndim() == 0 {
         return Err(mismatch(
             "matmul",
@@ -171,16 +175,16 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         let rows = &own.dims()[..own.ndim() - 1];
         let columns = others.dims().get(1..).unwrap_or_default();
         let shape = rows.iter().chain(columns).collect();
-        check_size("matmul", &shape, T::DTYPE)?;
+        check_size("matmul", &shape, left.dtype)?;
         return on_device!(
             left.device(),
-            touching & [left.buffer(), right.buffer()],
+            touching & [&left.buffer, &right.buffer],
             order => host::multiply(order, left, right, &shape),
-            cuda::multiply(order, left.into(), right.into(), &shape).map(AnyArray::into_array)
+            cuda::multiply(order, left.operand(), right.operand(), &shape)
         );
     }
-    let left_layout = as_matrices(left.layout(), 0)?;
-    let right_layout = as_matrices(right.layout(), 1)?;
+    let left_layout = as_matrices(&left.layout, 0)?;
+    let right_layout = as_matrices(&right.layout, 1)?;
     let (before, after) = (leading(&left_layout), leading(&right_layout));
     let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
         let why = format!("before the last two axes, {before} and {after} do not broadcast");
@@ -191,10 +195,10 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         .chain(kept(own.ndim() > 1, rows))
         .chain(kept(others.ndim() > 1, columns))
         .collect();
-    check_size("matmul", &shape, T::DTYPE)?;
+    check_size("matmul", &shape, left.dtype)?;
     if shape.checked_len()? == 0 {
         // The operands, broadcast to an empty result, may be too long.
-        return Writer::new(left.device(), &shape)?.finish();
+        return left.zeros(&shape);
     }
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
         // With the operands exchanged: the multiplication of numbers is commutative.
@@ -213,34 +217,34 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
 /// Returns the products of matrices with equal numbers as an array of `shape`. The last two axes of
 /// a layout are a matrix.
 #[track_caller]
-fn multiply_stacks<T: Number>(
-    left: (&Array<T>, &Layout),
-    right: (&Array<T>, &Layout),
+fn multiply_stacks(
+    left: (&AnyArray, &Layout),
+    right: (&AnyArray, &Layout),
     shape: &Shape,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     on_device!(
         left.0.device(),
-        touching & [left.0.buffer(), right.0.buffer()],
+        touching & [&left.0.buffer, &right.0.buffer],
         order => host::multiply_stacks(order, left, right, shape),
         {
-            let (left, right) = ((left.0.into(), left.1), (right.0.into(), right.1));
-            cuda::multiply_stacks(order, left, right, shape).map(AnyArray::into_array)
+            let (left, right) = ((left.0.operand(), left.1), (right.0.operand(), right.1));
+            cuda::multiply_stacks(order, left, right, shape)
         }
     )
 }
 
 /// Checks that both operands have one axis, and are on one device.
 #[track_caller]
-fn vectors<T: Number>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
+fn vectors(operation: &str, left: &AnyArray, right: &AnyArray) -> Result<()> {
     same_device(
         operation,
         ("the left operand", left),
         ("the right operand", right),
     )?;
-    if left.ndim() == 1 && right.ndim() == 1 {
+    if left.layout.ndim() == 1 && right.layout.ndim() == 1 {
         return Ok(());
     }
-    let (left, right) = (left.layout().shape(), right.layout().shape());
+    let (left, right) = (left.shape(), right.shape());
     Err(mismatch(operation, left, right, "expected two vectors"))
 }
 

@@ -1,14 +1,12 @@
 //! The cross entropy of logits and classes.
 
-use super::along;
-use crate::array::{Array, DType, Float, Shape};
+use crate::array::{AnyArray, Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
-use crate::ops::dispatch::same_device;
-use crate::ops::expression::elementwise::select;
-use crate::ops::index::of_classes;
-use crate::ops::precompiled::precompiled;
-use crate::ops::reducers::CrossEntropy;
+use crate::ops::derivatives::{RuledOperation, is_any_tracked};
+use crate::ops::dispatch::{Reduction, same_device};
+use crate::ops::expression::any_lazy::AnyLazy;
+use crate::ops::index::{gathered, of_classes};
+use crate::ops::reducers::{CrossEntropy, Logsumexp};
 
 impl<T: Float> Array<T> {
     /// Returns the mean of −ln softmax(logits)\[class\] over the rows of these logits, like
@@ -39,94 +37,114 @@ impl<T: Float> Array<T> {
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
-        let logits = self;
-        let step = RuledOperation::begin("cross_entropy", &[logits])?;
-        let mut kept = None;
-        let rows = &mut kept;
-        let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>, rows: &mut Option<RowLosses>));
-        let mean = mean?;
-        Ok(step.finish(mean, |saved| {
-            let (logits, classes) = (saved.save_releasable(logits), saved.save(classes));
-            let RowLosses { sums, losses } = kept.expect("a mean is of them");
-            let rows = RowLosses {
-                sums: saved.save_recomputed(&sums),
-                losses: saved.save_recomputed(&losses),
-            };
-            move |gradient: AnyArray| {
-                let logits = logits.fetch()?.into_array::<T>();
-                let gradient = back(logits, &classes, rows, gradient.into_array())?;
-                Ok(vec![gradient.into_erased()])
-            }
-        }))
+        let reduction = const { &Reduction::of::<CrossEntropy, T>() };
+        cross_entropy(self.erased(), classes, reduction).map(Self::from_erased)
     }
 }
 
-/// The values of each row, of shape `[N]`.
+/// The values of each row, of shape `[N]`, in `f64`.
 #[derive(Clone, Debug)]
 struct RowLosses {
     /// The logarithms of the sums of exponentials.
-    sums: Array<f64>,
-    losses: Array<f64>,
+    sums: AnyArray,
+    losses: AnyArray,
 }
 
 impl RowLosses {
     #[track_caller]
-    fn of<T: Float>(sums: Array<f64>, picked: &Array<T>) -> Result<Self> {
-        let losses = (&sums - picked.cast::<f64>()).eval_unfused()?;
+    fn of(logits: &AnyArray, classes: &Array<i64>, reduction: &'static Reduction) -> Result<Self> {
+        let picked = of_classes(logits, classes)?.lazy().cast(DType::F64);
+        let sums = logits.lazy().reduced(reduction, &1.into(), false)?;
+        let losses = (sums.lazy() - picked).eval()?;
         Ok(Self { sums, losses })
     }
+}
+
+#[track_caller]
+fn cross_entropy(
+    logits: &AnyArray,
+    classes: &Array<i64>,
+    reduction: &'static Reduction,
+) -> Result<AnyArray> {
+    let step = RuledOperation::begin("cross_entropy", &[logits])?;
+    let places = ("the classes", classes.erased());
+    same_device("cross_entropy", ("the array of logits", logits), places)?;
+    let (own, others) = (logits.shape(), classes.layout().shape());
+    match (own.dims(), others.dims()) {
+        (&[length, _], &[count]) if length == count => {}
+        _ => return Err(mismatch(own, others)),
+    }
+    let rows = RowLosses::of(logits, classes, reduction)?;
+    let mean = rows.losses.lazy().mean()?.converted(logits.dtype)?;
+    Ok(step.finish(mean, |saved| {
+        let (logits, classes) = (saved.save_releasable(logits), saved.save_typed(classes));
+        let rows = RowLosses {
+            sums: saved.save_recomputed(&rows.sums),
+            losses: saved.save_recomputed(&rows.losses),
+        };
+        move |gradient: AnyArray| Ok(vec![back(logits.fetch()?, &classes, rows, &gradient)?])
+    }))
 }
 
 /// Returns the gradient of the logits. It is the probability of each logit, minus 1 for the class
 /// of its row, times the gradient of the mean, divided by the number of rows. It is rounded once.
 #[track_caller]
-fn back<T: Float>(
-    logits: Array<T>,
+fn back(
+    logits: AnyArray,
     classes: &Array<i64>,
     rows: RowLosses,
-    gradient: Array<T>,
-) -> Result<Array<T>> {
+    gradient: &AnyArray,
+) -> Result<AnyArray> {
     let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
-    let rows = match is_tracked(&logits)? {
-        true => RowLosses::of(
-            logits.cast::<f64>().logsumexp_axis(1)?,
-            &logits.gather(&classes, 1)?.squeeze(1)?,
-        )?,
+    let rows = match is_any_tracked(&[&logits])? {
+        true => {
+            static LOGSUMEXP: Reduction = Reduction::of::<Logsumexp, f64>();
+            let wide = logits.lazy().cast(DType::F64);
+            let picked = gathered(&logits, &classes, 1)?.squeeze(1)?;
+            let picked = picked.lazy().cast(DType::F64);
+            let sums = wide.reduced(&LOGSUMEXP, &1.into(), false)?;
+            let losses = (sums.lazy() - picked).eval()?;
+            RowLosses { sums, losses }
+        }
         false => rows,
     };
-    weighted::<T, T::Computed>(logits, (&rows, &classes), &gradient, scale)
+    weighted(logits, (&rows, &classes), gradient, scale)
 }
 
 /// Returns the probability of each logit, minus 1 for the class of its row, times `gradient` and
-/// `scale`. The result is computed in `A`. It overwrites the logits if nothing else has their
-/// memory.
+/// `scale`. It overwrites the logits if nothing else has their memory.
 #[track_caller]
-fn weighted<T: Float, A: Float>(
-    mut logits: Array<T>,
+fn weighted(
+    mut logits: AnyArray,
     (rows, classes): (&RowLosses, &Array<i64>),
-    gradient: &Array<T>,
+    gradient: &AnyArray,
     scale: f64,
-) -> Result<Array<T>> {
-    let weight = &(gradient.cast::<A>() * A::from_f64(scale)).eval_unfused()?;
+) -> Result<AnyArray> {
+    let (dtype, wide) = (logits.dtype, logits.dtype.computed_in());
+    let weight = &(gradient.lazy().cast(wide) * scale).eval()?;
     let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
-    let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
-    let shares = (logits.cast::<f64>() - &sums).cast::<A>().exp();
+    let is_own = logits.buffer.holders() == 1 && !logits.layout.repeats();
+    let shares = (logits.lazy().cast(DType::F64) - sums.lazy())
+        .cast(wide)
+        .exp();
     // A rounded logarithm of `f64` loses digits of the shares if it is large.
-    let is_exact = const { T::DTYPE as u8 != DType::F64 as u8 };
+    let is_exact = dtype != DType::F64;
     let weighted = match is_exact {
-        true => (shares * weight).cast::<T>().boxed(),
-        false => shares.cast::<T>().boxed(),
+        true => (shares * weight.lazy()).cast(dtype),
+        false => shares.cast(dtype),
     };
     let mut gradients = if is_own {
-        logits.assign(weighted)?;
+        logits.assign(&weighted)?;
         logits
     } else {
-        weighted.eval_unfused()?
+        weighted.eval()?
     };
+    drop(weighted);
     if !is_exact {
-        let total = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
-        gradients.update(|shares| (shares.cast::<A>() / total * weight).cast::<T>())?;
+        let shares = gradients.lazy();
+        let total = shares.sum_keepdims(1)?;
+        gradients.assign(&(shares / total.lazy() * weight.lazy()))?;
     }
     let of_class = of_classes_apart(&mut gradients, (&sums, &losses, classes), weight)?;
     gradients.scatter(classes, &of_class, 1)?;
@@ -135,45 +153,23 @@ fn weighted<T: Float, A: Float>(
 
 /// Returns the gradients of the classes' logits, and sets them to 0 in `gradients`.
 #[track_caller]
-fn of_classes_apart<T: Float, A: Float>(
-    gradients: &mut Array<T>,
-    (sums, losses, classes): (&Array<f64>, &Array<f64>, &Array<i64>),
-    weight: &Array<A>,
-) -> Result<Array<T>> {
+fn of_classes_apart(
+    gradients: &mut AnyArray,
+    (sums, losses, classes): (&AnyArray, &AnyArray, &Array<i64>),
+    weight: &AnyArray,
+) -> Result<AnyArray> {
     /// The part of a logit that the rounding of a loss changes, with the digits of a gradient.
     const LOST: f64 = 0.1;
-    let by_loss = (-losses).cast::<A>().exp_m1() * weight;
-    let nothing = AnyArray::full_beside(gradients, classes.layout().shape(), 0.0)?;
+    let (dtype, wide) = (gradients.dtype, weight.dtype);
+    let by_loss = (-losses.lazy()).cast(wide).exp_m1() * weight.lazy();
+    let nothing = gradients.full(classes.layout().shape(), 0.0)?;
     gradients.scatter(classes, &nothing, 1)?;
-    let others = gradients.cast::<A>().sum_keepdims(1)?.downcast::<A>();
+    let others = gradients.lazy().cast(wide).sum_keepdims(1)?;
     // A probability less 1 has few digits, and a loss that is tiny beside the logits has, too.
-    let is_lost = losses.lt((sums.abs() + 1.0) * LOST);
-    select(is_lost, -others, by_loss).cast::<T>().eval_unfused()
-}
-
-#[track_caller]
-fn cross_entropy<T: Float>(
-    logits: &Array<T>,
-    classes: &Array<i64>,
-    rows: &mut Option<RowLosses>,
-) -> Result<Array<T>> {
-    same_device(
-        "cross_entropy",
-        ("the array of logits", logits),
-        ("the classes", classes),
-    )?;
-    let (own, others) = (logits.layout().shape(), classes.layout().shape());
-    match (own.dims(), others.dims()) {
-        (&[length, _], &[count]) if length == count => {}
-        _ => return Err(mismatch(own, others)),
-    }
-    let picked = of_classes(logits, classes)?;
-    let sums = along::<CrossEntropy, T>(&logits.lazy().expr, &1.into(), false)?;
-    let mean = rows.insert(RowLosses::of(sums, &picked)?).losses.mean()?;
-    if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        return Ok(mean.downcast());
-    }
-    mean.cast::<T>().eval_unfused()
+    let is_lost = losses.lazy().lt((sums.lazy().abs() + 1.0) * LOST);
+    AnyLazy::select(is_lost, -others.lazy(), by_loss)
+        .cast(dtype)
+        .eval()
 }
 
 #[cold]

@@ -19,13 +19,80 @@ mod rows;
 
 use super::derivatives::TrackedReduction;
 use super::descriptors::{Lanes, ReductionPlan, outputs_of};
-use super::dispatch::{Reduction, contiguous_array, reduce, reduce_contiguous};
+use super::dispatch::{MEAN, Reduction, SUM, VAR, contiguous_array, reduce, reduce_contiguous};
+use super::expression::any_lazy::AnyLazy;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::Tree;
 use super::host::Compiled;
-use super::reducers::Reducer;
-use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Shape};
+use super::reducers::{Any, Reducer};
+use crate::array::{AnyArray, AnyElement, Array, Axes, AxisSet, Buffer, DType, Shape};
 use crate::error::Result;
+
+/// Reductions along `axes`, which the result keeps with a length of 1, in the type that floats are
+/// computed in.
+impl AnyLazy {
+    #[track_caller]
+    pub(crate) fn sum_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(SUM.at(self.dtype()), &axes.into(), true)
+    }
+
+    #[track_caller]
+    pub(crate) fn mean_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(MEAN.at(self.dtype()), &axes.into(), true)
+    }
+
+    #[track_caller]
+    pub(crate) fn var_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(VAR.at(self.dtype()), &axes.into(), true)
+    }
+
+    /// Returns the sum of all elements, of rank 0.
+    #[track_caller]
+    pub(crate) fn sum(&self) -> Result<AnyArray> {
+        let buffer = reduce_all(SUM.at(self.dtype()), self)?;
+        Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
+    }
+
+    /// Returns the mean of all elements, of rank 0.
+    #[track_caller]
+    pub(in crate::ops) fn mean(&self) -> Result<AnyArray> {
+        let buffer = reduce_all(MEAN.at(self.dtype()), self)?;
+        Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
+    }
+
+    /// Returns whether any element is true, of rank 0.
+    #[track_caller]
+    pub(crate) fn any(&self) -> Result<AnyArray> {
+        static ANY: Reduction = Reduction::of::<Any, bool>();
+        assert_eq!(self.dtype(), DType::Bool);
+        let buffer = reduce_all(&ANY, self)?;
+        Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, DType::Bool))
+    }
+
+    /// Like [`sum_keepdims`](Self::sum_keepdims), without the axes.
+    #[track_caller]
+    pub(crate) fn sum_axis(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(SUM.at(self.dtype()), &axes.into(), false)
+    }
+
+    /// Reduces the elements along `axes`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they are not of the type of `reduction`, whose loops read them as such.
+    #[track_caller]
+    pub(in crate::ops) fn reduced(
+        &self,
+        reduction: &'static Reduction,
+        axes: &Axes,
+        keeps: bool,
+    ) -> Result<AnyArray> {
+        assert_eq!(self.dtype(), reduction.element(), "{}", reduction.name);
+        let (buffer, shape) = reduce_along(reduction, self, axes, keeps)?;
+        let (_, _, dtype) = reduction.step();
+        Ok(AnyArray::of_shape(buffer, &shape, dtype))
+    }
+}
 
 #[track_caller]
 fn all<F: Reducer<T> + Compiled, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>> {

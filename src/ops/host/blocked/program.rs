@@ -192,7 +192,7 @@ impl OperandBlocks {
             Node::Array(_) => fits = false,
             Node::Scalar(..) => repeated.push(true),
             Node::Call(call) => {
-                let first = repeated.len().saturating_sub(call.arity);
+                let first = repeated.len().saturating_sub(call.arity());
                 let all = repeated.drain(first..).all(|repeated| repeated);
                 fits &= !all;
                 repeated.push(all);

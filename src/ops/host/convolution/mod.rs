@@ -17,12 +17,12 @@ use std::sync::Arc;
 use self::correlate::Correlation;
 use self::gather::{Gather, HEIGHT};
 use self::pack::PackedSource;
-use self::plan::ConvPlan;
+use self::plan::{ConvPlan, PieceScratch};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use super::pointers::{ReadPtr, WritePtr};
 use super::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
-use crate::array::{AnyElement, Array, DType, Shape};
+use crate::array::{AnyArray, AnyElement, Array, DType, Shape};
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::descriptors::ConvLengths;
@@ -33,64 +33,60 @@ const SUMS_BYTES: usize = 1 << 20;
 /// The number of jobs from which a launch divides well among threads.
 const JOBS: usize = 16;
 
-/// Calls the function with `f32` or `f64` in place of `$T`, of which the type `$of` must be one.
-macro_rules! by_float_type {
-    ($of:ident, $T:ident => $call:expr) => {
-        match <$of as AnyElement>::DTYPE {
-            DType::F32 => {
-                type $T = f32;
-                $call
-            }
-            DType::F64 => {
-                type $T = f64;
-                $call
-            }
-            other => unreachable!("convolutions of {other:?} are products"),
-        }
-    };
-}
-
 /// Returns the convolution of `input`, of shape `[images, channels, h, w]`, with `kernel`.
 #[track_caller]
-pub(in crate::ops) fn convolved<T: AnyElement>(
-    input: &Array<T>,
-    kernel: &Array<T>,
+pub(in crate::ops) fn convolved(
+    input: &AnyArray,
+    kernel: &AnyArray,
     lengths: &ConvLengths,
-) -> Result<Array<T>> {
-    let plan = ConvPlan::convolved(lengths, Gather::<T>::SCRATCH);
-    by_float_type!(T, F => {
-        let operands = [input.downcast_ref::<F>(), kernel.downcast_ref::<F>()];
-        gathered(operands, [0, 1], plan).map(Array::downcast)
-    })
+) -> Result<AnyArray> {
+    let plan = |scratch| ConvPlan::convolved(lengths, scratch);
+    gathered_any([input, kernel], [0, 1], &plan)
 }
 
 /// Returns the gradient of the images of a convolution, from the gradient of its result.
 #[track_caller]
-pub(in crate::ops) fn convolved_transposed<T: AnyElement>(
-    gradient: &Array<T>,
-    kernel: &Array<T>,
+pub(in crate::ops) fn convolved_transposed(
+    gradient: &AnyArray,
+    kernel: &AnyArray,
     lengths: &ConvLengths,
-) -> Result<Array<T>> {
-    let plan = ConvPlan::transposed(lengths, Gather::<T>::SCRATCH);
-    by_float_type!(T, F => {
-        let operands = [gradient.downcast_ref::<F>(), kernel.downcast_ref::<F>()];
-        gathered(operands, [1, 0], plan).map(Array::downcast)
-    })
+) -> Result<AnyArray> {
+    let plan = |scratch| ConvPlan::transposed(lengths, scratch);
+    gathered_any([gradient, kernel], [1, 0], &plan)
+}
+
+#[track_caller]
+fn gathered_any(
+    operands: [&AnyArray; 2],
+    axes: [usize; 2],
+    plan: &dyn Fn(PieceScratch) -> ConvPlan,
+) -> Result<AnyArray> {
+    match operands[0].dtype {
+        DType::F32 => gathered(typed::<f32>(operands), axes, plan(Gather::<f32>::SCRATCH)),
+        DType::F64 => gathered(typed::<f64>(operands), axes, plan(Gather::<f64>::SCRATCH)),
+        other => unreachable!("convolutions of {other} are products"),
+    }
 }
 
 /// Returns gradients of the kernel of a convolution, each from some of the images, one after the
 /// other along the first axis. Their sum is the whole gradient.
 #[track_caller]
-pub(in crate::ops) fn correlated<T: AnyElement>(
-    input: &Array<T>,
-    gradient: &Array<T>,
+pub(in crate::ops) fn correlated(
+    input: &AnyArray,
+    gradient: &AnyArray,
     lengths: &ConvLengths,
-) -> Result<Array<T>> {
-    let plan = ConvPlan::convolved(lengths, Correlation::<T>::SCRATCH);
-    by_float_type!(T, F => {
-        correlated_by([input.downcast_ref::<F>(), gradient.downcast_ref::<F>()], plan)
-            .map(Array::downcast)
-    })
+) -> Result<AnyArray> {
+    let operands = [input, gradient];
+    let plan = |scratch| ConvPlan::convolved(lengths, scratch);
+    match input.dtype {
+        DType::F32 => correlated_by(typed::<f32>(operands), plan(Correlation::<f32>::SCRATCH)),
+        DType::F64 => correlated_by(typed::<f64>(operands), plan(Correlation::<f64>::SCRATCH)),
+        other => unreachable!("convolutions of {other} are products"),
+    }
+}
+
+fn typed<T: AnyElement>(arrays: [&AnyArray; 2]) -> [Array<T>; 2] {
+    arrays.map(|array| array.share().into_array())
 }
 
 /// Returns the order of work on untracked operands.
@@ -104,10 +100,11 @@ fn ordered<'a>(device: &'a Device, operands: &dyn TouchedMemory) -> Result<HostO
 /// source are given.
 #[track_caller]
 fn gathered<T: RegisterFloat>(
-    [source, kernel]: [&Array<T>; 2],
+    [source, kernel]: [Array<T>; 2],
     axes: [usize; 2],
     plan: ConvPlan,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
+    let (source, kernel) = (&source, &kernel);
     let device = source.device();
     let _timed = Timed::begin(device);
     let order = ordered(device, &[source.buffer(), kernel.buffer()])?;
@@ -135,7 +132,7 @@ fn gathered<T: RegisterFloat>(
     };
     // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece: the
     // results of the passes together are all results.
-    unsafe { computed(order.device, &shape, write) }
+    unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 
 /// Returns the elements of the kernel in the order in which [`gather`] reads them: for each group,
@@ -224,9 +221,10 @@ unsafe fn pack_line<T: RegisterFloat>(
 
 #[track_caller]
 fn correlated_by<T: RegisterFloat>(
-    [images, gradient]: [&Array<T>; 2],
+    [images, gradient]: [Array<T>; 2],
     plan: ConvPlan,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
+    let (images, gradient) = (&images, &gradient);
     let device = images.device();
     let _timed = Timed::begin(device);
     let order = ordered(device, &[images.buffer(), gradient.buffer()])?;
@@ -261,7 +259,7 @@ fn correlated_by<T: RegisterFloat>(
         });
     };
     // SAFETY: the jobs are all sums of all channels, and each writes its own.
-    unsafe { computed(order.device, &shape, write) }
+    unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 
 /// Some jobs of a task.

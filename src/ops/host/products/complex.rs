@@ -1,6 +1,8 @@
 //! Products of complex matrices as four products of real ones: their real and imaginary parts. The
 //! parts are in the matrices' own memory at twice the strides, so nothing is copied.
 
+use num_complex::Complex;
+
 use super::ProductPlace;
 use super::matrix::Matrix;
 use super::packed::{Packed, PackedResult, gemm_to};
@@ -12,15 +14,14 @@ pub(super) const LEAST: usize = 1000;
 ///
 /// # Safety
 ///
-/// `T` must be `Complex<U>`, where `U` is `f32` or `f64`, and the memory of both matrices alive and
-/// not written to.
-pub(super) unsafe fn multiply<T: Copy, U: Packed>(
-    left: &Matrix<T>,
-    right: &Matrix<T>,
-    place: ProductPlace<T>,
+/// The memory of both matrices must be alive and not written to. The place must have room for the
+/// product, and nobody else may hold it.
+pub(super) unsafe fn multiply<U: Packed>(
+    left: &Matrix<Complex<U>>,
+    right: &Matrix<Complex<U>>,
+    place: ProductPlace<Complex<U>>,
 ) {
-    assert_eq!(size_of::<T>(), 2 * size_of::<U>());
-    let ([left_re, left_im], [right_re, right_im]) = (left.parts::<U>(), right.parts::<U>());
+    let ([left_re, left_im], [right_re, right_im]) = (left.parts(), right.parts());
     let [out_re, out_im] = [0, 1].map(|part| place.first.cast::<U>().wrapping_add(part));
     let add = |left: &Matrix<U>, right: &Matrix<U>, first, is_begun, factor| {
         let result = PackedResult {

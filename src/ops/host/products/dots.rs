@@ -19,7 +19,7 @@ const TILE: usize = 4;
 
 /// Returns whether the rows of `left` and the columns of `right` are contiguous, and no transposed
 /// matrix would pay.
-pub(super) fn fit<T>(left: &Matrix<T>, right: &Matrix<T>) -> bool {
+pub(super) fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
     let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
     let is_transposed = right.column_stride != 1 && right.columns >= TILE;
     let bytes = (right.columns.saturating_mul(right.rows)).saturating_mul(size_of::<T>());
@@ -32,23 +32,16 @@ pub(super) fn fit<T>(left: &Matrix<T>, right: &Matrix<T>) -> bool {
 ///
 /// # Safety
 ///
-/// The matrices must [fit](fit). `T` must be `U`, which is `f32` or `f64`. The memory of both must
-/// be alive and not written to. The place must have room for the product, and nobody else may hold
-/// it.
-pub(super) unsafe fn multiply<T: Copy, U: RegisterFloat>(
-    left: &Matrix<T>,
-    right: &Matrix<T>,
-    place: ProductPlace<T>,
+/// The matrices must [fit](fit). The memory of both must be alive and not written to. The place
+/// must have room for the product, and nobody else may hold it.
+pub(super) unsafe fn multiply<U: RegisterFloat>(
+    left: &Matrix<U>,
+    right: &Matrix<U>,
+    place: ProductPlace<U>,
 ) {
-    assert!(size_of::<T>() == size_of::<U>() && right.columns >= TILE);
-    with_longest_registers(Dots::<U> {
-        left: left.cast(),
-        right: right.cast(),
-        place: ProductPlace {
-            first: place.first.cast(),
-            row_stride: place.row_stride,
-        },
-    });
+    assert!(right.columns >= TILE);
+    let (left, right) = (*left, *right);
+    with_longest_registers(Dots { left, right, place });
 }
 
 /// The arguments of [`multiply`].

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::array::{AnyElement, Array, Layout, Walk};
+use crate::array::{AnyArray, AnyElement, Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 
@@ -114,10 +114,14 @@ impl<T: Copy> Matrix<T> {
     }
 }
 
-impl<T: AnyElement> Matrix<T> {
+/// A matrix whose element type is known at run time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnyMatrix(Matrix<u8>);
+
+impl AnyMatrix {
     /// Returns the elements of an array of one or two axes; a vector's other axis is `axis`.
-    pub(super) fn of(array: &Array<T>, axis: usize) -> Self {
-        let layout = array.layout();
+    pub(super) fn of(array: &AnyArray, axis: usize) -> Self {
+        let layout = &array.layout;
         let (rows, columns, row_stride, column_stride) =
             match (layout.dims(), layout.strides(), axis) {
                 (&[columns], &[stride], 0) => (1, columns, 0, stride),
@@ -125,37 +129,48 @@ impl<T: AnyElement> Matrix<T> {
                 (&[rows, columns], &[down, along], _) => (rows, columns, down, along),
                 _ => unreachable!("{layout:?} is no matrix"),
             };
-        Self {
-            first: base(array).wrapping_add(layout.offset()),
+        let offset_bytes = layout.offset() * array.dtype.size_bytes();
+        Self(Matrix {
+            first: base(array).wrapping_add(offset_bytes),
             rows,
             columns,
             row_stride,
             column_stride,
-        }
+        })
+    }
+
+    pub(super) fn transposed(&self) -> Self {
+        Self(self.0.transposed())
+    }
+
+    /// Returns the matrix of elements of `T`, which must be their type.
+    #[inline(always)]
+    fn typed<T: AnyElement>(&self) -> Matrix<T> {
+        self.0.cast()
     }
 }
 
 /// Returns the address that the offsets of an array's layouts count from.
-fn base<T: AnyElement>(array: &Array<T>) -> *const T {
-    host_pointer(DevicePtr(array.buffer().address())).cast()
+fn base(array: &AnyArray) -> *const u8 {
+    host_pointer(DevicePtr(array.buffer.address()))
 }
 
 /// Returns a matrix at the beginning of an array's memory, and the layout of the offsets of the
 /// matrices that `layout` selects from there; its last two axes are the axes of a matrix.
-fn stack<T: AnyElement>(array: &Array<T>, layout: &Layout) -> (Matrix<T>, Layout) {
+fn stack(array: &AnyArray, layout: &Layout) -> (AnyMatrix, Layout) {
     let within = layout
         .bounds()
-        .is_none_or(|(_, highest)| highest < array.buffer().size_bytes() / size_of::<T>());
+        .is_none_or(|(_, highest)| highest < array.buffer.size_bytes() / array.dtype.size_bytes());
     assert!(within, "{layout:?} reaches beyond its array");
     let (places, matrix) = layout.split_at(layout.ndim() - 2);
     let (dims, strides) = (matrix.dims(), matrix.strides());
-    let model = Matrix {
+    let model = AnyMatrix(Matrix {
         first: base(array),
         rows: dims[0],
         columns: dims[1],
         row_stride: strides[0],
         column_stride: strides[1],
-    };
+    });
     (model, places)
 }
 
@@ -163,16 +178,16 @@ fn stack<T: AnyElement>(array: &Array<T>, layout: &Layout) -> (Matrix<T>, Layout
 ///
 /// Invariant: the inner lengths of a pair are equal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pairs<T> {
-    left: Matrix<T>,
-    right: Matrix<T>,
+pub(super) struct Pairs {
+    left: AnyMatrix,
+    right: AnyMatrix,
     /// The offsets of each pair from these two.
     places: Walk<2>,
 }
 
-impl<T: AnyElement> Pairs<T> {
-    pub(super) fn one(left: Matrix<T>, right: Matrix<T>) -> Self {
-        assert_eq!(left.columns, right.rows, "the inner lengths differ");
+impl Pairs {
+    pub(super) fn one(left: AnyMatrix, right: AnyMatrix) -> Self {
+        assert_eq!(left.0.columns, right.0.rows, "the inner lengths differ");
         Self {
             left,
             right,
@@ -180,7 +195,7 @@ impl<T: AnyElement> Pairs<T> {
         }
     }
 
-    pub(super) fn many(left: (&Array<T>, &Layout), right: (&Array<T>, &Layout)) -> Self {
+    pub(super) fn many(left: (&AnyArray, &Layout), right: (&AnyArray, &Layout)) -> Self {
         let (left, left_places) = stack(left.0, left.1);
         let (right, right_places) = stack(right.0, right.1);
         assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
@@ -206,13 +221,14 @@ impl<T: AnyElement> Pairs<T> {
 
     /// Returns the number of rows, the inner length and the number of columns of each pair.
     pub(super) fn lengths(&self) -> (usize, usize, usize) {
-        (self.left.rows, self.left.columns, self.right.columns)
+        let (left, right) = (&self.left.0, &self.right.0);
+        (left.rows, left.columns, right.columns)
     }
 
     /// Returns matrices at the beginnings of the arrays' memory, to which the offsets of a pair are
-    /// added.
-    pub(super) fn models(&self) -> (Matrix<T>, Matrix<T>) {
-        (self.left, self.right)
+    /// added. The elements must be of `T`.
+    pub(super) fn models<T: AnyElement>(&self) -> (Matrix<T>, Matrix<T>) {
+        (self.left.typed(), self.right.typed())
     }
 
     /// Returns a walk over the offsets of each pair from the [models](Self::models).
@@ -220,9 +236,11 @@ impl<T: AnyElement> Pairs<T> {
         &self.places
     }
 
-    /// Returns the pair with the number `index`, which must be below the count.
-    pub(super) fn get(&self, index: usize) -> (Matrix<T>, Matrix<T>) {
+    /// Returns the pair with the number `index`, which must be below the count. The elements must
+    /// be of `T`.
+    pub(super) fn get<T: AnyElement>(&self, index: usize) -> (Matrix<T>, Matrix<T>) {
         let [left, right] = self.places.at(index);
-        (self.left.moved(left), self.right.moved(right))
+        let (first_left, first_right) = self.models();
+        (first_left.moved(left), first_right.moved(right))
     }
 }

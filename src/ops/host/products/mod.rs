@@ -12,6 +12,7 @@
 mod blocks;
 mod complex;
 mod dots;
+mod loops;
 mod matrix;
 mod packed;
 mod tiny;
@@ -22,74 +23,72 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use self::matrix::{Matrix, Pairs};
+use self::loops::ProductLoops;
+use self::matrix::{AnyMatrix, Pairs};
 use super::launch::{Work, launch};
-use super::memory::{Output, computed};
-use crate::array::{AnyElement, Array, DType, Layout, Number, Shape};
+use super::memory::{Untyped, computed_any};
+use crate::array::{AnyArray, AnyElement, DType, Layout, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
 /// elements as the product. A vector is a row on the left and a column on the right.
 #[track_caller]
-pub(in crate::ops) fn multiply<T: Number>(
+pub(in crate::ops) fn multiply(
     order: HostOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
+    left: &AnyArray,
+    right: &AnyArray,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let pairs = Pairs::one(Matrix::of(left, 0), Matrix::of(right, 1));
-    write_products(order, pairs, shape)
+) -> Result<AnyArray> {
+    let pairs = Pairs::one(AnyMatrix::of(left, 0), AnyMatrix::of(right, 1));
+    write_products(order, Products::new(pairs, [left, right]), shape)
 }
 
 /// Returns the products of each left matrix and the right matrix of equal number as an array of
 /// `shape`, which has as many elements as the products. The last two axes of a layout are the axes
 /// of a matrix.
 #[track_caller]
-pub(in crate::ops) fn multiply_stacks<T: Number>(
+pub(in crate::ops) fn multiply_stacks(
     order: HostOrder<'_>,
-    (left, left_layout): (&Array<T>, &Layout),
-    (right, right_layout): (&Array<T>, &Layout),
+    (left, left_layout): (&AnyArray, &Layout),
+    (right, right_layout): (&AnyArray, &Layout),
     shape: &Shape,
-) -> Result<Array<T>> {
+) -> Result<AnyArray> {
     let pairs = Pairs::many((left, left_layout), (right, right_layout));
-    write_products(order, pairs, shape)
+    write_products(order, Products::new(pairs, [left, right]), shape)
 }
 
 /// Writes the product of two matrices to `place`, whose elements nobody else uses.
 #[track_caller]
-pub(in crate::ops) fn multiply_into<T: Number>(
+pub(in crate::ops) fn multiply_into(
     order: HostOrder<'_>,
-    left: &Array<T>,
-    right: &Array<T>,
-    place: &Array<T>,
+    left: &AnyArray,
+    right: &AnyArray,
+    place: &AnyArray,
 ) -> Result<bool> {
-    let products = Products::new(Pairs::one(Matrix::of(left, 0), Matrix::of(right, 1)));
+    let pairs = Pairs::one(AnyMatrix::of(left, 0), AnyMatrix::of(right, 1));
+    let products = Products::new(pairs, [left, right]);
     assert_eq!(products.count(), place.len(), "the place is as large");
-    launch_products(order, &products, Output::at(place));
+    assert_eq!(products.dtype, place.dtype, "the place is of the type");
+    launch_products(order, &products, Untyped::at(place));
     Ok(true)
 }
 
 #[track_caller]
-fn write_products<T: Number>(
-    order: HostOrder<'_>,
-    pairs: Pairs<T>,
-    shape: &Shape,
-) -> Result<Array<T>> {
-    let products = Products::new(pairs);
+fn write_products(order: HostOrder<'_>, products: Products, shape: &Shape) -> Result<AnyArray> {
     let count = products.count();
     assert_eq!(
         count,
         shape.checked_len()?,
         "{shape} does not hold the products"
     );
-    let write = |output: Output<T>| launch_products(order, &products, output);
+    let write = |output: Untyped| launch_products(order, &products, output);
     // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of
     // each.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, products.dtype, write) }
 }
 
-fn launch_products<T: Number>(order: HostOrder<'_>, products: &Products<T>, output: Output<T>) {
+fn launch_products(order: HostOrder<'_>, products: &Products, output: Untyped) {
     launch(
         order,
         products.work(),
@@ -105,8 +104,11 @@ fn launch_products<T: Number>(order: HostOrder<'_>, products: &Products<T>, outp
 
 /// Products and their algorithm.
 #[derive(Clone, Copy, Debug)]
-struct Products<T> {
-    pairs: Pairs<T>,
+struct Products {
+    pairs: Pairs,
+    dtype: DType,
+    /// The loops for the type.
+    loops: &'static ProductLoops,
     algorithm: Algorithm,
 }
 
@@ -130,8 +132,10 @@ enum Algorithm {
     Blocks,
 }
 
-impl<T: Number> Products<T> {
-    fn new(mut pairs: Pairs<T>) -> Self {
+impl Products {
+    fn new(mut pairs: Pairs, [left, right]: [&AnyArray; 2]) -> Self {
+        let dtype = left.dtype;
+        assert_eq!(dtype, right.dtype, "the operands are of one type");
         if pairs.lengths().0 == 1 {
             // A row on the left is computed like a column on the right.
             pairs = pairs.transposed();
@@ -145,20 +149,22 @@ impl<T: Number> Products<T> {
             Algorithm::Tiny
         } else if columns == 1 {
             Algorithm::Vector
-        } else if is::<T, f32>() || is::<T, f64>() {
-            let (left, right) = pairs.models();
-            match dots::fit(&left, &right) {
-                true => Algorithm::Dots,
-                false => Algorithm::Packed,
-            }
-        } else if T::DTYPE.is_complex() && steps >= complex::LEAST {
-            Algorithm::Complex
-        } else if is_float::<T>() && !T::DTYPE.is_complex() {
-            Algorithm::Widened
         } else {
-            Algorithm::Blocks
+            match dtype {
+                DType::F32 if dots::fit(pairs.models::<f32>()) => Algorithm::Dots,
+                DType::F64 if dots::fit(pairs.models::<f64>()) => Algorithm::Dots,
+                DType::F32 | DType::F64 => Algorithm::Packed,
+                DType::C32 | DType::C64 if steps >= complex::LEAST => Algorithm::Complex,
+                DType::F16 | DType::Bf16 => Algorithm::Widened,
+                _ => Algorithm::Blocks,
+            }
         };
-        Self { pairs, algorithm }
+        Self {
+            pairs,
+            dtype,
+            loops: ProductLoops::of(dtype),
+            algorithm,
+        }
     }
 
     fn count(&self) -> usize {
@@ -207,13 +213,13 @@ impl<T: Number> Products<T> {
         let elements = rows.min(self.job_rows()) * columns;
         let steps = elements.saturating_mul(inner);
         match self.algorithm {
-            Algorithm::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
+            Algorithm::Zeros => Work::of_bytes(jobs, elements * self.dtype.size_bytes()),
             Algorithm::Tiny | Algorithm::Vector => {
-                Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>()))
+                Work::of_bytes(jobs, steps.saturating_mul(self.dtype.size_bytes()))
             }
             // Each call of `gemm` packs the matrix that its parts share.
             Algorithm::Dots | Algorithm::Packed | Algorithm::Complex => {
-                let bytes = steps / if T::DTYPE.is_complex() { 2 } else { 8 };
+                let bytes = steps / if self.dtype.is_complex() { 2 } else { 8 };
                 let parts = self.parts().map_or(1, |parts| parts.count);
                 Work::of_bytes(jobs, bytes / parts).in_one_part_each()
             }
@@ -228,16 +234,13 @@ impl<T: Number> Products<T> {
     ///
     /// The memory of the operands must be alive and not written to. The memory of the output must
     /// be alive, and nobody else may hold the part that is written.
-    unsafe fn write(&self, range: Range<usize>, output: &Output<T>) {
+    unsafe fn write(&self, range: Range<usize>, output: &Untyped) {
         let (all_rows, _, columns) = self.pairs.lengths();
         let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());
         if self.algorithm == Algorithm::Tiny {
-            let each = all_rows * columns;
+            let out = output.part(self.dtype, range.start * all_rows * columns);
             // SAFETY: a job is a product, and the caller keeps this contract.
-            return unsafe {
-                let out = output.part(range.start * each..range.end * each);
-                tiny::multiply(&self.pairs, range, out);
-            };
+            return unsafe { (self.loops.tiny)(&self.pairs, range, out) };
         }
         if let Some(parts) = self.parts() {
             // SAFETY: the caller keeps this contract.
@@ -246,14 +249,9 @@ impl<T: Number> Products<T> {
         for job in range {
             let (index, block) = (job / jobs_each, job % jobs_each);
             let rows = block * job_rows..all_rows.min((block + 1) * job_rows);
-            let start = index * all_rows;
-            let (left, right) = self.pairs.get(index);
-            let left = left.rows(rows.clone());
+            let first = (index * all_rows + rows.start) * columns;
             // SAFETY: the caller keeps this contract.
-            unsafe {
-                let out = output.part((start + rows.start) * columns..(start + rows.end) * columns);
-                self.write_rows(&left, &right, out);
-            }
+            unsafe { self.write_rows(index, rows, output.part(self.dtype, first)) };
         }
     }
 
@@ -262,7 +260,7 @@ impl<T: Number> Products<T> {
     /// # Safety
     ///
     /// As for [`write`](Self::write).
-    unsafe fn write_parts(&self, parts: ProductParts, range: Range<usize>, output: &Output<T>) {
+    unsafe fn write_parts(&self, parts: ProductParts, range: Range<usize>, output: &Untyped) {
         let (all_rows, _, all_columns) = self.pairs.lengths();
         let mut job = range.start;
         while job < range.end {
@@ -272,40 +270,43 @@ impl<T: Number> Products<T> {
             job = end;
             let (rows, columns) = parts.place(numbers, [all_rows, all_columns]);
             let first = (index * all_rows + rows.start) * all_columns + columns.start;
-            let (left, right) = self.pairs.get(index);
-            let left = left.rows(rows);
-            let right = right.part(0, columns.start, right.rows, columns.len());
             let place = ProductPlace {
-                first: output.address(first),
+                first: output.part(self.dtype, first).cast(),
                 row_stride: all_columns,
             };
             // SAFETY: the part of the output is this job's alone, and the caller keeps the rest.
-            unsafe { self.write_part(&left, &right, place) };
+            unsafe { self.write_part(index, [rows, columns], place) };
         }
     }
 
-    /// Writes the product of some rows to all of `out`, row by row.
+    /// Writes the product of some rows of a pair from `out` on, row by row.
     ///
     /// # Safety
     ///
-    /// The memory of both matrices must be alive and not written to.
-    unsafe fn write_rows(&self, left: &Matrix<T>, right: &Matrix<T>, out: &mut [MaybeUninit<T>]) {
-        assert_eq!(out.len(), left.rows * right.columns);
-        // SAFETY: the types have been checked, and the caller keeps the rest.
+    /// The memory of both matrices must be alive and not written to. There must be room for the
+    /// rows, and nobody else may hold them.
+    unsafe fn write_rows(&self, index: usize, rows: Range<usize>, out: *mut u8) {
+        let (_, _, columns) = self.pairs.lengths();
+        // SAFETY: `new` selected loops for the type, and the caller keeps the rest.
         unsafe {
             match self.algorithm {
                 Algorithm::Tiny => unreachable!("these are not written by rows"),
-                Algorithm::Zeros => out.fill(MaybeUninit::new(T::zero())),
-                Algorithm::Vector => vectors::matrix_vector(left, &right.transposed(), out),
+                // A number of zero bytes is zero.
+                Algorithm::Zeros => {
+                    out.write_bytes(0, rows.len() * columns * self.dtype.size_bytes());
+                }
+                Algorithm::Vector => (self.loops.vector)(&self.pairs, index, rows, out),
                 Algorithm::Dots | Algorithm::Packed | Algorithm::Complex => {
                     let place = ProductPlace {
-                        first: out.as_mut_ptr(),
-                        row_stride: right.columns,
+                        first: out.cast(),
+                        row_stride: columns,
                     };
-                    self.write_part(left, right, place);
+                    self.write_part(index, [rows, 0..columns], place);
                 }
-                Algorithm::Widened => widened::multiply(left, right, out),
-                Algorithm::Blocks => blocks::multiply(left, right, out),
+                Algorithm::Widened | Algorithm::Blocks => {
+                    let write = self.loops.rows.expect("the type has it");
+                    write(&self.pairs, index, rows, out);
+                }
             }
         }
     }
@@ -316,19 +317,14 @@ impl<T: Number> Products<T> {
     ///
     /// The memory of both matrices must be alive and not written to. The place must have room for
     /// the product, and nobody else may hold it.
-    unsafe fn write_part(&self, left: &Matrix<T>, right: &Matrix<T>, place: ProductPlace<T>) {
-        let are_dots = self.algorithm == Algorithm::Dots;
-        // SAFETY: the types have been checked, and the caller keeps the rest.
-        unsafe {
-            match T::DTYPE {
-                DType::F32 if are_dots => dots::multiply::<T, f32>(left, right, place),
-                DType::F64 if are_dots => dots::multiply::<T, f64>(left, right, place),
-                DType::F32 => packed::multiply::<T, f32>(left, right, place),
-                DType::F64 => packed::multiply::<T, f64>(left, right, place),
-                DType::C32 => complex::multiply::<T, f32>(left, right, place),
-                _ => complex::multiply::<T, f64>(left, right, place),
-            }
-        }
+    unsafe fn write_part(&self, index: usize, part: [Range<usize>; 2], place: ProductPlace<u8>) {
+        let write = match self.algorithm {
+            Algorithm::Dots => self.loops.dots,
+            _ => self.loops.packed,
+        };
+        let write = write.expect("the type has it");
+        // SAFETY: `new` selected loops for the type, and the caller keeps the rest.
+        unsafe { write(&self.pairs, index, part, place) };
     }
 }
 
@@ -338,6 +334,16 @@ struct ProductPlace<T> {
     first: *mut MaybeUninit<T>,
     /// The distance of two rows, in elements. The elements of a row are contiguous.
     row_stride: usize,
+}
+
+impl ProductPlace<u8> {
+    /// Returns the place for elements of `T`, which must be their type.
+    fn typed<T>(self) -> ProductPlace<T> {
+        ProductPlace {
+            first: self.first.cast(),
+            row_stride: self.row_stride,
+        }
+    }
 }
 
 /// The parts of a product that threads share: rows, or columns if there are few rows.

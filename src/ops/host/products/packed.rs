@@ -72,20 +72,19 @@ packed! {
 ///
 /// # Safety
 ///
-/// `T` must be `U`, which is `f32` or `f64`. The memory of both matrices must be alive and not
-/// written to. The place must have room for the product, and nobody else may hold it.
-pub(super) unsafe fn multiply<T: Copy, U: Packed>(
-    left: &Matrix<T>,
-    right: &Matrix<T>,
-    place: ProductPlace<T>,
+/// The memory of both matrices must be alive and not written to. The place must have room for the
+/// product, and nobody else may hold it.
+pub(super) unsafe fn multiply<U: Packed>(
+    left: &Matrix<U>,
+    right: &Matrix<U>,
+    place: ProductPlace<U>,
 ) {
-    assert_eq!(size_of::<T>(), size_of::<U>());
     // Operands that are broadcast may be longer than any memory.
     let steps = (left.rows * right.columns).saturating_mul(left.columns);
     // SAFETY: the caller keeps this contract.
     unsafe {
         if steps <= TINY {
-            return multiply_tiny::<T, U>(left, right, place);
+            return multiply_tiny(left, right, place);
         }
         let result = PackedResult {
             first: place.first.cast(),
@@ -94,7 +93,7 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
             is_begun: false,
             factor: U::one(),
         };
-        gemm_to::<U>(&left.cast(), &right.cast(), result);
+        gemm_to(left, right, result);
     }
 }
 
@@ -139,12 +138,11 @@ pub(super) unsafe fn gemm_to<U: Packed>(
 /// # Safety
 ///
 /// As for [`multiply`].
-unsafe fn multiply_tiny<T: Copy, U: num_traits::Float>(
-    left: &Matrix<T>,
-    right: &Matrix<T>,
-    place: ProductPlace<T>,
+unsafe fn multiply_tiny<U: num_traits::Float>(
+    left: &Matrix<U>,
+    right: &Matrix<U>,
+    place: ProductPlace<U>,
 ) {
-    let (left, right) = (left.cast::<U>(), right.cast::<U>());
     for row in 0..left.rows {
         for column in 0..right.columns {
             let mut sum = U::zero();
@@ -153,7 +151,7 @@ unsafe fn multiply_tiny<T: Copy, U: num_traits::Float>(
                 let (x, y) = unsafe { (left.at(row, step), right.at(step, column)) };
                 sum = sum + x * y;
             }
-            // SAFETY: `U` is `T`, and there is room for the product, by the caller's contract.
+            // SAFETY: there is room for the product, by the caller's contract.
             unsafe {
                 let slot = place.first.add(row * place.row_stride + column);
                 slot.cast::<U>().write(sum);

@@ -19,19 +19,19 @@ pub(super) const MOST: usize = 100;
 ///
 /// # Safety
 ///
-/// The memory of all matrices must be alive and not written to.
+/// The elements must be of `T`. The memory of all matrices must be alive and not written to.
 pub(super) unsafe fn multiply<T: Number>(
-    pairs: &Pairs<T>,
+    pairs: &Pairs,
     range: Range<usize>,
     out: &mut [MaybeUninit<T>],
 ) {
     let (rows, _, columns) = pairs.lengths();
     assert_eq!(out.len(), range.len() * rows * columns);
     if is_float::<T>() {
-        let sums = PhantomData::<T::Accumulator>;
+        let sums = PhantomData::<(T, T::Accumulator)>;
         vectorised(Tiny { pairs, range, sums }, out);
     } else {
-        let sums = PhantomData::<T>;
+        let sums = PhantomData::<(T, T)>;
         vectorised(Tiny { pairs, range, sums }, out);
     }
 }
@@ -40,9 +40,9 @@ pub(super) unsafe fn multiply<T: Number>(
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct Tiny<'a, T, A> {
-    pairs: &'a Pairs<T>,
+    pairs: &'a Pairs,
     range: Range<usize>,
-    sums: PhantomData<A>,
+    sums: PhantomData<(T, A)>,
 }
 
 impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
@@ -75,7 +75,7 @@ impl<T: Number, A: Number> Tiny<'_, T, A> {
         multiply: impl Fn(&Matrix<T>, &Matrix<T>, &mut [MaybeUninit<T>]),
     ) {
         let (rows, _, columns) = self.pairs.lengths();
-        let (first_left, first_right) = self.pairs.models();
+        let (first_left, first_right) = self.pairs.models::<T>();
         let walk = self.pairs.walk();
         let (_, [left_step, right_step]) = walk.row();
         let mut places = out.chunks_exact_mut((rows * columns).max(1));

@@ -22,6 +22,8 @@ pub(in crate::ops) struct ReductionLoops {
     pub(super) partial_bytes: usize,
     pub(super) total_bytes: usize,
     pub(super) output_bytes: usize,
+    /// The type of the elements.
+    pub(in crate::ops) element: DType,
     /// The type of the results.
     pub(in crate::ops) output: DType,
     /// Returns the result for no elements, if there is one.
@@ -56,6 +58,7 @@ impl ReductionLoops {
             partial_bytes: size_of::<F::Partial>(),
             total_bytes: size_of::<F::Total>(),
             output_bytes: size_of::<F::Output>(),
+            element: T::DTYPE,
             output: <F::Output as AnyElement>::DTYPE,
             nothing: || F::nothing().map(bits_of),
             merge: leaves::merge::<F::Inner, T>,

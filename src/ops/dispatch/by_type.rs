@@ -1,0 +1,56 @@
+//! Reductions of the types that gradients, and norms of layers, are computed in.
+
+use num_complex::Complex;
+
+use super::reduce::Reduction;
+use crate::array::DType;
+use crate::ops::reducers::{Mean, Norm, Std, Sum, Var};
+
+/// A reduction for each type of elements that is no narrow float: `f32`, `f64`, and complex
+/// numbers of them if it is for them.
+pub(in crate::ops) struct WideReduction([Option<Reduction>; 4]);
+
+impl WideReduction {
+    /// Returns the reduction of elements of `dtype`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it has none.
+    pub(in crate::ops) fn at(&'static self, dtype: DType) -> &'static Reduction {
+        let place = match dtype {
+            DType::F32 => 0,
+            DType::F64 => 1,
+            DType::C32 => 2,
+            DType::C64 => 3,
+            other => unreachable!("{other} is computed in another type"),
+        };
+        self.0[place].as_ref().expect("the reduction is for them")
+    }
+}
+
+macro_rules! floats {
+    ($($name:ident $reducer:ident;)+) => {
+        $(
+            pub(in crate::ops) static $name: WideReduction = WideReduction([
+                Some(Reduction::of::<$reducer, f32>()),
+                Some(Reduction::of::<$reducer, f64>()),
+                None,
+                None,
+            ]);
+        )+
+    };
+}
+
+floats! {
+    MEAN Mean;
+    NORM Norm;
+    STD Std;
+    VAR Var;
+}
+
+pub(in crate::ops) static SUM: WideReduction = WideReduction([
+    Some(Reduction::of::<Sum, f32>()),
+    Some(Reduction::of::<Sum, f64>()),
+    Some(Reduction::of::<Sum, Complex<f32>>()),
+    Some(Reduction::of::<Sum, Complex<f64>>()),
+]);

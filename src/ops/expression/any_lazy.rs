@@ -1,0 +1,114 @@
+//! Expressions whose element type is known at run time.
+
+use super::elementwise::cast::cast;
+use super::elementwise::select::Select;
+use super::tree::{Call, Calls, Node, Operand, Tree};
+use super::vocabulary::vocabulary;
+use crate::array::{AnyArray, DType, bits_of_number};
+
+/// A type-erased expression, on which a boxed [`Lazy`](super::expr::Lazy) is a typed handle.
+/// Operations of the library are made of them, so that they are compiled once.
+///
+/// Operands of an operator have one type.
+#[derive(Clone, Debug)]
+pub(crate) struct AnyLazy {
+    // Each after its operands, so that no recursion is as deep as a long expression.
+    nodes: Vec<Node<AnyArray>>,
+    dtype: DType,
+}
+
+impl AnyLazy {
+    /// Returns the expression of `tree`, whose elements are of `dtype`.
+    pub(super) fn of_tree(tree: &dyn Tree, dtype: DType) -> Self {
+        let mut nodes = Vec::new();
+        tree.walk(&mut |node| nodes.push(node.map(Operand::share)));
+        Self { nodes, dtype }
+    }
+
+    /// Returns one value for every element.
+    pub(crate) fn number(dtype: DType, value: f64) -> Self {
+        Self {
+            nodes: vec![Node::Scalar(dtype, bits_of_number(dtype, value))],
+            dtype,
+        }
+    }
+
+    /// Returns the element of `yes` where `mask` is true, and the element of `no` elsewhere.
+    pub(crate) fn select(mask: Self, yes: Self, no: Self) -> Self {
+        let select = Select::CALLS.at(yes.dtype);
+        mask.call(select, [yes, no])
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Returns each element in `dtype`.
+    pub(crate) fn cast(self, dtype: DType) -> Self {
+        match self.dtype == dtype {
+            true => self,
+            false => {
+                let cast = cast(self.dtype, dtype);
+                self.call(cast, [])
+            }
+        }
+    }
+
+    /// Returns one value of this type.
+    fn constant(&self, value: f64) -> Self {
+        Self::number(self.dtype, value)
+    }
+
+    /// Returns the function of this type, of this expression and `others`.
+    fn apply<const N: usize>(self, calls: &'static Calls, others: [Self; N]) -> Self {
+        let call = calls.at(self.dtype);
+        self.call(call, others)
+    }
+
+    /// # Panics
+    ///
+    /// Panics if the function is not one of elements of these types: its loop reads them as such.
+    fn call<const N: usize>(mut self, call: &'static Call, others: [Self; N]) -> Self {
+        let (own, rest) = (call.arguments[0], &call.arguments[1..]);
+        assert!(
+            own == self.dtype && others.iter().map(|other| &other.dtype).eq(rest),
+            "{} is a function of elements of {:?}",
+            call.name,
+            call.arguments
+        );
+        for other in others {
+            self.nodes.extend(other.nodes);
+        }
+        self.nodes.push(Node::Call(call));
+        self.dtype = call.output;
+        self
+    }
+}
+
+vocabulary! { [] AnyLazy }
+
+impl AnyArray {
+    /// Returns this array as an expression.
+    #[track_caller]
+    pub(crate) fn lazy(&self) -> AnyLazy {
+        AnyLazy {
+            nodes: vec![Node::Array(self.share())],
+            dtype: self.dtype,
+        }
+    }
+}
+
+impl Tree for AnyLazy {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
+        for node in &self.nodes {
+            see(node.map(AnyArray::operand));
+        }
+    }
+
+    fn as_operand(&self) -> Option<Operand<'_>> {
+        match &self.nodes[..] {
+            [Node::Array(array)] => Some(array.operand()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The table of loops that multiply matrices of a type.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use super::matrix::{Matrix, Pairs};
+use super::packed::Packed;
+use super::{ProductPlace, blocks, complex, dots, packed, tiny, vectors, widened};
+use crate::array::{DType, Number};
+use crate::ops::host::registers::RegisterFloat;
+
+/// Writes some rows of the product of a pair from an address on, row by row.
+///
+/// The elements must be of the loop's type. The memory of the matrices must be alive and not
+/// written to. The address must have room for the rows, which nobody else may hold.
+type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, *mut u8);
+
+/// Writes some rows and columns of the product of a pair. The contract is as for [`RowsLoop`].
+type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
+
+/// The loops that multiply matrices of a type.
+#[derive(Debug)]
+pub(super) struct ProductLoops {
+    /// Multiplies many small matrices. Its contract is as for a [`RowsLoop`].
+    pub(super) tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
+    /// Multiplies matrices and vectors.
+    pub(super) vector: RowsLoop,
+    /// Multiplies what the loops below do not.
+    pub(super) rows: Option<RowsLoop>,
+    /// Multiplies large matrices.
+    pub(super) packed: Option<PartLoop>,
+    /// Multiplies matrices that [`fit`](dots::fit) dot products.
+    pub(super) dots: Option<PartLoop>,
+}
+
+impl ProductLoops {
+    /// Returns the loops for elements of `dtype`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they are no numbers.
+    pub(super) fn of(dtype: DType) -> &'static Self {
+        static F32: ProductLoops = ProductLoops::packed::<f32>();
+        static F64: ProductLoops = ProductLoops::packed::<f64>();
+        static F16: ProductLoops = ProductLoops::by_rows::<f16>(widened_rows::<f16>);
+        static BF16: ProductLoops = ProductLoops::by_rows::<bf16>(widened_rows::<bf16>);
+        // Integers wrap, so that their sign does not matter.
+        static BYTES: ProductLoops = ProductLoops::by_rows::<u8>(block_rows::<u8>);
+        static SHORTS: ProductLoops = ProductLoops::by_rows::<u16>(block_rows::<u16>);
+        static WORDS: ProductLoops = ProductLoops::by_rows::<u32>(block_rows::<u32>);
+        static LONGS: ProductLoops = ProductLoops::by_rows::<u64>(block_rows::<u64>);
+        static C32: ProductLoops = ProductLoops::complex::<f32>();
+        static C64: ProductLoops = ProductLoops::complex::<f64>();
+        match dtype {
+            DType::F32 => &F32,
+            DType::F64 => &F64,
+            DType::F16 => &F16,
+            DType::Bf16 => &BF16,
+            DType::I8 | DType::U8 => &BYTES,
+            DType::I16 | DType::U16 => &SHORTS,
+            DType::I32 | DType::U32 => &WORDS,
+            DType::I64 | DType::U64 => &LONGS,
+            DType::C32 => &C32,
+            DType::C64 => &C64,
+            DType::Bool => unreachable!("truth values are not multiplied"),
+        }
+    }
+
+    const fn by_rows<T: Number>(rows: RowsLoop) -> Self {
+        Self {
+            tiny: tiny_products::<T>,
+            vector: vector_rows::<T>,
+            rows: Some(rows),
+            packed: None,
+            dots: None,
+        }
+    }
+
+    const fn packed<T: Number + Packed + RegisterFloat>() -> Self {
+        Self {
+            tiny: tiny_products::<T>,
+            vector: vector_rows::<T>,
+            rows: None,
+            packed: Some(packed_part::<T>),
+            dots: Some(dots_part::<T>),
+        }
+    }
+
+    const fn complex<U: Packed>() -> Self
+    where
+        Complex<U>: Number,
+    {
+        Self {
+            packed: Some(complex_part::<U>),
+            ..Self::by_rows::<Complex<U>>(block_rows::<Complex<U>>)
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`ProductLoops::tiny`].
+unsafe fn tiny_products<T: Number>(pairs: &Pairs, range: Range<usize>, out: *mut u8) {
+    let (rows, _, columns) = pairs.lengths();
+    let count = range.len() * rows * columns;
+    // SAFETY: by this function's contract.
+    unsafe { tiny::multiply(pairs, range, elements::<T>(out, count)) };
+}
+
+/// # Safety
+///
+/// As for a [`RowsLoop`].
+unsafe fn vector_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize>, out: *mut u8) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
+        vectors::matrix_vector(&left, &right.transposed(), out);
+    }
+}
+
+/// # Safety
+///
+/// As for a [`RowsLoop`].
+unsafe fn widened_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize>, out: *mut u8) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
+        widened::multiply(&left, &right, out);
+    }
+}
+
+/// # Safety
+///
+/// As for a [`RowsLoop`].
+unsafe fn block_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize>, out: *mut u8) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
+        blocks::multiply(&left, &right, out);
+    }
+}
+
+/// # Safety
+///
+/// As for a [`PartLoop`].
+unsafe fn packed_part<T: Number + Packed>(
+    pairs: &Pairs,
+    index: usize,
+    part: [Range<usize>; 2],
+    place: ProductPlace<u8>,
+) {
+    let (left, right) = part_of::<T>(pairs, index, part);
+    // SAFETY: by this function's contract.
+    unsafe { packed::multiply(&left, &right, place.typed()) };
+}
+
+/// # Safety
+///
+/// As for a [`PartLoop`].
+unsafe fn dots_part<T: Number + RegisterFloat>(
+    pairs: &Pairs,
+    index: usize,
+    part: [Range<usize>; 2],
+    place: ProductPlace<u8>,
+) {
+    let (left, right) = part_of::<T>(pairs, index, part);
+    // SAFETY: by this function's contract.
+    unsafe { dots::multiply(&left, &right, place.typed()) };
+}
+
+/// # Safety
+///
+/// As for a [`PartLoop`].
+unsafe fn complex_part<U: Packed>(
+    pairs: &Pairs,
+    index: usize,
+    part: [Range<usize>; 2],
+    place: ProductPlace<u8>,
+) where
+    Complex<U>: Number,
+{
+    let (left, right) = part_of::<Complex<U>>(pairs, index, part);
+    // SAFETY: by this function's contract.
+    unsafe { complex::multiply(&left, &right, place.typed()) };
+}
+
+/// Returns some rows on the left, the matrix on the right, and the elements of their product.
+///
+/// # Safety
+///
+/// As for a [`RowsLoop`].
+#[inline(always)]
+unsafe fn rows_of<'a, T: Number>(
+    pairs: &Pairs,
+    index: usize,
+    rows: Range<usize>,
+    out: *mut u8,
+) -> (Matrix<T>, Matrix<T>, &'a mut [MaybeUninit<T>]) {
+    let (left, right) = pairs.get::<T>(index);
+    let count = rows.len() * right.columns;
+    // SAFETY: by this function's contract.
+    (left.rows(rows), right, unsafe { elements(out, count) })
+}
+
+fn part_of<T: Number>(
+    pairs: &Pairs,
+    index: usize,
+    [rows, columns]: [Range<usize>; 2],
+) -> (Matrix<T>, Matrix<T>) {
+    let (left, right) = pairs.get::<T>(index);
+    let right = right.part(0, columns.start, right.rows, columns.len());
+    (left.rows(rows), right)
+}
+
+/// Returns `count` elements from `out` on.
+///
+/// # Safety
+///
+/// There must be room for them, aligned, that nobody else holds.
+#[inline(always)]
+unsafe fn elements<'a, T>(out: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
+    // SAFETY: by this function's contract.
+    unsafe { std::slice::from_raw_parts_mut(out.cast(), count) }
+}
