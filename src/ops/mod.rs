@@ -70,7 +70,6 @@ mod operators;
 mod order;
 mod pause;
 mod pooling;
-mod precompiled;
 mod print;
 mod products;
 mod random;

@@ -23,7 +23,7 @@ const TOGETHER: usize = 4;
 /// The type-erased description of a [`Fill`] of elements of one type.
 #[derive(Debug)]
 pub(in crate::ops) struct FillKernels {
-    dtype: DType,
+    pub(in crate::ops) dtype: DType,
     /// See [`Fill::NAME`].
     name: &'static str,
     /// See [`Fill::CUDA`].

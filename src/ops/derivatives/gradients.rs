@@ -31,7 +31,7 @@ impl AnyArray {
         Ok(Self::of_shape(buffer, shape, self.dtype))
     }
 
-    /// Returns the elements converted to another type of floats or complex numbers.
+    /// Returns the elements converted to another type; the array itself if they are of that type.
     #[track_caller]
     pub(crate) fn converted(self, dtype: DType) -> Result<Self> {
         if self.dtype == dtype {

@@ -31,6 +31,7 @@ macro_rules! vocabulary {
             erf() Erf;
             round() Round;
             is_nan() IsNan;
+            and(other) And;
             or(other) Or;
             gt(other) Greater;
             ge(other) GreaterEqual;

@@ -12,11 +12,10 @@ use num_complex::Complex;
 use super::by_bytes;
 use super::copy::{SHORT_ROW, copy_run};
 use super::launch::{Work, launch};
-use super::memory::{Output, Untyped, computed, computed_any};
+use super::memory::{Untyped, computed_any};
 use super::pointers::{ReadPtr, WritePtr};
 use super::threads::threads;
-use crate::array::element::scalar::convert;
-use crate::array::{AnyArray, AnyElement, Array, DType, Integer, Number, Shape, Walk};
+use crate::array::{AnyArray, Bits, DType, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
@@ -404,37 +403,56 @@ unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
     }
 }
 
-/// Returns a row for each class in `array`, in a new array of `shape`: a one at the position of the
-/// class, and zeros elsewhere. The last axis of `shape` has one position for each of the `classes`.
+/// Returns a row for each class in `array`, of `i64`, in a new array of `shape`: `one` at the
+/// position of the class, and zeros elsewhere. The last axis of `shape` has one position for each
+/// of the `classes`.
 #[track_caller]
-pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
+pub(in crate::ops) fn marked(
     order: HostOrder<'_>,
-    array: &Array<T>,
+    array: Operand<'_>,
     classes: usize,
+    (dtype, one): (DType, Bits),
     shape: &Shape,
-) -> Result<Array<U>> {
-    let walk = Walk::new([array.layout()]);
-    let write = |output: Output<U>| {
+) -> Result<AnyArray> {
+    assert_eq!(array.dtype, DType::I64, "classes of another type");
+    let walk = Walk::new([array.layout]);
+    let size_bytes = dtype.size_bytes();
+    let write = |output: Untyped| {
         let count = walk.count();
         assert_eq!(output.count(), count * classes);
-        let reads = (ReadPtr::of(array), walk, classes);
-        let work = Work::of_bytes(count, size_of::<T>() + classes * size_of::<U>());
-        launch(order, work, (&reads, &output), |reads, output, range| {
-            let &(from, walk, classes) = reads;
-            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-            let out = unsafe { output.part(range.start * classes..range.end * classes) };
-            out.fill(MaybeUninit::new(U::zero()));
-            let mut rows = out.chunks_exact_mut(classes);
-            let (_, [step]) = walk.row();
-            for ([at], count) in walk.runs(range) {
-                for (part, row) in (0..count as isize).zip(&mut rows) {
-                    // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
-                    let class = unsafe { from.at(at).wrapping_offset(part * step).read() };
-                    row[convert::<u64, T>(class) as usize] = MaybeUninit::new(U::one());
+        let reads = (ReadPtr::bytes_of(array).cast(), walk, classes, one);
+        let work = Work::of_bytes(count, size_of::<i64>() + classes * size_bytes);
+        launch(
+            order,
+            work,
+            (&reads, &output),
+            move |reads, output, range| {
+                let &(from, walk, classes, one) = reads;
+                let row_bytes = classes * size_bytes;
+                let mut row = output.part(dtype, range.start * classes);
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap; a
+                // number of zero bytes is zero.
+                unsafe { row.write_bytes(0, range.len() * row_bytes) };
+                let (_, [step]) = walk.row();
+                for ([at], count) in walk.runs(range) {
+                    for part in 0..count as isize {
+                        let from: *const i64 = ReadPtr::at(from, at);
+                        // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
+                        let class = unsafe { from.wrapping_offset(part * step).read() } as usize;
+                        assert!(class < classes, "the class {class} is out of range");
+                        // SAFETY: the row has an element for each class.
+                        unsafe {
+                            row.add(class * size_bytes).copy_from_nonoverlapping(
+                                one.bytes(size_bytes).as_ptr(),
+                                size_bytes,
+                            );
+                        };
+                        row = row.wrapping_add(row_bytes);
+                    }
                 }
-            }
-        });
+            },
+        );
     };
     // SAFETY: the ranges of a launch cover all rows, and each is filled.
-    unsafe { computed(order.device, shape, write) }
+    unsafe { computed_any(order.device, shape, dtype, write) }
 }

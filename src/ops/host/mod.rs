@@ -68,7 +68,7 @@ pub(super) use evaluate::{evaluate, evaluate_blocks, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing, Unfused};
-pub(super) use generate::generate;
+pub(super) use generate::{AnyFill, filling, generate};
 pub(super) use indexed::{add_at, marked, picked, put_at};
 pub(super) use lanes::LaneLoops;
 #[cfg(feature = "linalg")]
@@ -79,7 +79,7 @@ pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{Compiled, ReductionLoops, reduce, reduce_contiguous, reduction_loops_of};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running, scan_loops_of};
-pub(super) use search::search;
+pub(super) use search::{SearchLoops, search, search_loops_of};
 pub(super) use softmax::{normalized, normalized_contiguous, softmax_loops_of};
-pub(super) use sort::{neighbours, ranked, sorted};
+pub(super) use sort::{SortLoops, float_sort_loops_of, neighbours, ranked, sort_loops_of, sorted};
 pub(super) use store::{FusedStore, store};

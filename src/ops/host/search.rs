@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::launch::{Work, launch};
-use super::memory::{Output, computed};
+use super::memory::{Output, Untyped, computed_any};
 use super::pointers::ReadPtr;
-use crate::array::{Array, Element, Walk};
+use crate::array::{AnyArray, DType, Element, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
 use crate::ops::order::HostOrder;
@@ -16,45 +16,107 @@ use crate::ops::order::HostOrder;
 /// of another.
 const TOGETHER: usize = 8;
 
+/// Writes the positions of the values of some numbers, at addresses that the walk gives.
+///
+/// The elements and the values must be of the loop's type, and readable.
+type SearchLoop =
+    unsafe fn(&Sorted<u8>, ReadPtr<u8>, &Walk<1>, Range<usize>, &mut [MaybeUninit<i64>]);
+
+/// The loops that search among elements of one type.
+pub(in crate::ops) struct SearchLoops {
+    element: DType,
+    /// Before equal elements, and after them.
+    by_side: [SearchLoop; 2],
+}
+
+impl SearchLoops {
+    const fn of<T: Element>() -> Self {
+        Self {
+            element: T::DTYPE,
+            by_side: [write::<T, false>, write::<T, true>],
+        }
+    }
+}
+
+/// The loops that are compiled with the library: those of `f32` and `f64`.
+static COMPILED: [SearchLoops; COMPILED_TYPES] =
+    [SearchLoops::of::<f32>(), SearchLoops::of::<f64>()];
+
+const COMPILED_TYPES: usize = 2;
+
+/// Returns the loops that search among elements of `T`. They are a reference: if a constant has the
+/// address of a function, the compiler compiles the function where the constant is.
+pub(in crate::ops) const fn search_loops_of<T: Element>() -> &'static SearchLoops {
+    // A constant, so that no loop is compiled where there is one in the table.
+    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
+        &COMPILED[T::DTYPE as usize]
+    } else {
+        const { &SearchLoops::of::<T>() }
+    }
+}
+
 /// Returns, for each of `values`, the number of elements of `array` that come before it. `array`
 /// has one axis and is sorted.
 #[track_caller]
-pub(in crate::ops) fn search<T: Element>(
+pub(in crate::ops) fn search(
     order: HostOrder<'_>,
-    array: &Array<T>,
-    values: &Array<T>,
+    loops: &'static SearchLoops,
+    [array, values]: [&AnyArray; 2],
     side: Side,
-) -> Result<Array<i64>> {
-    let (length, step) = array.layout().row();
-    assert_eq!(array.ndim(), 1, "searched in several axes");
+) -> Result<AnyArray> {
+    let element = loops.element;
+    assert_eq!([array.dtype, values.dtype], [element; 2]);
+    let (length, step) = array.layout.row();
+    assert_eq!(array.layout.ndim(), 1, "searched in several axes");
     let sorted = Sorted {
-        elements: ReadPtr::of(array),
-        first: array.layout().offset(),
+        elements: ReadPtr::bytes_of(array.operand()),
+        first: array.layout.offset(),
         step,
         length,
     };
-    let walk = Walk::new([values.layout()]);
-    let write = |output: Output<i64>| {
+    let walk = Walk::new([&values.layout]);
+    let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "searched for another number");
         let steps = (usize::BITS - length.leading_zeros()) as usize + 1;
-        let work = Work::of_bytes(walk.count(), 2 * size_of::<T>() * steps);
-        let reads = (sorted, ReadPtr::of(values), walk, side);
+        let work = Work::of_bytes(walk.count(), 2 * element.size_bytes() * steps);
+        let run = match side {
+            Side::Left => loops.by_side[0],
+            Side::Right => loops.by_side[1],
+        };
+        let reads = (sorted, ReadPtr::bytes_of(values.operand()), walk, run);
+        // SAFETY: the output is of positions.
+        let output: Output<i64> = unsafe { output.typed() };
         launch(order, work, (&reads, &output), |reads, output, range| {
-            let &(sorted, from, walk, side) = reads;
+            let &(sorted, from, walk, run) = reads;
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let out = unsafe { output.part(range.clone()) };
             // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile,
-            // because the stream is ordered after the writes.
-            unsafe {
-                match side {
-                    Side::Left => sorted.write::<false>(from, &walk, range, out),
-                    Side::Right => sorted.write::<true>(from, &walk, range, out),
-                }
-            }
+            // because the stream is ordered after the writes. The loop is for their type.
+            unsafe { run(&sorted, from, &walk, range, out) };
         });
     };
     // SAFETY: the ranges of a launch cover all values, and each writes all of its own.
-    unsafe { computed(order.device, values.layout().shape(), write) }
+    unsafe { computed_any(order.device, values.shape(), DType::I64, write) }
+}
+
+/// # Safety
+///
+/// As for a [`SearchLoop`].
+unsafe fn write<T: Element, const AFTER: bool>(
+    sorted: &Sorted<u8>,
+    values: ReadPtr<u8>,
+    walk: &Walk<1>,
+    range: Range<usize>,
+    out: &mut [MaybeUninit<i64>],
+) {
+    let sorted = Sorted {
+        elements: sorted.elements.cast::<T>(),
+        first: sorted.first,
+        step: sorted.step,
+        length: sorted.length,
+    };
+    // SAFETY: by this function's contract.
+    unsafe { sorted.write::<AFTER>(values.cast(), walk, range, out) };
 }
 
 /// Sorted elements.

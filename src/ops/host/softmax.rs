@@ -287,7 +287,7 @@ fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale
     let mut sum = if chunks.is_empty() {
         zero
     } else {
-        add_accumulators(accumulators)
+        add_accumulators::<_, FMA>(accumulators)
     };
     for value in rest {
         sum = sum + exponential::<T, LOG, FMA>(value, scale);

@@ -7,7 +7,7 @@ use crate::array::{Array, DType, Elements, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::is_tracked;
 use crate::ops::descriptors::Side;
-use crate::ops::precompiled::precompiled;
+use crate::ops::host::search_loops_of;
 
 impl<T: Float> Array<T> {
     /// Returns the number of elements in each of `bins` ranges of one width, from the least to the
@@ -57,11 +57,8 @@ impl<T: Float> Array<T> {
         )?;
         let _device = self.device().enter();
         check_room(self.device(), bins + 1)?;
-        let array = self;
-        let all = array.edges(bins)?;
-        let edges = &all;
-        let counts = precompiled!(counted::<T>([array], [edges]) -> Array<i64>)?;
-        Ok((counts, all))
+        let edges = self.edges(bins)?;
+        Ok((counted(self, &edges)?, edges))
     }
 
     /// Returns the edges of `bins` ranges that contain all elements.
@@ -116,8 +113,13 @@ fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
     }
     // The bin's number is the number of edges that are not above the value, without the first and
     // the last edge.
-    let places = search(&edges.range_of(0, 1..bins)?, array, Side::Right)?;
-    occurrences(&places.flatten()?, bins)
+    let inner = edges.erased().range_of(0, 1..bins)?;
+    let places = search(
+        [&inner, array.erased()],
+        search_loops_of::<T>(),
+        Side::Right,
+    )?;
+    occurrences(&Array::from_erased(places).flatten()?, bins)
 }
 
 /// Returns a function that finds the bin of a value: estimated from the common width of the bins,

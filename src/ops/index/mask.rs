@@ -2,17 +2,17 @@
 
 use super::check_size;
 use super::moves::{compacted, copied, picked};
-use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
+use crate::array::{AnyArray, AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, is_tracked};
+use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Copying, Picking};
 use crate::ops::dispatch::{device_mismatch, device_of, same_device};
+use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::elementwise::select;
 use crate::ops::expression::expr::IntoExpr;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::host;
-use crate::ops::precompiled::precompiled;
 
 impl<T: AnyElement> Array<T> {
     /// Returns the indices of the elements that are not zero, in row-major order: a row for each,
@@ -42,13 +42,15 @@ impl<T: AnyElement> Array<T> {
     /// for each element (on CUDA devices 9 bytes for each).
     #[track_caller]
     pub fn nonzero(&self) -> Result<Array<i64>> {
-        let shape = self.layout().shape();
-        let flags = if const { T::DTYPE as u8 == DType::Bool as u8 } {
-            self.downcast_ref().packed()?
-        } else {
-            self.ne(T::zero()).eval_unfused()?.flatten()?
+        let array = self.erased();
+        let flags = match T::DTYPE {
+            DType::Bool => array.packed()?,
+            _ => {
+                let zero = AnyLazy::number(T::DTYPE, 0.0);
+                array.lazy().ne(zero).eval()?.packed()?
+            }
         };
-        positions(&flags, shape)
+        positions(&Array::from_erased(flags), array.shape())
     }
 
     /// Returns the elements at which `mask` is true, in row-major order: NumPy's `x[mask]`.
@@ -84,8 +86,7 @@ impl<T: AnyElement> Array<T> {
     /// bytes for each element of the mask.
     #[track_caller]
     pub fn select_by(&self, mask: &Array<bool>) -> Result<Self> {
-        let array = self;
-        precompiled!(select_by::<T>([array]; mask: &Array<bool>))
+        select_by(self.erased(), mask).map(Self::from_erased)
     }
 
     /// Sets the elements at which `mask` is true to the elements of `value`, and leaves the others
@@ -138,16 +139,17 @@ impl<T: AnyElement> Array<T> {
         let chosen = select(mask, value, &*self);
         self.assign(chosen)
     }
+}
 
+impl AnyArray {
     /// Returns the elements along one axis, one after another in memory.
     #[track_caller]
     pub(super) fn packed(&self) -> Result<Self> {
-        let flat = self.flatten()?;
-        if flat.layout().is_contiguous() {
-            return Ok(flat);
+        let flat = self.reshape(&self.len().into())?;
+        match flat.layout.is_contiguous() {
+            true => Ok(flat),
+            false => copied(&flat, Copying::All, flat.shape()),
         }
-        let shape = flat.layout().shape();
-        Ok(copied(&AnyArray::of(&flat), Copying::All, shape)?.into_array())
     }
 }
 
@@ -174,21 +176,12 @@ fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
     )
 }
 
-/// Returns the elements at which flags are true. Both arrays are packed and of one length.
-#[track_caller]
-pub(super) fn compact<T: AnyElement>(array: &Array<T>, flags: &Array<bool>) -> Result<Array<T>> {
-    Ok(compacted(&AnyArray::of(array), flags)?.into_array())
-}
-
 /// See [`Array::select_by`].
 #[track_caller]
-fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Array<T>> {
-    same_device(
-        "select_by",
-        ("the array", array.erased()),
-        ("the mask", mask.erased()),
-    )?;
-    let (own, shape) = (array.layout().shape(), mask.layout().shape());
+pub(super) fn select_by(array: &AnyArray, mask: &Array<bool>) -> Result<AnyArray> {
+    let flags = ("the mask", mask.erased());
+    same_device("select_by", ("the array", array), flags)?;
+    let (own, shape) = (array.shape(), mask.layout().shape());
     if !own.dims().starts_with(shape.dims()) {
         return Err(Error::new(
             ErrorKind::ShapeMismatch,
@@ -197,21 +190,19 @@ fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Arra
             ),
         ));
     }
-    let flags = mask.packed()?;
-    if is_tracked(array)? {
-        let rest = &own.dims()[shape.ndim()..];
-        let parts: Shape = [flags.len()].iter().chain(rest).collect();
-        let rows = positions(&flags, flags.layout().shape())?.flatten()?;
-        return array.reshape(parts)?.take(&rows, 0);
-    }
-    if shape.ndim() == own.ndim() {
-        return compact(&array.packed()?, &flags);
-    }
-    let rows = positions(&flags, flags.layout().shape())?.flatten()?;
+    let flags: Array<bool> = Array::from_erased(mask.erased().packed()?);
     let rest = &own.dims()[shape.ndim()..];
     let parts: Shape = [flags.len()].iter().chain(rest).collect();
-    let array = array.reshape(parts)?;
+    if is_any_tracked(&[array])? {
+        let rows = positions(&flags, flags.layout().shape())?.flatten()?;
+        return array.reshape(&parts)?.take(&rows, 0);
+    }
+    if shape.ndim() == own.ndim() {
+        return compacted(&array.packed()?, &flags);
+    }
+    let rows = positions(&flags, flags.layout().shape())?.flatten()?;
+    let array = array.reshape(&parts)?;
     let shape: Shape = [rows.len()].iter().chain(rest).collect();
-    check_size("select_by", &shape, T::DTYPE)?;
-    Ok(picked(&AnyArray::of(&array), &rows, Picking::Parts, 0, &shape)?.into_array())
+    check_size("select_by", &shape, array.dtype)?;
+    picked(&array, &rows, Picking::Parts, 0, &shape)
 }

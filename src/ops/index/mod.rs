@@ -39,7 +39,7 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::vector::{Loop, vectorised};
-use crate::array::{AnyArray, AnyElement, Array, DType, Elements, MAX_RANK, Shape};
+use crate::array::{AnyArray, Array, DType, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
@@ -100,7 +100,7 @@ impl<I: Iterator<Item = i64>> Loop<()> for AllInside<I> {
     }
 }
 
-impl<T: AnyElement> Array<T> {
+impl AnyArray {
     /// Returns the elements in `range` along the axis `at`, which has it.
     #[track_caller]
     fn range_of(&self, at: usize, range: Range<usize>) -> Result<Self> {
@@ -125,9 +125,10 @@ impl<T: AnyElement> Array<T> {
             end: None,
             step: 1,
         };
-        let mut parts: SmallVec<[SliceInfoElem; MAX_RANK]> = SmallVec::from_elem(ALL, self.ndim());
+        let ndim = self.layout.ndim();
+        let mut parts: SmallVec<[SliceInfoElem; MAX_RANK]> = SmallVec::from_elem(ALL, ndim);
         parts[at] = part;
-        self.slice(parts)
+        self.slice(&parts)
     }
 }
 

@@ -1,12 +1,8 @@
 //! One-hot rows of class labels.
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, DType, Elements, Integer, Shape, bits_of};
+use crate::array::{AnyArray, AnyElement, Array, Bits, DType, Elements, Integer, Shape, bits_of};
 use crate::error::Result;
-use crate::ops::cuda;
-use crate::ops::expression::any_array::AnyArray;
-use crate::ops::host;
-use crate::ops::precompiled::precompiled;
 
 impl<T: Integer> Array<T> {
     /// Returns a row for each element, along a new last axis of length `classes`. The row is one at
@@ -31,11 +27,12 @@ impl<T: Integer> Array<T> {
     /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
-        if const { T::DTYPE as u8 == DType::I64 as u8 } {
-            let labels = self.downcast_ref();
-            return precompiled!(of_i64::<U>(; labels: &Array<i64>, classes: usize));
-        }
-        one_hot(self, classes)
+        let shape = self.shape().iter().copied().chain([classes]);
+        let shape: Shape = shape.collect();
+        check_size("one_hot", &shape, U::DTYPE)?;
+        self.check_classes(classes)?;
+        let one = (U::DTYPE, bits_of(U::one()));
+        one_hot(self.erased(), classes, one, &shape).map(Array::from_erased)
     }
 
     /// Waits until the elements are computed, and checks that all are classes. On a CUDA device the
@@ -61,22 +58,22 @@ impl<T: Integer> Array<T> {
     }
 }
 
+/// Returns the rows of classes, which have been checked, in an array of `shape`; `one` is a one of
+/// the type of the rows.
 #[track_caller]
-fn one_hot<T: Integer, U: AnyElement>(labels: &Array<T>, classes: usize) -> Result<Array<U>> {
-    let shape: Shape = labels.shape().iter().copied().chain([classes]).collect();
-    check_size("one_hot", &shape, U::DTYPE)?;
-    labels.check_classes(classes)?;
-    let one = (U::DTYPE, bits_of(U::one()));
+fn one_hot(
+    labels: &AnyArray,
+    classes: usize,
+    one: (DType, Bits),
+    shape: &Shape,
+) -> Result<AnyArray> {
+    let labels = match labels.device().backend().cuda().is_some() {
+        true => labels.share(),
+        false => labels.share().converted(DType::I64)?,
+    };
     on_device!(
         labels.device(),
-        touching labels.buffer(),
-        order => host::marked(order, labels, classes, &shape),
-        cuda::marked(order, labels.into(), classes, one, &shape).map(AnyArray::into_array)
+        touching & labels.buffer,
+        marked(labels.operand(), classes, one, shape)
     )
-}
-
-/// Specialises [`one_hot`] for `i64`, the type of labels that most programs have.
-#[track_caller]
-fn of_i64<U: AnyElement>(labels: &Array<i64>, classes: usize) -> Result<Array<U>> {
-    one_hot(labels, classes)
 }

@@ -1,16 +1,14 @@
 //! Medians and quantiles.
 
 use super::{check_size, invalid};
-use crate::array::{Array, DType, Float, Shape};
+use crate::array::{AnyArray, Array, DType, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
-use crate::ops::derivatives::is_tracked;
+use crate::ops::derivatives::is_any_tracked;
 use crate::ops::expression::any_lazy::AnyLazy;
-use crate::ops::expression::elementwise::select;
-use crate::ops::host;
+use crate::ops::host::{self, SortLoops, float_sort_loops_of};
 use crate::ops::interpolate::{Arms, interpolated};
 use crate::ops::order::{HostOrder, check_untracked};
-use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
     /// Returns the element in the middle of the sorted elements along `axis`, which the result does
@@ -40,8 +38,7 @@ impl<T: Float> Array<T> {
     /// elements needs memory for a copy of it (on CUDA devices, as much as [`sort`](Self::sort)).
     #[track_caller]
     pub fn median(&self, axis: isize) -> Result<Self> {
-        let array = self;
-        precompiled!(median::<T>([array]; axis: isize))
+        median(self.erased(), float_sort_loops_of::<T>(), axis).map(Self::from_erased)
     }
 
     /// Returns the value below which the fraction `q` of the elements along `axis` lies, which the
@@ -75,14 +72,17 @@ impl<T: Float> Array<T> {
     /// Definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages" (1996).
     #[track_caller]
     pub fn quantile(&self, q: f64, axis: isize) -> Result<Self> {
-        let array = self;
-        precompiled!(quantile::<T>([array]; q: f64, axis: isize))
+        let loops = float_sort_loops_of::<T>();
+        quantile(self.erased(), loops, q, axis).map(Self::from_erased)
     }
+}
 
+/// Selection by the loops for the type of the elements.
+impl AnyArray {
     /// Returns the axis from which `operation` chooses an element, and its length.
     #[track_caller]
     fn chosen_from(&self, operation: &str, axis: isize) -> Result<(usize, usize)> {
-        let shape = self.layout().shape();
+        let shape = self.shape();
         let at = shape.axis(operation, axis)?;
         match shape.dims()[at] {
             0 => Err(invalid(format!(
@@ -95,56 +95,61 @@ impl<T: Float> Array<T> {
     /// Returns the element at `nth` of the sorted elements along the axis `at`, and the next one;
     /// for the last element, itself again. If an element is NaN, both are NaN.
     #[track_caller]
-    fn neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
-        if self.device().backend().cuda().is_some() || is_tracked(self)? {
-            return self.sorted_neighbours(at, nth);
+    fn neighbours(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<[Self; 2]> {
+        if self.device().backend().cuda().is_some() || is_any_tracked(&[self])? {
+            return self.sorted_neighbours(loops, at, nth);
         }
         if self.is_apart(at) {
-            let last = self.ndim() - 1;
+            let last = self.layout.ndim() - 1;
             let ends = self
                 .turned(at)?
-                .chosen(last, nth)?
+                .chosen(loops, last, nth)?
                 .swap_axes(at as isize, -1)?;
             return Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?]);
         }
-        let ends = self.chosen(at, nth)?;
+        let ends = self.chosen(loops, at, nth)?;
         Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?])
     }
 
     /// Finds both neighbours on the host, along the axis `at`.
     #[track_caller]
-    fn chosen(&self, at: usize, nth: usize) -> Result<Self> {
-        let shape: Shape = self.layout().shape().with(at, 2);
-        check_size("quantile", &shape, T::DTYPE)?;
-        check_untracked(self.buffer())?;
+    fn chosen(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<Self> {
+        let shape: Shape = self.shape().with(at, 2);
+        check_size("quantile", &shape, self.dtype)?;
+        check_untracked(&self.buffer)?;
         let _timed = Timed::begin(self.device());
-        let order = HostOrder::new(self.device(), self.buffer())?;
-        host::neighbours(order, self, at, nth, &shape)
+        let order = HostOrder::new(self.device(), &self.buffer)?;
+        host::neighbours(order, loops, (self, at), nth, &shape)
     }
 
     /// Finds both neighbours by sorting.
     #[track_caller]
-    fn sorted_neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
-        let last = self.shape()[at] - 1;
-        let sorted = self.sort(at as isize)?;
-        let greatest = sorted.at_index(at, last)?;
+    fn sorted_neighbours(
+        &self,
+        loops: &'static SortLoops,
+        at: usize,
+        nth: usize,
+    ) -> Result<[Self; 2]> {
+        let last = self.dims()[at] - 1;
+        let sorted = self.sort(loops, at as isize)?;
+        let greatest = sorted.at_index(at, last)?.lazy();
         let one = |index| {
-            let value = sorted.at_index(at, index)?;
-            select(greatest.is_nan(), &greatest, &value).eval_unfused()
+            let value = sorted.at_index(at, index)?.lazy();
+            AnyLazy::select(greatest.clone().is_nan(), greatest.clone(), value).eval()
         };
         Ok([one(nth)?, one(last.min(nth + 1))?])
     }
 }
 
 #[track_caller]
-fn median<T: Float>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
+fn median(array: &AnyArray, loops: &'static SortLoops, axis: isize) -> Result<AnyArray> {
     let (at, length) = array.chosen_from("median", axis)?;
     let fraction = if length.is_multiple_of(2) { 0.5 } else { 0.0 };
-    between(array, at, (length - 1) / 2, fraction)
+    between((array, loops), at, (length - 1) / 2, fraction)
 }
 
 #[track_caller]
-fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>> {
+fn quantile(array: &AnyArray, loops: &'static SortLoops, q: f64, axis: isize) -> Result<AnyArray> {
     if !(0.0..=1.0).contains(&q) {
         return Err(invalid(format!(
             "quantile: q is {q}, expected a number from 0 to 1"
@@ -153,16 +158,20 @@ fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>>
     let (at, length) = array.chosen_from("quantile", axis)?;
     let place = q * (length - 1) as f64;
     let nth = (place.floor() as usize).min(length - 1);
-    between(array, at, nth, place - nth as f64)
+    between((array, loops), at, nth, place - nth as f64)
 }
 
 /// Returns the value at the position `nth + fraction` of the sorted elements along the axis `at`,
 /// interpolated in `f64`.
 #[track_caller]
-fn between<T: Float>(array: &Array<T>, at: usize, nth: usize, fraction: f64) -> Result<Array<T>> {
+fn between(
+    (array, loops): (&AnyArray, &'static SortLoops),
+    at: usize,
+    nth: usize,
+    fraction: f64,
+) -> Result<AnyArray> {
     let arms = Arms::at(nth, fraction);
-    let neighbours = array.neighbours(at, nth)?;
+    let neighbours = array.neighbours(loops, at, nth)?;
     let [near, far] = [arms.near, arms.far].map(|place| &neighbours[place - nth]);
-    let share = AnyLazy::number(DType::F64, arms.share);
-    interpolated(near.erased(), far.erased(), &share).map(Array::from_erased)
+    interpolated(near, far, &AnyLazy::number(DType::F64, arms.share))
 }

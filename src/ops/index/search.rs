@@ -1,14 +1,12 @@
 //! Binary search for the positions of values among sorted ones.
 
 use super::{check_size, invalid};
-use crate::array::{Array, DType, Element};
+use crate::array::{AnyArray, Array, DType, Element};
 use crate::error::Result;
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, constant};
 use crate::ops::descriptors::Side;
 use crate::ops::dispatch::same_device;
-use crate::ops::host;
-use crate::ops::precompiled::precompiled;
+use crate::ops::host::{self, SearchLoops, search_loops_of};
 
 impl<T: Element> Array<T> {
     /// Returns, for each of `values`, the position at which it belongs in this array, which has one
@@ -38,41 +36,41 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub fn searchsorted(&self, values: &Self) -> Result<Array<i64>> {
         // Positions have no gradient.
-        let (sorted, values) = (constant(self), &constant(values));
-        sorted.places_of(values)
+        let [sorted, values] = [self, values].map(|own| own.erased().share().untracked());
+        let positions = places_of([&sorted, &values], search_loops_of::<T>())?;
+        Ok(Array::from_erased(positions))
     }
+}
 
-    #[track_caller]
-    fn places_of(&self, values: &Self) -> Result<Array<i64>> {
-        let shape = self.layout().shape();
-        if shape.ndim() != 1 {
-            return Err(invalid(format!(
-                "searchsorted: the sorted array has the shape {shape}, expected one axis"
-            )));
-        }
-        same_device(
-            "searchsorted",
-            ("the sorted array", self.erased()),
-            ("the values", values.erased()),
-        )?;
-        check_size("searchsorted", values.layout().shape(), DType::I64)?;
-        let (array, side) = (self, Side::Left);
-        precompiled!(search::<T>([array], [values]; side: Side) -> Array<i64>)
+#[track_caller]
+fn places_of([sorted, values]: [&AnyArray; 2], loops: &'static SearchLoops) -> Result<AnyArray> {
+    let shape = sorted.shape();
+    if shape.ndim() != 1 {
+        return Err(invalid(format!(
+            "searchsorted: the sorted array has the shape {shape}, expected one axis"
+        )));
     }
+    same_device(
+        "searchsorted",
+        ("the sorted array", sorted),
+        ("the values", values),
+    )?;
+    check_size("searchsorted", values.shape(), DType::I64)?;
+    search([sorted, values], loops, Side::Left)
 }
 
 /// Returns the position at which each of `values` belongs in `array`, which has one axis and is
 /// sorted.
 #[track_caller]
-pub(super) fn search<T: Element>(
-    array: &Array<T>,
-    values: &Array<T>,
+pub(super) fn search(
+    [array, values]: [&AnyArray; 2],
+    loops: &'static SearchLoops,
     side: Side,
-) -> Result<Array<i64>> {
+) -> Result<AnyArray> {
     on_device!(
         array.device(),
-        touching & [array.buffer(), values.buffer()],
-        order => host::search(order, array, values, side),
-        cuda::search(order, array.into(), values.into(), side).map(AnyArray::into_array)
+        touching & [&array.buffer, &values.buffer],
+        order => host::search(order, loops, [array, values], side),
+        cuda::search(order, array.operand(), values.operand(), side)
     )
 }

@@ -1,14 +1,14 @@
 //! Sorting.
 
 use super::check_size;
+use super::gather::gathered;
 use super::moves::copied;
-use crate::array::{Array, DType, Element, Shape};
+use crate::array::{AnyArray, Array, DType, Element, Shape};
 use crate::error::Result;
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, constant, is_tracked};
+use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Copying, Direction};
-use crate::ops::host;
-use crate::ops::precompiled::precompiled;
+use crate::ops::host::{self, SortLoops, sort_loops_of};
 
 /// The length from which on it is faster to copy elements that are far apart to contiguous memory,
 /// sort them, and copy them back.
@@ -39,11 +39,8 @@ impl<T: Element> Array<T> {
     /// (on CUDA devices 2048) needs scratch memory in addition to the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
-        if is_tracked(self)? {
-            return self.gather(&self.argsort(axis)?, axis);
-        }
-        let array = self;
-        precompiled!(sort::<T>([array]; axis: isize))
+        let sorted = self.erased().sort(sort_loops_of::<T>(), axis);
+        sorted.map(Self::from_erased)
     }
 
     /// Returns the indices along `axis` that [`sort`](Self::sort) takes the elements from:
@@ -66,10 +63,35 @@ impl<T: Element> Array<T> {
     /// size of the indices overflows.
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
-        let shape = self.layout().shape();
+        let positions = self.erased().argsort(sort_loops_of::<T>(), axis);
+        positions.map(Array::from_erased)
+    }
+}
+
+/// Sorting by the loops for the type of the elements.
+impl AnyArray {
+    /// See [`Array::sort`].
+    #[track_caller]
+    pub(super) fn sort(&self, loops: &'static SortLoops, axis: isize) -> Result<Self> {
+        if is_any_tracked(&[self])? {
+            let positions = Array::from_erased(self.argsort(loops, axis)?);
+            return gathered(self, &positions, axis);
+        }
+        let at = self.shape().axis("sort", axis)?;
+        if self.is_apart(at) {
+            let (turned, last) = (self.turned(at)?, self.layout.ndim() - 1);
+            return sorted(&turned, loops, last)?.turned(at);
+        }
+        sorted(self, loops, at)
+    }
+
+    /// See [`Array::argsort`].
+    #[track_caller]
+    fn argsort(&self, loops: &'static SortLoops, axis: isize) -> Result<Self> {
+        let shape = self.shape();
         let at = shape.axis("argsort", axis)?;
         check_size("argsort", shape, DType::I64)?;
-        self.in_order(at, Direction::Ascending, shape)
+        self.in_order(loops, at, Direction::Ascending, shape)
     }
 
     /// Returns the positions along the axis `at` of the elements that are first in order, as many
@@ -77,19 +99,25 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub(super) fn in_order(
         &self,
+        loops: &'static SortLoops,
         at: usize,
         direction: Direction,
         shape: &Shape,
-    ) -> Result<Array<i64>> {
+    ) -> Result<Self> {
         // Positions have no gradient.
-        let array = &constant(self);
-        precompiled!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
+        let array = &self.share().untracked();
+        if array.is_apart(at) {
+            let (turned, last) = (array.turned(at)?, array.layout.ndim() - 1);
+            let shape = turned.shape().with(last, shape.dims()[at]);
+            return ranked((&turned, last), loops, direction, &shape)?.turned(at);
+        }
+        ranked((array, at), loops, direction, shape)
     }
 
     /// Returns whether the axis `at` is long and strided enough that copying its elements to
     /// contiguous memory first is faster.
     pub(super) fn is_apart(&self, at: usize) -> bool {
-        let layout = self.layout();
+        let layout = &self.layout;
         let others = layout.len() / layout.dims()[at].max(1);
         let is_inner = at + 1 == layout.ndim() || layout.strides()[at].unsigned_abs() <= 1;
         !is_inner && layout.dims()[at] > APART && others > 1
@@ -99,60 +127,33 @@ impl<T: Element> Array<T> {
     #[track_caller]
     pub(super) fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;
-        let shape = turned.layout().shape();
-        Ok(copied(&AnyArray::of(&turned), Copying::All, shape)?.into_array())
+        copied(&turned, Copying::All, turned.shape())
     }
-}
-
-#[track_caller]
-fn sort<T: Element>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
-    let at = array.layout().shape().axis("sort", axis)?;
-    if array.is_apart(at) {
-        let (turned, last) = (array.turned(at)?, array.ndim() - 1);
-        return sorted(&turned, last)?.turned(at);
-    }
-    sorted(array, at)
 }
 
 /// Returns the elements in sorted order along the axis `at`.
 #[track_caller]
-fn sorted<T: Element>(array: &Array<T>, at: usize) -> Result<Array<T>> {
+fn sorted(array: &AnyArray, loops: &'static SortLoops, at: usize) -> Result<AnyArray> {
     on_device!(
         array.device(),
-        touching array.buffer(),
-        order => host::sorted(order, array, at),
-        cuda::sorted(order, array.into(), at).map(AnyArray::into_array)
+        touching & array.buffer,
+        order => host::sorted(order, loops, array, at),
+        cuda::sorted(order, array.operand(), at)
     )
-}
-
-/// See [`Array::in_order`].
-#[track_caller]
-fn rank<T: Element>(
-    array: &Array<T>,
-    at: usize,
-    direction: Direction,
-    shape: &Shape,
-) -> Result<Array<i64>> {
-    if array.is_apart(at) {
-        let (turned, last) = (array.turned(at)?, array.ndim() - 1);
-        let shape = turned.layout().shape().with(last, shape.dims()[at]);
-        return ranked(&turned, last, direction, &shape)?.turned(at);
-    }
-    ranked(array, at, direction, shape)
 }
 
 /// Returns the first positions in sorted order along the axis `at`, as many as `shape` has.
 #[track_caller]
-fn ranked<T: Element>(
-    array: &Array<T>,
-    at: usize,
+fn ranked(
+    (array, at): (&AnyArray, usize),
+    loops: &'static SortLoops,
     direction: Direction,
     shape: &Shape,
-) -> Result<Array<i64>> {
+) -> Result<AnyArray> {
     on_device!(
         array.device(),
-        touching array.buffer(),
-        order => host::ranked(order, array, at, direction, shape),
-        cuda::ranked(order, array.into(), at, direction, shape).map(AnyArray::into_array)
+        touching & array.buffer,
+        order => host::ranked(order, loops, (array, at), direction, shape),
+        cuda::ranked(order, array.operand(), at, direction, shape)
     )
 }

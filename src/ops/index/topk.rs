@@ -1,12 +1,14 @@
 //! The greatest elements along an axis.
 
+use super::concat::concatenated;
+use super::gather::gathered;
 use super::moves::picked;
-use super::{check_size, concat, invalid};
-use crate::array::{Array, DType, Element, MAX_RANK, Shape};
+use super::{check_size, invalid};
+use crate::array::{AnyArray, Array, DType, Element, MAX_RANK, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, constant, is_tracked};
+use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Direction, Picking};
-use crate::ops::precompiled::precompiled;
+use crate::ops::host::{SortLoops, sort_loops_of};
 
 /// The number of elements that a CUDA device sorts at once, which is the length of a part of the
 /// axis.
@@ -42,7 +44,17 @@ impl<T: Element> Array<T> {
     /// fewer than `k` elements, and the errors of [`argsort`](Self::argsort).
     #[track_caller]
     pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
-        let shape = self.layout().shape();
+        let (values, positions) = self.erased().topk(sort_loops_of::<T>(), k, axis)?;
+        Ok((Self::from_erased(values), positions))
+    }
+}
+
+/// Selection by the loops for the type of the elements.
+impl AnyArray {
+    /// See [`Array::topk`].
+    #[track_caller]
+    fn topk(&self, loops: &'static SortLoops, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
+        let shape = self.shape();
         let at = shape.axis("topk", axis)?;
         let length = shape.dims()[at];
         if k > length {
@@ -52,67 +64,71 @@ impl<T: Element> Array<T> {
         }
         let shape = shape.with(at, k);
         check_size("topk", &shape, DType::I64)?;
-        if is_tracked(self)? {
-            let indices = constant(self).leading(at, &shape)?;
-            return Ok((self.gather(&indices, at as isize)?, indices));
-        }
-        let indices = self.leading(at, &shape)?;
-        let values = self.picked_along(&indices, at, &shape)?;
-        Ok((values, indices))
+        let positions = self.share().untracked().leading(loops, at, &shape)?;
+        let positions = Array::from_erased(positions);
+        let values = match is_any_tracked(&[self])? {
+            true => gathered(self, &positions, at as isize)?,
+            false => picked(self, &positions, Picking::Elements, at, &shape)?,
+        };
+        Ok((values, positions))
     }
 
     /// Returns the positions of the greatest elements along the axis `at`, as many as this axis of
     /// `shape` has.
     #[track_caller]
-    fn leading(&self, at: usize, shape: &Shape) -> Result<Array<i64>> {
-        let (length, kept) = (self.shape()[at], shape.dims()[at]);
+    fn leading(&self, loops: &'static SortLoops, at: usize, shape: &Shape) -> Result<Self> {
+        let (length, kept) = (self.dims()[at], shape.dims()[at]);
         let is_cuda = self.device().backend().cuda().is_some();
         let is_long = length > 2 * PART && 0 < kept && kept <= FEW;
-        if is_cuda && is_long && self.ndim() < MAX_RANK && !self.is_empty() {
-            let array = self;
-            return precompiled!(by_parts::<T>([array]; at: usize, shape: &Shape) -> Array<i64>);
+        if is_cuda && is_long && self.layout.ndim() < MAX_RANK && self.len() > 0 {
+            return by_parts(self, loops, at, shape);
         }
-        self.in_order(at, Direction::Descending, shape)
+        self.in_order(loops, at, Direction::Descending, shape)
     }
 
-    /// Returns the elements at `indices` along the axis `at`. The indices have the shape `shape`
-    /// and are known to be valid.
+    /// Returns the elements at `positions` along the axis `at`. They have the shape `shape` and are
+    /// known to be valid.
     #[track_caller]
-    fn picked_along(&self, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<Self> {
-        let array = AnyArray::of(self);
-        Ok(picked(&array, indices, Picking::Elements, at, shape)?.into_array())
+    fn picked_along(&self, positions: Self, at: usize, shape: &Shape) -> Result<Self> {
+        let positions = Array::from_erased(positions);
+        picked(self, &positions, Picking::Elements, at, shape)
     }
 }
 
-/// Computes [`Array::leading`] in two steps: selects the greatest elements of each part of the
-/// axis, and then the greatest of these. Equal elements stay in order, because the parts are in
-/// order.
+/// Computes [`leading`](AnyArray::leading) in two steps: selects the greatest elements of each part
+/// of the axis, and then the greatest of these. Equal elements stay in order, because the parts are
+/// in order.
 #[track_caller]
-fn by_parts<T: Element>(array: &Array<T>, at: usize, shape: &Shape) -> Result<Array<i64>> {
+fn by_parts(
+    array: &AnyArray,
+    loops: &'static SortLoops,
+    at: usize,
+    shape: &Shape,
+) -> Result<AnyArray> {
     let _device = array.device().enter();
-    let (length, kept) = (array.shape()[at], shape.dims()[at]);
-    let (before, after) = (&array.shape()[..at], &array.shape()[at + 1..]);
+    let (length, kept) = (array.dims()[at], shape.dims()[at]);
+    let (before, after) = (&array.dims()[..at], &array.dims()[at + 1..]);
     let around = |own: &[usize]| -> Shape { before.iter().chain(own).chain(after).collect() };
     let parts = length / PART;
     let whole = array.range_of(at, 0..parts * PART)?;
-    let whole = whole.reshape(around(&[parts, PART]))?;
+    let whole = whole.reshape(&around(&[parts, PART]))?;
     let of_parts = around(&[parts, kept]);
-    let places = whole.in_order(at + 1, Direction::Descending, &of_parts)?;
-    let values = whole.picked_along(&places, at + 1, &of_parts)?;
+    let places = whole.in_order(loops, at + 1, Direction::Descending, &of_parts)?;
+    let values = whole.picked_along(places.share(), at + 1, &of_parts)?;
     // Positions from the beginning of the axis, not of a part.
-    let starts = Array::arange(0, length as i64, PART as i64)?.range_of(0, 0..parts)?;
     let beside =
         |own: usize| -> Shape { [own].into_iter().chain(after.iter().map(|_| 1)).collect() };
+    let starts = Array::arange(0, (parts * PART) as i64, PART as i64)?;
     let starts = starts.reshape(beside(parts))?.unsqueeze(1)?;
-    let places = (&places + &starts).eval_unfused()?;
+    let places = (places.lazy() + starts.erased().lazy()).eval()?;
     let chosen = around(&[parts * kept]);
-    let (values, places) = (values.reshape(chosen)?, places.reshape(chosen)?);
+    let (values, places) = (values.reshape(&chosen)?, places.reshape(&chosen)?);
     let rest = array.range_of(at, parts * PART..length)?;
     let own = Array::arange((parts * PART) as i64, length as i64, 1)?;
-    let own = own.reshape(beside(rest.shape()[at]))?;
-    let own = own.broadcast_to(rest.shape())?;
-    let values = concat(&[&values, &rest], at as isize)?;
-    let places = concat(&[&places, &own], at as isize)?;
-    let first = values.leading(at, shape)?;
-    places.picked_along(&first, at, shape)
+    let own = own.reshape(beside(rest.dims()[at]))?;
+    let own = own.erased().broadcast_to(rest.shape())?;
+    let values = concatenated(&[values, rest], at as isize)?;
+    let places = concatenated(&[places, own], at as isize)?;
+    let first = values.leading(loops, at, shape)?;
+    places.picked_along(first, at, shape)
 }

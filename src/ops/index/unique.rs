@@ -1,10 +1,13 @@
-//! Distinct elements.
+//! The elements without repetitions.
 
-use super::mask::compact;
-use crate::array::{Array, DType, Element};
+use ndarray::s;
+
+use super::mask::select_by;
+use super::moves::compacted;
+use crate::array::{AnyArray, Array, Element};
 use crate::error::Result;
-use crate::ops::derivatives::is_tracked;
-use crate::ops::precompiled::precompiled;
+use crate::ops::derivatives::is_any_tracked;
+use crate::ops::host::{SortLoops, sort_loops_of};
 
 impl<T: Element> Array<T> {
     /// Returns the distinct elements of the array, from the least to the greatest, along one axis:
@@ -31,34 +34,31 @@ impl<T: Element> Array<T> {
     /// each (on CUDA devices 9 bytes for each).
     #[track_caller]
     pub fn unique(&self) -> Result<Self> {
-        let array = self;
-        precompiled!(unique::<T>([array]))
+        unique(self.erased(), sort_loops_of::<T>()).map(Self::from_erased)
     }
 }
 
 #[track_caller]
-fn unique<T: Element>(array: &Array<T>) -> Result<Array<T>> {
-    let sorted = array.flatten()?.sort(0)?;
+fn unique(array: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
+    let sorted = array.reshape(&array.len().into())?.sort(loops, 0)?;
     let length = sorted.len();
     if length < 2 {
         return Ok(sorted);
     }
     let _device = array.device().enter();
-    let (one, next) = (
-        sorted.range_of(0, 0..length - 1)?,
-        sorted.range_of(0, 1..length)?,
-    );
+    let one = sorted.range_of(0, 0..length - 1)?.lazy();
+    let next = sorted.range_of(0, 1..length)?.lazy();
     let mut flags = Array::full(length, true)?;
-    let mut later = flags.slice_mut(ndarray::s![1..])?;
-    let has_nan = const { (T::DTYPE as u8) <= DType::Bf16 as u8 };
-    if has_nan {
+    let is_other = next.ne(one.clone());
+    let is_other = match array.dtype.is_float() {
         // NaN differs from itself, but all NaN are one element here.
-        later.assign(next.ne(&one).and(one.eq(&one)))?;
-    } else {
-        later.assign(next.ne(&one))?;
+        true => is_other.and(one.clone().eq(one)),
+        false => is_other,
+    };
+    let later = flags.erased_mut();
+    later.slice_mut(s![1..].as_ref())?.assign(&is_other)?;
+    match is_any_tracked(&[&sorted])? {
+        true => select_by(&sorted, &flags),
+        false => compacted(&sorted, &flags),
     }
-    if is_tracked(&sorted)? {
-        return sorted.select_by(&flags);
-    }
-    compact(&sorted, &flags)
 }

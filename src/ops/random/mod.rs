@@ -13,6 +13,8 @@ mod rows;
 mod sampling;
 mod single;
 
+use std::sync::Arc;
+
 use fill::{Below, Dropout, Normal, Truth, Uniform, words_of};
 pub use generator::{Generator, manual_seed};
 use generator::{UNIFORM, normal_sequence, of_thread};
@@ -24,21 +26,58 @@ use philox::Draws;
 use super::cuda::{self, FillKernels};
 use super::derivatives::{AnyArray, is_live, with_source};
 use super::descriptors::Fill;
-use super::host;
-use super::precompiled::precompiled;
+use super::host::{self, AnyFill, filling};
 use crate::array::{AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-#[track_caller]
-fn uniform<T: Float>(origin: RandomSource<'_>, shape: &Shape) -> Result<Array<T>> {
-    origin.array(shape, (UNIFORM, words_of::<T>()), Uniform)
+/// A fill of arrays of one type with numbers that need nothing but draws.
+struct DrawnFill {
+    /// The sequence of the generator, and the words of a draw.
+    draws: (u32, usize),
+    kernels: FillKernels,
+    make: fn(Draws) -> Arc<dyn AnyFill>,
 }
 
-#[track_caller]
-fn normal<T: Float>(origin: RandomSource<'_>, shape: &Shape) -> Result<Array<T>> {
-    let words = words_of::<T>();
-    origin.array(shape, (normal_sequence(words), words), Normal)
+impl DrawnFill {
+    const fn uniform<T: Float>() -> Self {
+        Self {
+            draws: (UNIFORM, words_of::<T>()),
+            kernels: FillKernels::of::<T, Uniform>(),
+            make: |draws| filling::<T, _>(Uniform(draws)),
+        }
+    }
+
+    const fn normal<T: Float>() -> Self {
+        let words = words_of::<T>();
+        Self {
+            draws: (normal_sequence(words), words),
+            kernels: FillKernels::of::<T, Normal>(),
+            make: |draws| filling::<T, _>(Normal(draws)),
+        }
+    }
+}
+
+/// The fills that are compiled with the library: those of `f32` and `f64`.
+static UNIFORM_FILLS: [DrawnFill; 2] = [DrawnFill::uniform::<f32>(), DrawnFill::uniform::<f64>()];
+static NORMAL_FILLS: [DrawnFill; 2] = [DrawnFill::normal::<f32>(), DrawnFill::normal::<f64>()];
+
+/// Returns the fills of uniform numbers of `T`. They are a reference: if a constant has the address
+/// of a function, the compiler compiles the function where the constant is.
+const fn uniform_fill<T: Float>() -> &'static DrawnFill {
+    // A constant, so that no loop is compiled where there is one in the table.
+    match const { T::DTYPE as usize } {
+        place @ 0..2 => &UNIFORM_FILLS[place],
+        _ => const { &DrawnFill::uniform::<T>() },
+    }
+}
+
+/// Like [`uniform_fill`], of normal numbers.
+const fn normal_fill<T: Float>() -> &'static DrawnFill {
+    match const { T::DTYPE as usize } {
+        place @ 0..2 => &NORMAL_FILLS[place],
+        _ => const { &DrawnFill::normal::<T>() },
+    }
 }
 
 /// The source of an array's random numbers.
@@ -62,40 +101,56 @@ impl RandomSource<'_> {
         }
     }
 
+    /// Returns an array of `shape` that the fill which `make` returns computes from draws.
     #[track_caller]
     fn array<T: AnyElement, F: Fill<T>>(
+        self,
+        shape: &Shape,
+        draws: (u32, usize),
+        make: impl Fn(Draws) -> F,
+    ) -> Result<Array<T>> {
+        let kernels = const { &FillKernels::of::<T, F>() };
+        let make = |draws| filling::<T, F>(make(draws));
+        let array = self.filled(shape, draws, (kernels, &make))?;
+        Ok(Array::from_erased(array))
+    }
+
+    #[track_caller]
+    fn drawn<T: Float>(self, shape: &Shape, fill: &'static DrawnFill) -> Result<Array<T>> {
+        let array = self.filled(shape, fill.draws, (&fill.kernels, &fill.make))?;
+        Ok(Array::from_erased(array))
+    }
+
+    #[track_caller]
+    fn filled(
         mut self,
         shape: &Shape,
         (sequence, words): (u32, usize),
-        fill: impl FnOnce(Draws) -> F,
-    ) -> Result<Array<T>> {
+        (kernels, make): (&'static FillKernels, &dyn Fn(Draws) -> Arc<dyn AnyFill>),
+    ) -> Result<AnyArray> {
         // Draws only if there is memory for the array.
         let device = Device::current();
         let mut drawn = None;
-        let array = generate(&device, shape, |count| {
-            *drawn.insert(fill(self.advance(sequence, count, words)))
+        let array = generate(&device, kernels, shape, &mut |count| {
+            let fill = make(self.advance(sequence, count, words));
+            Arc::clone(drawn.insert(fill))
         })?;
         let Some(fill) = drawn.filter(|_| is_live()) else {
             return Ok(array);
         };
         let shape = *shape;
-        let again = move || -> Result<AnyArray> {
-            let array: Array<T> = generate(&device, &shape, |_| fill)?;
-            Ok(AnyArray::of(&array))
-        };
-        Ok(with_source(AnyArray::of(&array), again).into_array())
+        let again = move || generate(&device, kernels, &shape, &mut |_| Arc::clone(&fill));
+        Ok(with_source(array, again))
     }
 
     #[track_caller]
     fn uniform<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
-        let origin = self;
-        precompiled!(uniform::<T>(; origin: RandomSource<'_>, shape: &Shape))
+        self.drawn(shape, uniform_fill::<T>())
     }
 
     #[track_caller]
     fn normal<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
-        let origin = self;
-        precompiled!(normal::<T>(; origin: RandomSource<'_>, shape: &Shape))
+        self.drawn(shape, normal_fill::<T>())
     }
 
     #[track_caller]
@@ -135,25 +190,23 @@ impl RandomSource<'_> {
 /// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
 /// of elements, and returns how to fill them.
 #[track_caller]
-fn generate<T: AnyElement, F: Fill<T>>(
+fn generate(
     device: &Device,
+    kernels: &'static FillKernels,
     shape: &Shape,
-    draw: impl FnOnce(usize) -> F,
-) -> Result<Array<T>> {
+    draw: &mut dyn FnMut(usize) -> Arc<dyn AnyFill>,
+) -> Result<AnyArray> {
     on_device!(
         device,
         touching & (),
-        order => host::generate(order, shape, draw),
+        order => host::generate(order, kernels.dtype, shape, draw),
         {
-            let kernels = const { &FillKernels::of::<T, F>() };
-            let mut draw = Some(draw);
             let mut operands = |count: usize| {
-                let draw = draw.take().expect("an array is filled once");
                 let mut operands = Vec::new();
                 draw(count).operands(&mut |bits| operands.push(bits));
                 operands
             };
-            cuda::generate(order, kernels, shape, &mut operands).map(AnyArray::into_array)
+            cuda::generate(order, kernels, shape, &mut operands)
         }
     )
 }

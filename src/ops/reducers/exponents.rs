@@ -63,7 +63,7 @@ impl<A: Real> Exponents<A> {
         let mut sum = if chunks.is_empty() {
             zero
         } else {
-            add_accumulators(accumulators)
+            add_accumulators::<_, FMA>(accumulators)
         };
         for &value in rest {
             let x: A = convert(value);

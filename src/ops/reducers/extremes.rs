@@ -60,7 +60,7 @@ fn best_of<const FMA: bool, T: Element>(
             return block.iter().copied().find(is_nan);
         }
     }
-    Some(join_accumulators(accumulators, best))
+    Some(join_accumulators::<_, FMA>(accumulators, best))
 }
 
 #[inline(always)]

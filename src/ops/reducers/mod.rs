@@ -20,7 +20,7 @@ pub(super) use truth::{All, Any};
 
 use crate::array::element::scalar::Arithmetic;
 use crate::array::{AnyElement, Element};
-use crate::ops::vector::rolled;
+use crate::ops::vector::{is_baseline, rolled};
 
 /// The number of partial results side by side: enough to keep several adders of the longest vectors
 /// busy.
@@ -173,7 +173,7 @@ fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
         }
         index += ACCUMULATORS;
     }
-    let joined = join_accumulators(accumulators, F::join);
+    let joined = join_accumulators::<_, FMA>(accumulators, F::join);
     match rest.split_first() {
         None => joined,
         Some((&value, rest)) => {
@@ -200,8 +200,10 @@ pub(super) fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
 
 /// Returns the sum of all accumulators.
 #[inline(always)]
-pub(super) fn add_accumulators<A: Arithmetic>(accumulators: [A; ACCUMULATORS]) -> A {
-    join_accumulators(accumulators, A::plus)
+pub(super) fn add_accumulators<A: Arithmetic, const FMA: bool>(
+    accumulators: [A; ACCUMULATORS],
+) -> A {
+    join_accumulators::<_, FMA>(accumulators, A::plus)
 }
 
 /// The accumulators of one vector.
@@ -214,11 +216,22 @@ const FEW: usize = ACCUMULATORS / 4;
 /// to the call. The loop that fills the accumulators must stay inline: a function's arguments are
 /// passed in memory, so each of its iterations would write the accumulators to memory.
 #[inline(always)]
-fn join_accumulators<P: Copy>(accumulators: [P; ACCUMULATORS], join: impl Fn(P, P) -> P) -> P {
-    let few = std::array::from_fn(|at| {
+fn join_accumulators<P: Copy, const FMA: bool>(
+    accumulators: [P; ACCUMULATORS],
+    join: impl Fn(P, P) -> P,
+) -> P {
+    let joined = |at: usize| {
         let [a, b, c, d] = [0, 1, 2, 3].map(|part| accumulators[at + part * FEW]);
         join(join(a, c), join(b, d))
-    });
+    };
+    if !is_baseline::<FMA>() {
+        return join_few(std::array::from_fn(joined), join);
+    }
+    let mut few = [accumulators[0]; FEW];
+    for at in 0..FEW {
+        let at = rolled::<FMA>(at);
+        few[at] = joined(at);
+    }
     join_few(few, join)
 }
 

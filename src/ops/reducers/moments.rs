@@ -50,7 +50,7 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
             squares: 0.0,
         };
         if !chunks.is_empty() {
-            let [sum, squares] = [sums, squares].map(add_accumulators);
+            let [sum, squares] = [sums, squares].map(add_accumulators::<_, FMA>);
             (block.sum, block.squares) = (sum.to_f64(), squares.to_f64());
         }
         for &value in rest {

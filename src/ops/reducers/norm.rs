@@ -150,7 +150,7 @@ impl<T: Element> Reducer<T> for Norm {
         let middle = if chunks.is_empty() {
             0.0
         } else {
-            add_accumulators(accumulators)
+            add_accumulators::<_, FMA>(accumulators)
         };
         let squares = Squares {
             middle,

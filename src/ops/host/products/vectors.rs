@@ -244,7 +244,7 @@ fn sum_products<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[
             accumulators[at] = accumulators[at].plus(factors[at].times(convert(values[at])));
         }
     }
-    add_accumulators(accumulators).plus(sum_last::<T, A, FMA>(last_values, last_factors))
+    add_accumulators::<_, FMA>(accumulators).plus(sum_last::<T, A, FMA>(last_values, last_factors))
 }
 
 /// Like [`sum_products`], for fewer elements than it takes at once.

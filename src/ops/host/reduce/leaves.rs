@@ -110,7 +110,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
         };
         // A loop of its own, because rows may be as short as one element.
         for (slot, row) in totals[together..].iter_mut().zip(each.skip(together)) {
-            slot.write(F::total(F::reduce::<FMA>(row, first), length));
+            slot.write(F::total(reduced::<F, T, FMA>(row, first), length));
         }
         return;
     }
@@ -124,7 +124,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
         // Blocks are long enough that joining their accumulators costs little, and short enough
         // that their sums lose little precision.
         for block in row.chunks(BLOCK) {
-            let own = F::total(F::reduce::<FMA>(block, index), block.len());
+            let own = F::total(reduced::<F, T, FMA>(block, index), block.len());
             total = Some(match total {
                 Some(before) => F::merge::<FMA>(before, own),
                 None => own,
@@ -135,6 +135,27 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
             slot.write(total);
         }
     }
+}
+
+/// Returns the partial result for `values`, the first of which has the number `first`.
+#[inline(always)]
+fn reduced<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    values: &[T],
+    first: usize,
+) -> F::Partial {
+    match is_baseline::<FMA>() {
+        true => reduced_apart::<F, T, FMA>(values, first),
+        false => F::reduce::<FMA>(values, first),
+    }
+}
+
+/// Like [`reduced`], out of line, so that several loops share the code.
+#[inline(never)]
+fn reduced_apart<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    values: &[T],
+    first: usize,
+) -> F::Partial {
+    F::reduce::<FMA>(values, first)
 }
 
 /// Reduces rows of at most [`SHORT`] elements, one in each accumulator. Returns the number of

@@ -5,13 +5,11 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::Task;
 use crate::array::{AnyElement, Element, Walk};
-use crate::ops::host::pointers::ReadPtr;
 use crate::ops::vector::{Loop, vectorised};
 
 /// The lanes of an array along an axis, and the lanes that are written.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes<T> {
-    pub(super) from: ReadPtr<T>,
+pub(super) struct Lanes {
     /// Goes over the first elements of the lanes of both arrays.
     pub(super) firsts: Walk<2>,
     /// The number of elements of a lane, and the step between them.
@@ -25,7 +23,7 @@ pub(super) struct Lanes<T> {
 
 #[derive(Clone, Copy)]
 pub(super) struct Lane<'a, T, O> {
-    pub(super) lanes: &'a Lanes<T>,
+    pub(super) lanes: &'a Lanes,
     pub(super) from: *const T,
     pub(super) to: *mut MaybeUninit<O>,
 }

@@ -2,18 +2,20 @@
 
 mod choose;
 mod lanes;
+mod loops;
 
 use std::mem::MaybeUninit;
-use std::slice::from_raw_parts_mut;
 
-use choose::{choose_lane, first_ranks};
+use choose::first_ranks;
 use lanes::{Lane, Lanes, Values, write_keys};
+use loops::{LaneKernel, Rows};
+pub(in crate::ops) use loops::{SortLoops, float_sort_loops_of, sort_loops_of};
 
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
-use super::memory::{Output, computed};
+use super::memory::{Untyped, computed_any};
 use super::pointers::{ReadPtr, WritePtr};
-use crate::array::{AnyElement, Array, Buffer, Element, Float, Layout, Shape, Walk};
+use crate::array::{AnyArray, AnyElement, Buffer, DType, Element, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -30,58 +32,48 @@ const ROUNDS: usize = 16;
 
 /// Returns `array` with its elements sorted along the axis `at`. Equal elements keep their order.
 #[track_caller]
-pub(in crate::ops) fn sorted<T: Element>(
+pub(in crate::ops) fn sorted(
     order: HostOrder<'_>,
-    array: &Array<T>,
+    loops: &SortLoops,
+    array: &AnyArray,
     at: usize,
-) -> Result<Array<T>> {
-    let shape = array.layout().shape();
+) -> Result<AnyArray> {
+    let length = array.dims()[at];
     let task = Task {
         direction: Direction::Ascending,
         nth: 0,
         rows: 2,
-        slots: shape.dims()[at],
+        slots: length,
     };
-    if is_narrow::<T>(shape.dims()[at]) {
-        along::<T, T, u64>(order, array, at, shape, task, sort_lane)
-    } else {
-        along::<T, T, u128>(order, array, at, shape, task, sort_lane)
-    }
+    let kernel = (loops.sort.for_length(length), loops.element);
+    along(order, (loops, kernel), (array, at), array.shape(), task)
 }
 
 /// Returns the positions of the elements along the axis `at` of `array` in sorted order; equal
 /// elements keep their order. Only the first positions are returned, as many as this axis of
 /// `shape` is long.
 #[track_caller]
-pub(in crate::ops) fn ranked<T: Element>(
+pub(in crate::ops) fn ranked(
     order: HostOrder<'_>,
-    array: &Array<T>,
-    at: usize,
+    loops: &SortLoops,
+    (array, at): (&AnyArray, usize),
     direction: Direction,
     shape: &Shape,
-) -> Result<Array<i64>> {
-    let (length, kept) = (array.layout().dims()[at], shape.dims()[at]);
+) -> Result<AnyArray> {
+    let (length, kept) = (array.dims()[at], shape.dims()[at]);
     let few = slots_for_few(kept);
-    let task = if few < length {
-        Task {
-            direction,
-            nth: 0,
-            rows: 1,
-            slots: few,
-        }
-    } else {
-        Task {
-            direction,
-            nth: 0,
-            rows: 2,
-            slots: length,
-        }
+    let (rows, slots) = match few < length {
+        true => (1, few),
+        false => (2, length),
     };
-    if is_narrow::<T>(length) {
-        along::<T, i64, u64>(order, array, at, shape, task, rank_lane)
-    } else {
-        along::<T, i64, u128>(order, array, at, shape, task, rank_lane)
-    }
+    let task = Task {
+        direction,
+        nth: 0,
+        rows,
+        slots,
+    };
+    let kernel = (loops.rank.for_length(length), DType::I64);
+    along(order, (loops, kernel), (array, at), shape, task)
 }
 
 /// Returns two elements of each lane along the axis `at` of `array`: the one at position `nth` of
@@ -89,14 +81,14 @@ pub(in crate::ops) fn ranked<T: Element>(
 /// If an element of the lane is NaN, both are NaN. The result has `shape`, in which this axis has a
 /// length of 2.
 #[track_caller]
-pub(in crate::ops) fn neighbours<T: Float>(
+pub(in crate::ops) fn neighbours(
     order: HostOrder<'_>,
-    array: &Array<T>,
-    at: usize,
+    loops: &SortLoops,
+    (array, at): (&AnyArray, usize),
     nth: usize,
     shape: &Shape,
-) -> Result<Array<T>> {
-    let length = array.layout().dims()[at];
+) -> Result<AnyArray> {
+    let length = array.dims()[at];
     assert!(
         nth < length && shape.dims()[at] == 2,
         "neighbours of nothing"
@@ -106,9 +98,11 @@ pub(in crate::ops) fn neighbours<T: Float>(
         nth,
         rows: 1,
         // In items; a key takes half of an item or all of it.
-        slots: (length * size_of::<T::Key>()).div_ceil(size_of::<u64>()),
+        slots: (length * array.dtype.size_bytes()).div_ceil(size_of::<u64>()),
     };
-    along::<T, T, u64>(order, array, at, shape, task, choose_lane)
+    let choose = loops.choose.expect("the elements are floats");
+    let kernel = (LaneKernel::of::<u64>(choose), loops.element);
+    along(order, (loops, kernel), (array, at), shape, task)
 }
 
 /// Returns the number of items that are held at once if only `kept` of many are wanted. It is well
@@ -128,38 +122,38 @@ struct Task {
     slots: usize,
 }
 
-/// Returns whether a key and a position below `length` fit 64 bits.
-fn is_narrow<T: Element>(length: usize) -> bool {
-    size_of::<T>() <= 4 && u32::try_from(length).is_ok()
-}
-
 /// Two rows of the length that a task needs. The second is empty if the task needs one, or if the
 /// rows are short.
 type RowPair<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
 /// Memory for the rows of the lanes that one launch sorts.
-struct Space<R> {
+struct Space {
     /// The number of lanes.
     lanes: usize,
-    slots: Slots<R>,
+    slots: Slots,
     /// Keeps the memory allocated. Its next user is ordered after the launches.
     _memory: Option<Buffer>,
 }
 
 /// The rows of all lanes, lane after lane; `None` if they are short.
 #[derive(Clone, Copy)]
-struct Slots<R>(Option<*mut MaybeUninit<R>>);
+struct Slots(Option<*mut u8>);
 
 // SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contract of
 // `of`.
-unsafe impl<R: Send> Send for Slots<R> {}
+unsafe impl Send for Slots {}
 // SAFETY: as above.
-unsafe impl<R: Send> Sync for Slots<R> {}
+unsafe impl Sync for Slots {}
 
-impl<R: Rank> Space<R> {
-    /// Allocates rows for as many of the `count` lanes as one launch sorts.
+impl Space {
+    /// Allocates rows of items for as many of the `count` lanes as one launch sorts.
     #[track_caller]
-    fn new(device: &Device, count: usize, Task { rows, slots, .. }: Task) -> Result<Self> {
+    fn new(
+        device: &Device,
+        count: usize,
+        Task { rows, slots, .. }: Task,
+        item_bytes: usize,
+    ) -> Result<Self> {
         if slots <= SHORT || count == 0 {
             return Ok(Self {
                 lanes: count.max(1),
@@ -167,51 +161,47 @@ impl<R: Rank> Space<R> {
                 _memory: None,
             });
         }
-        let rows_bytes = slots.saturating_mul(rows * size_of::<R>());
+        let rows_bytes = slots.saturating_mul(rows * item_bytes);
         let lanes = (SPACE_BYTES / rows_bytes).clamp(1, count);
-        let size_bytes = Shape::from([lanes, rows, slots]).size_bytes(size_of::<R>())?;
+        let size_bytes = Shape::from([lanes, rows, slots]).size_bytes(item_bytes)?;
         let memory = Buffer::new(device, size_bytes)?;
         Ok(Self {
             lanes,
-            slots: Slots(Some(host_pointer(DevicePtr(memory.address())).cast())),
+            slots: Slots(Some(host_pointer(DevicePtr(memory.address())))),
             _memory: Some(memory),
         })
     }
 }
 
-impl<R: Rank> Slots<R> {
-    /// Returns the rows of a lane.
-    ///
-    /// # Safety
-    ///
-    /// The space must have this lane, and its memory must be alive and nobody else's.
-    unsafe fn of<'a>(self, lane: usize, Task { rows, slots, .. }: Task) -> Option<RowPair<'a, R>> {
-        let first = self.0?.wrapping_add(rows * lane * slots);
-        // SAFETY: the rows of the lane, by this function's contract.
-        unsafe {
-            let second = from_raw_parts_mut(first.wrapping_add(slots), (rows - 1) * slots);
-            Some((from_raw_parts_mut(first, slots), second))
-        }
+impl Slots {
+    /// Returns the rows of a lane, of which the space has these; `None` if they are short.
+    fn of(self, lane: usize, Task { rows, slots, .. }: Task, item_bytes: usize) -> Option<Rows> {
+        let row_bytes = slots * item_bytes;
+        let first = self.0?.wrapping_add(rows * lane * row_bytes);
+        Some(Rows {
+            items: first,
+            spare: first.wrapping_add(row_bytes),
+            spare_slots: (rows - 1) * slots,
+        })
     }
 }
 
-/// Makes an array of `shape`: `write` computes each of its lanes from a lane along the axis `at` of
-/// `array`. It must write as many elements as this axis of `shape` has.
+/// Makes an array of `shape`, each of whose lanes a kernel computes from a lane along the axis `at`
+/// of `array`.
 #[track_caller]
-fn along<T: Element, O: AnyElement, R: Rank>(
+fn along(
     order: HostOrder<'_>,
-    array: &Array<T>,
-    at: usize,
+    (loops, (kernel, output)): (&SortLoops, (LaneKernel, DType)),
+    (array, at): (&AnyArray, usize),
     shape: &Shape,
     task: Task,
-    write: unsafe fn(Lane<'_, T, O>, RowPair<'_, R>),
-) -> Result<Array<O>> {
-    let layout = array.layout();
+) -> Result<AnyArray> {
+    assert_eq!(array.dtype, loops.element, "sorted by another type's keys");
+    let layout = &array.layout;
     let whole = Layout::contiguous(shape)?;
     let others = pairs(layout, &whole).enumerate();
     let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);
     let lanes = Lanes {
-        from: ReadPtr::of(array),
         firsts: Walk::over([layout.offset(), 0], others),
         length: layout.dims()[at],
         step: layout.strides()[at],
@@ -224,8 +214,10 @@ fn along<T: Element, O: AnyElement, R: Rank>(
     } else {
         lanes.firsts.count()
     };
-    let space = Space::<R>::new(order.device, count, task)?;
-    let start = |output: Output<O>| {
+    let space = Space::new(order.device, count, task, kernel.item_bytes)?;
+    let bytes = [array.dtype, output].map(|dtype| dtype.size_bytes() as isize);
+    let from = ReadPtr::bytes_of(array.operand());
+    let start = |output: Untyped| {
         assert_eq!(output.count(), count * lanes.kept);
         let most = if task.rows == 2 {
             lanes.length
@@ -233,49 +225,47 @@ fn along<T: Element, O: AnyElement, R: Rank>(
             lanes.length.max(2)
         };
         assert!(lanes.kept <= most, "sorted to a longer axis");
-        let to = WritePtr::of(&output);
+        let to = WritePtr::bytes_of(&output);
         for first in (0..count).step_by(space.lanes) {
             let together = space.lanes.min(count - first);
             let writes = (to, space.slots);
-            let reads = (lanes, first, write);
+            let reads = (lanes, from, first, kernel);
             let rounds = if task.rows == 2 { ROUNDS } else { ROUNDS / 4 };
-            let work = Work::of_bytes(together, rounds * lanes.length * size_of::<R>());
+            let work = Work::of_bytes(together, rounds * lanes.length * kernel.item_bytes);
             launch(
                 order,
                 work,
                 (&reads, &writes),
-                |reads, &(to, slots), range| {
-                    let (lanes, first, write) = reads;
-                    let mut stack = [const { MaybeUninit::uninit() }; SHORT];
-                    // SAFETY: the space is alive while a launch runs, and its ranges do not
-                    // overlap; other launches that use it are on the same stream, so they run
-                    // before or after.
-                    let (items, spare) = match unsafe { slots.of(range.start, lanes.task) } {
-                        Some(rows) => rows,
-                        None => (&mut stack[..lanes.task.slots], &mut [][..]),
-                    };
+                move |&(ref lanes, from, first, kernel), &(to, slots), range| {
+                    let mut stack = [const { MaybeUninit::<u128>::uninit() }; SHORT];
+                    let rows = slots.of(range.start, lanes.task, kernel.item_bytes);
+                    let rows = rows.unwrap_or(Rows {
+                        items: stack.as_mut_ptr().cast(),
+                        spare: stack.as_mut_ptr().cast(),
+                        spare_slots: 0,
+                    });
                     let (_, [step, to_step]) = lanes.firsts.row();
-                    for ([at, target], count) in
-                        lanes.firsts.runs(first + range.start..first + range.end)
-                    {
+                    let runs = lanes.firsts.runs(first + range.start..first + range.end);
+                    for ([at, target], count) in runs {
                         for part in 0..count as isize {
-                            let lane = Lane {
-                                lanes,
-                                from: lanes.from.at(at).wrapping_offset(part * step),
-                                to: to.at(target).wrapping_offset(part * to_step),
-                            };
+                            let at = (at as isize + part * step) * bytes[0];
+                            let target = (target as isize + part * to_step) * bytes[1];
+                            let from = from.at(0).wrapping_offset(at);
+                            let to = to.at(0).wrapping_offset(target).cast();
                             // SAFETY: the walk goes over the lanes of both arrays; the stream is
                             // ordered after the writes to `array`, and the other one is new. The
-                            // rows are long enough.
-                            unsafe { write(lane, (items, spare)) };
+                            // space is alive while a launch runs, and its ranges do not overlap;
+                            // other launches that use it are on the same stream, so they run before
+                            // or after. The rows are long enough.
+                            unsafe { (kernel.run)(lanes, from, to, &rows) };
                         }
                     }
                 },
             );
         }
     };
-    // SAFETY: the launches cover all lanes, and `write` writes the whole of each, by its contract.
-    unsafe { computed(order.device, shape, start) }
+    // SAFETY: the launches cover all lanes, and a kernel writes the whole of each.
+    unsafe { computed_any(order.device, shape, output, start) }
 }
 
 /// Writes the sorted elements of a lane.

@@ -1,0 +1,164 @@
+//! The table of loops that sort lanes of a type.
+
+use std::mem::MaybeUninit;
+use std::slice::from_raw_parts_mut;
+
+use super::choose::choose_lane;
+use super::lanes::{Lane, Lanes};
+use super::{RowPair, rank_lane, sort_lane};
+use crate::array::{AnyElement, DType, Element, Float};
+use crate::ops::host::digits::Rank;
+
+/// The memory of a lane's rows of items.
+pub(super) struct Rows {
+    /// The first row, which has the slots of the task.
+    pub(super) items: *mut u8,
+    /// The second row, which may have no slots.
+    pub(super) spare: *mut u8,
+    pub(super) spare_slots: usize,
+}
+
+/// Writes a lane from a lane of elements, in rows of items that it uses.
+///
+/// The elements must be of the loop's type and readable. The lane that is written must be the
+/// caller's to write to. The rows must be aligned, and nobody else may hold them.
+type LaneLoop = unsafe fn(&Lanes, *const u8, *mut u8, &Rows);
+
+/// A loop, and the size of its items.
+#[derive(Clone, Copy)]
+pub(super) struct LaneKernel {
+    pub(super) run: LaneLoop,
+    pub(super) item_bytes: usize,
+}
+
+impl LaneKernel {
+    pub(super) const fn of<R: Rank>(run: LaneLoop) -> Self {
+        Self {
+            run,
+            item_bytes: size_of::<R>(),
+        }
+    }
+}
+
+/// The loops for items of 64 and of 128 bits.
+pub(super) struct Widths {
+    /// `None` if a key takes more than half of an item.
+    narrow: Option<LaneLoop>,
+    wide: LaneLoop,
+}
+
+impl Widths {
+    /// Returns the loop for the shortest items that a key and a position below `length` fit.
+    pub(super) fn for_length(&self, length: usize) -> LaneKernel {
+        match self.narrow {
+            Some(narrow) if u32::try_from(length).is_ok() => LaneKernel::of::<u64>(narrow),
+            _ => LaneKernel::of::<u128>(self.wide),
+        }
+    }
+}
+
+/// The loops that sort lanes of elements of one type.
+pub(in crate::ops) struct SortLoops {
+    pub(super) element: DType,
+    pub(super) sort: Widths,
+    pub(super) rank: Widths,
+    /// Writes two elements by their rank, if the elements are floats.
+    pub(super) choose: Option<LaneLoop>,
+}
+
+impl SortLoops {
+    const fn of<T: Element>() -> Self {
+        let is_short = size_of::<T>() <= 4;
+        Self {
+            element: T::DTYPE,
+            sort: Widths {
+                narrow: if is_short { Some(sort::<T, u64>) } else { None },
+                wide: sort::<T, u128>,
+            },
+            rank: Widths {
+                narrow: if is_short { Some(rank::<T, u64>) } else { None },
+                wide: rank::<T, u128>,
+            },
+            choose: None,
+        }
+    }
+
+    const fn of_floats<T: Float>() -> Self {
+        Self {
+            choose: Some(choose::<T>),
+            ..Self::of::<T>()
+        }
+    }
+}
+
+/// The loops that are compiled with the library: those of `f32` and `f64`.
+static COMPILED: [SortLoops; COMPILED_TYPES] =
+    [SortLoops::of_floats::<f32>(), SortLoops::of_floats::<f64>()];
+
+const COMPILED_TYPES: usize = 2;
+
+/// Returns the loops that sort elements of `T`. They are a reference: if a constant has the address
+/// of a function, the compiler compiles the function where the constant is.
+pub(in crate::ops) const fn sort_loops_of<T: Element>() -> &'static SortLoops {
+    // A constant, so that no loop is compiled where there is one in the table.
+    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
+        &COMPILED[T::DTYPE as usize]
+    } else {
+        const { &SortLoops::of::<T>() }
+    }
+}
+
+/// Like [`sort_loops_of`], for floats, whose loops also select by rank.
+pub(in crate::ops) const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
+    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
+        &COMPILED[T::DTYPE as usize]
+    } else {
+        const { &SortLoops::of_floats::<T>() }
+    }
+}
+
+/// # Safety
+///
+/// As for a [`LaneLoop`].
+unsafe fn sort<T: Element, R: Rank>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
+    // SAFETY: by this function's contract.
+    unsafe { sort_lane(lane::<T, T>(lanes, from, to), row_pair::<R>(lanes, rows)) };
+}
+
+/// # Safety
+///
+/// As for a [`LaneLoop`].
+unsafe fn rank<T: Element, R: Rank>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
+    // SAFETY: by this function's contract.
+    unsafe { rank_lane(lane::<T, i64>(lanes, from, to), row_pair::<R>(lanes, rows)) };
+}
+
+/// # Safety
+///
+/// As for a [`LaneLoop`].
+unsafe fn choose<T: Float>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
+    // SAFETY: by this function's contract.
+    unsafe { choose_lane(lane::<T, T>(lanes, from, to), row_pair::<u64>(lanes, rows)) };
+}
+
+fn lane<T: Element, O: AnyElement>(lanes: &Lanes, from: *const u8, to: *mut u8) -> Lane<'_, T, O> {
+    Lane {
+        lanes,
+        from: from.cast(),
+        to: to.cast(),
+    }
+}
+
+/// # Safety
+///
+/// As for a [`LaneLoop`].
+unsafe fn row_pair<'a, R: Rank>(lanes: &Lanes, rows: &Rows) -> RowPair<'a, R> {
+    let items: *mut MaybeUninit<R> = rows.items.cast();
+    // SAFETY: by this function's contract.
+    unsafe {
+        (
+            from_raw_parts_mut(items, lanes.task.slots),
+            from_raw_parts_mut(rows.spare.cast(), rows.spare_slots),
+        )
+    }
+}
