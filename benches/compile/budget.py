@@ -5,8 +5,10 @@
     python3 benches/compile/budget.py time
 
 `code` prints the machine code of the workspace's crates that a release build of the main job (`train_digits`) has
-linked, and fails if a crate has grown by more than 3 % over its committed figure. `--write` commits the figures of
-this build with a reason. Code size predicts compile time: a second of a processor makes 31 to 35 KB.
+linked, and the bytes of copies: of functions of the library that are compiled several times, for several types, all
+but the largest. Loops over elements, which are compiled for each type on purpose, do not count. The command fails if
+one of these has grown by more than 3 % over its committed figure. `--write` commits the figures of this build with a
+reason. Code size predicts compile time: a second of a processor makes 31 to 35 KB.
 
 `time` prints the processor time by crate of a user's first build from nothing, in release and in debug with README's
 profile: the program of `edit.py`. It downloads first; nothing else should be running.
@@ -17,6 +19,7 @@ import collections
 import csv
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,21 +30,45 @@ import edit  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "benches" / "compile" / "budget.csv"
 CRATES = ("cachescope", "cachescope_macros", "cachescope_memory", "cachescope_reports")
+COPIES = "copies in cachescope"
 GROWTH = 1.03
+# Loops over elements, which a table lists for each type or instruction set.
+LOOPS = re.compile(
+    r"ops::vector::|ops::host::registers|ops::host::reduce::leaves|ops::host::products::loops"
+    r"|ops::host::sort::loops|ops::expression::loops::|ops::expression::widened::|fill_block_carefully"
+)
+# The symbols of one function for several types differ in these, and in the hash at their end.
+TYPES = re.compile(r"\b(?:b?f16|f32|f64|[iu](?:8|16|32|64|128)|bool)\b")
+HASH = re.compile(r"(?:::h[0-9a-f]{16})?(?:\.llvm\.\d+)?$")
 # The crates that take less are printed as one row.
 LEAST_SECONDS = 2.0
 
 
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def code_bytes(target):
-    """The bytes of machine code by crate: the sections `.text*` of its newest archive."""
+    """The bytes of machine code by crate: the sections `.text*` of its newest archive; and those of copies."""
     found = {}
     for crate in CRATES:
         archives = sorted((target / "release" / "deps").glob(f"lib{crate}-*.rlib"), key=lambda path: path.stat().st_mtime)
         if archives:
-            table = subprocess.run(["size", "--format=sysv", archives[-1]], check=True, capture_output=True, text=True)
-            rows = (line.split() for line in table.stdout.splitlines())
+            rows = (line.split() for line in output_of("size", "--format=sysv", archives[-1]))
             found[crate] = sum(int(row[1]) for row in rows if len(row) > 1 and row[0].startswith(".text"))
+            if crate == "cachescope":
+                found[COPIES] = copied_bytes(archives[-1])
     return found
+
+
+def copied_bytes(archive):
+    """The bytes of functions that an archive has several times, all but the largest of each; without loops."""
+    sizes = collections.defaultdict(list)
+    for line in output_of("nm", "--print-size", "--defined-only", "--demangle", archive):
+        row = re.match(r"[0-9a-f]+ ([0-9a-f]+) [tTwW] (.*cachescope.*)", line)
+        if row and not LOOPS.search(row[2]):
+            sizes[TYPES.sub("T", HASH.sub("", row[2]))].append(int(row[1], 16))
+    return sum(sum(same) - max(same) for same in sizes.values())
 
 
 def committed():

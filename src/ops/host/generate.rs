@@ -2,12 +2,10 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::slice::from_raw_parts_mut;
-use std::sync::Arc;
 
 use super::blocked::RUN;
 use super::launch::{Work, launch};
-use super::memory::{Untyped, computed_any};
+use super::memory::{Output, Untyped, computed_any};
 use crate::array::{AnyArray, AnyElement, DType, Shape};
 use crate::error::Result;
 use crate::ops::descriptors::Fill;
@@ -19,62 +17,86 @@ const BYTES_OF_TIME: usize = 16;
 
 /// A [`Fill`] of elements of one type, as a value.
 pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
-    /// Writes `count` elements from position `start` on to `to`.
+    /// Returns the type of the elements.
+    fn dtype(&self) -> DType;
+
+    /// Launches the writes of all elements of a new array.
     ///
     /// # Safety
     ///
-    /// `to` must have room for the elements, aligned, that nobody else holds.
-    unsafe fn write(&self, start: usize, to: *mut u8, count: usize);
+    /// The output must be of elements of this type.
+    unsafe fn launch(&self, order: HostOrder<'_>, output: Untyped);
 
     /// See [`Fill::operands`].
     fn operands(&self, visit: &mut dyn FnMut(u64));
+
+    fn boxed(&self) -> Box<dyn AnyFill>;
 }
 
-struct TypedFill<T, F> {
+/// Takes a fill.
+pub(in crate::ops) type TakeFill<'a> = &'a mut dyn FnMut(&dyn AnyFill);
+
+/// Gives the fill of so many elements to a function.
+pub(in crate::ops) type Draw<'a> = &'a mut dyn FnMut(usize, TakeFill<'_>);
+
+/// A fill of elements of `T`.
+pub(in crate::ops) struct TypedFill<T, F> {
     fill: F,
     element: PhantomData<fn() -> T>,
 }
 
+impl<T: AnyElement, F: Fill<T>> TypedFill<T, F> {
+    pub(in crate::ops) fn new(fill: F) -> Self {
+        let element = PhantomData;
+        Self { fill, element }
+    }
+}
+
 impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
-    unsafe fn write(&self, start: usize, to: *mut u8, count: usize) {
+    fn dtype(&self) -> DType {
+        T::DTYPE
+    }
+
+    unsafe fn launch(&self, order: HostOrder<'_>, output: Untyped) {
         // SAFETY: by this function's contract.
-        let out: &mut [MaybeUninit<T>] = unsafe { from_raw_parts_mut(to.cast(), count) };
-        let fill = &self.fill;
-        vectorised(Filling { fill, start }, out);
+        let output: Output<T> = unsafe { output.typed() };
+        launch(
+            order,
+            Work::of_bytes(output.count(), BYTES_OF_TIME),
+            (&self.fill, &output),
+            |fill, output, range| {
+                let start = range.start;
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                let part = unsafe { output.part(range) };
+                vectorised(Filling { fill, start }, part);
+            },
+        );
     }
 
     fn operands(&self, visit: &mut dyn FnMut(u64)) {
         self.fill.operands(visit);
     }
-}
 
-/// Returns the fill of elements of `T` as a value.
-pub(in crate::ops) fn filling<T: AnyElement, F: Fill<T>>(fill: F) -> Arc<dyn AnyFill> {
-    let element = PhantomData::<fn() -> T>;
-    Arc::new(TypedFill { fill, element })
+    fn boxed(&self) -> Box<dyn AnyFill> {
+        Box::new(Self::new(self.fill))
+    }
 }
 
 /// Returns a new array of `shape`. After its memory is allocated, `draw` gets the number of
-/// elements, and returns the fill that computes them, of elements of `dtype`.
+/// elements, and gives the fill that computes them, of elements of `dtype`.
 #[track_caller]
 pub(in crate::ops) fn generate(
     order: HostOrder<'_>,
     dtype: DType,
     shape: &Shape,
-    draw: &mut dyn FnMut(usize) -> Arc<dyn AnyFill>,
+    draw: Draw<'_>,
 ) -> Result<AnyArray> {
     let write = |output: Untyped| {
-        let fill = draw(output.count());
-        launch(
-            order,
-            Work::of_bytes(output.count(), BYTES_OF_TIME),
-            (&fill, &output),
-            move |fill, output, range| {
-                let to = output.part(dtype, range.start);
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                unsafe { fill.write(range.start, to, range.len()) };
-            },
-        );
+        draw(output.count(), &mut |fill| {
+            assert_eq!(fill.dtype(), dtype, "filled with another type");
+            // SAFETY: the types are equal, as just checked.
+            unsafe { fill.launch(order, output) };
+        });
     };
     // SAFETY: the ranges of a launch cover all elements, and a fill writes all of a range.
     unsafe { computed_any(order.device, shape, dtype, write) }

@@ -403,6 +403,18 @@ unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
     }
 }
 
+/// Writes the bytes of one element to `to`.
+///
+/// # Safety
+///
+/// `to` must have room for the element, and be aligned.
+#[inline(always)]
+unsafe fn put<T>(to: *mut u8, element: &[u8]) {
+    assert_eq!(element.len(), size_of::<T>());
+    // SAFETY: by this function's contract.
+    unsafe { to.copy_from_nonoverlapping(element.as_ptr(), size_of::<T>()) };
+}
+
 /// Returns a row for each class in `array`, of `i64`, in a new array of `shape`: `one` at the
 /// position of the class, and zeros elsewhere. The last axis of `shape` has one position for each
 /// of the `classes`.
@@ -440,13 +452,10 @@ pub(in crate::ops) fn marked(
                         // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
                         let class = unsafe { from.wrapping_offset(part * step).read() } as usize;
                         assert!(class < classes, "the class {class} is out of range");
+                        let to = row.wrapping_add(class * size_bytes);
+                        let one = one.bytes(size_bytes);
                         // SAFETY: the row has an element for each class.
-                        unsafe {
-                            row.add(class * size_bytes).copy_from_nonoverlapping(
-                                one.bytes(size_bytes).as_ptr(),
-                                size_bytes,
-                            );
-                        };
+                        unsafe { by_bytes!(size_bytes, put::<Word>(to, one)) };
                         row = row.wrapping_add(row_bytes);
                     }
                 }

@@ -27,7 +27,7 @@ unsafe impl<T: Send> Sync for Output<T> {}
 
 /// A type-erased [`Output`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Untyped {
+pub(in crate::ops) struct Untyped {
     base: *mut u8,
     count: usize,
 }

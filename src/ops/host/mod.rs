@@ -68,7 +68,7 @@ pub(super) use evaluate::{evaluate, evaluate_blocks, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing, Unfused};
-pub(super) use generate::{AnyFill, filling, generate};
+pub(super) use generate::{Draw, TakeFill, TypedFill, generate};
 pub(super) use indexed::{add_at, marked, picked, put_at};
 pub(super) use lanes::LaneLoops;
 #[cfg(feature = "linalg")]
@@ -81,5 +81,7 @@ pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running, scan_loops_of};
 pub(super) use search::{SearchLoops, search, search_loops_of};
 pub(super) use softmax::{normalized, normalized_contiguous, softmax_loops_of};
-pub(super) use sort::{SortLoops, float_sort_loops_of, neighbours, ranked, sort_loops_of, sorted};
+pub(super) use sort::{
+    SortLoops, firsts, float_sort_loops_of, neighbours, ranked, sort_loops_of, sorted,
+};
 pub(super) use store::{FusedStore, store};

@@ -5,9 +5,11 @@ use ndarray::s;
 use super::mask::select_by;
 use super::moves::compacted;
 use crate::array::{AnyArray, Array, Element};
+use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::is_any_tracked;
-use crate::ops::host::{SortLoops, sort_loops_of};
+use crate::ops::host::{self, SortLoops, sort_loops_of};
+use crate::ops::order::HostOrder;
 
 impl<T: Element> Array<T> {
     /// Returns the distinct elements of the array, from the least to the greatest, along one axis:
@@ -45,20 +47,32 @@ fn unique(array: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     if length < 2 {
         return Ok(sorted);
     }
-    let _device = array.device().enter();
-    let one = sorted.range_of(0, 0..length - 1)?.lazy();
-    let next = sorted.range_of(0, 1..length)?.lazy();
-    let mut flags = Array::full(length, true)?;
-    let is_other = next.ne(one.clone());
-    let is_other = match array.dtype.is_float() {
-        // NaN differs from itself, but all NaN are one element here.
-        true => is_other.and(one.clone().eq(one)),
-        false => is_other,
-    };
-    let later = flags.erased_mut();
-    later.slice_mut(s![1..].as_ref())?.assign(&is_other)?;
+    let flags = Array::from_erased(firsts(&sorted.share().untracked(), loops)?);
     match is_any_tracked(&[&sorted])? {
         true => select_by(&sorted, &flags),
         false => compacted(&sorted, &flags),
     }
+}
+
+/// Returns, for each of sorted elements, whether it is the first of equal ones.
+#[track_caller]
+fn firsts(sorted: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
+    if sorted.device().backend().cuda().is_none() {
+        let _timed = Timed::begin(sorted.device());
+        let order = HostOrder::new(sorted.device(), &sorted.buffer)?;
+        return host::firsts(order, loops, sorted);
+    }
+    let _device = sorted.device().enter();
+    let length = sorted.len();
+    let one = sorted.range_of(0, 0..length - 1)?.lazy();
+    let next = sorted.range_of(0, 1..length)?.lazy();
+    let mut flags = Array::full(length, true)?.into_erased();
+    let is_other = next.ne(one.clone());
+    let is_other = match sorted.dtype.is_float() {
+        // NaN differs from itself, but all NaN are one element here.
+        true => is_other.and(one.clone().eq(one)),
+        false => is_other,
+    };
+    flags.slice_mut(s![1..].as_ref())?.assign(&is_other)?;
+    Ok(flags)
 }

@@ -13,8 +13,6 @@ mod rows;
 mod sampling;
 mod single;
 
-use std::sync::Arc;
-
 use fill::{Below, Dropout, Normal, Truth, Uniform, words_of};
 pub use generator::{Generator, manual_seed};
 use generator::{UNIFORM, normal_sequence, of_thread};
@@ -26,7 +24,7 @@ use philox::Draws;
 use super::cuda::{self, FillKernels};
 use super::derivatives::{AnyArray, is_live, with_source};
 use super::descriptors::Fill;
-use super::host::{self, AnyFill, filling};
+use super::host::{self, Draw, TakeFill, TypedFill};
 use crate::array::{AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -36,7 +34,8 @@ struct DrawnFill {
     /// The sequence of the generator, and the words of a draw.
     draws: (u32, usize),
     kernels: FillKernels,
-    make: fn(Draws) -> Arc<dyn AnyFill>,
+    /// Gives the fill of draws to a function.
+    make: fn(Draws, TakeFill<'_>),
 }
 
 impl DrawnFill {
@@ -44,7 +43,7 @@ impl DrawnFill {
         Self {
             draws: (UNIFORM, words_of::<T>()),
             kernels: FillKernels::of::<T, Uniform>(),
-            make: |draws| filling::<T, _>(Uniform(draws)),
+            make: |draws, give| give(&TypedFill::<T, _>::new(Uniform(draws))),
         }
     }
 
@@ -53,7 +52,7 @@ impl DrawnFill {
         Self {
             draws: (normal_sequence(words), words),
             kernels: FillKernels::of::<T, Normal>(),
-            make: |draws| filling::<T, _>(Normal(draws)),
+            make: |draws, give| give(&TypedFill::<T, _>::new(Normal(draws))),
         }
     }
 }
@@ -110,14 +109,16 @@ impl RandomSource<'_> {
         make: impl Fn(Draws) -> F,
     ) -> Result<Array<T>> {
         let kernels = const { &FillKernels::of::<T, F>() };
-        let make = |draws| filling::<T, F>(make(draws));
-        let array = self.filled(shape, draws, (kernels, &make))?;
+        let make = |draws, give: TakeFill<'_>| {
+            give(&TypedFill::<T, F>::new(make(draws)));
+        };
+        let array = self.filled(shape, draws, kernels, &make)?;
         Ok(Array::from_erased(array))
     }
 
     #[track_caller]
     fn drawn<T: Float>(self, shape: &Shape, fill: &'static DrawnFill) -> Result<Array<T>> {
-        let array = self.filled(shape, fill.draws, (&fill.kernels, &fill.make))?;
+        let array = self.filled(shape, fill.draws, &fill.kernels, &fill.make)?;
         Ok(Array::from_erased(array))
     }
 
@@ -126,20 +127,23 @@ impl RandomSource<'_> {
         mut self,
         shape: &Shape,
         (sequence, words): (u32, usize),
-        (kernels, make): (&'static FillKernels, &dyn Fn(Draws) -> Arc<dyn AnyFill>),
+        kernels: &'static FillKernels,
+        make: &dyn Fn(Draws, TakeFill<'_>),
     ) -> Result<AnyArray> {
         // Draws only if there is memory for the array.
         let device = Device::current();
         let mut drawn = None;
-        let array = generate(&device, kernels, shape, &mut |count| {
-            let fill = make(self.advance(sequence, count, words));
-            Arc::clone(drawn.insert(fill))
+        let array = generate(&device, kernels, shape, &mut |count, give| {
+            make(self.advance(sequence, count, words), &mut |fill| {
+                drawn = is_live().then(|| fill.boxed());
+                give(fill);
+            });
         })?;
-        let Some(fill) = drawn.filter(|_| is_live()) else {
+        let Some(fill) = drawn else {
             return Ok(array);
         };
         let shape = *shape;
-        let again = move || generate(&device, kernels, &shape, &mut |_| Arc::clone(&fill));
+        let again = move || generate(&device, kernels, &shape, &mut |_, give| give(&*fill));
         Ok(with_source(array, again))
     }
 
@@ -194,7 +198,7 @@ fn generate(
     device: &Device,
     kernels: &'static FillKernels,
     shape: &Shape,
-    draw: &mut dyn FnMut(usize) -> Arc<dyn AnyFill>,
+    draw: Draw<'_>,
 ) -> Result<AnyArray> {
     on_device!(
         device,
@@ -203,7 +207,7 @@ fn generate(
         {
             let mut operands = |count: usize| {
                 let mut operands = Vec::new();
-                draw(count).operands(&mut |bits| operands.push(bits));
+                draw(count, &mut |fill| fill.operands(&mut |bits| operands.push(bits)));
                 operands
             };
             cuda::generate(order, kernels, shape, &mut operands)

@@ -1,13 +1,15 @@
 //! The table of loops that sort lanes of a type.
 
 use std::mem::MaybeUninit;
-use std::slice::from_raw_parts_mut;
+use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::choose::choose_lane;
 use super::lanes::{Lane, Lanes};
 use super::{RowPair, rank_lane, sort_lane};
 use crate::array::{AnyElement, DType, Element, Float};
 use crate::ops::host::digits::Rank;
+use crate::ops::vector::{Loop, vectorised};
 
 /// The memory of a lane's rows of items.
 pub(super) struct Rows {
@@ -64,7 +66,15 @@ pub(in crate::ops) struct SortLoops {
     pub(super) rank: Widths,
     /// Writes two elements by their rank, if the elements are floats.
     pub(super) choose: Option<LaneLoop>,
+    pub(super) firsts: FirstsLoop,
 }
+
+/// Writes, for the elements of the numbers in a range, whether each is the first of equal ones. The
+/// elements are sorted.
+///
+/// The elements must be of the loop's type and readable. The flags of the range must be the
+/// caller's to write to.
+type FirstsLoop = unsafe fn(*const u8, *mut u8, Range<usize>);
 
 impl SortLoops {
     const fn of<T: Element>() -> Self {
@@ -80,6 +90,7 @@ impl SortLoops {
                 wide: rank::<T, u128>,
             },
             choose: None,
+            firsts: firsts::<T>,
         }
     }
 
@@ -139,6 +150,44 @@ unsafe fn rank<T: Element, R: Rank>(lanes: &Lanes, from: *const u8, to: *mut u8,
 unsafe fn choose<T: Float>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
     // SAFETY: by this function's contract.
     unsafe { choose_lane(lane::<T, T>(lanes, from, to), row_pair::<u64>(lanes, rows)) };
+}
+
+/// # Safety
+///
+/// As for a [`FirstsLoop`].
+unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) {
+    // The element before the first one is the first one itself.
+    let start = range.start.saturating_sub(1);
+    // SAFETY: by this function's contract.
+    let (values, flags): (&[T], &mut [MaybeUninit<bool>]) = unsafe {
+        let from: *const T = from.cast();
+        (
+            from_raw_parts(from.add(start), range.end - start),
+            from_raw_parts_mut(to.add(range.start).cast(), range.len()),
+        )
+    };
+    let rest = flags.len().min(values.len() - 1);
+    let (head, tail) = flags.split_at_mut(flags.len() - rest);
+    head.fill(MaybeUninit::new(true));
+    vectorised(Firsts { values }, tail);
+}
+
+/// The loop of [`firsts`]: compares each value with the one before it. Equal elements have equal
+/// keys, also if they are NaN.
+struct Firsts<'a, T> {
+    values: &'a [T],
+}
+
+impl<T: Element> Loop<[MaybeUninit<bool>]> for Firsts<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, flags: &mut [MaybeUninit<bool>]) {
+        let pairs = self.values.iter().zip(&self.values[1..]);
+        for (slot, (before, own)) in flags.iter_mut().zip(pairs) {
+            slot.write(before.key() != own.key());
+        }
+    }
 }
 
 fn lane<T: Element, O: AnyElement>(lanes: &Lanes, from: *const u8, to: *mut u8) -> Lane<'_, T, O> {

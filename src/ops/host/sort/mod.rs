@@ -105,6 +105,35 @@ pub(in crate::ops) fn neighbours(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
+/// Returns, for each element of `sorted`, whether it is the first of equal ones. The elements are
+/// contiguous and in order.
+#[track_caller]
+pub(in crate::ops) fn firsts(
+    order: HostOrder<'_>,
+    loops: &SortLoops,
+    sorted: &AnyArray,
+) -> Result<AnyArray> {
+    assert_eq!(
+        sorted.dtype, loops.element,
+        "compared by another type's keys"
+    );
+    assert!(sorted.layout.is_contiguous());
+    let offset_bytes = sorted.layout.offset() * sorted.dtype.size_bytes();
+    let from = ReadPtr::bytes_of(sorted.operand());
+    let (count, run) = (sorted.len(), loops.firsts);
+    let write = |output: Untyped| {
+        let work = Work::of_bytes(count, 2 * sorted.dtype.size_bytes());
+        let to = WritePtr::bytes_of(&output);
+        launch(order, work, (&from, &to), move |from, to, range| {
+            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // stream is ordered after the writes to the elements. The loop is for their type.
+            unsafe { run(from.at(offset_bytes), to.at(0).cast(), range) };
+        });
+    };
+    // SAFETY: the ranges of a launch cover all flags, and a loop writes all of a range.
+    unsafe { computed_any(order.device, sorted.shape(), DType::Bool, write) }
+}
+
 /// Returns the number of items that are held at once if only `kept` of many are wanted. It is well
 /// above `kept`, so that most elements are skipped before the held ones are reduced to `kept`.
 fn slots_for_few(kept: usize) -> usize {
