@@ -160,6 +160,10 @@ impl DType {
     }
 
     /// Returns the type of means, [`AnyElement::Average`](crate::AnyElement::Average).
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(crate) const fn average(self) -> Self {
         if self.is_float() || self.is_complex() {
             self
@@ -170,6 +174,10 @@ impl DType {
 
     /// Returns the type in which sums are computed: `f32` for `f16` and `bf16`, else the type of
     /// sums.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(crate) const fn accumulator(self) -> Self {
         self.total().computed_in()
     }

@@ -71,6 +71,10 @@ impl Bits {
     }
 
     /// Returns the words that an element of `size_bytes` occupies, if each element begins a word.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(crate) fn words(&self, size_bytes: usize) -> &[u64] {
         &self.0[..size_bytes.div_ceil(8)]
     }

@@ -2,9 +2,9 @@
 
 use super::parameters::{Parameters, ZipArrays};
 use super::tape::Tape;
-use crate::array::{Array, Float};
+use crate::array::{AnyArray, Array, Float};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, DirectionGuard, constant};
+use crate::ops::derivatives::{DirectionGuard, constant};
 
 /// Lets the function of a product read its direction until the guard drops. If `vector` does not
 /// fit the parameters, there is none: the error is returned after the function.

@@ -26,9 +26,9 @@ use std::panic::Location;
 
 use super::place::{follow_place, map_erased, zeros_of};
 use super::{MapArrays, ParameterPath, Parameters, ZipArrays};
-use crate::array::{Array, DType, Float};
+use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Total};
+use crate::ops::derivatives::Total;
 use crate::ops::{add_scaled, scaled};
 
 /// Returns a structure of zeros with the same types and shapes, each array on its device.

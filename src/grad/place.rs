@@ -3,9 +3,8 @@
 use std::fmt::{self, Display, Write};
 
 use super::parameters::{MapArrays, Parameters};
-use crate::array::{Array, DType, Float, Shape};
+use crate::array::{AnyArray, Array, DType, Float, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::AnyArray;
 
 /// The name of an array outside of a structure.
 const ALONE: &str = "array";

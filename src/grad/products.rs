@@ -3,11 +3,11 @@
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
 use super::tape::Tape;
-use crate::array::{Array, Float};
+use crate::array::{AnyArray, Array, Float};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, Gradients, Seeds, Tracked, has_constants, length, seed, track, tracked,
-    tracked_backward, zeros_like,
+    Gradients, Seeds, Tracked, has_constants, length, seed, track, tracked, tracked_backward,
+    zeros_like,
 };
 
 /// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with

@@ -6,10 +6,10 @@ use std::panic::Location;
 use super::loss::{Loss, check_value, has_anomaly_guard, unreached};
 use super::parameters::{MapArrays, Parameters};
 use super::place::map_erased;
-use crate::array::{Array, Float, Shape};
+use crate::array::{AnyArray, Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, BY_HAND, FirstRun, Gradients, NEVER, Seeds, TapeGuard, Tracked, backward, constant,
+    BY_HAND, FirstRun, Gradients, NEVER, Seeds, TapeGuard, Tracked, backward, constant,
     detect_anomalies, first_reader, has_constants, has_tape, identity, is_paused, length, seed,
     track, tracked, tracked_backward, with_value, zeros_like,
 };

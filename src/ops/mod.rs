@@ -34,10 +34,13 @@ macro_rules! on_device {
                 let $order = $crate::ops::order::HostOrder::new(device, operands)?;
                 $host
             }
+            #[cfg(feature = "cuda")]
             Some(gpu) => {
                 let $order = $crate::ops::order::CudaOrder::new(gpu, device, operands);
                 $cuda
             }
+            #[cfg(not(feature = "cuda"))]
+            Some(gpu) => match *gpu {},
         }
     }};
 }
@@ -49,6 +52,7 @@ mod checkpoint;
 mod compare;
 mod compound;
 mod convolution;
+#[cfg(feature = "cuda")]
 mod cuda;
 pub(crate) mod derivatives;
 mod descriptors;

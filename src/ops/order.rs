@@ -8,14 +8,16 @@
 
 use std::sync::OnceLock;
 
-use super::expression::any_array::AnyArray;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Tree, operands};
 use super::pause::is_live;
-use crate::array::Buffer;
+use crate::array::{AnyArray, Buffer};
 use crate::context::Device;
+#[cfg(feature = "cuda")]
+use crate::device::Backend;
+#[cfg(feature = "cuda")]
 use crate::device::cuda::{Cuda, SharedLaunchGuard};
-use crate::device::{Backend, StreamId, Use};
+use crate::device::{StreamId, Use};
 use crate::error::{AtCaller, Result};
 
 /// The arrays' memory that a piece of work touches, without memory that was allocated for it.
@@ -146,6 +148,7 @@ impl<'a> HostOrder<'a> {
     }
 }
 
+#[cfg(feature = "cuda")]
 /// The stream of a CUDA device that an operation is enqueued to, and its operands. Before work is
 /// enqueued, the stream is ordered after other streams' work on them.
 #[derive(Clone, Copy)]
@@ -156,6 +159,7 @@ pub(super) struct CudaOrder<'a> {
     operands: &'a dyn TouchedMemory,
 }
 
+#[cfg(feature = "cuda")]
 impl<'a> CudaOrder<'a> {
     /// Returns the order for work on the thread's current stream of `device`, whose GPU is `gpu`.
     pub(super) fn new(gpu: &'a Cuda, device: &'a Device, operands: &'a dyn TouchedMemory) -> Self {

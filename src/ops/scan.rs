@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
+#[cfg(feature = "cuda")]
 use super::cuda;
 use super::derivatives::{RuledOperation, SavedArray, SoftmaxOf, TrackedReduction, tracked_value};
 use super::dispatch::{Hoisted, contiguous_array, device_for};
@@ -258,6 +259,10 @@ fn joined(arrays: [&AnyArray; 2], at: usize) -> Result<AnyArray> {
 struct Normalization {
     name: &'static str,
     rule: ReductionRule,
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     is_log: bool,
     /// The host's loops.
     host: &'static LaneLoops,

@@ -3,13 +3,13 @@
 use std::any::Any;
 
 use super::layout::{BucketLayout, BucketShape, Slot};
-use crate::array::{AnyElement, Array, Buffer, DType, Float, Layout, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Float, Layout, Shape};
 use crate::collective::call::Operation;
 use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters};
-use crate::ops::derivatives::{AnyArray, Total};
+use crate::ops::derivatives::Total;
 use ndarray::s;
 
 /// Evaluates `$value`, with `$T` as the float type of a bucket.

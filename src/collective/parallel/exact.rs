@@ -2,11 +2,10 @@
 
 use half::{bf16, f16};
 
-use crate::array::{Array, DType, Float};
+use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::Result;
 use crate::grad::MapArrays;
 use crate::grad::optim::rounded::{exact, is_narrow, rounded};
-use crate::ops::derivatives::AnyArray;
 
 /// Like [`exact`], but for a type-erased array.
 #[track_caller]

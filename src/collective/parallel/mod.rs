@@ -13,7 +13,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use crate::array::{Array, Float};
+use crate::array::{AnyArray, Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::error::{AtCaller, CallSiteOverride, Result};
 pub use crate::grad::data::Sampler;
@@ -22,7 +22,7 @@ use crate::grad::{
     Loss, Optimizer, Order, Parameters, ZipArrays, handles, map_erased, no_elements,
     value_and_step_in_order,
 };
-use crate::ops::derivatives::{AnyArray, Placer};
+use crate::ops::derivatives::Placer;
 use buckets::{Buckets, Exchange};
 use layout::{BucketLayout, BucketSizes};
 use roster::Roster;

@@ -8,7 +8,7 @@ use super::buckets::{Buckets, with_float};
 use super::exact::{CopyStates, exact_erased};
 use super::layout::{BucketLayout, Slot};
 use super::roster::Roster;
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyArray, AnyElement, Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
@@ -16,7 +16,6 @@ use crate::grad::optim::rounded::rounded;
 use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
 use crate::grad::{Parameters, ZipArrays, handles, map_erased, no_elements};
 use crate::ops::concat;
-use crate::ops::derivatives::AnyArray;
 
 /// An optimizer whose states and steps are divided among the ranks: the first stage of ZeRO
 /// (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter

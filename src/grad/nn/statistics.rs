@@ -4,11 +4,11 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyArray, AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, MapBuffers};
-use crate::ops::derivatives::{AnyArray, constant};
+use crate::ops::derivatives::constant;
 
 /// Running means and variances of channels, in the accumulation type: `f32` for `f16`, `bf16` and
 /// `f32`, `f64` for `f64`. Clones share them, so that a forward pass with tracked parameters

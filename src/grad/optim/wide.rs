@@ -4,12 +4,11 @@
 //! So the sum of a narrow array is held in `f32`, and rounded where it is handed out. Arrays of
 //! other types are held in the structure itself.
 
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{AnyArray, AnyElement, Array, Float};
 use crate::error::Result;
 use crate::grad::arithmetic::Scaled;
 use crate::grad::{MapArrays, ZipArrays};
 use crate::ops::add_scaled;
-use crate::ops::derivatives::AnyArray;
 
 use super::memory::unshare;
 use super::rounded::is_narrow;

@@ -4,12 +4,11 @@ use super::launch::launch;
 use super::memory::{Output, computed};
 use super::prelude;
 use super::walk::{Numbering, blocks_of, grid, limit_of};
-use crate::array::{DType, Shape, Walk};
+use crate::array::{AnyArray, DType, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, joined_parts};
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

@@ -5,11 +5,10 @@ use std::marker::PhantomData;
 use super::launch::{grid_of, launch};
 use super::memory::computed;
 use super::prelude::source;
-use crate::array::{AnyElement, DType, Shape};
+use crate::array::{AnyArray, AnyElement, DType, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Fill;
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::order::CudaOrder;
 
 /// The kernels that fill arrays by `F`, for each type of elements.
@@ -23,7 +22,7 @@ const TOGETHER: usize = 4;
 /// The type-erased description of a [`Fill`] of elements of one type.
 #[derive(Debug)]
 pub(in crate::ops) struct FillKernels {
-    pub(in crate::ops) dtype: DType,
+    dtype: DType,
     /// See [`Fill::NAME`].
     name: &'static str,
     /// See [`Fill::CUDA`].

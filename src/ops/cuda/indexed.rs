@@ -8,11 +8,10 @@ use super::copy::{WordKernel, Words, form_of, source, widening};
 use super::launch::{grid_of, launch};
 use super::memory::{Output, address_of, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{Bits, DType, Shape, Walk};
+use crate::array::{AnyArray, Bits, DType, Shape, Walk};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Axis, Picking};
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

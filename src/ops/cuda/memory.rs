@@ -2,11 +2,10 @@
 
 use std::panic::Location;
 
-use crate::array::{Buffer, DType, Layout, Shape};
+use crate::array::{AnyArray, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::device::{Backend, DevicePtr, Use};
 use crate::error::Result;
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

@@ -9,7 +9,7 @@
 //!
 //! Architecture invariant: no function here is generic over an element type, so that each is
 //! compiled once. Arrays that are read are [`Operand`](super::expression::tree::Operand)s, new ones
-//! [`AnyArray`](super::expression::any_array::AnyArray)s. The type of the elements is part of the
+//! [`AnyArray`](crate::array::AnyArray)s. The type of the elements is part of the
 //! key of a kernel whose text depends on it. Only the descriptions of reducers and fills are made
 //! from types, as constants.
 

@@ -3,12 +3,11 @@
 use super::copy::{WordKernel, Words, copy, source};
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{Bits, Layout, MAX_RANK, Shape, Walk};
+use crate::array::{AnyArray, Bits, Layout, MAX_RANK, Shape, Walk};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal};
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

@@ -6,11 +6,10 @@ use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::sort::{KEYS, keys};
 use super::walk::Numbering;
-use crate::array::{DType, Walk};
+use crate::array::{AnyArray, DType, Walk};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

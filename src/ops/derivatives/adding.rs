@@ -1,13 +1,12 @@
 //! Addition of contributions to a gradient: to all of it, and to a part of it.
 
-use super::AnyArray;
 use super::backward::{BackwardStep, Gradients, Upstream};
 use super::evaluation::evaluate;
 use super::gradients::filled;
 use super::reduction::sum_of;
 use super::tape::Tracked;
 use super::{Pause, record};
-use crate::array::{AxisSet, Bits, DType, Layout, Shape};
+use crate::array::{AnyArray, AxisSet, Bits, DType, Layout, Shape};
 use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::dispatch::store;

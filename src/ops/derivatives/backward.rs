@@ -1,5 +1,6 @@
 //! The backward pass of a step, and the gradients that it adds to.
 
+use crate::array::AnyArray;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +8,6 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::AnyArray;
 use super::distinct_parts::DistinctParts;
 use crate::error::Result;
 

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use super::gradients::zeros_like;
 use super::tape::{Tracked, length, track, tracked};
-use super::{AnyArray, Pause, backward, constant, tracked_backward};
-use crate::array::{AnyElement, Array};
+use super::{Pause, backward, constant, tracked_backward};
+use crate::array::{AnyArray, AnyElement, Array};
 use crate::error::Result;
 
 thread_local! {

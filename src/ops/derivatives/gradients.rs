@@ -5,11 +5,10 @@ use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::AnyArray;
 use super::backward::{GradientSum, Gradients, Placer, Upstream};
 use super::evaluation::evaluate;
 use super::tape::{self, Tracked};
-use crate::array::{AnyElement, Array, Bits, DType, Layout, Shape, bits_of_number};
+use crate::array::{AnyArray, AnyElement, Array, Bits, DType, Layout, Shape, bits_of_number};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::elementwise::cast::cast;
@@ -20,17 +19,6 @@ use super::sum::ValueOfSum;
 use super::total::Total;
 
 impl AnyArray {
-    /// Returns the elements in another shape, copied if strides cannot express it.
-    #[track_caller]
-    pub(crate) fn reshaped(self, shape: &Shape) -> Result<Self> {
-        if let Some(layout) = self.layout.reshape(shape)? {
-            return Ok(self.seen(layout));
-        }
-        let own = *self.layout.shape();
-        let buffer = evaluate(&ExpressionGraph::of(&self.operand())?, self.device(), &own)?;
-        Ok(Self::of_shape(buffer, shape, self.dtype))
-    }
-
     /// Returns the elements converted to another type; the array itself if they are of that type.
     #[track_caller]
     pub(crate) fn converted(self, dtype: DType) -> Result<Self> {

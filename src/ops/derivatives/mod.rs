@@ -55,8 +55,6 @@ pub(crate) use tape::{
 };
 pub(crate) use total::Total;
 
-pub(crate) use super::expression::any_array::AnyArray;
-
 use gradients::filled;
 use tape::{TapeStep, track_result};
 
@@ -65,7 +63,7 @@ use super::expression::graph::{ExpressionGraph, NodeKind};
 use super::expression::tree::Tree;
 use super::order::TouchedMemory;
 pub(crate) use super::pause::{Pause, is_live, is_paused, runs_again_later};
-use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
+use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
 use crate::error::{CallSiteOverride, Error, ErrorCode, Result, reported_call_site};
 

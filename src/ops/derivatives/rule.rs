@@ -8,10 +8,8 @@ use super::activations::{Operand, Pin, Run, SavedArray, Source, Store, pin};
 use super::backward::{Backward, BackwardStep, Upstream};
 use super::gradients::filled;
 use super::joint_graph::is_differentiable;
-use super::{
-    AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results, store, tracked,
-};
-use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, ValueId};
+use super::{Gradients, Pause, StepResult, Tracked, is_live, record_results, store, tracked};
+use crate::array::{AnyArray, AnyElement, Array, Bits, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
 /// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step

@@ -6,12 +6,11 @@
 //! handed out. Three cases need no wide memory: one contribution; two contributions, which are
 //! added where they are handed out; parts that have no element in common.
 
-use super::AnyArray;
 use super::adding::{added, added_to_part, own, summed, tracked_part};
 use super::backward::GradientSum;
 use super::distinct_parts::DistinctParts;
 use super::gradients::filled;
-use crate::array::{Bits, DType, Layout};
+use crate::array::{AnyArray, Bits, DType, Layout};
 use crate::error::Result;
 
 /// The value that a gradient belongs to.

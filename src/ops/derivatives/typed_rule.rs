@@ -3,9 +3,8 @@
 
 use smallvec::SmallVec;
 
-use super::AnyArray;
 use super::rule::{RuledOperation, Saved};
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyArray, AnyElement, Array};
 use crate::error::Result;
 
 #[cfg(feature = "linalg")]

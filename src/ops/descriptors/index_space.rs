@@ -31,11 +31,19 @@ impl IndexSpace {
     }
 
     /// Returns the shape whose axes are ordered.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(in crate::ops) fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// Returns the axes of the shape, slowest first, and then entries without a meaning.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(in crate::ops) fn axes(&self) -> [usize; MAX_RANK] {
         self.axes
     }

@@ -42,6 +42,10 @@ impl Lanes {
         })
     }
 
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(in crate::ops) fn count(&self) -> usize {
         self.outer * self.inner
     }

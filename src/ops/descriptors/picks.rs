@@ -14,6 +14,10 @@ pub(in crate::ops) struct Axis {
     /// The stride of the axis.
     pub(in crate::ops) step: isize,
     /// The operation that reports of invalid indices name.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(in crate::ops) operation: Indexing,
 }
 

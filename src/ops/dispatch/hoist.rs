@@ -6,10 +6,9 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::evaluate::evaluate;
-use crate::array::Shape;
+use crate::array::{AnyArray, Shape};
 use crate::context::Device;
 use crate::error::Result;
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind, wanted};
 use crate::ops::expression::tree::Operand;
 

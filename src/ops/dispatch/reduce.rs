@@ -4,6 +4,7 @@ use super::devices::device_for;
 use super::hoist::Hoisted;
 use crate::array::{AnyElement, Buffer, DType, Shape};
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
 use crate::ops::cuda::{self, ReductionKernels};
 use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
@@ -25,6 +26,7 @@ pub(in crate::ops) struct Reduction {
     /// The host's loops.
     host: &'static ReductionLoops,
     /// The reduction for a CUDA device.
+    #[cfg(feature = "cuda")]
     cuda: &'static ReductionKernels,
 }
 
@@ -45,6 +47,7 @@ impl Reduction {
             rule: F::RULE,
             is_positional: F::POSITIONAL,
             host: reduction_loops_of::<F, T>(),
+            #[cfg(feature = "cuda")]
             cuda: const { &ReductionKernels::of::<F, T>() },
         }
     }
@@ -59,7 +62,7 @@ pub(in crate::ops) fn reduce(
     graph: &ExpressionGraph<'_>,
 ) -> Result<Buffer> {
     let shape = graph.shape();
-    if plan.lanes.length == 0 && reduction.cuda.nothing().is_none() {
+    if plan.lanes.length == 0 && (reduction.host.nothing)().is_none() {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(

@@ -1,8 +1,7 @@
 //! Type-erased arrays as operands of expressions.
 
 use super::tree::Operand;
-pub(crate) use crate::array::AnyArray;
-use crate::array::{Layout, check_within};
+use crate::array::{AnyArray, Layout, check_within};
 
 impl AnyArray {
     pub(crate) fn operand(&self) -> Operand<'_> {
@@ -21,6 +20,10 @@ impl<'a> Operand<'a> {
     ///
     /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
     /// buffer.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(in crate::ops) fn viewed(self, layout: &'a Layout) -> Self {
         check_within(self.buffer, layout, self.dtype);
         Self { layout, ..self }

@@ -347,6 +347,10 @@ impl<'a> ExpressionGraph<'a> {
 
     /// Returns a hash that distinguishes expression graphs by their functions and types. Which
     /// arrays and single values they read does not count.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(in crate::ops) fn fingerprint(&self) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();

@@ -2,7 +2,7 @@
 //!
 //! Building an expression neither fails nor allocates device memory.
 
-pub(crate) mod any_array;
+mod any_array;
 pub(crate) mod any_lazy;
 pub(in crate::ops) mod body;
 pub(in crate::ops) mod boxed;

@@ -49,6 +49,10 @@ pub struct Call {
     /// The name in error messages.
     pub(crate) name: &'static str,
     /// The function in CUDA C++; see [`Function::CUDA`].
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(crate) cuda: &'static str,
     /// The types of its operands.
     pub(crate) arguments: &'static [DType],

@@ -3,11 +3,14 @@
 use num_complex::Complex;
 
 use super::{axis_of, invalid, resized};
-use crate::array::{AnyElement, Array, Number, Shape, Writer, bits_of};
+#[cfg(feature = "cuda")]
+use crate::array::bits_of;
+use crate::array::{AnyArray, AnyElement, Array, Number, Shape, Writer};
 use crate::context::Device;
 use crate::error::Result;
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Sample;
 use crate::ops::host;
 use crate::ops::index::concat;
@@ -62,19 +65,20 @@ where
         return empty(step, x.device(), x.layout().shape());
     }
     let (device, buffer) = (x.device(), x.buffer());
-    let bits = factor.map(bits_of);
     let spectrum = match at {
         Some(at) => on_device!(
             device,
             touching buffer,
             order => host::transformed(order, x, at, direction, factor),
-            cuda::transformed(order, x.into(), at, direction, bits).map(AnyArray::into_array)
+            cuda::transformed(order, x.into(), at, direction, factor.map(bits_of))
+                .map(AnyArray::into_array)
         ),
         None => on_device!(
             device,
             touching buffer,
             order => host::transformed_planes(order, x, direction, factor),
-            cuda::transformed_planes(order, x.into(), direction, bits).map(AnyArray::into_array)
+            cuda::transformed_planes(order, x.into(), direction, factor.map(bits_of))
+                .map(AnyArray::into_array)
         ),
     }?;
     Ok(step.finish_typed(spectrum, |_| {

@@ -28,6 +28,10 @@ pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
     unsafe fn launch(&self, order: HostOrder<'_>, output: Untyped);
 
     /// See [`Fill::operands`].
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     fn operands(&self, visit: &mut dyn FnMut(u64));
 
     fn boxed(&self) -> Box<dyn AnyFill>;

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::moves::joined;
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
 
 /// Returns the arrays one after another along `axis`; their other axes must have equal lengths.

@@ -3,9 +3,9 @@
 
 use super::invalid;
 use super::moves::{copied, on_diagonal, triangular};
-use crate::array::{AnyElement, Array, Layout, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
+use crate::ops::derivatives::{RuledOperation, is_tracked};
 use crate::ops::descriptors::{Copying, Triangle, length_of, start_of};
 
 impl Triangle {

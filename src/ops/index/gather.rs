@@ -2,9 +2,9 @@
 
 use super::moves::picked;
 use super::{check_indices, check_size};
-use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
+use crate::array::{AnyArray, AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 

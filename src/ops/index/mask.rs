@@ -4,6 +4,7 @@ use super::check_size;
 use super::moves::{compacted, copied, picked};
 use crate::array::{AnyArray, AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
 use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Copying, Picking};

@@ -1,11 +1,10 @@
 //! Operations that move elements and compute nothing. They are compiled once; only the host's loops
 //! are compiled for each size of an element.
 
-use crate::array::{Array, Bits, Shape};
+use crate::array::{AnyArray, Array, Bits, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::derivatives::AnyArray;
 use crate::ops::descriptors::{Copying, Picking, Triangle};
 use crate::ops::order::UpdateTargets;
 

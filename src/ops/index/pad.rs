@@ -2,9 +2,9 @@
 
 use super::moves::padded;
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, Bits, Shape, bits_of};
+use crate::array::{AnyArray, AnyElement, Array, Bits, Shape, bits_of};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 
 impl<T: AnyElement> Array<T> {
     /// Returns the array with elements of `value` around it: for each axis, as many before and

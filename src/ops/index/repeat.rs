@@ -2,9 +2,9 @@
 
 use super::check_size;
 use super::moves::copied;
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {

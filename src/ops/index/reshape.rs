@@ -1,9 +1,9 @@
 //! Changes of the shape, which may need a copy.
 
 use super::moves::copied;
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
@@ -76,6 +76,6 @@ fn reshaped(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
     let copy = copied(array, Copying::All, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish(copy, |_| {
-        move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
+        move |gradient: AnyArray| Ok(vec![gradient.reshape(&own)?])
     }))
 }

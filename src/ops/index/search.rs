@@ -3,6 +3,7 @@
 use super::{check_size, invalid};
 use crate::array::{AnyArray, Array, DType, Element};
 use crate::error::Result;
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
 use crate::ops::descriptors::Side;
 use crate::ops::dispatch::same_device;

@@ -5,6 +5,7 @@ use super::gather::gathered;
 use super::moves::copied;
 use crate::array::{AnyArray, Array, DType, Element, Shape};
 use crate::error::Result;
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
 use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Copying, Direction};

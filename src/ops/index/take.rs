@@ -3,9 +3,9 @@
 use super::gather::scattered_back;
 use super::moves::picked;
 use super::{check_indices, check_size};
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
@@ -95,7 +95,7 @@ fn taken_back(
         };
         let count = indices.len();
         let indices = indices.reshape(along(own.dims(), count, true))?;
-        let gradient = gradient.reshaped(&along(own.dims(), count, false))?;
+        let gradient = gradient.reshape(&along(own.dims(), count, false))?;
         scattered_back(own, indices, at)(gradient)
     }
 }

@@ -5,9 +5,9 @@ use super::filled;
 use super::gradients::{identity, t, untyped};
 use super::solve::{det, inv};
 use super::spectral::svd;
-use crate::array::{Array, Writer};
+use crate::array::{AnyArray, Array, Writer};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, constant};
+use crate::ops::derivatives::{RuledOperation, constant};
 use crate::ops::descriptors::Factorized;
 use crate::ops::select;
 
@@ -24,6 +24,7 @@ pub(super) fn of_determinant<T: Factorized>(
 /// Returns the determinants of matrices from their LU factors and pivots, a row for each matrix:
 /// the products of the diagonals, with the signs of the permutations. If such a product overflows
 /// or underflows, the determinant is computed from the sum of the logarithms, which may fit.
+#[cfg(feature = "cuda")]
 #[track_caller]
 pub(super) fn of_factors<T: Factorized>(
     factors: &Array<T>,

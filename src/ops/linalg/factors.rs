@@ -1,11 +1,12 @@
 //! The Cholesky factorization, and the QR factorization by Householder reflections.
 
 use super::status::{Meaning, check};
-use super::{batch_of, filled, gradients, matrices, matrix_of, square, typed};
-use crate::array::{Array, Writer};
+use super::{batch_of, filled, gradients, matrices, matrix_of, square};
+use crate::array::{AnyArray, Array, Writer};
 use crate::error::Result;
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Factorized;
 use crate::ops::host;
 use crate::ops::index::check_size;
@@ -24,7 +25,7 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         a.device(),
         touching a.buffer(),
         order => host::cholesky_factors(order, a),
-        cuda::cholesky_factors(order, a.into()).map(typed)
+        cuda::cholesky_factors(order, a.into()).map(super::typed)
     )?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
     Ok(step.finish_typed(lower.clone(), |saved| {

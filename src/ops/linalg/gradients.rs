@@ -12,9 +12,8 @@ use super::filled;
 use super::groups::{Groups, quotients};
 use super::solve::solve;
 use super::values::{ChosenVectors, of_eigenvalues, of_singular_values};
-use crate::array::Array;
+use crate::array::{AnyArray, Array};
 use crate::error::Result;
-use crate::ops::derivatives::AnyArray;
 use crate::ops::descriptors::Factorized;
 
 /// Returns the transposed matrices.

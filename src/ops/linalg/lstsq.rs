@@ -3,9 +3,9 @@
 use super::solve::right_sides;
 use super::spectral::svd_for;
 use super::{batch_of, filled, gradients, matrices, matrix_of};
-use crate::array::Array;
+use crate::array::{AnyArray, Array};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, constant, is_tracked};
+use crate::ops::derivatives::{RuledOperation, constant, is_tracked};
 use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;

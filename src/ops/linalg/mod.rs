@@ -21,9 +21,10 @@ mod values;
 
 use self::declare::precompiled;
 use super::index::check_size;
+#[cfg(feature = "cuda")]
+use crate::array::AnyArray;
 use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-use crate::ops::expression::any_array::AnyArray;
 
 pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
 pub use norms::MatrixNorm;
@@ -47,6 +48,7 @@ pub trait Real: Factorizable {}
 impl<T: Factorizable> Real for T {}
 
 /// Returns the result of a function of a CUDA device as an array of `T`, with the statuses.
+#[cfg(feature = "cuda")]
 fn typed<T: AnyElement>((array, status): (AnyArray, Array<i32>)) -> (Array<T>, Array<i32>) {
     (array.into_array(), status)
 }

@@ -1,11 +1,12 @@
 //! Equations, inverses and determinants, by the LU factorization.
 
 use super::status::{Meaning, check};
-use super::{batch_of, determinant, filled, gradients, matrices, square, typed};
-use crate::array::{Array, Shape, Writer, broadcast_shapes};
+use super::{batch_of, determinant, filled, gradients, matrices, square};
+use crate::array::{AnyArray, Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
@@ -33,7 +34,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
             a.device(),
             touching & [a.buffer(), right.buffer()],
             order => host::solved(order, &a, &right),
-            cuda::solved(order, (&a).into(), (&right).into()).map(typed)
+            cuda::solved(order, (&a).into(), (&right).into()).map(super::typed)
         )?;
         check("solve", &status, &of, Meaning::Singular)?;
         x
@@ -104,7 +105,7 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         a.device(),
         touching a.buffer(),
         order => host::inverted(order, a),
-        cuda::inverted(order, a.into()).map(typed)
+        cuda::inverted(order, a.into()).map(super::typed)
     )?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
     Ok(step.finish_typed(inverse.clone(), |saved| {

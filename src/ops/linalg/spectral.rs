@@ -5,8 +5,9 @@ use super::values::ChosenVectors;
 use super::{adapted, batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
-use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
+use crate::ops::derivatives::{RuledOperation, is_tracked};
 use crate::ops::descriptors::{Eigen, Factorized, Singular};
 use crate::ops::host;
 use crate::ops::index::check_size;
@@ -60,7 +61,7 @@ pub(super) fn singular<T: Factorized>(
         touching a.buffer(),
         order => host::singular_values(order, a, &shapes, wanted),
         cuda::singular_values(order, a.into(), &shapes, wanted).map(|((s, vectors), status)| {
-            let vectors = vectors.map(|vectors| vectors.map(AnyArray::into_array));
+            let vectors = vectors.map(|vectors| vectors.map(Array::from_erased));
             ((s.into_array(), vectors), status)
         })
     )?;

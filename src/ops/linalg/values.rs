@@ -14,9 +14,9 @@ use std::rc::Rc;
 
 use super::adapted;
 use super::gradients::{symmetric, t};
-use crate::array::Array;
+use crate::array::{AnyArray, Array};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, constant, is_tracked};
+use crate::ops::derivatives::{RuledOperation, constant, is_tracked};
 use crate::ops::descriptors::Factorized;
 
 /// The vectors that a backward pass chose for equal values, until the step of the factorization

@@ -3,6 +3,7 @@
 mod gradients;
 
 use self::gradients::Multiplication;
+#[cfg(feature = "cuda")]
 use super::cuda;
 use super::dispatch::same_device;
 use super::host;

@@ -11,7 +11,15 @@ use crate::ops::descriptors::Fill;
 use crate::ops::host::RUN;
 
 /// Code that the texts for a GPU share.
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "kernels of CUDA devices use it")
+)]
 const DRAWS: &str = include_str!("draws.cuh");
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "kernels of CUDA devices use it")
+)]
 const TRUTH: &str = include_str!("truth.cuh");
 
 /// Returns the number of words of a draw for one element of `T`.

@@ -21,19 +21,37 @@ pub(crate) use generator::{
 };
 use philox::Draws;
 
+#[cfg(feature = "cuda")]
 use super::cuda::{self, FillKernels};
-use super::derivatives::{AnyArray, is_live, with_source};
+use super::derivatives::{is_live, with_source};
 use super::descriptors::Fill;
 use super::host::{self, Draw, TakeFill, TypedFill};
-use crate::array::{AnyElement, Array, Float, Integer, Shape};
+use crate::array::{AnyArray, AnyElement, Array, DType, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
+
+/// The type of the elements that a fill computes, and its kernels.
+struct FillOf {
+    dtype: DType,
+    #[cfg(feature = "cuda")]
+    kernels: FillKernels,
+}
+
+impl FillOf {
+    const fn new<T: AnyElement, F: Fill<T>>() -> Self {
+        Self {
+            dtype: T::DTYPE,
+            #[cfg(feature = "cuda")]
+            kernels: FillKernels::of::<T, F>(),
+        }
+    }
+}
 
 /// A fill of arrays of one type with numbers that need nothing but draws.
 struct DrawnFill {
     /// The sequence of the generator, and the words of a draw.
     draws: (u32, usize),
-    kernels: FillKernels,
+    fill: FillOf,
     /// Gives the fill of draws to a function.
     make: fn(Draws, TakeFill<'_>),
 }
@@ -42,7 +60,7 @@ impl DrawnFill {
     const fn uniform<T: Float>() -> Self {
         Self {
             draws: (UNIFORM, words_of::<T>()),
-            kernels: FillKernels::of::<T, Uniform>(),
+            fill: FillOf::new::<T, Uniform>(),
             make: |draws, give| give(&TypedFill::<T, _>::new(Uniform(draws))),
         }
     }
@@ -51,7 +69,7 @@ impl DrawnFill {
         let words = words_of::<T>();
         Self {
             draws: (normal_sequence(words), words),
-            kernels: FillKernels::of::<T, Normal>(),
+            fill: FillOf::new::<T, Normal>(),
             make: |draws, give| give(&TypedFill::<T, _>::new(Normal(draws))),
         }
     }
@@ -108,17 +126,17 @@ impl RandomSource<'_> {
         draws: (u32, usize),
         make: impl Fn(Draws) -> F,
     ) -> Result<Array<T>> {
-        let kernels = const { &FillKernels::of::<T, F>() };
+        let fill = const { &FillOf::new::<T, F>() };
         let make = |draws, give: TakeFill<'_>| {
             give(&TypedFill::<T, F>::new(make(draws)));
         };
-        let array = self.filled(shape, draws, kernels, &make)?;
+        let array = self.filled(shape, draws, fill, &make)?;
         Ok(Array::from_erased(array))
     }
 
     #[track_caller]
     fn drawn<T: Float>(self, shape: &Shape, fill: &'static DrawnFill) -> Result<Array<T>> {
-        let array = self.filled(shape, fill.draws, &fill.kernels, &fill.make)?;
+        let array = self.filled(shape, fill.draws, &fill.fill, &fill.make)?;
         Ok(Array::from_erased(array))
     }
 
@@ -127,13 +145,13 @@ impl RandomSource<'_> {
         mut self,
         shape: &Shape,
         (sequence, words): (u32, usize),
-        kernels: &'static FillKernels,
+        of: &'static FillOf,
         make: &dyn Fn(Draws, TakeFill<'_>),
     ) -> Result<AnyArray> {
         // Draws only if there is memory for the array.
         let device = Device::current();
         let mut drawn = None;
-        let array = generate(&device, kernels, shape, &mut |count, give| {
+        let array = generate(&device, of, shape, &mut |count, give| {
             make(self.advance(sequence, count, words), &mut |fill| {
                 drawn = is_live().then(|| fill.boxed());
                 give(fill);
@@ -143,7 +161,7 @@ impl RandomSource<'_> {
             return Ok(array);
         };
         let shape = *shape;
-        let again = move || generate(&device, kernels, &shape, &mut |_, give| give(&*fill));
+        let again = move || generate(&device, of, &shape, &mut |_, give| give(&*fill));
         Ok(with_source(array, again))
     }
 
@@ -196,21 +214,21 @@ impl RandomSource<'_> {
 #[track_caller]
 fn generate(
     device: &Device,
-    kernels: &'static FillKernels,
+    of: &'static FillOf,
     shape: &Shape,
     draw: Draw<'_>,
 ) -> Result<AnyArray> {
     on_device!(
         device,
         touching & (),
-        order => host::generate(order, kernels.dtype, shape, draw),
+        order => host::generate(order, of.dtype, shape, draw),
         {
             let mut operands = |count: usize| {
                 let mut operands = Vec::new();
                 draw(count, &mut |fill| fill.operands(&mut |bits| operands.push(bits)));
                 operands
             };
-            cuda::generate(order, kernels, shape, &mut operands)
+            cuda::generate(order, &of.kernels, shape, &mut operands)
         }
     )
 }

@@ -46,6 +46,10 @@ pub(super) struct Draws {
 
 impl Draws {
     /// Visits the members of the structure of that name in `draws.cuh`.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     pub(super) fn operands(self, visit: &mut dyn FnMut(u64)) {
         [self.seed, u64::from(self.sequence), self.start]
             .into_iter()

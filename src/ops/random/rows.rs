@@ -8,13 +8,17 @@
 use crate::array::{Array, Elements, Shape};
 use crate::device::cuda::{Indexing, RowFault};
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
 use crate::ops::cuda;
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::elementwise::select;
 
 /// Rows that are distributions, or whose faults a kernel is yet to report.
 #[derive(Debug)]
 pub(super) struct CheckedRows {
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     operation: Indexing,
     /// The number of the [`RowFault`] of each row, or 0; `None` if the host has checked the rows.
     faults: Option<Array<i64>>,
@@ -99,7 +103,7 @@ impl CheckedRows {
             touching & [drawn.buffer(), faults.buffer()],
             _order => unreachable!("the host has checked the rows"),
             cuda::reported(_order, (&drawn).into(), faults.into(), self.operation)
-                .map(AnyArray::into_array)
+                .map(Array::from_erased)
         )
     }
 }

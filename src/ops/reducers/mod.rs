@@ -42,6 +42,10 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     const POSITIONAL: bool = false;
 
     /// The reducer in CUDA C.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "kernels of CUDA devices use it")
+    )]
     const CUDA: CudaReducer;
 
     /// The reducer whose loops reduce the elements. Reducers that differ in
@@ -120,6 +124,10 @@ pub(super) enum ReductionRule {
 /// `A` the type of their sums, `M` the type of their means, and `R` the stored type of the result.
 /// Names with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
 #[derive(Clone, Copy)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "kernels of CUDA devices use it")
+)]
 pub(super) struct CudaReducer {
     /// The type of a partial result, which takes in a few elements one by one.
     pub(super) partial: &'static str,

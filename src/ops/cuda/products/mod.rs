@@ -14,11 +14,10 @@ use super::launch::launch;
 use super::memory::{Output, address_of, computed, zeros};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{DType, Layout, Shape, Walk};
+use crate::array::{AnyArray, DType, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, as_matrices};
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

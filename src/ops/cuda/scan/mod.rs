@@ -15,12 +15,11 @@ use super::prelude::source;
 use super::program::Program;
 use super::reduce::STATES;
 use super::workspace::Workspace;
-use crate::array::{Buffer, DType, Shape};
+use crate::array::{AnyArray, Buffer, DType, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
 use crate::ops::descriptors::{Lanes, is_compensated};
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 

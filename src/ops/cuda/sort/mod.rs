@@ -11,11 +11,10 @@ use super::launch::THREADS;
 use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::workspace::Workspace;
-use crate::array::{Bits, DType, Layout, Shape, Walk, bits_of};
+use crate::array::{AnyArray, Bits, DType, Layout, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Direction;
-use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 

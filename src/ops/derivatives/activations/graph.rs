@@ -4,10 +4,9 @@ use smallvec::SmallVec;
 
 use super::recompute::{Operand, Source};
 use super::work_of;
-use crate::array::Shape;
+use crate::array::{AnyArray, Shape};
 use crate::context::Device;
 use crate::error::Result;
-use crate::ops::derivatives::AnyArray;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
 

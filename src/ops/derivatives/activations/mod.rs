@@ -25,9 +25,8 @@ use std::rc::Rc;
 use smallvec::{SmallVec, smallvec};
 
 use super::tape;
-use crate::array::{Buffer, DType, Layout, ValueId};
+use crate::array::{AnyArray, Buffer, DType, Layout, ValueId};
 use crate::error::Result;
-use crate::ops::derivatives::AnyArray;
 use recompute::Recomputation;
 use store::Reader;
 use values::{activation, regenerated};

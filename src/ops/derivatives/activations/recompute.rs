@@ -9,9 +9,8 @@ use smallvec::SmallVec;
 
 use super::store::{Activation, Pin, Store};
 use super::{budget, work_of};
-use crate::array::{Buffer, DType, Layout};
+use crate::array::{AnyArray, Buffer, DType, Layout};
 use crate::error::{CallSiteOverride, Result};
-use crate::ops::derivatives::AnyArray;
 use crate::ops::derivatives::Pause;
 
 /// The results of an operation.
