@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 
-use super::{AnyArray, AnyElement, Array, Buffer, Elements, Writer, refuse_tracked};
+use super::{AnyArray, AnyElement, Array, Buffer, DType, Elements, Writer, refuse_tracked};
 use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 
@@ -103,15 +103,16 @@ impl AnyArray {
     }
 
     /// Returns a copy of the elements in `buffer`, which has exactly their size. Elements are
-    /// moved, whatever they mean.
+    /// moved, whatever they mean, as words of their alignment.
     #[track_caller]
     fn copied_into(&self, buffer: Buffer) -> Result<Self> {
-        match self.dtype.size_bytes() {
-            1 => self.copied_as::<u8>(buffer),
-            2 => self.copied_as::<u16>(buffer),
-            4 => self.copied_as::<u32>(buffer),
-            8 => self.copied_as::<u64>(buffer),
-            _ => self.copied_as::<Complex<f64>>(buffer),
+        match (self.dtype, self.dtype.size_bytes()) {
+            (DType::C32, _) => self.copied_as::<Complex<f32>>(buffer),
+            (DType::C64, _) => self.copied_as::<Complex<f64>>(buffer),
+            (_, 1) => self.copied_as::<u8>(buffer),
+            (_, 2) => self.copied_as::<u16>(buffer),
+            (_, 4) => self.copied_as::<u32>(buffer),
+            _ => self.copied_as::<u64>(buffer),
         }
     }
 

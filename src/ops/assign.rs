@@ -105,8 +105,17 @@ impl<T: AnyElement> Array<T> {
 
 impl AnyArray {
     /// See [`Array::assign`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the elements are of another type.
     #[track_caller]
     pub(crate) fn assign(&mut self, value: &AnyLazy) -> Result<()> {
+        assert_eq!(
+            self.dtype,
+            value.dtype(),
+            "assigned elements of another type"
+        );
         assign_to(self, &Unfused(value))
     }
 }

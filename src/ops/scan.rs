@@ -145,6 +145,7 @@ fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray
         return running_of_tracked(&x, scan, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
+    assert_eq!(graph.first().dtype, scan.host.element, "{}", scan.name);
     let shape = *graph.shape();
     let axis = shape.axis(scan.name, axis)?;
     let device = &*device_for(scan.name, &graph)?;
@@ -337,6 +338,7 @@ fn normalized_of(
     let shape = *graph.shape();
     let Normalization { name, rule, .. } = *normalization;
     let dtype = normalization.host.output;
+    assert_eq!(graph.first().dtype, dtype, "{name}");
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
     let tracked_reduction = TrackedReduction::begin(graph, (name, Some(rule), dtype), axes)?
         .with_softmax(normalization.again)

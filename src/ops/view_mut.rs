@@ -228,8 +228,17 @@ impl<'a> Part<'a> {
     }
 
     /// Sets the part to `value`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the elements are of another type.
     #[track_caller]
     pub(super) fn assign(&mut self, value: &AnyLazy) -> Result<()> {
+        assert_eq!(
+            self.array.dtype,
+            value.dtype(),
+            "assigned elements of another type"
+        );
         self.write(&Unfused(value))
     }
 

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use cachescope::{Array, Buffer, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope};
+use cachescope::ndarray::s;
+use cachescope::{
+    Array, Buffer, Complex, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, concat,
+    select,
+};
 
 use crate::interop::fails;
 
@@ -108,6 +112,52 @@ fn what_is_refused_stays_the_callers() {
     refused(address, vec![1; 9], ErrorKind::InvalidShape, "9");
     device.synchronize().unwrap();
     assert_eq!(calls.count(), 0);
+}
+
+/// The alignment of a `Complex<f32>` is 4, although its size is 8: it is no word of 8 bytes.
+#[test]
+fn complex_numbers_may_begin_between_words() -> Result<()> {
+    let device = device();
+    let _device = device.enter();
+    let mut memory: Vec<f32> = (0..26).map(|at| at as f32).collect();
+    let start = memory.as_mut_ptr().expose_provenance();
+    let skipped = if start.is_multiple_of(8) { 1 } else { 0 };
+    let numbers = memory[skipped..].as_chunks::<2>().0[..12].iter();
+    let numbers: Vec<_> = numbers.map(|&[re, im]| Complex::new(re, im)).collect();
+    let own = Array::from_slice(&numbers, [3, 4])?;
+    let address = (start + 4 * skipped) as u64;
+    assert_eq!(address % 8, 4);
+    // SAFETY: the vector has the numbers there, and is not touched until the destructor is called.
+    let foreign = unsafe { Array::from_raw_parts(&device, address, [3, 4], || drop(memory)) }?;
+    let rows = Array::from_slice(&[2, 0], 2)?;
+    let mask = Array::from_slice(&[true, false, true], 3)?;
+    let elsewhere = Device::host_with(DeviceConfig::default())?;
+    let moved = |x: &Array<Complex<f32>>| -> Result<Vec<Array<Complex<f32>>>> {
+        let mut written = Array::zeros([3, 4])?;
+        written.scatter(&rows.unsqueeze(1)?, &x.slice(s![..2, ..])?, 0)?;
+        Ok(vec![
+            x.detach()?,
+            x.to_device(&elsewhere)?.to_device(&device)?,
+            x.lazy().eval()?,
+            x.t()?.lazy().eval()?,
+            x.t()?.reshape(12)?,
+            x.slice(s![.., ..;2])?.repeat(2, 1)?,
+            x.take(&rows, 0)?,
+            x.gather(&rows.unsqueeze(1)?, 0)?,
+            x.select_by(&mask)?,
+            x.pad(&[(1, 0), (0, 1)], Complex::new(1.0, 2.0))?,
+            x.tril(0)?,
+            concat(&[x, x], 1)?,
+            select(&mask.unsqueeze(1)?, x, x * x).eval()?,
+            x.cumsum(1)?,
+            x.matmul(&x.t()?)?,
+            written,
+        ])
+    };
+    for (number, pair) in moved(&foreign)?.iter().zip(moved(&own)?).enumerate() {
+        assert_eq!(pair.0, &pair.1, "operation {number}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub(super) fn of_operands(
             let mean = (of_weights.lazy() * weights.lazy()).sum_keepdims(-1)?;
             let apart = of_weights.lazy() - mean.lazy();
             let of_scores = (weights.lazy() * apart * sizes.scale()).eval()?;
+            drop((weights, of_weights, mean));
             let of_q = of_scores.matmul(&k)?;
             let of_k = of_scores.swap_axes(-2, -1)?.matmul(&q)?;
             let at_queries = selection(&heads, queries.clone());

@@ -14,7 +14,7 @@ use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
 use self::gradients::ConvPart;
-use super::derivatives::{RuledOperation, zeros_on};
+use super::derivatives::RuledOperation;
 use super::dispatch::same_device;
 use super::host;
 use super::index::check_size;
@@ -221,7 +221,7 @@ fn multiplied(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Resul
         let products = products(&padded, kernel, geometry, 0..block.rows)?;
         return products.reshape(&geometry.result);
     }
-    let mut result = zeros_on(device, &geometry.result, dtype)?;
+    let mut result = input.zeros(&geometry.result)?;
     for images in ranges(geometry.images(), block.images) {
         let some = input.slice(s![images.clone(), .., .., ..].as_ref())?;
         let padded = padded(&some, geometry)?;

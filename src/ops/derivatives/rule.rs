@@ -129,6 +129,7 @@ impl RuledOperation {
             return Ok(Self(None));
         }
         let dtype = operands[0].dtype;
+        debug_assert!(operands.iter().all(|own| own.dtype == dtype));
         let operands = operands.iter().map(|array| (&array.buffer, &array.layout));
         let operands: SmallVec<[_; 4]> = operands.collect();
         RunningRule::begin(operation, dtype, &operands).map(Self)

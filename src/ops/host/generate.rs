@@ -96,13 +96,16 @@ pub(in crate::ops) fn generate(
     draw: Draw<'_>,
 ) -> Result<AnyArray> {
     let write = |output: Untyped| {
+        let mut is_filled = false;
         draw(output.count(), &mut |fill| {
+            is_filled = true;
             assert_eq!(fill.dtype(), dtype, "filled with another type");
             // SAFETY: the types are equal, as just checked.
             unsafe { fill.launch(order, output) };
         });
+        assert!(is_filled, "nothing was given to fill the array");
     };
-    // SAFETY: the ranges of a launch cover all elements, and a fill writes all of a range.
+    // SAFETY: a fill was given, whose launch covers all elements: `TypedFill` alone is one.
     unsafe { computed_any(order.device, shape, dtype, write) }
 }
 

@@ -44,14 +44,14 @@ mod store;
 mod threads;
 
 /// Calls the function with a type of as many bytes in place of `$bits`: elements are moved,
-/// whatever they mean.
+/// whatever they mean. No type of elements of this size has a lower alignment.
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
         match $bytes {
             1 => { type $bits = u8; $name::<$bits>($($argument),*) }
             2 => { type $bits = u16; $name::<$bits>($($argument),*) }
             4 => { type $bits = u32; $name::<$bits>($($argument),*) }
-            8 => { type $bits = u64; $name::<$bits>($($argument),*) }
+            8 => { type $bits = [u32; 2]; $name::<$bits>($($argument),*) }
             16 => { type $bits = [u64; 2]; $name::<$bits>($($argument),*) }
             other => unreachable!("elements of {other} bytes"),
         }

@@ -95,7 +95,8 @@ fn taken_back(
         };
         let count = indices.len();
         let indices = indices.reshape(along(own.dims(), count, true))?;
-        let gradient = gradient.reshape(&along(own.dims(), count, false))?;
-        scattered_back(own, indices, at)(gradient)
+        let parts = gradient.reshape(&along(own.dims(), count, false))?;
+        drop(gradient);
+        scattered_back(own, indices, at)(parts)
     }
 }

@@ -210,7 +210,7 @@ impl RandomSource<'_> {
 }
 
 /// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
-/// of elements, and returns how to fill them.
+/// of elements, and gives the fill that computes them.
 #[track_caller]
 fn generate(
     device: &Device,

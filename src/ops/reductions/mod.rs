@@ -28,8 +28,8 @@ use super::reducers::{Any, Reducer};
 use crate::array::{AnyArray, AnyElement, Array, Axes, AxisSet, Buffer, DType, Shape};
 use crate::error::Result;
 
-/// Reductions along `axes`, which the result keeps with a length of 1, in the type that floats are
-/// computed in.
+/// Reductions in the type that floats are computed in. Axes that are reduced stay with a length of
+/// 1 in `_keepdims`.
 impl AnyLazy {
     #[track_caller]
     pub(crate) fn sum_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {

@@ -43,7 +43,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the matrix with elements of `U`, which must be the type `T` under another name.
+    /// Returns the matrix of elements of `U`, which must be their type.
     pub(super) fn cast<U>(&self) -> Matrix<U> {
         Matrix {
             first: self.first.cast(),

@@ -268,9 +268,10 @@ fn along(
                 move |&(ref lanes, from, first, kernel), &(to, slots), range| {
                     let mut stack = [const { MaybeUninit::<u128>::uninit() }; SHORT];
                     let rows = slots.of(range.start, lanes.task, kernel.item_bytes);
+                    let short: *mut u8 = stack.as_mut_ptr().cast();
                     let rows = rows.unwrap_or(Rows {
-                        items: stack.as_mut_ptr().cast(),
-                        spare: stack.as_mut_ptr().cast(),
+                        items: short,
+                        spare: short,
                         spare_slots: 0,
                     });
                     let (_, [step, to_step]) = lanes.firsts.row();
