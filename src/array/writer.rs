@@ -64,12 +64,11 @@ impl Uploads<'_> {
     /// # Panics
     ///
     /// Panics if one is missing.
-    #[track_caller]
-    fn finish(self, dtype: DType) -> Result<AnyArray> {
+    #[inline]
+    fn finish(self, dtype: DType) -> AnyArray {
         let remaining = self.remaining();
         assert_eq!(remaining, 0, "finished an array with unwritten elements");
-        let layout = Layout::contiguous(self.shape)?;
-        Ok(AnyArray::new(self.buffer, layout, dtype))
+        AnyArray::of_shape(self.buffer, self.shape, dtype)
     }
 }
 
@@ -220,7 +219,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {
         self.flush()?;
-        self.uploads.finish(T::DTYPE).map(Array::from_erased)
+        Ok(Array::from_erased(self.uploads.finish(T::DTYPE)))
     }
 
     #[track_caller]
