@@ -154,7 +154,7 @@ fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray
     on_device!(
         device,
         touching & ReadOperands(graph),
-        order => host::running(order, scan.host, graph, (&shape, axis)),
+        order => host::along_axis(order, scan.host, graph, (&shape, axis)),
         cuda::running(order, graph, &shape, axis, scan.is_product)
     )
 }
@@ -364,7 +364,7 @@ fn normalized_graph(
     on_device!(
         device,
         touching & ReadOperands(graph),
-        order => host::normalized(order, normalization.host, graph, (shape, axis)),
+        order => host::along_axis(order, normalization.host, graph, (shape, axis)),
         cuda::normalized(order, graph, shape, axis, normalization.is_log)
     )
 }

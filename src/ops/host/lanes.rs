@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use super::blocked::{BlockSource, Blocks, RUN, Readable};
+use super::blocked::{BlockProgram, BlockSource, Blocks, RUN, Readable};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
 use crate::array::{AnyArray, DType, Shape};
 use crate::error::Result;
-use crate::ops::descriptors::Lanes;
+use crate::ops::descriptors::{IndexSpace, Lanes};
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::HostOrder;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
@@ -48,6 +49,22 @@ pub(in crate::ops) struct LaneLoops {
     pub(super) run: LaneLoop,
     /// See [`Lanes::work`].
     pub(super) effort: usize,
+}
+
+/// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of
+/// `graph`.
+#[track_caller]
+pub(in crate::ops) fn along_axis(
+    order: HostOrder<'_>,
+    loops: &LaneLoops,
+    graph: &ExpressionGraph<'_>,
+    (shape, axis): (&Shape, usize),
+) -> Result<AnyArray> {
+    assert_eq!(graph.first().dtype, loops.element);
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
+    let elements = (&program, graph.bytes_read());
+    // SAFETY: the loop is for the elements, as just checked.
+    unsafe { along_lanes(order, elements, (shape, axis), loops) }
 }
 
 /// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of a

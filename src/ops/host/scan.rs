@@ -6,36 +6,18 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
-use super::blocked::{BlockProgram, Blocks, RUN};
-use super::lanes::{LaneLoop, LaneLoops, along_lanes};
+use super::blocked::{Blocks, RUN};
+use super::lanes::{LaneLoop, LaneLoops};
 use super::memory::{Output, Untyped};
 use crate::array::element::scalar::convert;
-use crate::array::{AnyArray, AnyElement, DType, Number, Shape};
-use crate::error::Result;
-use crate::ops::descriptors::{IndexSpace, Lanes, is_compensated};
-use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::order::HostOrder;
+use crate::array::{AnyElement, DType, Number};
+use crate::ops::descriptors::{Lanes, is_compensated};
 use crate::ops::reducers::Compensated;
 use crate::ops::vector::{Loop, vectorised};
 
 /// The elements of a lane whose sums are computed before the sum of the elements before them is
 /// added to each.
 const BLOCK: usize = 8;
-
-/// Returns, for each element of `graph`, the total of all elements up to it along `axis`.
-#[track_caller]
-pub(in crate::ops) fn running(
-    order: HostOrder<'_>,
-    loops: &LaneLoops,
-    graph: &ExpressionGraph<'_>,
-    (shape, axis): (&Shape, usize),
-) -> Result<AnyArray> {
-    assert_eq!(graph.first().dtype, loops.element);
-    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
-    let elements = (&program, graph.bytes_read());
-    // SAFETY: the loop is for the elements, as just checked.
-    unsafe { along_lanes(order, elements, (shape, axis), loops) }
-}
 
 /// The loops of running sums and products that are compiled with the library, by type: `f32`, `f64`
 /// and, for gradients, complex numbers of `f64`.

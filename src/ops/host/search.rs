@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed_any};
 use super::pointers::ReadPtr;
+use super::{COMPILED_TYPES, compiled_or};
 use crate::array::{AnyArray, DType, Element, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
@@ -42,17 +43,9 @@ impl SearchLoops {
 static COMPILED: [SearchLoops; COMPILED_TYPES] =
     [SearchLoops::of::<f32>(), SearchLoops::of::<f64>()];
 
-const COMPILED_TYPES: usize = 2;
-
-/// Returns the loops that search among elements of `T`. They are a reference: if a constant has the
-/// address of a function, the compiler compiles the function where the constant is.
+/// Returns the loops that search among elements of `T`.
 pub(in crate::ops) const fn search_loops_of<T: Element>() -> &'static SearchLoops {
-    // A constant, so that no loop is compiled where there is one in the table.
-    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
-        &COMPILED[T::DTYPE as usize]
-    } else {
-        const { &SearchLoops::of::<T>() }
-    }
+    compiled_or!(T, COMPILED, SearchLoops::of::<T>())
 }
 
 /// Returns, for each of `values`, the number of elements of `array` that come before it. `array`

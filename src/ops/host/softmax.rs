@@ -5,16 +5,16 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, Blocks, Consecutive, RUN};
+use super::blocked::{Blocks, Consecutive, RUN};
 use super::lanes::{Job, LaneLoops, along_lanes};
 use super::memory::{Output, Untyped};
+use super::{COMPILED_TYPES, compiled_or};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{convert, math};
-use crate::array::{AnyArray, AnyElement, DType, Float, Shape};
+use crate::array::{AnyArray, AnyElement, DType, Float};
 use crate::context::Timed;
 use crate::error::Result;
-use crate::ops::descriptors::{IndexSpace, Lanes};
-use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::descriptors::Lanes;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use crate::ops::reducers::{ACCUMULATORS, add_accumulators, largest};
@@ -27,22 +27,8 @@ const BLOCK: usize = 1024;
 /// Like [`BLOCK`], for a lane whose elements are not contiguous.
 const BLOCK_ROWS: usize = 32;
 
-/// Returns the elements of `graph`, normalized along `axis`.
-#[track_caller]
-pub(in crate::ops) fn normalized(
-    order: HostOrder<'_>,
-    loops: &LaneLoops,
-    graph: &ExpressionGraph<'_>,
-    (shape, axis): (&Shape, usize),
-) -> Result<AnyArray> {
-    assert_eq!(graph.first().dtype, loops.element);
-    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
-    let elements = (&program, graph.bytes_read());
-    // SAFETY: the loop is for the elements, as just checked.
-    unsafe { along_lanes(order, elements, (shape, axis), loops) }
-}
-
-/// Like [`normalized`], for an array whose elements are contiguous. It needs no program.
+/// Returns the elements of an array, normalized along `axis`. They are contiguous, so that no
+/// program is needed.
 #[track_caller]
 pub(in crate::ops) fn normalized_contiguous(
     loops: &LaneLoops,
@@ -59,24 +45,15 @@ pub(in crate::ops) fn normalized_contiguous(
 }
 
 /// The loops of softmax and of its logarithm that are compiled with the library, by type.
-static COMPILED: [[LaneLoops; 2]; COMPILED_TYPES] = [
-    [loops::<f32, false>(), loops::<f32, true>()],
-    [loops::<f64, false>(), loops::<f64, true>()],
+static COMPILED: [[LaneLoops; COMPILED_TYPES]; 2] = [
+    [loops::<f32, false>(), loops::<f64, false>()],
+    [loops::<f32, true>(), loops::<f64, true>()],
 ];
 
-/// Returns the loops of softmax, or of its logarithm if `LOG`, of elements of `T`. They are a
-/// reference: if a constant has the address of a function, the compiler compiles the function where
-/// the constant is.
+/// Returns the loops of softmax, or of its logarithm if `LOG`, of elements of `T`.
 pub(in crate::ops) const fn softmax_loops_of<T: Float, const LOG: bool>() -> &'static LaneLoops {
-    // A constant, so that no loop is compiled where there is one in the table.
-    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
-        &COMPILED[T::DTYPE as usize][LOG as usize]
-    } else {
-        const { &loops::<T, LOG>() }
-    }
+    compiled_or!(T, COMPILED[LOG as usize], loops::<T, LOG>())
 }
-
-const COMPILED_TYPES: usize = 2;
 
 const fn loops<T: Float, const LOG: bool>() -> LaneLoops {
     LaneLoops {

@@ -5,6 +5,7 @@
 //! words at its position alone, so the numbers do not depend on how the work is divided: they are
 //! equal for any number of threads, and on any device.
 
+mod drawn;
 mod fill;
 mod generator;
 mod normal;
@@ -13,89 +14,23 @@ mod rows;
 mod sampling;
 mod single;
 
-use fill::{Below, Dropout, Normal, Truth, Uniform, words_of};
+use drawn::{DrawnFill, FillOf, normal_fill, uniform_fill};
+use fill::{Below, Dropout, Truth};
 pub use generator::{Generator, manual_seed};
-use generator::{UNIFORM, normal_sequence, of_thread};
+use generator::{UNIFORM, of_thread};
 pub(crate) use generator::{
     keeping_generator, replace_thread_state, split_thread_generator, thread_state,
 };
 use philox::Draws;
 
 #[cfg(feature = "cuda")]
-use super::cuda::{self, FillKernels};
+use super::cuda;
 use super::derivatives::{is_live, with_source};
 use super::descriptors::Fill;
 use super::host::{self, Draw, TakeFill, TypedFill};
-use crate::array::{AnyArray, AnyElement, Array, DType, Float, Integer, Shape};
+use crate::array::{AnyArray, AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
-
-/// The type of the elements that a fill computes, and its kernels.
-struct FillOf {
-    dtype: DType,
-    #[cfg(feature = "cuda")]
-    kernels: FillKernels,
-}
-
-impl FillOf {
-    const fn new<T: AnyElement, F: Fill<T>>() -> Self {
-        Self {
-            dtype: T::DTYPE,
-            #[cfg(feature = "cuda")]
-            kernels: FillKernels::of::<T, F>(),
-        }
-    }
-}
-
-/// A fill of arrays of one type with numbers that need nothing but draws.
-struct DrawnFill {
-    /// The sequence of the generator, and the words of a draw.
-    draws: (u32, usize),
-    fill: FillOf,
-    /// Gives the fill of draws to a function.
-    make: fn(Draws, TakeFill<'_>),
-}
-
-impl DrawnFill {
-    const fn uniform<T: Float>() -> Self {
-        Self {
-            draws: (UNIFORM, words_of::<T>()),
-            fill: FillOf::new::<T, Uniform>(),
-            make: |draws, give| give(&TypedFill::<T, _>::new(Uniform(draws))),
-        }
-    }
-
-    const fn normal<T: Float>() -> Self {
-        let words = words_of::<T>();
-        Self {
-            draws: (normal_sequence(words), words),
-            fill: FillOf::new::<T, Normal>(),
-            make: |draws, give| give(&TypedFill::<T, _>::new(Normal(draws))),
-        }
-    }
-}
-
-/// The fills that are compiled with the library: those of `f32` and `f64`.
-static UNIFORM_FILLS: [DrawnFill; 2] = [DrawnFill::uniform::<f32>(), DrawnFill::uniform::<f64>()];
-static NORMAL_FILLS: [DrawnFill; 2] = [DrawnFill::normal::<f32>(), DrawnFill::normal::<f64>()];
-
-/// Returns the fills of uniform numbers of `T`. They are a reference: if a constant has the address
-/// of a function, the compiler compiles the function where the constant is.
-const fn uniform_fill<T: Float>() -> &'static DrawnFill {
-    // A constant, so that no loop is compiled where there is one in the table.
-    match const { T::DTYPE as usize } {
-        place @ 0..2 => &UNIFORM_FILLS[place],
-        _ => const { &DrawnFill::uniform::<T>() },
-    }
-}
-
-/// Like [`uniform_fill`], of normal numbers.
-const fn normal_fill<T: Float>() -> &'static DrawnFill {
-    match const { T::DTYPE as usize } {
-        place @ 0..2 => &NORMAL_FILLS[place],
-        _ => const { &DrawnFill::normal::<T>() },
-    }
-}
 
 /// The source of an array's random numbers.
 enum RandomSource<'g> {

@@ -9,6 +9,7 @@ use super::lanes::{Lane, Lanes};
 use super::{RowPair, rank_lane, sort_lane};
 use crate::array::{AnyElement, DType, Element, Float};
 use crate::ops::host::digits::Rank;
+use crate::ops::host::{COMPILED_TYPES, compiled_or};
 use crate::ops::vector::{Loop, vectorised};
 
 /// The memory of a lane's rows of items.
@@ -106,26 +107,14 @@ impl SortLoops {
 static COMPILED: [SortLoops; COMPILED_TYPES] =
     [SortLoops::of_floats::<f32>(), SortLoops::of_floats::<f64>()];
 
-const COMPILED_TYPES: usize = 2;
-
-/// Returns the loops that sort elements of `T`. They are a reference: if a constant has the address
-/// of a function, the compiler compiles the function where the constant is.
+/// Returns the loops that sort elements of `T`.
 pub(in crate::ops) const fn sort_loops_of<T: Element>() -> &'static SortLoops {
-    // A constant, so that no loop is compiled where there is one in the table.
-    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
-        &COMPILED[T::DTYPE as usize]
-    } else {
-        const { &SortLoops::of::<T>() }
-    }
+    compiled_or!(T, COMPILED, SortLoops::of::<T>())
 }
 
 /// Like [`sort_loops_of`], for floats, whose loops also select by rank.
 pub(in crate::ops) const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
-    if const { (T::DTYPE as usize) < COMPILED_TYPES } {
-        &COMPILED[T::DTYPE as usize]
-    } else {
-        const { &SortLoops::of_floats::<T>() }
-    }
+    compiled_or!(T, COMPILED, SortLoops::of_floats::<T>())
 }
 
 /// # Safety

@@ -1,0 +1,71 @@
+//! The fills of arrays as values: of any type, and those that need nothing but draws.
+
+use super::fill::{Normal, Uniform, words_of};
+use super::generator::{UNIFORM, normal_sequence};
+use super::philox::Draws;
+use crate::array::{AnyElement, DType, Float};
+#[cfg(feature = "cuda")]
+use crate::ops::cuda::FillKernels;
+use crate::ops::descriptors::Fill;
+use crate::ops::host::{COMPILED_TYPES, TakeFill, TypedFill, compiled_or};
+
+/// The type of the elements that a fill computes, and its kernels.
+pub(super) struct FillOf {
+    pub(super) dtype: DType,
+    #[cfg(feature = "cuda")]
+    pub(super) kernels: FillKernels,
+}
+
+impl FillOf {
+    pub(super) const fn new<T: AnyElement, F: Fill<T>>() -> Self {
+        Self {
+            dtype: T::DTYPE,
+            #[cfg(feature = "cuda")]
+            kernels: FillKernels::of::<T, F>(),
+        }
+    }
+}
+
+/// A fill of arrays of one type with numbers that need nothing but draws.
+pub(super) struct DrawnFill {
+    /// The sequence of the generator, and the words of a draw.
+    pub(super) draws: (u32, usize),
+    pub(super) fill: FillOf,
+    /// Gives the fill of draws to a function.
+    pub(super) make: fn(Draws, TakeFill<'_>),
+}
+
+impl DrawnFill {
+    pub(super) const fn uniform<T: Float>() -> Self {
+        Self {
+            draws: (UNIFORM, words_of::<T>()),
+            fill: FillOf::new::<T, Uniform>(),
+            make: |draws, give| give(&TypedFill::<T, _>::new(Uniform(draws))),
+        }
+    }
+
+    pub(super) const fn normal<T: Float>() -> Self {
+        let words = words_of::<T>();
+        Self {
+            draws: (normal_sequence(words), words),
+            fill: FillOf::new::<T, Normal>(),
+            make: |draws, give| give(&TypedFill::<T, _>::new(Normal(draws))),
+        }
+    }
+}
+
+/// The fills that are compiled with the library: those of `f32` and `f64`.
+static UNIFORM_FILLS: [DrawnFill; COMPILED_TYPES] =
+    [DrawnFill::uniform::<f32>(), DrawnFill::uniform::<f64>()];
+static NORMAL_FILLS: [DrawnFill; COMPILED_TYPES] =
+    [DrawnFill::normal::<f32>(), DrawnFill::normal::<f64>()];
+
+/// Returns the fills of uniform numbers of `T`.
+pub(super) const fn uniform_fill<T: Float>() -> &'static DrawnFill {
+    compiled_or!(T, UNIFORM_FILLS, DrawnFill::uniform::<T>())
+}
+
+/// Like [`uniform_fill`], of normal numbers.
+pub(super) const fn normal_fill<T: Float>() -> &'static DrawnFill {
+    compiled_or!(T, NORMAL_FILLS, DrawnFill::normal::<T>())
+}
