@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 #[macro_use]
-mod functions;
-#[macro_use]
 mod macros;
 
+#[doc(hidden)]
+pub use cachescope_kernels::functions;
 pub use cachescope_memory::{plan, simulation};
 
 // The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
@@ -280,12 +280,14 @@ mod documents {
 /// The items that the macros expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::array::element::scalar::pass::Pass;
-    pub use crate::array::element::scalar::{math, pass};
-    pub use crate::ops::expression::written::{
-        apply1, apply2, apply3, apply4, element, operators, terms, text,
+    pub use crate::ops::{
+        binary as apply2, quaternary as apply4, ternary as apply3, unary as apply1,
     };
-    pub use crate::ops::{Apply, Arguments, Call, Function, Loops, call_of};
+    pub use cachescope_kernels::element::scalar::{math, pass, pass::Pass};
+    pub use cachescope_kernels::elementwise::call::Call;
+    pub use cachescope_kernels::elementwise::function::{Apply, Function, call_of};
+    pub use cachescope_kernels::elementwise::loops::{Arguments, Loops};
+    pub use cachescope_kernels::elementwise::written::{element, operators, terms, text};
     pub use cachescope_macros::expand_elementwise;
     // By a path through this crate, because a user's crate may be named `core`.
     pub use core;

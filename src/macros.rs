@@ -129,4 +129,4 @@ macro_rules! door {
     };
 }
 
-functions! { door [$] }
+cachescope_kernels::functions! { door [$] }

@@ -29,7 +29,7 @@ import edit  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "benches" / "compile" / "budget.csv"
-CRATES = ("cachescope", "cachescope_macros", "cachescope_memory", "cachescope_reports")
+CRATES = ("cachescope", "cachescope_kernels", "cachescope_macros", "cachescope_memory", "cachescope_reports")
 COPIES = "copies in cachescope"
 GROWTH = 1.03
 # Loops over elements, which a table lists for each type or instruction set.

@@ -1,9 +1,9 @@
 //! An array without its element type.
 
-use super::dtype::DType;
-use super::element::AnyElement;
 use super::{Array, Buffer, Layout, Shape};
 use crate::context::Device;
+use cachescope_kernels::AnyElement;
+use cachescope_kernels::DType;
 
 /// A type-erased array, on which an [`Array`] is a typed handle. Functions that do not depend on
 /// the element type take it, and are compiled once.

@@ -4,11 +4,11 @@ use half::{bf16, f16};
 use ndarray::s;
 
 use super::value_and_grad;
-use crate::ops::IS_BASELINE;
 use crate::{
     AnyElement, Array, Bitwise, Complex, ConvOptions, Element, Float, Integer, Number, Numeric,
     Result, select,
 };
+use cachescope_kernels::vector::IS_BASELINE;
 
 /// Fewer elements than threads share, and no whole number of vectors.
 const SHAPE: [usize; 2] = [37, 83];

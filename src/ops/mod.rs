@@ -77,17 +77,17 @@ mod pooling;
 mod print;
 mod products;
 mod random;
-mod reducers;
 mod reductions;
 mod scaled;
 mod scan;
 mod together;
 mod transfer;
-mod vector;
 mod view_mut;
 pub(crate) mod warn;
 
 pub use attention::attention;
+#[cfg(feature = "collective")]
+pub(crate) use cachescope_kernels::elementwise::loops::BlockLoop;
 pub(crate) use checkpoint::checkpointed;
 pub use convolution::ConvOptions;
 pub(crate) use convolution::conv_transpose2d;
@@ -102,11 +102,7 @@ pub(crate) use expression::elementwise::cast::cast;
 pub(crate) use expression::elementwise::functions::{Maximum, Minimum};
 pub use expression::elementwise::{complex, select};
 pub use expression::expr::{Expr, IntoExpr, Lazy};
-#[cfg(feature = "collective")]
-pub(crate) use expression::loops::BlockLoop;
-pub use expression::loops::{Arguments, Loops};
-pub use expression::node::{Apply, Function, call_of};
-pub use expression::tree::Call;
+pub use expression::node::{binary, quaternary, ternary, unary};
 pub use index::{PadMode, concat, stack};
 pub(crate) use interpolate::{Arms, interpolated};
 pub(crate) use norms::{check_epsilon, epsilon_in, group_norm, layer_norm, rms_norm, widened};
@@ -114,6 +110,4 @@ pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
 pub(crate) use scaled::{add_scaled, scaled, scaled_wide};
 pub use together::{Several, Targets, Values, eval, update};
-#[cfg(test)]
-pub(crate) use vector::IS_BASELINE;
 pub use view_mut::ArrayViewMut;

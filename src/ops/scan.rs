@@ -15,9 +15,9 @@ use super::expression::tree::{Operand, Tree};
 use super::host::{self, LaneLoops, normalized_contiguous, scan_loops_of, softmax_loops_of};
 use super::index::concatenated;
 use super::order::ReadOperands;
-use super::reducers::ReductionRule;
 use crate::array::{AnyArray, AnyElement, Array, AxisSet, DType, Float, Shape};
 use crate::error::Result;
+use cachescope_kernels::reduce::ReductionRule;
 
 impl<T: AnyElement> Array<T> {
     /// Returns the sums of all elements up to each, along `axis`, which a negative number counts

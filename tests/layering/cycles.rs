@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-pub(super) const CRATES: [&str; 9] = [
+pub(super) const CRATES: [&str; 10] = [
     "crates/capi/src",
     "crates/cli/src",
     "crates/fft/src",
+    "crates/kernels/src",
     "crates/linalg/src",
     "crates/memory/src",
     "crates/reports/src",

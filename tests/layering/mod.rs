@@ -18,7 +18,26 @@ struct Layers {
     exported: Option<&'static str>,
 }
 
-const CRATES: [Layers; 3] = [
+const CRATES: [Layers; 4] = [
+    Layers {
+        folder: "crates/kernels/src",
+        layers: &[
+            &["functions"],
+            &["dtype", "element"],
+            &["vector"],
+            &["elementwise"],
+        ],
+        with_unsafe: &[
+            "element/plain.rs",
+            "elementwise/loops.rs",
+            "elementwise/run.rs",
+            "elementwise/widened.rs",
+            "reduce/leaves.rs",
+            "reduce/loops.rs",
+            "vector.rs",
+        ],
+        exported: Some("AnyElement"),
+    },
     Layers {
         folder: "crates/memory/src",
         layers: &[
@@ -66,7 +85,6 @@ const CRATES: [Layers; 3] = [
     Layers {
         folder: "src",
         layers: &[
-            &["functions"],
             &["testing"],
             &["array"],
             &["graph"],
@@ -78,11 +96,6 @@ const CRATES: [Layers; 3] = [
         ],
         with_unsafe: &[
             "array/access.rs",
-            "array/plain.rs",
-            "ops/vector.rs",
-            "ops/expression/loops.rs",
-            "ops/expression/run.rs",
-            "ops/expression/widened.rs",
             "ops/host",
             "ops/cuda",
             "interop/",

@@ -353,7 +353,7 @@ fn reducible(call: Call) -> Result<(NcclType, usize)> {
         DType::U64 => (NcclType::U64, 1),
         DType::C32 => (NcclType::F32, 2),
         DType::C64 => (NcclType::F64, 2),
-        DType::I16 | DType::U16 => {
+        _ => {
             let (name, dtype) = (call.operation.name(), call.dtype.name());
             let text = format!("{name}: NCCL does not reduce {dtype}: cast to a wider type");
             return Err(Error::new(ErrorKind::Unsupported, text));

@@ -190,6 +190,7 @@ impl From<DType> for DLDataType {
             DType::U8 | DType::U16 | DType::U32 | DType::U64 => kDLUInt,
             DType::Bool => kDLBool,
             DType::C32 | DType::C64 => kDLComplex,
+            _ => unreachable!("DLPack has a code for {dtype}"),
         };
         Self {
             code,

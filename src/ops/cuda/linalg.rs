@@ -24,8 +24,8 @@ use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
-use crate::ops::reducers::Any;
 use crate::ops::select;
+use cachescope_kernels::reduce::Any;
 
 /// Copies of matrices of `f32` or `f64` that cuSOLVER overwrites, with the rows and columns that it
 /// sees.

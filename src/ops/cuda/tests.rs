@@ -310,7 +310,7 @@ macro_rules! rows {
     (@$of:ident $kind:ident $($row:tt)+) => {};
 }
 
-functions! { rows }
+cachescope_kernels::functions! { rows }
 
 fn casts<T: AnyElement>(all: &mut All, x: &Array<T>) {
     all.add(&x.cast::<f32>());

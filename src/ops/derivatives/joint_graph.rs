@@ -8,9 +8,9 @@ use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::elementwise::functions::{And, Not, Or};
 use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
-use crate::ops::expression::operation::Operation;
 use crate::ops::expression::template::{GraphTemplate, TemplateNode};
-use crate::ops::expression::tree::Call;
+use cachescope_kernels::elementwise::call::Call;
+use cachescope_kernels::elementwise::operation::Operation;
 
 /// The contributions to a gradient, one for each use of its node. Each has the truth value under
 /// which it counts, or `None` if it always counts. A contribution that does not count, because

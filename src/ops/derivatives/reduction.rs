@@ -17,7 +17,7 @@ use crate::ops::descriptors::ReductionPlan;
 use crate::ops::dispatch::{NORM, Reduction, STD, SUM, reduce};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
-use crate::ops::reducers::ReductionRule as Rule;
+use cachescope_kernels::reduce::ReductionRule as Rule;
 
 /// The gradient of each element, as a function of the result's gradient.
 ///
@@ -29,9 +29,21 @@ use crate::ops::reducers::ReductionRule as Rule;
 /// A difference of elements and their mean is computed in two steps: first the rounded mean is
 /// subtracted, then the mean of the rest. So it keeps its digits if elements are nearly equal, or
 /// one of several weights is nearly 1.
-impl Rule {
+trait Derivative: Sized {
     /// Returns the nodes for the element `x` of `dtype`; `None` for complex numbers, unless the
     /// reduction is for them. A result reduces `count` elements.
+    fn nodes(
+        self,
+        joint: &RefCell<GraphTemplate>,
+        x: (u32, DType),
+        count: f64,
+    ) -> Option<RuleNodes>;
+
+    /// Returns whether the rule computes a result of `dtype` again, in the type of gradients.
+    fn is_computed_again(self, dtype: DType) -> bool;
+}
+
+impl Derivative for Rule {
     fn nodes(
         self,
         joint: &RefCell<GraphTemplate>,
@@ -108,7 +120,6 @@ impl Rule {
         })
     }
 
-    /// Returns whether the rule computes a result of `dtype` again, in the type of gradients.
     fn is_computed_again(self, dtype: DType) -> bool {
         let rounds = matches!(
             self,

@@ -31,9 +31,9 @@ use crate::array::DType;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::expression::elementwise::arithmetic::{Over, Times};
 use crate::ops::expression::elementwise::functions;
-use crate::ops::expression::operation::Operation;
 use crate::ops::expression::template::GraphTemplate;
-use crate::ops::expression::tree::{Call, Calls};
+use cachescope_kernels::elementwise::call::{Call, Calls};
+use cachescope_kernels::elementwise::operation::Operation;
 
 /// The gradients of a function's operands as nodes; `None` for an operand whose derivative does not
 /// exist, or is zero everywhere.

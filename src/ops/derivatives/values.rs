@@ -10,8 +10,8 @@ use crate::ops::expression::elementwise::complex::OfParts;
 use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::template::{GraphTemplate, TemplateNode};
-use crate::ops::expression::tree::{Call, Calls, MOST_OPERANDS};
 use crate::ops::expression::vocabulary::vocabulary;
+use cachescope_kernels::elementwise::call::{Call, Calls, MOST_OPERANDS};
 
 /// A node with the operators and functions that rules are written in. Operands of an operator have
 /// one type.

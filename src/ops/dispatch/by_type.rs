@@ -4,7 +4,7 @@ use num_complex::Complex;
 
 use super::reduce::Reduction;
 use crate::array::DType;
-use crate::ops::reducers::{Mean, Norm, Std, Sum, Var};
+use cachescope_kernels::reduce::{Mean, Norm, Std, Sum, Var};
 
 /// A reduction for each type of elements that is no narrow float: `f32`, `f64`, and complex
 /// numbers of them if it is for them.

@@ -9,9 +9,10 @@ use crate::ops::cuda::{self, ReductionKernels};
 use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
-use crate::ops::host::{self, Compiled, ReductionLoops, reduction_loops_of};
+use crate::ops::host;
 use crate::ops::order::ReadOperands;
-use crate::ops::reducers::{Reducer, ReductionRule};
+use cachescope_kernels::reduce::loops::{Compiled, ReductionLoops, reduction_loops_of};
+use cachescope_kernels::reduce::{Reducer, ReductionRule};
 
 /// A reducer of elements of one type as a value, so that only its loops are compiled for each
 /// reducer and type.

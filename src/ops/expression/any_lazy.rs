@@ -2,9 +2,10 @@
 
 use super::elementwise::cast::cast;
 use super::elementwise::select::Select;
-use super::tree::{Call, Calls, Node, Operand, Tree};
+use super::tree::{Node, Operand, Tree};
 use super::vocabulary::vocabulary;
 use crate::array::{AnyArray, DType, bits_of_number};
+use cachescope_kernels::elementwise::call::{Call, Calls};
 
 /// A type-erased expression, on which a boxed [`Lazy`](super::expr::Lazy) is a typed handle.
 /// Operations of the library are made of them, so that they are compiled once.

@@ -6,9 +6,9 @@ use super::any_lazy::AnyLazy;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::not_yet::Expression;
-use super::run::Unfused;
 use super::tree::{Node, Operand, Tree};
 use crate::array::AnyElement;
+use cachescope_kernels::elementwise::run::Unfused;
 
 /// The type of an expression that was [boxed](Lazy::boxed).
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::graph::ExpressionGraph;
 use super::node::{Leaf, Scalar};
-use super::run::Run;
 use super::tree::{Node, Operand};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
+use cachescope_kernels::elementwise::run::Run;
 
 pub(crate) mod sealed {
     /// Keeps the expression types to this crate.

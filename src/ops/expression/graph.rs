@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 
 use super::node_list::NodeList;
 use super::node_shapes::NodeShape;
-use super::operation::Operation;
-use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
+use super::tree::{Node, Operand, Tree};
 use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape};
 use crate::error::{AtCaller, Result};
+use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
+use cachescope_kernels::elementwise::operation::Operation;
 
 /// The most results that are computed in one pass.
 pub(crate) const MOST_RESULTS: usize = 8;

@@ -4,22 +4,16 @@
 
 mod any_array;
 pub(crate) mod any_lazy;
-pub(in crate::ops) mod body;
 pub(in crate::ops) mod boxed;
 pub(in crate::ops) mod declare;
 pub(in crate::ops) mod elementwise;
 pub(in crate::ops) mod expr;
 pub(in crate::ops) mod graph;
-pub(in crate::ops) mod loops;
 pub(in crate::ops) mod node;
 mod node_list;
 mod node_shapes;
 pub(crate) mod nodes;
 pub(in crate::ops) mod not_yet;
-pub(in crate::ops) mod operation;
-pub(in crate::ops) mod run;
 pub(in crate::ops) mod template;
 pub(in crate::ops) mod tree;
 pub(in crate::ops) mod vocabulary;
-mod widened;
-pub(crate) mod written;

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::graph::ExpressionGraph;
 use crate::array::{Shape, broadcast_pair, broadcast_shapes};
 use crate::error::{Error, Result};
-use crate::ops::expression::tree::MOST_OPERANDS;
+use cachescope_kernels::elementwise::call::MOST_OPERANDS;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NodeShape<'a> {

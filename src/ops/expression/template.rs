@@ -4,11 +4,13 @@
 //! function gives its body as part of one. [`GraphTemplate::filled`] makes the expression graph,
 //! which the evaluators take.
 
+use cachescope_kernels::elementwise::body::{Graph, Terms};
+use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
 use smallvec::SmallVec;
 
 use super::graph::{ExpressionGraph, NodeKind, wanted};
-use super::tree::{Call, MOST_OPERANDS, Operand};
-use crate::array::DType;
+use super::tree::Operand;
+use crate::array::{Bits, DType};
 use crate::error::Result;
 
 /// The array that a node stands for, by its number.
@@ -74,7 +76,18 @@ impl GraphTemplate {
     }
 
     pub(in crate::ops) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
-        self.push(NodeKind::call(call, operands), call.output)
+        Graph::call(self, call, operands)
+    }
+
+    /// Adds the body of a written function; for other functions, and for a body that is no function
+    /// of arrays, adds the call.
+    pub(in crate::ops) fn call_or_body(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
+        if let (Some(add_body), None) = (call.body, call.partials)
+            && let Some(result) = add_body(&mut Terms::new(self, operands))
+        {
+            return result;
+        }
+        self.call(call, operands)
     }
 
     /// Returns a flag for each node: true for `results`, and for the nodes that they are computed
@@ -113,6 +126,20 @@ impl GraphTemplate {
         let results = results.iter().map(|&own| numbers[own as usize] as usize);
         graph.set_results(results);
         Ok(graph)
+    }
+}
+
+impl Graph for GraphTemplate {
+    fn scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
+        self.push(NodeKind::Scalar(bits), dtype)
+    }
+
+    fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
+        self.push(NodeKind::call(call, operands), call.output)
+    }
+
+    fn dtype(&self, node: u32) -> DType {
+        self.nodes[node as usize].dtype
     }
 }
 

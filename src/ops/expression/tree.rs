@@ -3,14 +3,11 @@
 //! Nothing in the library is generic over the type of an expression except [`Expr`] itself and the
 //! one loop that it may become on the host, `host::Fusing::fused`.
 
-use std::any::TypeId;
 use std::fmt;
 
-use super::body::Body;
+use cachescope_kernels::elementwise::call::Call;
+
 use super::expr::Expr;
-use super::loops::{Arguments, BlockLoop, Loops};
-use super::node::Function;
-use super::operation::Operation;
 use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout};
 
 /// A node of an expression, as it is visited: after its operands. Its array is given by an `A`.
@@ -42,89 +39,6 @@ pub struct Operand<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) dtype: DType,
 }
-
-/// A function of single elements, of certain types.
-#[derive(Clone, Copy, Debug)]
-pub struct Call {
-    /// The name in error messages.
-    pub(crate) name: &'static str,
-    /// The function in CUDA C++; see [`Function::CUDA`].
-    #[cfg_attr(
-        not(feature = "cuda"),
-        allow(dead_code, reason = "kernels of CUDA devices use it")
-    )]
-    pub(crate) cuda: &'static str,
-    /// The types of its operands.
-    pub(crate) arguments: &'static [DType],
-    /// The type of its value.
-    pub(crate) output: DType,
-    /// The function, for rules that depend on it.
-    pub(crate) operation: Operation,
-    /// The function's type. Together with the operands' types, it identifies the function.
-    pub(crate) id: fn() -> TypeId,
-    /// Its loops on the host.
-    loops: Loops,
-    /// The body of a written function as terms.
-    pub(crate) body: Option<Body>,
-    /// The functions that compute its partial derivatives, if they are written by hand.
-    pub(crate) partials: Option<&'static [Option<&'static Call>]>,
-}
-
-impl Call {
-    /// Returns the function `F` of elements of these types, whose loops are `loops`.
-    pub(super) const fn of<F: Function<Args>, Args: Arguments>(
-        operation: Operation,
-        loops: Loops,
-    ) -> Self {
-        Self {
-            name: F::NAME,
-            cuda: F::CUDA,
-            arguments: Args::DTYPES,
-            output: <F::Output as AnyElement>::DTYPE,
-            operation,
-            id: TypeId::of::<F>,
-            loops,
-            body: F::BODY,
-            partials: F::PARTIALS,
-        }
-    }
-
-    /// Returns the number of its operands.
-    pub(crate) const fn arity(&self) -> usize {
-        self.arguments.len()
-    }
-
-    /// Returns its loop on the host, for this processor.
-    pub(crate) fn run(&self) -> BlockLoop {
-        self.loops.best()
-    }
-}
-
-/// A function of the library for each type of elements that it is for, by the number of [`DType`].
-///
-/// Its loops are compiled with the library. A table is accessed by reference: a constant that
-/// contains the address of a generic function would make the compiler compile that function in
-/// each crate that uses the constant.
-#[derive(Debug)]
-pub(crate) struct Calls(pub(super) [Option<Call>; DType::COUNT]);
-
-impl Calls {
-    /// Returns the function for elements of `dtype`; `None` if it is not for them.
-    pub(crate) const fn get(&'static self, dtype: DType) -> Option<&'static Call> {
-        self.0[dtype as usize].as_ref()
-    }
-
-    /// Returns the function for elements of `dtype`, for which its bound holds.
-    pub(crate) const fn at(&'static self, dtype: DType) -> &'static Call {
-        match self.get(dtype) {
-            Some(call) => call,
-            None => panic!("the function's bound excludes the type"),
-        }
-    }
-}
-
-/// The most operands of a function.
-pub(crate) const MOST_OPERANDS: usize = 4;
 
 /// An expression of any type.
 pub(crate) trait Tree: Send + Sync {

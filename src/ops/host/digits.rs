@@ -5,7 +5,7 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
-use crate::array::element::scalar::RadixDigits;
+use cachescope_kernels::element::scalar::RadixDigits;
 
 /// The longest row that is sorted by comparisons, which are faster then and need no second row.
 pub(super) const SHORT: usize = 256;

@@ -9,13 +9,13 @@ use std::ops::Range;
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, Outputs};
 use crate::array::Shape;
-use crate::array::element::scalar::pass::Fast;
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::expr::Expr;
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::expression::run::{BLOCK, Run, fill_block};
 use crate::ops::expression::tree::{Node, Operand, Tree};
-use crate::ops::vector::{Loop, has_vectors, has_wide_vectors, vectorised_for_certain};
+use cachescope_kernels::element::scalar::pass::Fast;
+use cachescope_kernels::elementwise::run::{BLOCK, Run, fill_block};
+use cachescope_kernels::vector::{Loop, has_vectors, has_wide_vectors, vectorised_for_certain};
 
 /// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
 /// that no loop is compiled for it.

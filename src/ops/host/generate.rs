@@ -10,7 +10,7 @@ use crate::array::{AnyArray, AnyElement, DType, Shape};
 use crate::error::Result;
 use crate::ops::descriptors::Fill;
 use crate::ops::order::HostOrder;
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The cost of a random number, in bytes read or written.
 const BYTES_OF_TIME: usize = 16;

@@ -60,26 +60,6 @@ macro_rules! by_bytes {
 
 use by_bytes;
 
-/// The types whose loops are compiled with the library, by the number of `DType`: `f32` and `f64`.
-pub(super) const COMPILED_TYPES: usize = 2;
-
-/// Returns a reference to the entry for `$T` of a table of [`COMPILED_TYPES`]. For another type it
-/// is a reference to `$own`, whose loops are compiled in the crate that uses them. A table is a
-/// static: if a constant has the address of a function, the compiler compiles the function where
-/// the constant is.
-macro_rules! compiled_or {
-    ($T:ty, $table:expr, $own:expr) => {
-        // A constant, so that no loop is compiled where there is one in the table.
-        if const { (<$T>::DTYPE as usize) < $crate::ops::host::COMPILED_TYPES } {
-            &$table[<$T>::DTYPE as usize]
-        } else {
-            const { &$own }
-        }
-    };
-}
-
-pub(super) use compiled_or;
-
 pub(super) use blocked::{OperandBlocks, RUN};
 pub(super) use compact::{compacted, positions};
 pub(super) use convolution::{convolved, convolved_transposed, correlated};
@@ -96,7 +76,7 @@ pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
-pub(super) use reduce::{Compiled, ReductionLoops, reduce, reduce_contiguous, reduction_loops_of};
+pub(super) use reduce::{reduce, reduce_contiguous};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::scan_loops_of;
 pub(super) use search::{SearchLoops, search, search_loops_of};

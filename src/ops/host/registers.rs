@@ -2,7 +2,7 @@
 
 use crate::array::Number;
 #[cfg(target_arch = "x86_64")]
-use crate::ops::vector::{has_vectors, has_wide_vectors};
+use cachescope_kernels::vector::{has_vectors, has_wide_vectors};
 
 /// A vector register of elements of `T`. Its functions are compiled for the features of the
 /// function that they are inlined into.

@@ -9,11 +9,11 @@ use num_complex::Complex;
 use super::blocked::{Blocks, RUN};
 use super::lanes::{LaneLoop, LaneLoops};
 use super::memory::{Output, Untyped};
-use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, DType, Number};
 use crate::ops::descriptors::{Lanes, is_compensated};
-use crate::ops::reducers::Compensated;
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::element::scalar::convert;
+use cachescope_kernels::reduce::Compensated;
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The elements of a lane whose sums are computed before the sum of the elements before them is
 /// added to each.

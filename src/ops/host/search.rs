@@ -7,11 +7,12 @@ use std::ops::Range;
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed_any};
 use super::pointers::ReadPtr;
-use super::{COMPILED_TYPES, compiled_or};
 use crate::array::{AnyArray, DType, Element, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
 use crate::ops::order::HostOrder;
+use cachescope_kernels::compiled::COMPILED_TYPES;
+use cachescope_kernels::compiled_or;
 
 /// The number of values that are searched for together: the steps of one do not wait for the steps
 /// of another.

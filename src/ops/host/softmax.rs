@@ -8,17 +8,18 @@ use std::ops::Range;
 use super::blocked::{Blocks, Consecutive, RUN};
 use super::lanes::{Job, LaneLoops, along_lanes};
 use super::memory::{Output, Untyped};
-use super::{COMPILED_TYPES, compiled_or};
-use crate::array::element::scalar::pass::Fast;
-use crate::array::element::scalar::{convert, math};
 use crate::array::{AnyArray, AnyElement, DType, Float};
 use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::descriptors::Lanes;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
-use crate::ops::reducers::{ACCUMULATORS, add_accumulators, largest};
-use crate::ops::vector::{Loop, rolled, vectorised};
+use cachescope_kernels::compiled::COMPILED_TYPES;
+use cachescope_kernels::compiled_or;
+use cachescope_kernels::element::scalar::pass::Fast;
+use cachescope_kernels::element::scalar::{convert, math};
+use cachescope_kernels::reduce::{ACCUMULATORS, add_accumulators, largest};
+use cachescope_kernels::vector::{Loop, rolled, vectorised};
 
 /// The number of elements whose exponentials are summed in their own type, before the sum is added
 /// to a sum in `f64`.

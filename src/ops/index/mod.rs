@@ -38,9 +38,9 @@ use std::ops::Range;
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
-use super::vector::{Loop, vectorised};
 use crate::array::{AnyArray, Array, DType, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
 /// a CUDA device, where the kernel checks the indices, checks only that the axis has elements.

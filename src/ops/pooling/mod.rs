@@ -6,9 +6,9 @@ use super::derivatives::RuledOperation;
 use super::dispatch::Reduction;
 use super::expression::any_lazy::AnyLazy;
 use super::expression::graph::MOST_RESULTS;
-use super::reducers::Max;
 use crate::array::{AnyArray, Array, Float, Layout, Numeric, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use cachescope_kernels::reduce::Max;
 
 /// The most elements of a window that is combined element by element, for all windows at once.
 const FEW: usize = 16;

@@ -7,8 +7,8 @@ use std::any::TypeId;
 use half::{bf16, f16};
 use num_complex::Complex;
 
-use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, DType};
+use cachescope_kernels::element::scalar::convert;
 
 /// The most decimals of an element, without a precision.
 const MAX_DECIMALS: usize = 8;

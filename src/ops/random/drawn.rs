@@ -7,7 +7,9 @@ use crate::array::{AnyElement, DType, Float};
 #[cfg(feature = "cuda")]
 use crate::ops::cuda::FillKernels;
 use crate::ops::descriptors::Fill;
-use crate::ops::host::{COMPILED_TYPES, TakeFill, TypedFill, compiled_or};
+use crate::ops::host::{TakeFill, TypedFill};
+use cachescope_kernels::compiled::COMPILED_TYPES;
+use cachescope_kernels::compiled_or;
 
 /// The type of the elements that a fill computes, and its kernels.
 pub(super) struct FillOf {

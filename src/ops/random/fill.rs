@@ -5,10 +5,10 @@
 
 use super::philox::{Draws, number};
 use super::{normal, single};
-use crate::array::element::scalar::convert;
 use crate::array::{Float, Integer, bits_of};
 use crate::ops::descriptors::Fill;
 use crate::ops::host::RUN;
+use cachescope_kernels::element::scalar::convert;
 
 /// Code that the texts for a GPU share.
 #[cfg_attr(

@@ -6,7 +6,7 @@ use crate::ops::derivatives::{RuledOperation, is_any_tracked};
 use crate::ops::dispatch::{Reduction, same_device};
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::index::{gathered, of_classes};
-use crate::ops::reducers::{CrossEntropy, Logsumexp};
+use cachescope_kernels::reduce::{CrossEntropy, Logsumexp};
 
 impl<T: Float> Array<T> {
     /// Returns the mean of −ln softmax(logits)\[class\] over the rows of these logits, like

@@ -1,6 +1,6 @@
 //! Reductions of the elements of arrays and of expressions, over all elements or along axes.
 //!
-//! Each reduction is a type in [`reducers`](super::reducers), and a row that declares its methods.
+//! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), and a row that declares its methods.
 //!
 //! Elements are reduced in blocks. Within a block they are reduced into several partial results
 //! side by side, which the compiler turns into vector code; from block to block they are reduced
@@ -23,10 +23,10 @@ use super::dispatch::{MEAN, Reduction, SUM, VAR, contiguous_array, reduce, reduc
 use super::expression::any_lazy::AnyLazy;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::Tree;
-use super::host::Compiled;
-use super::reducers::{Any, Reducer};
 use crate::array::{AnyArray, AnyElement, Array, Axes, AxisSet, Buffer, DType, Shape};
 use crate::error::Result;
+use cachescope_kernels::reduce::loops::Compiled;
+use cachescope_kernels::reduce::{Any, Reducer};
 
 /// Reductions in the type that floats are computed in. Axes that are reduced stay with a length of
 /// 1 in `_keepdims`.

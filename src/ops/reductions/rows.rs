@@ -1,7 +1,7 @@
 //! The rows of reductions: the methods of arrays and of expressions, each with its reducer.
 
 use super::declare::reductions;
-use crate::ops::reducers::{
+use cachescope_kernels::reduce::{
     All, Any, Argmax, Argmin, Logsumexp, Max, Mean, Min, Norm, Prod, Std, Sum, Var,
 };
 

@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
-use crate::ops::reducers::{CudaReducer, Reducer};
+use cachescope_kernels::reduce::{CudaReducer, Reducer};
 
 /// The states of reductions and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("../states.cuh");

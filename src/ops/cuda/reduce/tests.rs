@@ -131,7 +131,7 @@ mod compiled {
     use crate::ops::cuda::tests::{of_every_complex, of_every_float, of_every_ordered};
     use crate::ops::expression::graph::ExpressionGraph;
     use crate::ops::expression::node::Leaf;
-    use crate::ops::reducers::{Logsumexp, Visit, visit_reducers, visit_sums};
+    use cachescope_kernels::reduce::{Logsumexp, Visit, visit_reducers, visit_sums};
 
     #[derive(Default)]
     struct Sources(Vec<KernelSource>);

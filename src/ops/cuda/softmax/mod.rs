@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::ops::descriptors::Lanes;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
-use crate::ops::reducers::Logsumexp;
+use cachescope_kernels::reduce::Logsumexp;
 
 const LANES: &str = include_str!("../softmax.cuh");
 const PARTS: &str = include_str!("../softmax_parts.cuh");

@@ -1,49 +1,11 @@
 //! Complex numbers from their parts.
 
+pub use cachescope_kernels::elementwise::complex::OfParts;
 use num_complex::Complex;
 
-use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Float};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
-use crate::ops::expression::loops::{Loops, table};
-use crate::ops::expression::node::{Apply, Function, binary};
-use crate::ops::expression::operation::Operation;
-use crate::ops::expression::tree::{Call, Calls};
-
-/// The complex number of a real and an imaginary part.
-#[derive(Clone, Copy, Debug)]
-pub struct OfParts;
-
-impl OfParts {
-    /// The function for each type of parts.
-    pub(in crate::ops) const CALLS: &'static Calls = {
-        static CALLS: Calls = table!(parts OfParts);
-        &CALLS
-    };
-
-    const fn call<T: Float>() -> Option<Call>
-    where
-        Complex<T>: AnyElement,
-    {
-        let loops = Loops::of::<Self, (T, T)>();
-        Some(Call::of::<Self, (T, T)>(Operation::OfParts, loops))
-    }
-}
-
-impl<T: Float> Function<(T, T)> for OfParts
-where
-    Complex<T>: AnyElement,
-{
-    const NAME: &'static str = "complex";
-    const CUDA: &'static str = "R(a, b)";
-    const CALL: &'static Call = Self::CALLS.at(T::DTYPE);
-    type Output = Complex<T>;
-
-    #[inline(always)]
-    fn apply<L: Pass>(_pass: &mut L, (re, im): (T, T)) -> Complex<T> {
-        Complex::new(re, im)
-    }
-}
+use crate::ops::expression::node::{Apply, binary};
 
 /// Returns the complex numbers with these real and imaginary parts, which broadcast: a
 /// `Complex<f32>` from `f32`, a `Complex<f64>` from `f64`. The inverse operations are

@@ -1,6 +1,7 @@
-//! The functions of `functions!`, as operations and as methods.
+//! The methods of the functions of `functions!`.
 
-use crate::array::element::scalar::math;
-use crate::ops::expression::declare::operations;
+pub use cachescope_kernels::elementwise::functions::*;
 
-functions! { operations }
+use crate::ops::expression::declare::{methods, operations};
+
+cachescope_kernels::functions! { operations }

@@ -1,4 +1,4 @@
-//! The elementwise operations: the rows of [`functions!`](crate::functions), the arithmetic
+//! The elementwise operations: the rows of [`functions!`](cachescope_kernels::functions), the arithmetic
 //! operators, and operations with a signature of their own. The macros of
 //! [`declare`](super::declare) expand the rows.
 

@@ -1,51 +1,11 @@
 //! The choice by a mask.
 
-use crate::array::element::scalar::pass::Pass;
-use crate::array::{AnyElement, DType};
+pub use cachescope_kernels::elementwise::select::Select;
+
+use crate::array::AnyElement;
 use crate::ops::expression::expr::{IntoExpr, Lazy};
-use crate::ops::expression::loops::{Loops, table};
 use crate::ops::expression::node;
-use crate::ops::expression::node::{Apply, Function};
-use crate::ops::expression::operation::Operation;
-use crate::ops::expression::tree::{Call, Calls};
-
-/// The choice between two values.
-#[derive(Clone, Copy, Debug)]
-pub struct Select;
-
-impl Select {
-    /// The function for each type of elements.
-    pub(in crate::ops) const CALLS: &'static Calls = {
-        static CALLS: Calls = table!(element Select);
-        &CALLS
-    };
-
-    const fn call<T: AnyElement>() -> Option<Call> {
-        // Elements are moved, so that types of one size and alignment share a loop.
-        let loops = match T::DTYPE {
-            DType::I8 | DType::U8 | DType::Bool => Loops::of::<Self, (bool, u8, u8)>(),
-            DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => {
-                Loops::of::<Self, (bool, u16, u16)>()
-            }
-            DType::F32 | DType::I32 | DType::U32 => Loops::of::<Self, (bool, u32, u32)>(),
-            DType::F64 | DType::I64 | DType::U64 => Loops::of::<Self, (bool, u64, u64)>(),
-            DType::C32 | DType::C64 => Loops::of::<Self, (bool, T, T)>(),
-        };
-        Some(Call::of::<Self, (bool, T, T)>(Operation::Select, loops))
-    }
-}
-
-impl<T: AnyElement> Function<(bool, T, T)> for Select {
-    const NAME: &'static str = "select";
-    const CUDA: &'static str = "a ? b : c";
-    const CALL: &'static Call = Self::CALLS.at(T::DTYPE);
-    type Output = T;
-
-    #[inline(always)]
-    fn apply<L: Pass>(_pass: &mut L, (mask, yes, no): (bool, T, T)) -> T {
-        if mask { yes } else { no }
-    }
-}
+use crate::ops::expression::node::Apply;
 
 /// Returns the element of `yes` where `mask` is true, and the element of `no` elsewhere; all three
 /// broadcast.

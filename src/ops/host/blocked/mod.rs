@@ -19,9 +19,4 @@ pub(crate) use program::BlockProgram;
 pub(in crate::ops) use program::OperandBlocks;
 pub(super) use reader::repeat;
 
-/// The number of elements of a block: 4 KiB of `f32`, so that the blocks of several nodes fit the
-/// first-level cache together, and enough that the overhead of a step beside its loop is small.
-pub(crate) const BLOCK: usize = 1024;
-
-/// The most lines that are processed side by side.
-pub(crate) const RUN: usize = 256;
+pub(crate) use cachescope_kernels::blocks::{BLOCK, RUN};

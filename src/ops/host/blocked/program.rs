@@ -11,9 +11,10 @@ use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, GraphNode, NodeKind};
-use crate::ops::expression::loops::BlockLoop;
-use crate::ops::expression::tree::{MOST_OPERANDS, Node, Operand, Tree};
+use crate::ops::expression::tree::{Node, Operand, Tree};
 use crate::ops::host::launch::Work;
+use cachescope_kernels::elementwise::call::MOST_OPERANDS;
+use cachescope_kernels::elementwise::loops::BlockLoop;
 
 /// A program that computes the elements of an expression graph over an index space.
 ///

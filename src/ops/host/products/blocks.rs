@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::matrix::Matrix;
 use crate::array::Number;
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The number of rows and columns of the result that are summed at once, and the depth of these
 /// sums. A block of the right operand and the sums together fit the first-level cache.

@@ -65,7 +65,7 @@ impl ProductLoops {
             DType::I64 | DType::U64 => &LONGS,
             DType::C32 => &C32,
             DType::C64 => &C64,
-            DType::Bool => unreachable!("truth values are not multiplied"),
+            _ => unreachable!("truth values are not multiplied"),
         }
     }
 

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::is_float;
 use super::matrix::{Matrix, Pairs};
-use crate::array::element::scalar::convert;
 use crate::array::{DType, Number};
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::element::scalar::convert;
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The most multiplications of one product.
 pub(super) const MOST: usize = 100;

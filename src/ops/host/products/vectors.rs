@@ -7,9 +7,9 @@ use std::mem::MaybeUninit;
 use super::matrix::Matrix;
 use super::{is, is_float};
 use crate::array::Number;
-use crate::array::element::scalar::convert;
-use crate::ops::reducers::{ACCUMULATORS, add_accumulators};
-use crate::ops::vector::{Loop, rolled, vectorised};
+use cachescope_kernels::element::scalar::convert;
+use cachescope_kernels::reduce::{ACCUMULATORS, add_accumulators};
+use cachescope_kernels::vector::{Loop, rolled, vectorised};
 
 /// The number of elements of the vector that are multiplied at once. As `f64` they fit the
 /// first-level cache with a part of the matrix.

@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use super::matrix::Matrix;
 use super::packed::{PackedResult, gemm_to};
 use crate::array::AnyElement;
-use crate::array::element::scalar::convert;
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::element::scalar::convert;
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The number of rows of the result that one thread sums at once.
 pub(super) const ROWS: usize = 128;

@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::leaves::{BLOCK_ROWS, Columns};
-use super::loops::{MOST_UNITS, Scratch};
 use super::parts::Parts;
 use super::{CHUNK, ReductionJob};
 use crate::ops::descriptors::Lanes;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN};
+use cachescope_kernels::reduce::leaves::{BLOCK_ROWS, Columns};
+use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
 /// The most outputs that are computed side by side: enough that long parts of rows are read at
 /// once.

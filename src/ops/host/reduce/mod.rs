@@ -1,8 +1,6 @@
 //! Reduction of an expression's elements without storing them.
 
 mod columns;
-mod leaves;
-mod loops;
 mod parts;
 mod rows;
 
@@ -20,9 +18,7 @@ use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
-use loops::{LeafLoops, Scratch};
-
-pub(in crate::ops) use loops::{Compiled, ReductionLoops, reduction_loops_of};
+use cachescope_kernels::reduce::loops::{LeafLoops, ReductionLoops, Scratch};
 
 /// The most elements that are reduced one after another. Longer reductions are split into chunks,
 /// whose totals are merged two by two, by several threads if there are several.

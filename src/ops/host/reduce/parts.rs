@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::loops::Scratch;
 use crate::ops::host::launch::{Work, share};
+use cachescope_kernels::reduce::loops::Scratch;
 
 /// The most parts whose totals are in memory at once.
 const PARTS: usize = 1024;

@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::leaves::Rows;
-use super::loops::{MOST_UNITS, Scratch};
 use super::parts::Parts;
 use super::{CHUNK, ReductionJob};
 use crate::ops::host::blocked::{BLOCK, Blocks};
-use crate::ops::reducers::ACCUMULATORS;
+use cachescope_kernels::reduce::ACCUMULATORS;
+use cachescope_kernels::reduce::leaves::Rows;
+use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
 /// The rows that are always reduced at once: few enough that the compiler does not have to probe
 /// the stack for their totals.

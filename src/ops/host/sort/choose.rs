@@ -6,7 +6,7 @@ use super::{Lane, Lanes, RowPair, write_keys};
 use crate::array::{AnyElement, Element, Float};
 use crate::ops::descriptors::Direction;
 use crate::ops::host::digits::{Rank, as_keys, initialised};
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The number of elements that are skipped together if none of them may be among the first.
 const TOGETHER: usize = 128;

@@ -5,7 +5,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::Task;
 use crate::array::{AnyElement, Element, Walk};
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The lanes of an array along an axis, and the lanes that are written.
 #[derive(Clone, Copy)]

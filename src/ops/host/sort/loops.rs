@@ -9,8 +9,9 @@ use super::lanes::{Lane, Lanes};
 use super::{RowPair, rank_lane, sort_lane};
 use crate::array::{AnyElement, DType, Element, Float};
 use crate::ops::host::digits::Rank;
-use crate::ops::host::{COMPILED_TYPES, compiled_or};
-use crate::ops::vector::{Loop, vectorised};
+use cachescope_kernels::compiled::COMPILED_TYPES;
+use cachescope_kernels::compiled_or;
+use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The memory of a lane's rows of items.
 pub(super) struct Rows {

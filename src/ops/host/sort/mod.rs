@@ -22,7 +22,7 @@ use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::descriptors::{Direction, pairs};
 use crate::ops::order::HostOrder;
-use crate::ops::vector::vectorised;
+use cachescope_kernels::vector::vectorised;
 
 /// The most memory that the rows of several lanes may take together in one launch.
 const SPACE_BYTES: usize = 16 << 20;

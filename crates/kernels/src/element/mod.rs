@@ -1,0 +1,350 @@
+//! The types that an array can hold.
+//!
+//! Architecture invariant: the traits are sealed, so a kernel is written for a closed set of types,
+//! and every one of them is plain bytes without padding.
+
+mod floats;
+mod integers;
+pub mod plain;
+mod progression;
+pub mod scalar;
+mod tables;
+
+use std::fmt::{Debug, Display};
+use std::ops::{BitAnd, BitOr, BitXor, Neg, Not};
+
+use num_traits::{Bounded, FloatConst, NumOps};
+
+use self::scalar::{Arithmetic, Convert, Powers, Real, Signed, SortKey};
+pub use self::tables::bits_of_number;
+use crate::DType;
+
+/// Any type that an array can hold: an [`Element`], `Complex<f32>` or `Complex<f64>`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_kernels::{AnyElement, Complex};
+///
+/// fn describe<T: AnyElement>() -> String {
+///     format!("{} of {} bytes, {} to {}", T::NAME, size_of::<T>(), T::zero(), T::one())
+/// }
+/// assert_eq!(describe::<i16>(), "i16 of 2 bytes, 0 to 1");
+/// assert_eq!(describe::<bool>(), "bool of 1 bytes, false to true");
+/// assert_eq!(describe::<Complex<f32>>(), "Complex<f32> of 8 bytes, 0+0i to 1+0i");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element type",
+    label = "no array holds this",
+    note = "arrays hold `f32`, `f64`, `f16`, `bf16`, `bool`, integers of 8 to 64 bits, `Complex<f32>` and `Complex<f64>`"
+)]
+pub trait AnyElement:
+    private::Sealed
+    + sealed::Plain
+    + Convert
+    + Copy
+    + Default
+    + PartialEq
+    + Debug
+    + Display
+    + Send
+    + Sync
+    + 'static
+{
+    /// The type of sums: `i64` for signed integers and `bool`, `u64` for unsigned ones, else the
+    /// type itself.
+    type Total: Number;
+
+    /// The type of means: `f64` for integers and `bool`, else the type itself.
+    type Average: Number;
+
+    /// The type in which sums and functions of this type are computed: `f32` for `f16` and `bf16`,
+    /// else the type of sums.
+    #[doc(hidden)]
+    type Accumulator: Number;
+
+    /// The type in which running sums and products of this type are computed: `f64` for floats,
+    /// `Complex<f64>` for complex numbers, else the type of sums.
+    #[doc(hidden)]
+    type Wide: Number;
+
+    /// The type's name as Rust spells it.
+    const NAME: &'static str;
+
+    /// The type as a value.
+    #[doc(hidden)]
+    const DTYPE: DType;
+
+    /// Returns zero, or `false`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_kernels::AnyElement;
+    ///
+    /// assert_eq!((f32::zero(), bool::zero()), (0.0, false));
+    /// ```
+    fn zero() -> Self;
+
+    /// Returns one, or `true`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_kernels::AnyElement;
+    ///
+    /// assert_eq!((u8::one(), bool::one()), (1, true));
+    /// ```
+    fn one() -> Self;
+
+    /// Returns the value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it
+    /// is not zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_kernels::AnyElement;
+    ///
+    /// assert_eq!((i32::from_f64(-2.7), u8::from_f64(300.0)), (-2, 255));
+    /// assert!(bool::from_f64(0.5));
+    /// ```
+    fn from_f64(value: f64) -> Self;
+
+    /// Returns the value as an `f64`, rounded if a 64-bit integer has more digits; for a complex
+    /// number, its real part.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_kernels::{AnyElement, Complex};
+    ///
+    /// assert_eq!((true.to_f64(), (-3_i8).to_f64()), (1.0, -3.0));
+    /// assert_eq!(Complex::new(1.5_f32, 2.0).to_f64(), 1.5);
+    /// ```
+    fn to_f64(self) -> f64;
+}
+
+/// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that GPUs
+/// compute with, and `bool`. Complex numbers, for which there is no order that goes with their
+/// arithmetic, are [`AnyElement`] alone.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_kernels::Element;
+///
+/// fn range<T: Element>(values: &[T]) -> Option<(T, T)> {
+///     let least = |a, b| if b < a { b } else { a };
+///     let largest = |a, b| if b > a { b } else { a };
+///     let values = values.iter().copied();
+///     Some((values.clone().reduce(least)?, values.reduce(largest)?))
+/// }
+/// assert_eq!(range(&[3, 1, 2]), Some((1, 3)));
+/// ```
+///
+/// ```compile_fail,E0277
+/// use cachescope_kernels::{Complex, Element};
+///
+/// fn largest<T: Element>(values: &[T]) {}
+/// largest(&[Complex::new(0.0_f32, 1.0)]); // error: complex numbers have no order
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "elements of `{Self}` have no order",
+    label = "this is for elements with an order, and not for `{Self}`",
+    note = "complex numbers are compared by `.abs()`, `.re()` or `.im()`"
+)]
+pub trait Element:
+    AnyElement<Total = <Self as Element>::Sum, Average = <Self as Element>::Mean> + SortKey + PartialOrd
+{
+    /// The type of sums; see [`AnyElement::Total`].
+    type Sum: Numeric;
+
+    /// The type of means; see [`AnyElement::Average`].
+    type Mean: Float;
+}
+
+/// An element that can be added and multiplied, real or complex: every one but `bool`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_kernels::{Complex, Number};
+///
+/// fn square<T: Number>(x: T) -> T {
+///     x * x
+/// }
+/// assert_eq!(square(3), 9);
+/// assert_eq!(square(Complex::new(0.0, 1.0)), -Complex::ONE);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no number",
+    label = "this is for numbers, and not for `{Self}`",
+    note = "truth values are converted: call `.cast::<i32>()`"
+)]
+pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOps {
+    /// The type of real parts and absolute values: `f32` and `f64` for complex numbers, else the
+    /// type itself.
+    type Part: Numeric;
+}
+
+/// An element that arithmetic works on: every one but `bool`. [`Number`] has complex numbers too.
+///
+/// Besides these bounds, every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`]
+/// has `num_traits::Float`. Generic code that needs more of single values adds these bounds. (They
+/// are no supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.)
+/// Operators on single values are Rust's; only operators on arrays wrap.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_kernels::Numeric;
+/// use num_traits::NumCast;
+///
+/// /// The middle of the type's upper half.
+/// fn three_quarters<T: Numeric>() -> T {
+///     let quarter = T::max_value() / (T::one() + T::one() + T::one() + T::one());
+///     T::max_value() - quarter
+/// }
+/// fn scaled<T: Numeric + NumCast>(x: T, factor: i32) -> T {
+///     x * NumCast::from(factor).unwrap_or(T::max_value())
+/// }
+/// assert_eq!(three_quarters::<u8>(), 192);
+/// assert_eq!(scaled(2u8, 3), 6);
+/// ```
+pub trait Numeric:
+    Number<Part = Self, Accumulator: Powers> + Element + Signed + Bounded + sealed::Progression
+{
+}
+
+/// An integer element: of 8 to 64 bits, signed or not.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_kernels::Integer;
+///
+/// fn is_even<T: Integer>(x: T) -> bool {
+///     x % T::from_f64(2.0) == T::zero()
+/// }
+/// assert!(is_even(4u8) && !is_even(-3_i64));
+/// ```
+pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
+
+/// An element of which single bits can be combined: an integer or `bool`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_kernels::Bitwise;
+///
+/// fn without<T: Bitwise>(a: T, mask: T) -> T {
+///     a & !mask
+/// }
+/// assert_eq!(without(0b1110, 0b0100), 0b1010);
+/// assert!(without(true, false));
+/// ```
+pub trait Bitwise:
+    Element + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
+{
+}
+
+/// A floating-point element: `f32`, `f64`, `f16` or `bf16`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no floating-point type",
+    label = "this is for floats, and not for `{Self}`",
+    note = "integers are converted: call `.cast::<f32>()`"
+)]
+pub trait Float:
+    Numeric<Sum = Self, Mean = Self, Accumulator = <Self as Float>::Computed>
+    + Neg<Output = Self>
+    + FloatConst
+    + sealed::Ranked
+{
+    /// The accumulation type: `f32` for `f16` and `bf16`, else the type itself. Functions of this
+    /// type are computed in it, and states of optimizers are stored in it.
+    type Computed: Float + Real;
+
+    /// The binary digits of the significand, the hidden one included.
+    const MANTISSA_DIGITS: u32;
+
+    /// Returns the distance from one to the next larger value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_kernels::Float;
+    ///
+    /// assert_eq!(<f32 as Float>::epsilon(), f32::EPSILON);
+    /// ```
+    fn epsilon() -> Self;
+}
+
+#[doc(hidden)]
+pub mod sealed {
+    pub use crate::element::plain::Plain;
+
+    /// Whole numbers modulo a power of two.
+    pub trait Whole: Sized {
+        /// Returns `high - low`, or `None` if `high` is not above `low`.
+        fn distance(low: Self, high: Self) -> Option<u64>;
+
+        /// Returns the number that is `steps` higher, wrapping around at the end of the type.
+        fn higher(self, steps: u64) -> Self;
+
+        /// Returns `self << count`, modulo the number of bits: only the count's lowest bits are
+        /// used.
+        fn shifted_left(self, count: Self) -> Self;
+
+        /// Returns `self >> count`, modulo the number of bits: only the count's lowest bits are
+        /// used.
+        fn shifted_right(self, count: Self) -> Self;
+
+        /// Returns `self << places`, or 0 if `self` has no more than `places` bits. A negative
+        /// `places` counts as a large one.
+        fn left_shift(self, places: Self) -> Self;
+
+        /// Returns `self >> places`, with the sign extended. If `self` has no more than `places`
+        /// bits, only the sign is left: −1 for a negative number, else 0. A negative `places`
+        /// counts as a large one.
+        fn right_shift(self, places: Self) -> Self;
+
+        /// Returns the whole part of the power, modulo the type's range.
+        fn power(self, exponent: Self) -> Self;
+    }
+
+    /// Values of which each has a next one.
+    pub trait Ranked {
+        /// Returns the value's position in the order of its type: neighbours differ by one, both
+        /// zeros are at 0. The position of a NaN is unspecified.
+        fn ordinal(self) -> i64;
+    }
+
+    /// Values in equal steps.
+    pub trait Progression: Sized {
+        /// The start and the step, in the form in which values are computed.
+        type Steps: Copy;
+
+        /// Returns the steps, and the number of values among `start`, `start + step`, … that come
+        /// before `stop`, at most `usize::MAX`. Returns `None` if the step is zero or not a number,
+        /// or a bound is not finite.
+        fn steps(start: Self, stop: Self, step: Self) -> Option<(Self::Steps, usize)>;
+
+        /// Returns `start + index * step`, with an index below the number of values.
+        fn nth(steps: &Self::Steps, index: usize) -> Self;
+    }
+}
+
+mod private {
+    use half::{bf16, f16};
+    use num_complex::Complex;
+
+    /// Keeps [`AnyElement`](super::AnyElement) to the types of this crate: the type behind a
+    /// [`DType`](crate::DType) is known.
+    pub trait Sealed {}
+
+    macro_rules! seal {
+        ($($type:ty)+) => { $(impl Sealed for $type {})+ };
+    }
+
+    seal!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool Complex<f32> Complex<f64>);
+}

@@ -1,0 +1,96 @@
+//! Which element types device memory may hold as they are.
+
+use bytemuck::{NoUninit, Pod};
+use half::{bf16, f16};
+use num_complex::Complex;
+
+/// Elements whose bytes device memory holds as they are.
+///
+/// # Safety
+///
+/// `Raw` has the size and alignment of `Self`.
+pub unsafe trait Plain: NoUninit {
+    /// The bytes of a value in device memory, not yet checked: any bit pattern is valid.
+    type Raw: Pod + Default + Send + Sync;
+
+    /// Returns the value that `raw` represents.
+    fn from_raw(raw: Self::Raw) -> Self;
+}
+
+macro_rules! number {
+    ($($type:ty),+) => {
+        $(
+            // SAFETY: `Raw` is the type itself.
+            unsafe impl Plain for $type {
+                type Raw = Self;
+
+                #[inline]
+                fn from_raw(raw: Self) -> Self {
+                    raw
+                }
+            }
+        )+
+    };
+}
+
+number!(
+    f32,
+    f64,
+    f16,
+    bf16,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+    Complex<f32>,
+    Complex<f64>
+);
+
+// SAFETY: both are one byte, aligned to one.
+unsafe impl Plain for bool {
+    type Raw = u8;
+
+    #[inline]
+    fn from_raw(raw: u8) -> Self {
+        raw != 0
+    }
+}
+
+/// The bytes of an element of any type, and zeros behind them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bits([u64; 2]);
+
+impl Bits {
+    /// Returns the first eight bytes as a number: all of them, except for a `Complex<f64>`.
+    pub const fn low(self) -> u64 {
+        self.0[0]
+    }
+
+    /// Returns the words that an element of `size_bytes` occupies, if each element begins a word.
+    pub fn words(&self, size_bytes: usize) -> &[u64] {
+        &self.0[..size_bytes.div_ceil(8)]
+    }
+
+    /// Returns the first `size_bytes` bytes, in the order in which they are stored in memory.
+    pub fn bytes(&self, size_bytes: usize) -> &[u8] {
+        &bytemuck::bytes_of(&self.0)[..size_bytes]
+    }
+}
+
+/// Returns the bytes of `value`.
+pub const fn bits_of<T: Plain>(value: T) -> Bits {
+    const { assert!(size_of::<T>() <= 16) };
+    let mut words = [0u64; 2];
+    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most
+    // 16, as asserted above. No function of bytemuck does this in a constant.
+    unsafe {
+        std::ptr::from_ref(&value)
+            .cast::<u8>()
+            .copy_to_nonoverlapping(words.as_mut_ptr().cast(), size_of::<T>());
+    }
+    Bits([u64::from_le(words[0]), u64::from_le(words[1])])
+}

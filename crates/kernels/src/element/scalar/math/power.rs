@@ -1,0 +1,215 @@
+//! Powers in `f32`, as 2^(y·log₂x) in `f64`, and cube roots.
+
+use super::exp::exp2_of_moderate_f64;
+use super::log::log2_f64;
+use super::polynomial;
+use super::real::Real;
+use crate::element::scalar::convert;
+use crate::element::scalar::pass::{Pass, multiply_add};
+use crate::{DType, Numeric};
+
+/// Returns whether x is a whole number. Infinity is one, and even.
+#[inline(always)]
+fn is_whole(x: f64) -> bool {
+    /// From 2^52 on every number is whole. Adding 2^52 to a smaller number drops its fraction.
+    const WHOLE: f64 = 4_503_599_627_370_496.0;
+    let size = x.abs();
+    (size >= WHOLE) | ((size + WHOLE) - WHOLE == size)
+}
+
+/// Returns x to the power of y, with C's `pow` for every special case.
+#[inline(always)]
+fn power<L: Pass>(pass: &mut L, x: f32, y: f64) -> f32 {
+    let wide = f64::from(x);
+    let size = wide.abs();
+    let value = exp2_of_moderate_f64::<L>(y * log2_f64(pass, size)) as f32;
+    let whole = is_whole(y);
+    let odd = whole & !is_whole(0.5 * y);
+    let value = if odd { value.copysign(x) } else { value };
+    let undefined = (x < 0.0) & (size < f64::INFINITY) & !whole;
+    let value = if undefined { f32::NAN } else { value };
+    let endless = (size == 1.0) & (y.abs() == f64::INFINITY);
+    let one = (x == 1.0) | (y == 0.0) | endless;
+    if one { 1.0 } else { value }
+}
+
+#[inline(always)]
+pub(in crate::element::scalar::math) fn powf_f32<L: Pass>(
+    pass: &mut L,
+    x: f32,
+    exponent: f32,
+) -> f32 {
+    power(pass, x, f64::from(exponent))
+}
+
+#[inline(always)]
+pub(in crate::element::scalar::math) fn powi_f32<L: Pass>(
+    pass: &mut L,
+    x: f32,
+    exponent: i32,
+) -> f32 {
+    power(pass, x, f64::from(exponent))
+}
+
+/// Computes the power with the exponent as an `f64`, which holds 32 bits exactly.
+#[inline(always)]
+pub(in crate::element::scalar::math) fn powi_f64(x: f64, exponent: i32) -> f64 {
+    x.powf(f64::from(exponent))
+}
+
+/// The type in which powers with whole exponents are computed: for [`Real`] numbers the type of
+/// their functions, for integers the type of their sums.
+pub trait Powers: Copy {
+    /// Returns `x` to the power of `exponent`; for integers its whole part, modulo the range of the
+    /// type.
+    fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
+}
+
+macro_rules! powers {
+    ($($type:ident: $powi:expr;)+) => {
+        $(
+            impl Powers for $type {
+                #[inline(always)]
+                fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self {
+                    $powi(pass, x, exponent)
+                }
+            }
+        )+
+    };
+}
+
+powers! {
+    f32: Real::powi;
+    f64: Real::powi;
+    i64: whole_power;
+    u64: whole_power;
+}
+
+/// Raises each element to the power of an integer. Integers are multiplied in their own type,
+/// because a vector holds more of them than of 64-bit integers: the lowest digits of a product
+/// depend only on the lowest digits of its factors.
+#[inline(always)]
+pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
+    if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
+        return whole_power(pass, x, exponent);
+    }
+    convert(<T::Accumulator as Powers>::powi(pass, convert(x), exponent))
+}
+
+/// The binary digits of the exponents that need no loop. From 2^6 on, every power wraps in every
+/// type, except the powers of 0, 1 and −1.
+const DIGITS: u32 = 6;
+
+/// Computes the power by squaring (Knuth, "The Art of Computer Programming", volume 2, section
+/// 4.6.3). Exponents that are negative or have more than `DIGITS` binary digits are rare.
+#[inline(always)]
+fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
+    if L::CAREFUL {
+        return any_whole_power(x, exponent);
+    }
+    pass.note(exponent as u32 >> DIGITS != 0);
+    let next = |(square, product): (T, T), digit: u32| {
+        let is_factor = exponent >> digit & 1 != 0;
+        let factor = if is_factor { square } else { T::one() };
+        (square.times(square), product.times(factor))
+    };
+    // If all elements have one exponent, the compiler makes a loop for each of these cases.
+    let two = (0..2).fold((x, T::one()), next);
+    if exponent as u32 >> 2 == 0 {
+        return two.1;
+    }
+    let four = (2..4).fold(two, next);
+    if exponent as u32 >> 4 == 0 {
+        return four.1;
+    }
+    (4..DIGITS).fold(four, next).1
+}
+
+/// Returns the power for any exponent, by squaring.
+#[inline]
+fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
+    let (one, zero) = (T::one(), T::zero());
+    let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
+    // With branches: if all elements have one exponent, the branches are predicted, and no branch
+    // waits for the product.
+    while rest != 0 {
+        while rest & 1 == 0 {
+            square = square.times(square);
+            rest >>= 1;
+        }
+        product = product.times(square);
+        rest -= 1;
+    }
+    // The inverse of 1 and of −1 is the number itself. No other number has a whole inverse.
+    // Unsigned types have no −1.
+    let is_unit = x == one || (x < zero && x == zero.minus(one));
+    if exponent >= 0 || is_unit {
+        product
+    } else {
+        zero
+    }
+}
+
+/// Returns the cube root of a positive normal number to 5 bits. It divides the exponent, together
+/// with the digits behind it, by three and adds a constant for the bias (W. Kahan). The constant
+/// and [`cbrt_f64`] come from FreeBSD's msun, by B. D. Evans.
+#[inline(always)]
+fn nearly_cbrt(size: f64) -> f64 {
+    /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20
+    const BIAS: u64 = 715_094_163;
+    // A third of the higher half, by multiplication: vectors have no division of whole numbers.
+    let third = ((size.to_bits() >> 32) * 0xaaaa_aaab) >> 33;
+    f64::from_bits((third + BIAS) << 32)
+}
+
+/// Returns whether `x` is its own cube root for being zero, infinite or NaN.
+#[inline(always)]
+fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
+    (x == A::zero()) | !x.is_finite()
+}
+
+/// Makes two steps of Halley's iteration in `f64`, from 5 bits to 47.
+#[inline(always)]
+pub(in crate::element::scalar::math) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+    let size = f64::from(x).abs();
+    let root = nearly_cbrt(size);
+    let root = halley::<L>(size, root);
+    let root = halley::<L>(size, root);
+    let root = (root as f32).copysign(x);
+    if is_its_cbrt(x) { x } else { root }
+}
+
+/// Returns t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t is.
+#[inline(always)]
+fn halley<L: Pass>(x: f64, t: f64) -> f64 {
+    let cube = t * t * t;
+    t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
+}
+
+/// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of
+/// Newton's iteration ends within 0.67 units in the last place.
+#[inline(always)]
+pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+    /// 2^54, whose cube root is 2^18.
+    const SCALE: f64 = 18_014_398_509_481_984.0;
+    const SCALE_ROOT: f64 = 262_144.0;
+    let size = x.abs();
+    let tiny = size < f64::MIN_POSITIVE;
+    let size = if tiny { size * SCALE } else { size };
+    let t = nearly_cbrt(size);
+    // ∛x / t of t³ / x, for |t³ / x − 1| ≤ 1 / 10.
+    let r = t * t * (t / size);
+    let p = polynomial!(
+        L, r;
+        1.875_951_824_271_77, -1.884_979_795_433_771_7, 1.621_429_720_105_354_5,
+        -0.758_397_934_778_766, 0.145_996_192_886_612_45
+    );
+    let t = t * p;
+    let t = f64::from_bits(t.to_bits().wrapping_add(0x8000_0000) & 0xffff_ffff_c000_0000);
+    let quotient = size / (t * t);
+    let step = (quotient - t) / (t + t + quotient);
+    let root = multiply_add::<L, _>(t, step, t);
+    let root = if tiny { root / SCALE_ROOT } else { root };
+    let root = root.copysign(x);
+    if is_its_cbrt(x) { x } else { root }
+}

@@ -1,0 +1,96 @@
+//! The functions of a real number, each generic over the [`Pass`] that computes it: the host's side
+//! of the table rows of kind `float`.
+
+use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
+use crate::element::scalar::Arithmetic;
+use crate::element::scalar::pass::Pass;
+
+/// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its
+/// functions.
+macro_rules! real {
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// The type in which elementwise functions compute: `f32` or `f64`.
+        ///
+        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They
+        /// are right for every argument, NaN, infinities and subnormal numbers included, within the
+        /// bound of their row, whichever the pass.
+        pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
+            $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
+        }
+
+        impl Real for f32 {
+            $(real! { @single $kind $pass $name $arguments $($body)+ })+
+        }
+
+        impl Real for f64 {
+            $(real! { @double $kind $pass $name $arguments $($body)+ })+
+        }
+
+        /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
+        pub(in crate::element::scalar::math) mod free {
+            use super::Pass;
+            use super::Real;
+
+            $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
+
+            /// Returns the larger; NaN if either is NaN.
+            #[inline(always)]
+            pub fn maximum<A: Copy + PartialOrd>(a: A, b: A) -> A {
+                if (a >= b) | (a != a) { a } else { b }
+            }
+
+            /// Returns the smaller; NaN if either is NaN.
+            #[inline(always)]
+            pub fn minimum<A: Copy + PartialOrd>(a: A, b: A) -> A {
+                if (a <= b) | (a != a) { a } else { b }
+            }
+        }
+    };
+    (
+        @declare float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
+    ) => {
+        $(#[doc = $doc])+
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self;
+    };
+    (
+        @single float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+)
+        host: $single:expr, $double:expr; $($rest:tt)+
+    ) => {
+        #[inline(always)]
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
+            let _ = &$pass;
+            $single
+        }
+    };
+    (
+        @double float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+)
+        host: $single:expr, $double:expr; $($rest:tt)+
+    ) => {
+        #[inline(always)]
+        fn $name<L: Pass>($pass: &mut L, $($x: real!(@type Self $($type)?)),+) -> Self {
+            let _ = &$pass;
+            $double
+        }
+    };
+    (
+        @free float $pass:ident $name:ident ($($x:ident $(: $type:ident)?),+) [$($doc:literal)+]
+    ) => {
+        $(#[doc = $doc])+
+        #[inline(always)]
+        pub fn $name<L: Pass, A: Real>($pass: &mut L, $($x: real!(@type A $($type)?)),+) -> A {
+            <A as Real>::$name($pass, $($x),+)
+        }
+    };
+    // Powers are of integers too.
+    (@free power $pass:ident $name:ident $arguments:tt $docs:tt) => {};
+    (@$what:ident power $($rest:tt)+) => { real! { @$what float $($rest)+ } };
+    (@type $own:ident) => { $own };
+    (@type $own:ident $type:ident) => { $type };
+    // The other kinds are not of real numbers alone.
+    (@$what:ident $kind:ident $($rest:tt)+) => {};
+}
+
+functions! { real }

@@ -1,0 +1,63 @@
+//! The guarantees of the functions: units in the last place, special values, and equal bits from
+//! every pass.
+//!
+//! The sweeps take one `f32` in every `STRIDE`. With `--ignored` they take every `f32`, which takes
+//! minutes.
+
+mod double;
+mod powers;
+mod single;
+mod special;
+
+use crate::element::scalar::pass::{Careful, Fast};
+
+/// A prime, so that all last digits occur.
+const STRIDE: usize = 4001;
+
+/// Returns the distance of `actual` from `exact`, in units in the last place of an `f32`.
+fn ulps(actual: f32, exact: f64) -> f64 {
+    let nearest = exact as f32;
+    if actual.is_nan() || exact.is_nan() || nearest.is_infinite() || actual.is_infinite() {
+        let same = actual == nearest || (actual.is_nan() && exact.is_nan());
+        // The next number beyond the largest one would be one unit above it.
+        let edge = f64::from(f32::MAX) + 2f64.powi(104);
+        let near = actual.is_infinite() && exact.abs() < edge && exact.abs() > f64::from(f32::MAX);
+        return if same {
+            0.0
+        } else if near {
+            1.0
+        } else {
+            f64::INFINITY
+        };
+    }
+    (f64::from(actual) - exact).abs() / unit(exact, 23, -126)
+}
+
+/// Returns the last place of a number with `digits` binary digits behind the first one.
+fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
+    let exponent = ((exact.abs().to_bits() >> 52) as i32 - 1023).max(least_exponent);
+    // By its bits, as a subnormal number.
+    let place = exponent - digits;
+    if place < -1022 {
+        f64::from_bits(1 << (place + 1074))
+    } else {
+        2f64.powi(place)
+    }
+}
+
+/// The values of a function in the passes: careful with and without a fused multiplication, and
+/// then the same ways fast, where no argument is rare.
+macro_rules! in_all_passes {
+    ($name:ident, $($x:expr),+) => {{
+        let (mut fused, mut plain) = (Fast::<true>::default(), Fast::<false>::default());
+        let careful = [
+            math::$name(&mut Careful::<true>, $($x),+),
+            math::$name(&mut Careful::<false>, $($x),+),
+        ];
+        let fast = [math::$name(&mut fused, $($x),+), math::$name(&mut plain, $($x),+)];
+        let rare = fused.met_rare() || plain.met_rare();
+        (careful, if rare { careful } else { fast }, rare)
+    }};
+}
+
+use in_all_passes;

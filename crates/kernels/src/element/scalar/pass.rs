@@ -1,0 +1,61 @@
+//! The two ways of computing elements: a fast pass, and a careful one.
+//!
+//! A function of an element is written once, generic over its [`Pass`]. A loop over many elements
+//! makes the fast pass: nothing in it branches or calls, so that the compiler makes vector code of
+//! the whole. An element that the fast pass does not serve, such as the sine of a huge number, is
+//! noted as rare; the careful pass then computes its block again and gives every other element the
+//! same bits as before. So a result depends on the element alone, never on its neighbours.
+
+/// A pass over elements.
+pub trait Pass {
+    /// True if the processor multiplies and adds in one instruction.
+    const FMA: bool;
+
+    /// True if a rare element is computed at once; if false, it is flagged.
+    const CAREFUL: bool;
+
+    /// Remembers whether an element was rare.
+    fn note(&mut self, rare: bool);
+}
+
+/// Without a branch; the results of rare elements are wrong, and flagged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fast<const FMA: bool> {
+    rare: u32,
+}
+
+impl<const FMA: bool> Fast<FMA> {
+    /// Returns whether an element was rare.
+    #[inline(always)]
+    pub fn met_rare(&self) -> bool {
+        self.rare != 0
+    }
+}
+
+impl<const FMA: bool> Pass for Fast<FMA> {
+    const FMA: bool = FMA;
+    const CAREFUL: bool = false;
+
+    #[inline(always)]
+    fn note(&mut self, rare: bool) {
+        self.rare |= u32::from(rare);
+    }
+}
+
+/// Correct for every element.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Careful<const FMA: bool>;
+
+impl<const FMA: bool> Pass for Careful<FMA> {
+    const FMA: bool = FMA;
+    const CAREFUL: bool = true;
+
+    #[inline(always)]
+    fn note(&mut self, _rare: bool) {}
+}
+
+/// Returns `a * b + c`, rounded once if the processor does that in one instruction, else twice.
+#[inline(always)]
+pub fn multiply_add<L: Pass, A: num_traits::Float>(a: A, b: A, c: A) -> A {
+    if L::FMA { a.mul_add(b, c) } else { a * b + c }
+}

@@ -1,0 +1,57 @@
+//! The bodies of written functions as part of an expression graph. [`written`](super::written) adds
+//! them.
+
+use super::call::Call;
+use crate::DType;
+use crate::element::plain::Bits;
+
+/// An expression graph that a body is added to. Its nodes have numbers.
+pub trait Graph {
+    /// Adds one value, and returns the number of its node.
+    fn scalar(&mut self, dtype: DType, bits: Bits) -> u32;
+
+    /// Adds a function of earlier nodes, and returns the number of its node.
+    fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32;
+
+    /// Returns the type of a node's elements.
+    fn dtype(&self, node: u32) -> DType;
+}
+
+/// A handle on one part of a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Term {
+    pub(super) number: u32,
+    /// True if the part consists of literals alone, as `f64` or `i64`, until it is combined with a
+    /// type.
+    pub(super) is_literal: bool,
+}
+
+/// The graph that a body is added to.
+pub struct Terms<'a> {
+    pub(super) graph: &'a mut dyn Graph,
+    /// The nodes of the arguments.
+    pub(super) arguments: &'a [u32],
+    /// True if a part is no function of arrays.
+    pub(super) is_opaque: bool,
+}
+
+impl<'a> Terms<'a> {
+    /// Returns the terms of a body whose arguments are these nodes.
+    pub fn new(graph: &'a mut dyn Graph, arguments: &'a [u32]) -> Self {
+        Self {
+            graph,
+            arguments,
+            is_opaque: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Terms<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Terms of {:?}", self.arguments)
+    }
+}
+
+/// A function that adds the terms of a body, and returns the number of the result if all terms are
+/// functions of arrays.
+pub type Body = fn(&mut Terms<'_>) -> Option<u32>;

@@ -1,0 +1,87 @@
+//! Functions of single elements as types, and their application to operands.
+
+use std::marker::PhantomData;
+
+use super::body::Body;
+use super::call::Call;
+use super::loops::{Arguments, Loops};
+use super::operation::Operation;
+use crate::AnyElement;
+use crate::element::scalar::pass::Pass;
+
+/// A function of single elements, as a type without values; `Args` is the tuple of their types.
+///
+/// It has two forms with equal results: `apply` on the host, `CUDA` on a GPU.
+pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
+    /// The name in error messages.
+    const NAME: &'static str;
+
+    /// The function in CUDA C++: an expression of its arguments, which are called `a`, `b`, `c` and
+    /// `d` in order. `R` names the type of the result. Values of `f16` and `bf16` are passed as
+    /// `float` and are rounded once, at the end.
+    const CUDA: &'static str;
+
+    /// True if `apply` may note an element as rare; see [`Pass`].
+    const RARE: bool = false;
+
+    /// True if the library's loop is also compiled for AVX-512.
+    #[doc(hidden)]
+    const WIDE: bool = false;
+
+    /// The function as a value. Functions of the library have it in a table.
+    #[doc(hidden)]
+    const CALL: &'static Call =
+        &Call::of::<Self, Args>(Operation::Written, Loops::of::<Self, Args>());
+
+    /// The body of a written function as terms.
+    const BODY: Option<Body> = None;
+
+    /// The functions that compute its partial derivatives, if they are written by hand: one for
+    /// each argument, or `None`.
+    const PARTIALS: Option<&'static [Option<&'static Call>]> = None;
+
+    /// The type of the result.
+    type Output: AnyElement;
+
+    /// Returns the result for one element of each argument.
+    fn apply<L: Pass>(pass: &mut L, args: Args) -> Self::Output;
+}
+
+/// Returns the function `F` of elements of these types.
+#[must_use]
+pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
+    F::CALL
+}
+
+/// One value for every element.
+#[derive(Clone, Copy, Debug)]
+pub struct Scalar<T>(pub T);
+
+/// The function `F` of the elements of other nodes, which form a tuple.
+#[derive(Debug)]
+pub struct Apply<F, X> {
+    function: PhantomData<F>,
+    /// The operands.
+    pub operands: X,
+}
+
+impl<F, X> Apply<F, X> {
+    /// Returns the function of these operands.
+    #[inline(always)]
+    pub fn new(operands: X) -> Self {
+        Self {
+            function: PhantomData,
+            operands,
+        }
+    }
+}
+
+// Not derived, because derived impls would require `F: Clone` and `F: Copy`.
+impl<F, X: Clone> Clone for Apply<F, X> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        Self::new(self.operands.clone())
+    }
+}
+
+impl<F, X: Copy> Copy for Apply<F, X> {}

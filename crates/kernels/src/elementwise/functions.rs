@@ -1,0 +1,6 @@
+//! The functions of `functions!`.
+
+use crate::element::scalar::math;
+use crate::elementwise::declare::{function, rows};
+
+functions! { rows }

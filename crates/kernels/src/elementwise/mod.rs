@@ -1,0 +1,20 @@
+//! Functions of single elements: as types, as values, and their loops over blocks of elements.
+//!
+//! A function is one row of [`functions!`](crate::functions), or has a file here. Its type
+//! implements [`Function`](function::Function) for each element type; its table of
+//! [`Calls`](call::Calls) has it as a value, with a loop for each instruction set.
+
+pub mod arithmetic;
+pub mod body;
+pub mod call;
+pub mod cast;
+pub mod complex;
+mod declare;
+pub mod function;
+pub mod functions;
+pub mod loops;
+pub mod operation;
+pub mod run;
+pub mod select;
+mod widened;
+pub mod written;

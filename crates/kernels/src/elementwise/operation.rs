@@ -1,0 +1,45 @@
+//! The functions of the library by name, for rules that depend on the function.
+
+use crate::DType;
+
+macro_rules! operation {
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// The function of a [`Call`](super::call::Call), whatever the types of its operands.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is called as its function is")]
+        pub enum Operation {
+            Added,
+            Subtracted,
+            Times,
+            Over,
+            Modulo,
+            $($op,)+
+            Cast,
+            OfParts,
+            Select,
+            /// A function of `elementwise!`.
+            Written,
+        }
+    };
+}
+
+functions! { operation }
+
+impl Operation {
+    /// Returns whether the function has loops for AVX-512 for elements of `dtype`: functions of
+    /// exponentials, which networks compute for many elements. A loop takes time to compile, so
+    /// others have none.
+    pub(crate) const fn is_wide(self, dtype: DType) -> bool {
+        match self {
+            Self::Exp | Self::Gelu | Self::Sigmoid | Self::Silu | Self::Tanh => {
+                matches!(dtype, DType::F32 | DType::F64)
+            }
+            // In `f64`, it is a call for each element.
+            Self::Erf => matches!(dtype, DType::F32),
+            _ => false,
+        }
+    }
+}

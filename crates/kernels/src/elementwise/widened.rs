@@ -1,0 +1,142 @@
+//! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by the loop of `f32`, and
+//! rounded once.
+//!
+//! Each function computes these types in `f32` anyway. So only the loop of `f32` is compiled for
+//! each function, and the conversions are compiled once for all functions.
+
+use std::mem::MaybeUninit;
+
+use half::{bf16, f16};
+
+use super::call::MOST_OPERANDS;
+use super::function::Function;
+use super::loops::{Arguments, Loops};
+use crate::element::scalar::convert;
+use crate::vector::{Loop, vectorised};
+use crate::{AnyElement, DType};
+
+/// The number of elements that are widened at once. The widened operands and results stay in the
+/// first-level cache.
+const AT_ONCE: usize = 256;
+
+type Wide = [MaybeUninit<f32>; AT_ONCE];
+
+/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. It has the
+/// signature of [`BlockLoop`](super::loops::BlockLoop).
+///
+/// # Safety
+///
+/// The contract of [`BlockLoop`](super::loops::BlockLoop) for `Own`.
+pub(super) unsafe fn widened_loop<F, Own, Widened>(
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) where
+    F: Function<Own> + Function<Widened>,
+    Own: Arguments,
+    Widened: Arguments,
+{
+    let types = Types {
+        operands: Own::DTYPES,
+        result: <<F as Function<Own>>::Output as AnyElement>::DTYPE,
+        result_of_loop: <<F as Function<Widened>>::Output as AnyElement>::DTYPE,
+    };
+    // SAFETY: by this function's contract; the types match the loop, with narrow floats in place of
+    // `f32`.
+    unsafe { run_widened(&Loops::of::<F, Widened>(), types, from, to, count) };
+}
+
+/// The types of a function of narrow floats.
+#[derive(Clone, Copy)]
+struct Types {
+    operands: &'static [DType],
+    result: DType,
+    /// The type of the results of the loop that computes the function.
+    result_of_loop: DType,
+}
+
+/// Runs the best of `loops`, which have `f32` in place of the narrow floats among `types`.
+///
+/// # Safety
+///
+/// `loops` must be for these types. For each type, `count` elements must be readable at its
+/// address, aligned and not written to meanwhile. `to` must have room for the results, aligned,
+/// that nobody else reads or writes.
+unsafe fn run_widened(
+    loops: &Loops,
+    types: Types,
+    from: &[*const u8; MOST_OPERANDS],
+    to: *mut u8,
+    count: usize,
+) {
+    let run = loops.best();
+    let mut wide: [Wide; MOST_OPERANDS] = [[MaybeUninit::uninit(); AT_ONCE]; MOST_OPERANDS];
+    let mut wide_results: Wide = [MaybeUninit::uninit(); AT_ONCE];
+    for start in (0..count).step_by(AT_ONCE) {
+        let count = AT_ONCE.min(count - start);
+        let mut addresses = *from;
+        for ((address, dtype), wide) in addresses.iter_mut().zip(types.operands).zip(&mut wide) {
+            let own = address.wrapping_add(start * dtype.size_bytes());
+            let wide = &mut wide[..count];
+            // SAFETY: by this function's contract there are `count` elements of the type.
+            *address = unsafe {
+                match dtype {
+                    DType::F16 => convert_all(own.cast::<f16>(), wide),
+                    DType::Bf16 => convert_all(own.cast::<bf16>(), wide),
+                    _ => own,
+                }
+            };
+        }
+        let own = to.wrapping_add(start * types.result.size_bytes());
+        let rounds = types.result != types.result_of_loop;
+        let results = wide_results.as_mut_ptr().cast();
+        // SAFETY: the operands of narrow floats have just been widened, and the others are as the
+        // loop requires them. There is room for the results: `wide_results`, which the loop has
+        // written before they are rounded, or `to`, by this function's contract.
+        unsafe {
+            match types.result {
+                DType::F16 if rounds => {
+                    run(&addresses, results, count);
+                    let out = std::slice::from_raw_parts_mut(own.cast(), count);
+                    convert_all::<f32, f16>(results.cast_const().cast(), out);
+                }
+                DType::Bf16 if rounds => {
+                    run(&addresses, results, count);
+                    let out = std::slice::from_raw_parts_mut(own.cast(), count);
+                    convert_all::<f32, bf16>(results.cast_const().cast(), out);
+                }
+                _ => run(&addresses, own, count),
+            }
+        }
+    }
+}
+
+/// Converts as many elements as `out` has, and returns its address.
+///
+/// # Safety
+///
+/// For each element of `out`, an element must be readable from `first` on, aligned and not written
+/// to meanwhile.
+unsafe fn convert_all<T: AnyElement, U: AnyElement>(
+    first: *const T,
+    out: &mut [MaybeUninit<U>],
+) -> *const u8 {
+    // SAFETY: by this function's contract.
+    let values = unsafe { std::slice::from_raw_parts(first, out.len()) };
+    vectorised(Conversion(values), out);
+    out.as_ptr().cast()
+}
+
+/// Elements to convert.
+struct Conversion<'a, T>(&'a [T]);
+
+impl<T: AnyElement, U: AnyElement> Loop<[MaybeUninit<U>]> for Conversion<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<U>]) {
+        for (slot, &value) in out.iter_mut().zip(self.0) {
+            slot.write(convert(value));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+
+#[macro_use]
+mod functions;
+
+#[doc(hidden)]
+pub mod blocks;
+#[doc(hidden)]
+pub mod compiled;
+mod dtype;
+#[doc(hidden)]
+pub mod element;
+#[doc(hidden)]
+pub mod elementwise;
+#[doc(hidden)]
+pub mod reduce;
+#[doc(hidden)]
+pub mod vector;
+
+pub use dtype::DType;
+pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
+pub use half;
+pub use num_complex::{self, Complex};

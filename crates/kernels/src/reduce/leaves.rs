@@ -1,0 +1,459 @@
+//! The loops over elements, for one reducer and one type of elements.
+//!
+//! Totals and partial results are arguments, not fields, so that the compiler knows that nothing
+//! else points to them.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::loops::{LeafLoops, Scratch};
+use crate::AnyElement;
+use crate::blocks::BLOCK;
+use crate::reduce::{ACCUMULATORS, Reducer};
+use crate::vector::{BASELINE_FMA, is_baseline, rolled};
+
+/// Rows that are reduced before their results are merged into the totals.
+pub const BLOCK_ROWS: usize = 16;
+
+/// Rows that are added to the partial results in one pass.
+const GROUP: usize = 4;
+
+/// The longest rows that are reduced side by side.
+const SHORT: usize = 16;
+
+/// Returns the loops with the instructions that the library is compiled for.
+pub const fn baseline<F: Reducer<T>, T: AnyElement>() -> LeafLoops {
+    LeafLoops {
+        rows: rows::<F::Inner, T, BASELINE_FMA>,
+        columns: columns::<F::Inner, T, BASELINE_FMA>,
+        finish: finish::<F, T>,
+    }
+}
+
+/// Returns the loops for a processor that [has vectors](crate::vector::has_vectors).
+pub const fn with_vectors<F: Reducer<T>, T: AnyElement>() -> LeafLoops {
+    #[cfg(target_arch = "x86_64")]
+    return LeafLoops {
+        rows: avx2::rows::<F::Inner, T>,
+        columns: avx2::columns::<F::Inner, T>,
+        finish: avx2::finish::<F, T>,
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    baseline::<F, T>()
+}
+
+/// The loops, compiled for AVX2, FMA and F16C. Each has the contract of its loop, and the processor
+/// must have the features.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{AnyElement, Columns, Reducer, Rows, Scratch};
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn rows<F: Reducer<T>, T: AnyElement>(rows: &Rows, totals: &mut Scratch) {
+        // SAFETY: by this function's contract.
+        unsafe { super::rows::<F, T, true>(rows, totals) }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn columns<F: Reducer<T>, T: AnyElement>(
+        columns: &Columns,
+        partials: &mut Scratch,
+        totals: &mut Scratch,
+    ) {
+        // SAFETY: by this function's contract.
+        unsafe { super::columns::<F, T, true>(columns, partials, totals) }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn finish<F: Reducer<T>, T: AnyElement>(
+        totals: &Scratch,
+        length: usize,
+        out: *mut u8,
+        count: usize,
+    ) {
+        // SAFETY: by this function's contract.
+        unsafe { super::finish::<F, T>(totals, length, out, count) }
+    }
+}
+
+/// Contiguous rows of elements.
+#[derive(Debug)]
+pub struct Rows {
+    /// The address of the first element.
+    pub values: *const u8,
+    pub count: usize,
+    /// The length of a row, at least 1.
+    pub length: usize,
+    /// The number of each row's first element.
+    pub first: usize,
+    /// `true` if the total of the elements before the only row is in the place of its total.
+    pub continues: bool,
+}
+
+/// Writes the total of each row.
+///
+/// # Safety
+///
+/// The rows must be of elements of `T`, at least one each, which may be read. `totals` must have
+/// room for a total of each, and have the total of the elements before if the row continues them.
+#[inline(always)]
+unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, totals: &mut Scratch) {
+    let Rows { length, first, .. } = *rows;
+    // SAFETY: by this function's contract.
+    let values: &[T] = unsafe { part(rows.values.cast(), 0, rows.count * length) };
+    // SAFETY: as above.
+    let totals = unsafe { typed_mut::<F::Total>(totals, rows.count) };
+    let each = values.chunks_exact(length);
+    if length <= BLOCK && !rows.continues {
+        let together = match F::BY_ROWS && length <= SHORT && !is_baseline::<FMA>() {
+            true => short_rows::<F, T, FMA>(values, (length, first), totals),
+            false => 0,
+        };
+        // A loop of its own, because rows may be as short as one element.
+        for (slot, row) in totals[together..].iter_mut().zip(each.skip(together)) {
+            slot.write(F::total(reduced::<F, T, FMA>(row, first), length));
+        }
+        return;
+    }
+    for (slot, row) in totals.iter_mut().zip(each) {
+        let mut total = match rows.continues {
+            // SAFETY: by this function's contract.
+            true => Some(unsafe { slot.assume_init() }),
+            false => None,
+        };
+        let mut index = first;
+        // Blocks are long enough that joining their accumulators costs little, and short enough
+        // that their sums lose little precision.
+        for block in row.chunks(BLOCK) {
+            let own = F::total(reduced::<F, T, FMA>(block, index), block.len());
+            total = Some(match total {
+                Some(before) => F::merge::<FMA>(before, own),
+                None => own,
+            });
+            index += block.len();
+        }
+        if let Some(total) = total {
+            slot.write(total);
+        }
+    }
+}
+
+/// Returns the partial result for `values`, the first of which has the number `first`.
+#[inline(always)]
+fn reduced<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    values: &[T],
+    first: usize,
+) -> F::Partial {
+    match is_baseline::<FMA>() {
+        true => reduced_apart::<F, T, FMA>(values, first),
+        false => F::reduce::<FMA>(values, first),
+    }
+}
+
+/// Like [`reduced`], out of line, so that several loops share the code.
+#[inline(never)]
+fn reduced_apart<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    values: &[T],
+    first: usize,
+) -> F::Partial {
+    F::reduce::<FMA>(values, first)
+}
+
+/// Reduces rows of at most [`SHORT`] elements, one in each accumulator. Returns the number of
+/// reduced rows. Rows that do not fill the accumulators are left.
+#[inline(always)]
+fn short_rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    values: &[T],
+    (length, first): (usize, usize),
+    totals: &mut [MaybeUninit<F::Total>],
+) -> usize {
+    let (groups, _) = totals.as_chunks_mut::<ACCUMULATORS>();
+    let mut columns = [[<T as AnyElement>::zero(); ACCUMULATORS]; SHORT];
+    let columns = &mut columns[..length];
+    let values = values.chunks_exact(length * ACCUMULATORS);
+    for (slots, values) in groups.iter_mut().zip(values) {
+        for (row, values) in values.chunks_exact(length).enumerate() {
+            for (column, &value) in columns.iter_mut().zip(values) {
+                column[row] = value;
+            }
+        }
+        let partials = F::reduce_rows::<FMA>(columns, first);
+        for (slot, partial) in slots.iter_mut().zip(partials) {
+            slot.write(F::total(partial, length));
+        }
+    }
+    groups.len() * ACCUMULATORS
+}
+
+/// Outputs side by side, in one or several runs, and rows of their elements.
+#[derive(Debug)]
+pub struct Columns {
+    /// The address of the first row's first element.
+    pub values: *const u8,
+    /// The number of elements from the beginning of a row to the next.
+    pub stride: usize,
+    /// The outputs of a run.
+    pub width: usize,
+    /// The rows that are read. The rows of the next run follow them.
+    pub rows: Range<usize>,
+    /// All rows that are reduced to the totals. If they are more than `rows`, there is one run.
+    pub all: Range<usize>,
+    pub runs: usize,
+}
+
+/// Reduces rows to totals, block by block. The first row of a block writes the partial results of
+/// outputs, the first block writes their totals.
+///
+/// # Safety
+///
+/// The rows must be of elements of `T`, which may be read. `partials` must have room for the
+/// partial results of a run, `totals` for the totals of all runs. Both must be as this function
+/// left them after the rows before `rows`, if there are such rows in `all`.
+#[inline(always)]
+unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    columns: &Columns,
+    partials: &mut Scratch,
+    totals: &mut Scratch,
+) {
+    let Columns {
+        stride,
+        width,
+        ref rows,
+        ref all,
+        ..
+    } = *columns;
+    let mut values: *const T = columns.values.cast();
+    // SAFETY: by this function's contract.
+    let partials = unsafe { typed_mut::<F::Partial>(partials, width) };
+    // SAFETY: as above.
+    let mut totals = unsafe { typed_mut::<F::Total>(totals, columns.runs * width) };
+    while !totals.is_empty() {
+        let (own, others) = std::mem::take(&mut totals).split_at_mut(width);
+        let mut row = rows.start;
+        while row < rows.end {
+            let opened = row - (row - all.start) % BLOCK_ROWS;
+            let end = all.end.min(opened + BLOCK_ROWS);
+            let stop = end.min(rows.end);
+            while stop - row >= GROUP && !is_baseline::<FMA>() {
+                // SAFETY: by this function's contract.
+                let group =
+                    std::array::from_fn(|index| unsafe { part(values, index * stride, width) });
+                // SAFETY: the first row of the block opens the partial results.
+                unsafe { accumulate_group::<F, T, FMA>(partials, group, row, row == opened) };
+                values = values.wrapping_add(GROUP * stride);
+                row += GROUP;
+            }
+            while row < stop {
+                // SAFETY: by this function's contract.
+                let of_row = unsafe { part(values, 0, width) };
+                // SAFETY: as above.
+                unsafe { accumulate::<F, T, FMA>(partials, of_row, row, row == opened) };
+                values = values.wrapping_add(stride);
+                row += 1;
+            }
+            if stop == end {
+                let (is_first, count) = (opened == all.start, end - opened);
+                // SAFETY: all rows of the block are in the partial results; the first block has
+                // written the totals.
+                unsafe { close::<F, T, FMA>(own, partials, is_first, count) };
+            }
+        }
+        totals = others;
+    }
+}
+
+/// Adds one element to each of `partials`, or opens them with it.
+///
+/// # Safety
+///
+/// Partial results that are not opened must have been written.
+#[inline(always)]
+unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    partials: &mut [MaybeUninit<F::Partial>],
+    values: &[T],
+    row: usize,
+    opens: bool,
+) {
+    if is_baseline::<FMA>() {
+        for column in 0..values.len() {
+            let column = rolled::<FMA>(column);
+            let (slot, value) = (&mut partials[column], values[column]);
+            slot.write(match opens {
+                true => F::open(value, row),
+                // SAFETY: by this function's contract.
+                false => F::step::<FMA>(unsafe { slot.assume_init() }, value, row),
+            });
+        }
+        return;
+    }
+    let pairs = partials.iter_mut().zip(values);
+    if opens {
+        for (partial, &value) in pairs {
+            partial.write(F::open(value, row));
+        }
+    } else {
+        for (partial, &value) in pairs {
+            // SAFETY: by this function's contract.
+            let before = unsafe { partial.assume_init() };
+            partial.write(F::step::<FMA>(before, value, row));
+        }
+    }
+}
+
+/// Adds one element of each of several rows to each of `partials`, in one pass, or opens them with
+/// the first.
+///
+/// # Safety
+///
+/// Partial results that are not opened must have been written.
+#[inline(always)]
+unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    partials: &mut [MaybeUninit<F::Partial>],
+    rows: [&[T]; GROUP],
+    first: usize,
+    opens: bool,
+) {
+    let width = partials.len();
+    let rows = rows.map(|row| &row[..width]);
+    let rest = |mut partial, column: usize| {
+        for (index, row) in rows.iter().enumerate().skip(1) {
+            partial = F::step::<FMA>(partial, row[column], first + index);
+        }
+        partial
+    };
+    if opens {
+        for column in 0..width {
+            partials[column].write(rest(F::open(rows[0][column], first), column));
+        }
+    } else {
+        for column in 0..width {
+            // SAFETY: by this function's contract.
+            let before = unsafe { partials[column].assume_init() };
+            let partial = F::step::<FMA>(before, rows[0][column], first);
+            partials[column].write(rest(partial, column));
+        }
+    }
+}
+
+/// Merges a block of `count` rows into `totals`, or writes them if the block is the first one.
+///
+/// # Safety
+///
+/// All partial results must have been written, and all totals unless the block is the first one.
+#[inline(always)]
+unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    totals: &mut [MaybeUninit<F::Total>],
+    partials: &[MaybeUninit<F::Partial>],
+    is_first: bool,
+    count: usize,
+) {
+    if is_baseline::<FMA>() {
+        for column in 0..totals.len() {
+            let column = rolled::<FMA>(column);
+            let slot = &mut totals[column];
+            // SAFETY: by this function's contract.
+            let own = F::total(unsafe { partials[column].assume_init() }, count);
+            slot.write(match is_first {
+                true => own,
+                // SAFETY: as above.
+                false => F::merge::<FMA>(unsafe { slot.assume_init() }, own),
+            });
+        }
+        return;
+    }
+    let pairs = totals.iter_mut().zip(partials);
+    // Two loops, so that neither has a branch.
+    if is_first {
+        for (total, partial) in pairs {
+            // SAFETY: by this function's contract.
+            total.write(F::total(unsafe { partial.assume_init() }, count));
+        }
+    } else {
+        for (total, partial) in pairs {
+            // SAFETY: as above.
+            let (before, partial) = unsafe { (total.assume_init(), partial.assume_init()) };
+            total.write(F::merge::<FMA>(before, F::total(partial, count)));
+        }
+    }
+}
+
+/// Merges the first `count` totals of `right` into as many totals of `left`.
+///
+/// # Safety
+///
+/// Both must have as many totals, which were written.
+pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
+    left: &mut Scratch,
+    right: &Scratch,
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    let (left, right) = unsafe {
+        (
+            typed_mut::<F::Total>(left, count),
+            typed::<F::Total>(right, count),
+        )
+    };
+    for (left, right) in left.iter_mut().zip(right) {
+        // SAFETY: as above.
+        let (one, other) = unsafe { (left.assume_init(), right.assume_init()) };
+        left.write(F::merge::<false>(one, other));
+    }
+}
+
+/// Writes the results of `count` totals, each of `length` elements.
+///
+/// # Safety
+///
+/// The totals must have been written. There must be room for as many results at `out`, which nobody
+/// else reads or writes.
+#[inline(always)]
+unsafe fn finish<F: Reducer<T>, T: AnyElement>(
+    totals: &Scratch,
+    length: usize,
+    out: *mut u8,
+    count: usize,
+) {
+    let out: *mut F::Output = out.cast();
+    // SAFETY: by this function's contract.
+    for (index, total) in unsafe { typed::<F::Total>(totals, count) }
+        .iter()
+        .enumerate()
+    {
+        // SAFETY: as above.
+        unsafe { out.add(index).write(F::finish(total.assume_init(), length)) };
+    }
+}
+
+/// Returns the first `count` values of `P` in scratch memory.
+///
+/// # Safety
+///
+/// There must be room for as many. `P` must need no larger alignment than [`Scratch`] has.
+#[inline(always)]
+unsafe fn typed<P>(scratch: &Scratch, count: usize) -> &[MaybeUninit<P>] {
+    // SAFETY: by this function's contract.
+    unsafe { std::slice::from_raw_parts(scratch.as_ptr().cast(), count) }
+}
+
+/// Like [`typed`], to write to.
+///
+/// # Safety
+///
+/// As for [`typed`].
+#[inline(always)]
+unsafe fn typed_mut<P>(scratch: &mut Scratch, count: usize) -> &mut [MaybeUninit<P>] {
+    // SAFETY: by this function's contract.
+    unsafe { std::slice::from_raw_parts_mut(scratch.as_mut_ptr().cast(), count) }
+}
+
+/// Returns the `count` elements from number `start` on.
+///
+/// # Safety
+///
+/// They must exist at `values`, and nothing may write to them.
+#[inline(always)]
+unsafe fn part<'a, T>(values: *const T, start: usize, count: usize) -> &'a [T] {
+    // SAFETY: by this function's contract.
+    unsafe { std::slice::from_raw_parts(values.add(start), count) }
+}

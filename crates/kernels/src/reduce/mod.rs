@@ -1,0 +1,328 @@
+//! Reducers: how elements become one result, on the host and in CUDA C++.
+//!
+//! A reducer is a type without values. Its methods are the reduction on the host; its texts are the
+//! reduction in CUDA C++. The kernels of both devices run it; `cachescope` has the methods of
+//! arrays.
+
+mod exponents;
+mod extremes;
+pub mod leaves;
+pub mod loops;
+mod moments;
+mod norm;
+mod sums;
+mod truth;
+
+pub use exponents::{CrossEntropy, Logsumexp};
+pub use extremes::{Argmax, Argmin, Max, Min};
+pub use moments::{Std, Var};
+pub use norm::Norm;
+pub use sums::{Compensated, Mean, Prod, Sum};
+pub use truth::{All, Any};
+
+use crate::element::scalar::Arithmetic;
+use crate::vector::{is_baseline, rolled};
+use crate::{AnyElement, Element};
+
+/// The number of partial results side by side: enough to keep several adders of the longest vectors
+/// busy.
+pub const ACCUMULATORS: usize = 32;
+
+/// A way of reducing elements of `T`, as a type without values.
+///
+/// `index` counts elements along the reduced axis, or in row-major order of all elements. `FMA` is
+/// whether the processor multiplies and adds in one instruction. Every function must be inlined,
+/// see [`vector`](crate::vector).
+pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
+    /// The name in error messages.
+    const NAME: &'static str;
+
+    /// The rule by which gradients pass back; `None` if it is not known.
+    const RULE: Option<ReductionRule> = None;
+
+    /// `true` if the result depends on the positions of elements.
+    const POSITIONAL: bool = false;
+
+    /// The reducer in CUDA C.
+    const CUDA: CudaReducer;
+
+    /// The reducer whose loops reduce the elements. Reducers that differ in
+    /// [`finish`](Self::finish) alone share one of them.
+    type Inner: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
+
+    /// `true` if short rows are reduced side by side, by [`reduce_rows`](Self::reduce_rows).
+    const BY_ROWS: bool = false;
+
+    /// The type of the result.
+    type Output: AnyElement;
+
+    /// The result of a part of a block.
+    type Partial: Copy + Send;
+
+    /// The result of several blocks.
+    type Total: Copy + Send;
+
+    /// Returns the result for no elements, if there is one.
+    fn nothing() -> Option<Self::Output>;
+
+    /// Returns the partial result for one element.
+    fn open(value: T, index: usize) -> Self::Partial;
+
+    /// Adds one element to `partial`.
+    fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial;
+
+    /// Returns the partial result for `values`, of which there is at least one; the first has index
+    /// `first`.
+    fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
+
+    /// Returns the partial results of rows of one length, which are not empty. `columns` has the
+    /// elements of all rows at a position, position by position; the first has index `first`.
+    #[inline(always)]
+    fn reduce_rows<const FMA: bool>(
+        columns: &[[T; ACCUMULATORS]],
+        first: usize,
+    ) -> [Self::Partial; ACCUMULATORS] {
+        let (head, tail) = columns.split_first().expect("rows have elements");
+        let mut partials = head.map(|value| Self::open(value, first));
+        for (position, column) in tail.iter().enumerate() {
+            for row in 0..ACCUMULATORS {
+                let index = first + 1 + position;
+                partials[row] = Self::step::<FMA>(partials[row], column[row], index);
+            }
+        }
+        partials
+    }
+
+    /// Returns the total of one block of `count` elements.
+    fn total(partial: Self::Partial, count: usize) -> Self::Total;
+
+    /// Merges two totals; all elements of `left` precede all of `right`.
+    fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total;
+
+    /// Returns the result for `count` elements.
+    fn finish(total: Self::Total, count: usize) -> Self::Output;
+}
+
+/// The rules by which gradients pass back through reductions, and through softmax functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReductionRule {
+    Sum,
+    Mean,
+    Product,
+    Largest,
+    Logsumexp,
+    Norm,
+    Variance,
+    Deviation,
+    Softmax,
+    LogSoftmax,
+}
+
+/// A reducer in CUDA C++, as types and expressions. `T` is the type in which elements are computed,
+/// `A` the type of their sums, `M` the type of their means, and `R` the stored type of the result.
+/// Names with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaReducer {
+    /// The type of a partial result, which takes in a few elements one by one.
+    pub partial: &'static str,
+    /// The type of a total.
+    pub total: &'static str,
+    /// The size of a total for any types; the text asserts that it suffices.
+    pub total_bytes: usize,
+    /// The partial result for the element `x` with the number `i`.
+    pub open: &'static str,
+    /// The partial result `a` with one more element.
+    pub step: &'static str,
+    /// The total of the partial result `a` of `n` elements.
+    pub whole: &'static str,
+    /// The merged totals `a` and `b`. Their elements may be in any order.
+    pub join: &'static str,
+    /// The result of the total `a` of `n` elements.
+    pub finish: &'static str,
+}
+
+/// A reducer that takes elements in any order and grouping, so that several accumulators can each
+/// reduce some of them.
+pub trait Unordered<T: AnyElement>: Reducer<T> {
+    /// Merges two partial results of one block.
+    fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
+}
+
+/// Does [`Reducer::reduce`] with several accumulators.
+#[inline(always)]
+fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
+    values: &[T],
+    first: usize,
+) -> F::Partial {
+    let Some((head, tail)) = values.split_first_chunk::<ACCUMULATORS>() else {
+        let mut partial = F::open(values[0], first);
+        for (index, &value) in values.iter().enumerate().skip(1) {
+            partial = F::step::<FMA>(partial, value, first + index);
+        }
+        return partial;
+    };
+    let mut accumulators = [F::open(head[0], first); ACCUMULATORS];
+    for at in 1..ACCUMULATORS {
+        let at = rolled::<FMA>(at);
+        accumulators[at] = F::open(head[at], first + at);
+    }
+    let (chunks, rest) = tail.as_chunks::<ACCUMULATORS>();
+    let mut index = first + ACCUMULATORS;
+    for chunk in chunks {
+        for at in 0..ACCUMULATORS {
+            let at = rolled::<FMA>(at);
+            accumulators[at] = F::step::<FMA>(accumulators[at], chunk[at], index + at);
+        }
+        index += ACCUMULATORS;
+    }
+    let joined = join_accumulators::<_, FMA>(accumulators, F::join);
+    match rest.split_first() {
+        None => joined,
+        Some((&value, rest)) => {
+            let mut partial = F::open(value, index);
+            for (at, &value) in rest.iter().enumerate() {
+                partial = F::step::<FMA>(partial, value, index + 1 + at);
+            }
+            F::join(joined, partial)
+        }
+    }
+}
+
+/// Returns the larger of two values, or NaN if one is NaN.
+#[inline(always)]
+fn larger<T: Element, const FMA: bool>(one: T, other: T) -> T {
+    <extremes::Max as Reducer<T>>::step::<FMA>(one, other, 0)
+}
+
+/// Returns the largest of `values`, of which there is at least one, or NaN if one is NaN.
+#[inline(always)]
+pub fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
+    <extremes::Max as Reducer<T>>::reduce::<FMA>(values, 0)
+}
+
+/// Returns the sum of all accumulators.
+#[inline(always)]
+pub fn add_accumulators<A: Arithmetic, const FMA: bool>(accumulators: [A; ACCUMULATORS]) -> A {
+    join_accumulators::<_, FMA>(accumulators, A::plus)
+}
+
+/// The accumulators of one vector.
+const FEW: usize = ACCUMULATORS / 4;
+
+/// Merges all accumulators, starting with accumulators that are far apart.
+///
+/// The last [`FEW`] are merged out of line. Inline, the compiler would split the accumulators into
+/// pairs from the beginning, because the end needs pairs. Out of line, they stay whole vectors up
+/// to the call. The loop that fills the accumulators must stay inline: a function's arguments are
+/// passed in memory, so each of its iterations would write the accumulators to memory.
+#[inline(always)]
+fn join_accumulators<P: Copy, const FMA: bool>(
+    accumulators: [P; ACCUMULATORS],
+    join: impl Fn(P, P) -> P,
+) -> P {
+    let joined = |at: usize| {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|part| accumulators[at + part * FEW]);
+        join(join(a, c), join(b, d))
+    };
+    if !is_baseline::<FMA>() {
+        return join_few(std::array::from_fn(joined), join);
+    }
+    let mut few = [accumulators[0]; FEW];
+    for at in 0..FEW {
+        let at = rolled::<FMA>(at);
+        few[at] = joined(at);
+    }
+    join_few(few, join)
+}
+
+#[inline(never)]
+fn join_few<P: Copy>(mut accumulators: [P; FEW], join: impl Fn(P, P) -> P) -> P {
+    let mut width = FEW / 2;
+    while width > 0 {
+        for at in 0..width {
+            accumulators[at] = join(accumulators[at], accumulators[at + width]);
+        }
+        width /= 2;
+    }
+    accumulators[0]
+}
+
+/// A visitor of the reducers of elements of `T`.
+#[cfg(any(test, feature = "testing"))]
+pub trait Visit<T: AnyElement> {
+    fn visit<F: Reducer<T>>(&mut self);
+}
+
+/// Visits the reducers that every element type has.
+#[cfg(any(test, feature = "testing"))]
+pub fn visit_sums<T: AnyElement>(visitor: &mut impl Visit<T>) {
+    visitor.visit::<sums::Sum>();
+    visitor.visit::<sums::Mean>();
+    visitor.visit::<sums::Prod>();
+}
+
+/// Visits every reducer except [`Logsumexp`], which is for floats alone.
+#[cfg(any(test, feature = "testing"))]
+pub fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
+    visit_sums(visitor);
+    visitor.visit::<extremes::Max>();
+    visitor.visit::<extremes::Min>();
+    visitor.visit::<extremes::Argmax>();
+    visitor.visit::<extremes::Argmin>();
+    visitor.visit::<moments::Var>();
+    visitor.visit::<moments::Std>();
+    visitor.visit::<norm::Norm>();
+    visitor.visit::<truth::All>();
+    visitor.visit::<truth::Any>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the names that an expression of CUDA C uses.
+    fn names(text: &str) -> Vec<&str> {
+        text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|word| word.starts_with(|c: char| c.is_alphabetic()))
+            .collect()
+    }
+
+    fn uses_its_operands<F: Reducer<f32>>() {
+        let cuda = F::CUDA;
+        let known = ["T", "A", "M", "R", "f64", "i64", "sqrt", "log"];
+        let is_field = |name: &str| name.len() > 1 && !known.contains(&name);
+        for (text, wanted, allowed) in [
+            (cuda.open, &["x"][..], &["x", "i"][..]),
+            (cuda.step, &["a", "x"], &["a", "x", "i"]),
+            (cuda.whole, &["a"], &["a", "n"]),
+            (cuda.join, &["a", "b"], &["a", "b"]),
+            (cuda.finish, &["a"], &["a", "n"]),
+        ] {
+            let names = names(text);
+            let operands = names
+                .iter()
+                .filter(|name| !known.contains(name) && !is_field(name));
+            for name in operands {
+                assert!(allowed.contains(name), "{}: {name} in {text}", F::NAME);
+            }
+            for name in wanted {
+                assert!(names.contains(name), "{}: no {name} in {text}", F::NAME);
+            }
+            let (opened, closed) = (text.matches('(').count(), text.matches(')').count());
+            assert_eq!(opened, closed, "{}: {text}", F::NAME);
+        }
+        assert!(!cuda.partial.is_empty() && !cuda.total.is_empty());
+    }
+
+    #[test]
+    fn cuda_forms_use_their_operands() {
+        struct Each;
+        impl Visit<f32> for Each {
+            fn visit<F: Reducer<f32>>(&mut self) {
+                uses_its_operands::<F>();
+            }
+        }
+        visit_reducers(&mut Each);
+        Each.visit::<Logsumexp>();
+    }
+}

@@ -1,0 +1,148 @@
+//! Run-time dispatch to AVX2, FMA and AVX-512 code.
+//!
+//! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
+//! compiled a second time for AVX2, FMA and F16C, and runs this code where they are available.
+//! [Some](Loop::WIDE) are compiled a third time, for AVX-512. The loop is plain code over single
+//! elements, which the compiler vectorises. The loop must be inlined as a whole, because functions
+//! that are called out of line, closures included, are compiled for the baseline only.
+
+/// A loop that writes to `Out`.
+pub trait Loop<Out: ?Sized> {
+    /// The result of the loop.
+    type Result;
+
+    /// `true` if the loop is also compiled for vectors of 64 bytes. They pay if the processor, not
+    /// the memory, limits the loop.
+    const WIDE: bool = false;
+
+    /// Runs the loop; `FMA` is whether the processor multiplies and adds in one instruction. It
+    /// must be marked `#[inline(always)]`.
+    ///
+    /// The output is an argument of its own, so that the compiler knows that nothing else points to
+    /// it.
+    #[track_caller]
+    fn run<const FMA: bool>(self, out: &mut Out) -> Self::Result;
+}
+
+#[cfg(feature = "testing")]
+thread_local! {
+    /// `true` while the thread computes like a processor without AVX2.
+    pub static IS_BASELINE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Returns whether AVX2, FMA and F16C are available. It is always `true` on other architectures
+/// than x86-64.
+#[inline(always)]
+pub fn has_vectors() -> bool {
+    #[cfg(feature = "testing")]
+    if IS_BASELINE.get() {
+        return false;
+    }
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+/// Returns whether the instructions of AVX-512 that compilers use for loops are available.
+#[inline(always)]
+pub fn has_wide_vectors() -> bool {
+    #[cfg(feature = "testing")]
+    if IS_BASELINE.get() {
+        return false;
+    }
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Runs `work` with the best instructions that the processor has.
+#[inline(always)]
+#[track_caller]
+pub fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
+    #[cfg(target_arch = "x86_64")]
+    if W::WIDE && has_vectors() && has_wide_vectors() {
+        // SAFETY: the processor has the features, as just checked.
+        return unsafe { with_avx512(work, out) };
+    }
+    if cfg!(target_arch = "x86_64") && has_vectors() {
+        // SAFETY: the processor has the features, as just checked.
+        return unsafe { vectorised_for_certain(work, out) };
+    }
+    as_compiled(work, out)
+}
+
+/// `true` if the instructions that the library is compiled for multiply and add in one.
+pub const BASELINE_FMA: bool = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
+
+/// Runs `work` with the instructions that the library is compiled for. It is out of line, so that
+/// several calls with one type of work share the code.
+#[inline(never)]
+#[track_caller]
+fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
+    work.run::<BASELINE_FMA>(out)
+}
+
+/// Like [`vectorised`], on a processor that is known to have the instructions.
+///
+/// # Safety
+///
+/// The processor must [have](has_vectors) the instructions.
+#[inline(always)]
+#[track_caller]
+pub unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
+    work: W,
+    out: &mut Out,
+) -> W::Result {
+    // SAFETY: by this function's contract.
+    #[cfg(target_arch = "x86_64")]
+    return unsafe { with_avx2(work, out) };
+    #[cfg(not(target_arch = "x86_64"))]
+    as_compiled(work, out)
+}
+
+/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so the code is short.
+/// `FMA` is the argument of [`Loop::run`].
+pub const fn is_baseline<const FMA: bool>() -> bool {
+    !FMA && cfg!(target_arch = "x86_64")
+}
+
+/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value: it
+/// neither unrolls nor vectorises a loop over it.
+#[inline(always)]
+pub fn rolled<const FMA: bool>(index: usize) -> usize {
+    match is_baseline::<FMA>() {
+        true => std::hint::black_box(index),
+        false => index,
+    }
+}
+
+/// Runs `work` with vectors of 32 bytes.
+///
+/// # Safety
+///
+/// The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+#[track_caller]
+unsafe fn with_avx2<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
+    work.run::<true>(out)
+}
+
+/// Runs `work` with vectors of 64 bytes.
+///
+/// # Safety
+///
+/// The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+#[track_caller]
+unsafe fn with_avx512<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
+    work.run::<true>(out)
+}
