@@ -149,7 +149,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     /// Returns the first of the array's elements, in row-major order, that does not satisfy
     /// `is_right`.
     pub(crate) fn find_unless(&self, is_right: impl Fn(T) -> bool) -> Option<T> {
-        let walk = Walk::new([&self.layout]);
+        let walk = Layout::walk([&self.layout]);
         let (_, [stride]) = walk.row();
         let mut runs = walk.runs(0..walk.count());
         runs.find_map(|([first], count)| match stride {
@@ -160,7 +160,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
 
     /// Returns the array's elements in row-major order.
     pub(crate) fn to_vec(&self) -> Vec<T> {
-        let walk = Walk::new([&self.layout]);
+        let walk = Layout::walk([&self.layout]);
         let (_, [stride]) = walk.row();
         if stride.unsigned_abs() > 1 && walk.axes().len() > 1 && walk.count() > 0 {
             return self.to_vec_by_tiles(&walk);

@@ -4,8 +4,7 @@ use std::fmt;
 
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 
-/// The highest rank that an array can have.
-pub(crate) const MAX_RANK: usize = 8;
+pub(crate) use cachescope_kernels::walk::MAX_RANK;
 
 /// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the others:
 /// NumPy's `-1`.

@@ -5,7 +5,7 @@ use std::panic::Location;
 use bytemuck::{bytes_of, cast_slice};
 
 use super::access::{Elements, fill, upload};
-use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape, Walk};
+use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -166,7 +166,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         elements: &Elements<'_, T>,
         layout: &Layout,
     ) -> Result<()> {
-        let walk = Walk::new([layout]);
+        let walk = Layout::walk([layout]);
         let (_, [stride]) = walk.row();
         for ([row], count) in walk.runs(0..walk.count()) {
             // In chunks that can be staged, so that the copy of one is a loop without branches.

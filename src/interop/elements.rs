@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use crate::array::{AnyElement, Array, DType, Elements, Walk, Writer};
+use crate::array::{AnyElement, Array, DType, Elements, Layout, Writer};
 use crate::error::{Error, Result};
 
 /// The size of the buffer.
@@ -50,7 +50,7 @@ pub(crate) fn write<T: AnyElement>(
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<()> {
     let elements = Elements::of(array)?;
-    let walk = Walk::new([elements.layout()]);
+    let walk = Layout::walk([elements.layout()]);
     let (_, [stride]) = walk.row();
     let capacity = BUFFER_BYTES / size_of::<T>();
     let mut values: Vec<T> = Vec::with_capacity(capacity);

@@ -3,7 +3,7 @@
 use approx::{AbsDiffEq, RelativeEq, UlpsEq};
 
 use super::IntoExpr;
-use crate::array::{AnyElement, Array, Elements, Float, Walk};
+use crate::array::{AnyElement, Array, Elements, Float, Layout};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ fn all_pairs<T: AnyElement>(
             return false;
         }
     };
-    let walk = Walk::new([left.layout(), right.layout()]);
+    let walk = Layout::walk([left.layout(), right.layout()]);
     let (_, [left_stride, right_stride]) = walk.row();
     for ([left_first, right_first], count) in walk.runs(0..walk.count()) {
         let left_row = left.row(left_first, left_stride, count);

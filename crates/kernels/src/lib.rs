@@ -13,9 +13,17 @@ pub mod element;
 #[doc(hidden)]
 pub mod elementwise;
 #[doc(hidden)]
+pub mod products;
+#[doc(hidden)]
 pub mod reduce;
 #[doc(hidden)]
+pub mod registers;
+#[doc(hidden)]
+pub mod sort;
+#[doc(hidden)]
 pub mod vector;
+#[doc(hidden)]
+pub mod walk;
 
 pub use dtype::DType;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};

@@ -4,12 +4,11 @@
 
 mod slices;
 mod views;
-mod walk;
 
 use super::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
-pub(crate) use walk::Walk;
+pub(crate) use cachescope_kernels::walk::Walk;
 
 /// The elements of an array, in row-major order of its axes.
 ///
@@ -24,6 +23,17 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Returns a walk over the elements of `layouts`, which must have one shape.
+    pub(crate) fn walk<const K: usize>(layouts: [&Self; K]) -> Walk<K> {
+        let dims = layouts[0].dims();
+        assert!(
+            layouts.iter().all(|layout| layout.dims() == dims),
+            "walked over two shapes at once"
+        );
+        let strides = (0..dims.len()).map(|axis| layouts.map(|layout| layout.strides()[axis]));
+        Walk::over(layouts.map(Self::offset), dims.iter().copied().zip(strides))
+    }
+
     /// Returns a row-major layout without gaps, from index 0.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::copy::{WordKernel, Words, form_of, source, widening};
 use super::launch::{grid_of, launch};
 use super::memory::{Output, address_of, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{AnyArray, Bits, DType, Shape, Walk};
+use crate::array::{AnyArray, Bits, DType, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Axis, Picking};
@@ -118,7 +118,7 @@ pub(in crate::ops) fn marked(
     (dtype, one): (DType, Bits),
     shape: &Shape,
 ) -> Result<AnyArray> {
-    let walk = Walk::new([array.layout]);
+    let walk = Layout::walk([array.layout]);
     let write = |output: Output| {
         let output = Words::new(output, dtype);
         assert_eq!(output.limit, walk.count() * classes);

@@ -3,7 +3,7 @@
 use super::copy::{WordKernel, Words, copy, source};
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
-use crate::array::{AnyArray, Bits, Layout, MAX_RANK, Shape, Walk};
+use crate::array::{AnyArray, Bits, Layout, MAX_RANK, Shape};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
@@ -153,7 +153,7 @@ pub(in crate::ops) fn triangular(
 ) -> Result<AnyArray> {
     let layout = array.layout;
     let (outer, matrix) = layout.split_at(layout.ndim() - 2);
-    let matrices = Walk::new([&outer]);
+    let matrices = Layout::walk([&outer]);
     let write = |output: Output| {
         let output = Words::new(output, array.dtype);
         let from = Words::of(array);

@@ -6,7 +6,7 @@ use super::memory::{address_of, computed};
 use super::prelude::source;
 use super::sort::{KEYS, keys};
 use super::walk::Numbering;
-use crate::array::{AnyArray, DType, Walk};
+use crate::array::{AnyArray, DType, Layout};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
@@ -28,7 +28,7 @@ pub(in crate::ops) fn search(
     assert_eq!(array.layout.ndim(), 1, "searched in several axes");
     assert_eq!(array.dtype, values.dtype, "searched for another type");
     let (length, step) = array.layout.row();
-    let walk = Walk::new([values.layout]);
+    let walk = Layout::walk([values.layout]);
     computed(order.device, DType::I64, values.layout.shape(), |output| {
         let from = Words::of(values);
         let numbering = Numbering::of(&walk, from.limit.max(output.count));

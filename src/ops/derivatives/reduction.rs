@@ -40,7 +40,7 @@ trait Derivative: Sized {
     ) -> Option<RuleNodes>;
 
     /// Returns whether the rule computes a result of `dtype` again, in the type of gradients.
-    fn is_computed_again(self, dtype: DType) -> bool;
+    fn computes_again(self, dtype: DType) -> bool;
 }
 
 impl Derivative for Rule {
@@ -59,7 +59,7 @@ impl Derivative for Rule {
             let node = (joint.borrow_mut()).push(NodeKind::Array(placeholder), dtype);
             widened(node)
         };
-        let stored = if self.is_computed_again(dtype) {
+        let stored = if self.computes_again(dtype) {
             wide
         } else {
             dtype
@@ -120,7 +120,7 @@ impl Derivative for Rule {
         })
     }
 
-    fn is_computed_again(self, dtype: DType) -> bool {
+    fn computes_again(self, dtype: DType) -> bool {
         let rounds = matches!(
             self,
             Self::Norm | Self::Deviation | Self::Softmax | Self::LogSoftmax
@@ -274,7 +274,7 @@ impl RunningReduction {
             let own = own.ok_or_else(|| unknown(name))?;
             summands = own.summands;
             again = rule
-                .is_computed_again(dtype)
+                .computes_again(dtype)
                 .then(|| joint.borrow_mut().widened(result as u32));
             Ok(std::iter::once((result, own.gradient)).collect())
         });

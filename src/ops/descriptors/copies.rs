@@ -24,7 +24,7 @@ impl Copying {
     #[inline(always)]
     pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
         match self {
-            Self::All => Walk::new([layout, &layout.dense()]),
+            Self::All => Layout::walk([layout, &layout.dense()]),
             Self::Repeated { at, times } => repeated(layout, at, times),
             Self::Diagonal { k } => of_diagonal(layout, k),
         }

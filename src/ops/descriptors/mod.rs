@@ -11,10 +11,10 @@ mod lanes;
 mod matrices;
 mod picks;
 mod reduction;
-mod sorting;
 #[cfg(feature = "fft")]
 mod spectra;
 
+pub(super) use cachescope_kernels::sort::{Direction, Side};
 pub(super) use convolution::ConvLengths;
 pub(super) use copies::{Copying, joined_parts, onto_diagonal, pairs};
 #[cfg(feature = "linalg")]
@@ -25,6 +25,5 @@ pub(super) use lanes::{Lanes, is_compensated};
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
 pub(super) use picks::{Axis, Picking, counted, reached};
 pub(super) use reduction::{ReductionPlan, outputs_of};
-pub(super) use sorting::{Direction, Side};
 #[cfg(feature = "fft")]
 pub(super) use spectra::Sample;

@@ -72,7 +72,7 @@ impl Picking {
                 let picked = indices.broadcast_to(shape)?;
                 let fixed = layout.fixed(at, shape)?;
                 let axis = Axis::of(layout, at, operation);
-                Ok((axis, Walk::new([&fixed, &picked])))
+                Ok((axis, Layout::walk([&fixed, &picked])))
             }
         }
     }
@@ -100,7 +100,7 @@ pub(in crate::ops) fn reached(
     ];
     let alone = target.buffer().holders() == 1 && !target.layout().repeats();
     assert!(alone, "scattered to memory that is not all ours");
-    Ok(Walk::new(layouts))
+    Ok(Layout::walk(layouts))
 }
 
 /// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.

@@ -15,7 +15,7 @@ use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
 use super::pointers::{ReadPtr, WritePtr};
 use super::threads::threads;
-use crate::array::{AnyArray, Bits, DType, Number, Shape, Walk};
+use crate::array::{AnyArray, Bits, DType, Layout, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
@@ -425,7 +425,7 @@ pub(in crate::ops) fn marked(
     shape: &Shape,
 ) -> Result<AnyArray> {
     assert_eq!(array.dtype, DType::I64, "classes of another type");
-    let walk = Walk::new([array.layout]);
+    let walk = Layout::walk([array.layout]);
     let size_bytes = dtype.size_bytes();
     let write = |output: Untyped| {
         let count = walk.count();

@@ -16,7 +16,6 @@ use std::slice::from_raw_parts;
 use cachescope_linalg::{Failure, Outcome};
 
 use super::copy::{copied, copy};
-use super::digits::initialised;
 use super::launch::{Work, launch};
 use super::memory::{Output, begun};
 use super::pointers::{ReadPtr, WritePtr};
@@ -25,6 +24,7 @@ use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 use crate::ops::order::HostOrder;
+use cachescope_kernels::sort::digits::initialised;
 
 /// The product of a matrix's lengths and the smaller of them from which threads pay, even if the
 /// pool has only one. Below it, a thread count above 1 would take a third longer.

@@ -233,7 +233,7 @@ impl Elements {
         Self {
             base: host_pointer(DevicePtr(target.buffer().address())),
             element_bytes: target.dtype().size_bytes(),
-            walk: Walk::new([target.layout()]),
+            walk: Layout::walk([target.layout()]),
             is_dense: target.layout().is_contiguous(),
         }
     }

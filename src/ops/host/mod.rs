@@ -17,7 +17,6 @@ mod blocked;
 mod compact;
 mod convolution;
 mod copy;
-mod digits;
 mod element_source;
 mod evaluate;
 #[cfg(feature = "fft")]
@@ -35,7 +34,6 @@ mod pointers;
 mod products;
 mod reduce;
 mod regions;
-mod registers;
 mod scan;
 mod search;
 mod softmax;
@@ -61,6 +59,7 @@ macro_rules! by_bytes {
 use by_bytes;
 
 pub(super) use blocked::{OperandBlocks, RUN};
+pub(super) use cachescope_kernels::sort::loops::{SortLoops, float_sort_loops_of, sort_loops_of};
 pub(super) use compact::{compacted, positions};
 pub(super) use convolution::{convolved, convolved_transposed, correlated};
 pub(super) use copy::{copied, joined};
@@ -81,7 +80,5 @@ pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::scan_loops_of;
 pub(super) use search::{SearchLoops, search, search_loops_of};
 pub(super) use softmax::{normalized_contiguous, softmax_loops_of};
-pub(super) use sort::{
-    SortLoops, firsts, float_sort_loops_of, neighbours, ranked, sort_loops_of, sorted,
-};
+pub(super) use sort::{firsts, neighbours, ranked, sorted};
 pub(super) use store::{FusedStore, store};

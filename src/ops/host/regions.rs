@@ -96,7 +96,7 @@ pub(in crate::ops) fn triangular(
     let (outer, row) = layout.split_at(layout.ndim() - 1);
     let rows = RegionRows {
         from: ReadPtr::bytes_of(array),
-        firsts: Walk::new([&outer]),
+        firsts: Layout::walk([&outer]),
         height: layout.dims()[layout.ndim() - 2],
         width: row.dims()[0],
         stride: row.strides()[0],

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed_any};
 use super::pointers::ReadPtr;
-use crate::array::{AnyArray, DType, Element, Walk};
+use crate::array::{AnyArray, DType, Element, Layout, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
 use crate::ops::order::HostOrder;
@@ -68,7 +68,7 @@ pub(in crate::ops) fn search(
         step,
         length,
     };
-    let walk = Walk::new([&values.layout]);
+    let walk = Layout::walk([&values.layout]);
     let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "searched for another number");
         let steps = (usize::BITS - length.leading_zeros()) as usize + 1;

@@ -1,7 +1,7 @@
 //! Counts of numbers.
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Shape, Walk};
+use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Layout, Shape};
 use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
@@ -106,7 +106,7 @@ fn tally_in_turns<T: AnyElement, const TABLES: usize>(
     place: &impl Fn(T) -> usize,
 ) -> std::result::Result<Vec<i64>, T> {
     let mut tables: [Vec<i64>; TABLES] = std::array::from_fn(|_| vec![0; length]);
-    let walk = Walk::new([elements.layout()]);
+    let walk = Layout::walk([elements.layout()]);
     let (_, [stride]) = walk.row();
     for ([first], count) in walk.runs(0..walk.count()) {
         let tables = tables.each_mut().map(Vec::as_mut_slice);

@@ -38,7 +38,7 @@ fn oracle(layout: &Layout) -> Vec<usize> {
 }
 
 fn indices(layout: &Layout) -> Vec<usize> {
-    let walk = Walk::new([layout]);
+    let walk = Layout::walk([layout]);
     walk.each(0..walk.count()).map(|[at]| at).collect()
 }
 
@@ -74,7 +74,7 @@ fn check_walk(layout: &Layout) {
         .zip(&backwards)
         .map(|(&one, &other)| [one, other])
         .collect();
-    let walk = Walk::new([layout, &flipped]);
+    let walk = Layout::walk([layout, &flipped]);
     assert_eq!(walk.count(), pairs.len());
     assert_eq!(
         walk.each(0..pairs.len()).collect::<Vec<_>>(),

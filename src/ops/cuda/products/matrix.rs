@@ -76,7 +76,7 @@ impl Pairs {
         let pairs = Self {
             left: Matrix::of(left),
             right: Matrix::of(right),
-            places: Walk::new([&places, &others]),
+            places: Layout::walk([&places, &others]),
         };
         assert_eq!(
             pairs.left.columns, pairs.right.rows,

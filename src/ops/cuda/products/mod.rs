@@ -14,7 +14,7 @@ use super::launch::launch;
 use super::memory::{Output, address_of, computed, zeros};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{AnyArray, DType, Layout, Shape, Walk};
+use crate::array::{AnyArray, DType, Layout, Shape};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, as_matrices};
@@ -200,7 +200,7 @@ enum Matrices {
 
 impl Matrices {
     fn of(layout: &Layout) -> Self {
-        let places = Walk::new([&layout.split_at(layout.ndim() - 2).0]);
+        let places = Layout::walk([&layout.split_at(layout.ndim() - 2).0]);
         let (_, [innermost]) = places.row();
         if places.axes().len() == 1 && innermost >= 0 {
             Self::Uniform

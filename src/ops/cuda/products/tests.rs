@@ -105,7 +105,7 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     let (right_places, right_matrix) = right.split_at(right.ndim() - 2);
     let mut product = Vec::new();
     // One walk for each operand: products walk over both at once.
-    let [left_walk, right_walk] = [Walk::new([&left_places]), Walk::new([&right_places])];
+    let [left_walk, right_walk] = [Layout::walk([&left_places]), Layout::walk([&right_places])];
     let left_all = left_walk.each(0..left_walk.count());
     for ([left_at], [right_at]) in left_all.zip(right_walk.each(0..right_walk.count())) {
         let place = |first: usize, matrix: &Layout, row: usize, column: usize| {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, fill, pack, pack_result};
 use super::plan::{ConvPlan, PieceScratch};
 use crate::ops::host::pointers::WritePtr;
-use crate::ops::host::registers::{RegisterFloat, VectorOf};
+use cachescope_kernels::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of the result that a job computes: few enough that there are jobs for
 /// many threads, and enough that packing the images for each job takes little.

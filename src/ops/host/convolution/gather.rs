@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, copy_run, fill, pack};
 use super::plan::{ConvPlan, Pass, PieceScratch};
 use crate::ops::host::pointers::{ReadPtr, WritePtr};
-use crate::ops::host::registers::{RegisterFloat, VectorOf};
+use cachescope_kernels::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of a result for which the kernel is packed together.
 pub(super) const HEIGHT: usize = 8;

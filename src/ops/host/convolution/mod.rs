@@ -21,12 +21,14 @@ use self::plan::{ConvPlan, PieceScratch};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use super::pointers::{ReadPtr, WritePtr};
-use super::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 use crate::array::{AnyArray, AnyElement, Array, DType, Shape};
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::descriptors::ConvLengths;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
+use cachescope_kernels::registers::{
+    RegisterFloat, RegisterLoop, VectorOf, with_longest_registers,
+};
 
 /// The most bytes of gradients of a kernel that are summed apart, by several threads.
 const SUMS_BYTES: usize = 1 << 20;

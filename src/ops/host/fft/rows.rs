@@ -8,7 +8,7 @@ use num_complex::Complex;
 use crate::array::{AnyElement, Number};
 use crate::ops::descriptors::Sample;
 use crate::ops::host::copy::copy_run;
-use crate::ops::host::digits::initialised;
+use cachescope_kernels::sort::digits::initialised;
 
 /// A transform of rows.
 pub(super) trait RowTransform: Clone + Send + Sync + 'static {

@@ -2,34 +2,25 @@
 //!
 //! The algorithm of a product depends only on its type and on the layouts of its operands. So its
 //! bits are equal on every run and for any number of threads. If one operand is a vector, the
-//! algorithm sums along rows or columns ([`vectors`]). Many small products are computed one after
-//! another ([`tiny`]), and a few rows times a transposed matrix as dot products ([`dots`]). Other
-//! products of `f32` and `f64` use the `gemm` crate ([`packed`]). Shorter
-//! floats use it by way of `f32` ([`widened`]), and complex numbers use it for their real and
-//! imaginary parts ([`complex`]). Integers and small complex matrices are multiplied in blocks
-//! ([`blocks`]).
+//! algorithm sums along rows or columns ([`vectors`](cachescope_kernels::products::vectors)). Many small products are computed one after
+//! another ([`tiny`](cachescope_kernels::products::tiny)), and a few rows times a transposed matrix as dot products ([`dots`](cachescope_kernels::products::dots)). Other
+//! products of `f32` and `f64` use the `gemm` crate ([`packed`](cachescope_kernels::products::packed)). Shorter
+//! floats use it by way of `f32` ([`widened`](cachescope_kernels::products::widened)), and complex numbers use it for their real and
+//! imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and small complex matrices are multiplied in blocks
+//! ([`blocks`](cachescope_kernels::products::blocks)).
 
-mod blocks;
-mod complex;
-mod dots;
-mod loops;
-mod matrix;
-mod packed;
-mod tiny;
-mod vectors;
-mod widened;
-
-use std::any::TypeId;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use self::loops::ProductLoops;
-use self::matrix::{AnyMatrix, Pairs};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use crate::array::{AnyArray, AnyElement, DType, Layout, Shape};
+use crate::array::{AnyArray, DType, Layout, Shape};
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::order::HostOrder;
+use cachescope_kernels::products::loops::ProductLoops;
+use cachescope_kernels::products::matrix::{AnyMatrix, Pairs};
+use cachescope_kernels::products::{ProductPlace, blocks, complex, dots, tiny, vectors, widened};
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
 /// elements as the product. A vector is a row on the left and a column on the right.
@@ -40,7 +31,7 @@ pub(in crate::ops) fn multiply(
     right: &AnyArray,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    let pairs = Pairs::one(AnyMatrix::of(left, 0), AnyMatrix::of(right, 1));
+    let pairs = Pairs::one(matrix_of(left, 0), matrix_of(right, 1));
     write_products(order, Products::new(pairs, [left, right]), shape)
 }
 
@@ -50,12 +41,14 @@ pub(in crate::ops) fn multiply(
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks(
     order: HostOrder<'_>,
-    (left, left_layout): (&AnyArray, &Layout),
-    (right, right_layout): (&AnyArray, &Layout),
+    lefts: (&AnyArray, &Layout),
+    rights: (&AnyArray, &Layout),
     shape: &Shape,
 ) -> Result<AnyArray> {
-    let pairs = Pairs::many((left, left_layout), (right, right_layout));
-    write_products(order, Products::new(pairs, [left, right]), shape)
+    let ((left, left_places), (right, right_places)) = (stack(lefts), stack(rights));
+    assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
+    let pairs = Pairs::many(left, right, Layout::walk([&left_places, &right_places]));
+    write_products(order, Products::new(pairs, [lefts.0, rights.0]), shape)
 }
 
 /// Writes the product of two matrices to `place`, whose elements nobody else uses.
@@ -66,7 +59,7 @@ pub(in crate::ops) fn multiply_into(
     right: &AnyArray,
     place: &AnyArray,
 ) -> Result<bool> {
-    let pairs = Pairs::one(AnyMatrix::of(left, 0), AnyMatrix::of(right, 1));
+    let pairs = Pairs::one(matrix_of(left, 0), matrix_of(right, 1));
     let products = Products::new(pairs, [left, right]);
     assert_eq!(products.count(), place.len(), "the place is as large");
     assert_eq!(products.dtype, place.dtype, "the place is of the type");
@@ -328,24 +321,6 @@ impl Products {
     }
 }
 
-/// The memory of a product.
-#[derive(Clone, Copy, Debug)]
-struct ProductPlace<T> {
-    first: *mut MaybeUninit<T>,
-    /// The distance of two rows, in elements. The elements of a row are contiguous.
-    row_stride: usize,
-}
-
-impl ProductPlace<u8> {
-    /// Returns the place for elements of `T`, which must be their type.
-    fn typed<T>(self) -> ProductPlace<T> {
-        ProductPlace {
-            first: self.first.cast(),
-            row_stride: self.row_stride,
-        }
-    }
-}
-
 /// The parts of a product that threads share: rows, or columns if there are few rows.
 ///
 /// The crate `gemm` adds the terms of an element in an order that depends on the inner length, and
@@ -400,15 +375,33 @@ impl ProductParts {
     }
 }
 
-/// Returns whether two types are equal.
-#[inline(always)]
-fn is<T: 'static, U: 'static>() -> bool {
-    TypeId::of::<T>() == TypeId::of::<U>()
+/// Returns the elements of an array of one or two axes; a vector's other axis is `axis`.
+fn matrix_of(array: &AnyArray, axis: usize) -> AnyMatrix {
+    let layout = &array.layout;
+    let (dims, strides) = match (layout.dims(), layout.strides(), axis) {
+        (&[columns], &[stride], 0) => ([1, columns], [0, stride]),
+        (&[rows], &[stride], _) => ([rows, 1], [stride, 0]),
+        (&[rows, columns], &[down, along], _) => ([rows, columns], [down, along]),
+        _ => unreachable!("{layout:?} is no matrix"),
+    };
+    let offset_bytes = layout.offset() * array.dtype.size_bytes();
+    AnyMatrix::new(base(array).wrapping_add(offset_bytes), dims, strides)
 }
 
-/// Returns whether `T` is a float or a complex number: only for these types is the mean of the type
-/// itself.
-#[inline(always)]
-fn is_float<T: AnyElement>() -> bool {
-    is::<T, T::Average>()
+/// Returns the address that the offsets of an array's layouts count from.
+fn base(array: &AnyArray) -> *const u8 {
+    host_pointer(DevicePtr(array.buffer.address()))
+}
+
+/// Returns a matrix at the beginning of an array's memory, and the layout of the offsets of the
+/// matrices that `layout` selects from there; its last two axes are the axes of a matrix.
+fn stack((array, layout): (&AnyArray, &Layout)) -> (AnyMatrix, Layout) {
+    let within = layout
+        .bounds()
+        .is_none_or(|(_, highest)| highest < array.buffer.size_bytes() / array.dtype.size_bytes());
+    assert!(within, "{layout:?} reaches beyond its array");
+    let (places, matrix) = layout.split_at(layout.ndim() - 2);
+    let (dims, strides) = (matrix.dims(), matrix.strides());
+    let first = AnyMatrix::new(base(array), [dims[0], dims[1]], [strides[0], strides[1]]);
+    (first, places)
 }

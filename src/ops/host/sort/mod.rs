@@ -1,28 +1,22 @@
 //! Sorting along an axis by the keys of the elements, and selection by rank.
 
-mod choose;
-mod lanes;
-mod loops;
-
 use std::mem::MaybeUninit;
 
-use choose::first_ranks;
-use lanes::{Lane, Lanes, Values, write_keys};
-use loops::{LaneKernel, Rows};
-pub(in crate::ops) use loops::{SortLoops, float_sort_loops_of, sort_loops_of};
+use cachescope_kernels::sort::digits::SHORT;
+use cachescope_kernels::sort::lanes::Lanes;
+use cachescope_kernels::sort::loops::{LaneKernel, Rows, SortLoops};
+use cachescope_kernels::sort::{Direction, Task};
 
-use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
 use super::pointers::{ReadPtr, WritePtr};
-use crate::array::{AnyArray, AnyElement, Buffer, DType, Element, Layout, Shape, Walk};
+use crate::array::{AnyArray, Buffer, DType, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::descriptors::{Direction, pairs};
+use crate::ops::descriptors::pairs;
 use crate::ops::order::HostOrder;
-use cachescope_kernels::vector::vectorised;
 
 /// The most memory that the rows of several lanes may take together in one launch.
 const SPACE_BYTES: usize = 16 << 20;
@@ -139,21 +133,6 @@ pub(in crate::ops) fn firsts(
 fn slots_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
-
-/// The task for each lane.
-#[derive(Clone, Copy)]
-struct Task {
-    direction: Direction,
-    /// The wanted position in sorted order.
-    nth: usize,
-    /// The rows of items that the task needs, one or two, and their length.
-    rows: usize,
-    slots: usize,
-}
-
-/// Two rows of the length that a task needs. The second is empty if the task needs one, or if the
-/// rows are short.
-type RowPair<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
 /// Memory for the rows of the lanes that one launch sorts.
 struct Space {
@@ -296,89 +275,4 @@ fn along(
     };
     // SAFETY: the launches cover all lanes, and a kernel writes the whole of each.
     unsafe { computed_any(order.device, shape, output, start) }
-}
-
-/// Writes the sorted elements of a lane.
-///
-/// # Safety
-///
-/// The lane must be readable. The lane that is written must be the caller's to write to, and as
-/// long. The rows must be as long as the lane.
-unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): RowPair<'_, R>) {
-    let keys = &mut as_keys::<T::Key, R>(items)[..lane.lanes.length];
-    // SAFETY: by this function's contract.
-    if !unsafe { write_keys(lane, keys) } {
-        // SAFETY: all of them have been written.
-        let keys = unsafe { by_digits(keys, as_keys(spare), 0) };
-        // SAFETY: by this function's contract.
-        match unsafe { lane.run_to_write() } {
-            Some(values) => vectorised(Values { keys }, values),
-            None => {
-                for (position, &key) in keys.iter().enumerate() {
-                    // SAFETY: as above.
-                    unsafe { lane.set(position, T::from_key(key)) };
-                }
-            }
-        }
-        return;
-    }
-    // If one key belongs to several values, each value is read at the position in its rank.
-    // SAFETY: by this function's contract.
-    for (position, rank) in unsafe { ranks(lane, (items, spare)) }.iter().enumerate() {
-        // SAFETY: as above, and the positions are of this lane.
-        unsafe { lane.set(position, lane.get(rank.position())) };
-    }
-}
-
-/// Writes the positions of the elements that come first in a lane, in sorted order.
-///
-/// # Safety
-///
-/// As for [`sort_lane`], except that the lane that is written may be shorter.
-unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: RowPair<'_, R>) {
-    // SAFETY: by this function's contract.
-    for (position, rank) in unsafe { ranks(lane, rows) }.iter().enumerate() {
-        // SAFETY: by this function's contract.
-        unsafe { lane.set(position, rank.position() as i64) };
-    }
-}
-
-/// Returns the ranks of the elements that come first, in order, in one of the two rows.
-///
-/// # Safety
-///
-/// As for [`rank_lane`].
-unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
-    lane: Lane<'_, T, O>,
-    (items, spare): RowPair<'a, R>,
-) -> &'a [R] {
-    let Lanes {
-        length, kept, task, ..
-    } = *lane.lanes;
-    let bits = 8 * size_of::<T>() as u32;
-    let turned = match task.direction {
-        Direction::Ascending => 0,
-        Direction::Descending => u64::MAX >> (64 - bits),
-    };
-    if task.slots < length {
-        // SAFETY: by this function's contract.
-        return unsafe { first_ranks(lane, turned, items) };
-    }
-    let items = &mut items[..length];
-    for (position, slot) in items.iter_mut().enumerate() {
-        // SAFETY: by this function's contract.
-        let key: u64 = unsafe { lane.get(position) }.key().into();
-        slot.write(R::new(key ^ turned, position));
-    }
-    // If many elements are wanted and the keys have few digits, a full sort is faster than a
-    // partition.
-    if kept == length || size_of::<R>() == size_of::<u64>() {
-        // SAFETY: the loop has written all of them.
-        return unsafe { &by_digits(items, spare, R::KEY)[..kept] };
-    }
-    // SAFETY: as above.
-    let items = unsafe { initialised(items) };
-    items.select_nth_unstable(kept - 1);
-    items[..kept].sort_unstable();
-    &items[..kept]
 }

@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use super::is_float;
 use super::matrix::{Matrix, Pairs};
-use crate::array::{DType, Number};
-use cachescope_kernels::element::scalar::convert;
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::element::scalar::convert;
+use crate::vector::{Loop, vectorised};
+use crate::{DType, Number};
 
 /// The most multiplications of one product.
-pub(super) const MOST: usize = 100;
+pub const MOST: usize = 100;
 
 /// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one
 /// after another.
@@ -20,11 +20,7 @@ pub(super) const MOST: usize = 100;
 /// # Safety
 ///
 /// The elements must be of `T`. The memory of all matrices must be alive and not written to.
-pub(super) unsafe fn multiply<T: Number>(
-    pairs: &Pairs,
-    range: Range<usize>,
-    out: &mut [MaybeUninit<T>],
-) {
+pub unsafe fn multiply<T: Number>(pairs: &Pairs, range: Range<usize>, out: &mut [MaybeUninit<T>]) {
     let (rows, _, columns) = pairs.lengths();
     assert_eq!(out.len(), range.len() * rows * columns);
     if is_float::<T>() {

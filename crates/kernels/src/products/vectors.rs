@@ -6,17 +6,17 @@ use std::mem::MaybeUninit;
 
 use super::matrix::Matrix;
 use super::{is, is_float};
-use crate::array::Number;
-use cachescope_kernels::element::scalar::convert;
-use cachescope_kernels::reduce::{ACCUMULATORS, add_accumulators};
-use cachescope_kernels::vector::{Loop, rolled, vectorised};
+use crate::Number;
+use crate::element::scalar::convert;
+use crate::reduce::{ACCUMULATORS, add_accumulators};
+use crate::vector::{Loop, rolled, vectorised};
 
 /// The number of elements of the vector that are multiplied at once. As `f64` they fit the
 /// first-level cache with a part of the matrix.
 const DEPTH: usize = 1024;
 
 /// The number of results that are summed at once, in the first-level cache.
-pub(super) const HEIGHT: usize = 256;
+pub const HEIGHT: usize = 256;
 
 /// Writes the product of `matrix` and the row `vector` to all of `out`.
 ///
@@ -24,7 +24,7 @@ pub(super) const HEIGHT: usize = 256;
 ///
 /// `vector` must have one row, as long as the rows of `matrix`, and `out` must have one element for
 /// each of these rows. The memory of both matrices must be alive and not written to.
-pub(super) unsafe fn matrix_vector<T: Number>(
+pub unsafe fn matrix_vector<T: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<T>],

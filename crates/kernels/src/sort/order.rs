@@ -2,7 +2,7 @@
 
 /// The order of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Direction {
+pub enum Direction {
     /// The least first.
     Ascending,
     /// The greatest first.
@@ -11,7 +11,7 @@ pub(in crate::ops) enum Direction {
 
 /// The side of equal elements that a value is inserted at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Side {
+pub enum Side {
     /// Before all equal elements.
     Left,
     /// After all equal elements.

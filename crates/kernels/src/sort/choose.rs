@@ -2,11 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Lane, Lanes, RowPair, write_keys};
-use crate::array::{AnyElement, Element, Float};
-use crate::ops::descriptors::Direction;
-use crate::ops::host::digits::{Rank, as_keys, initialised};
-use cachescope_kernels::vector::{Loop, vectorised};
+use super::{Direction, Lane, Lanes, RowPair, write_keys};
+use crate::sort::digits::{Rank, as_keys, initialised};
+use crate::vector::{Loop, vectorised};
+use crate::{AnyElement, Element, Float};
 
 /// The number of elements that are skipped together if none of them may be among the first.
 const TOGETHER: usize = 128;

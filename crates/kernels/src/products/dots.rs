@@ -4,7 +4,7 @@
 
 use super::ProductPlace;
 use super::matrix::Matrix;
-use crate::ops::host::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
+use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
 /// The most rows on the left, for a right matrix that fits the first-level cache and for a larger
 /// one. For more rows, a transposition takes little of the time.
@@ -19,7 +19,7 @@ const TILE: usize = 4;
 
 /// Returns whether the rows of `left` and the columns of `right` are contiguous, and no transposed
 /// matrix would pay.
-pub(super) fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
+pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
     let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
     let is_transposed = right.column_stride != 1 && right.columns >= TILE;
     let bytes = (right.columns.saturating_mul(right.rows)).saturating_mul(size_of::<T>());
@@ -34,7 +34,7 @@ pub(super) fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
 ///
 /// The matrices must [fit](fit). The memory of both must be alive and not written to. The place
 /// must have room for the product, and nobody else may hold it.
-pub(super) unsafe fn multiply<U: RegisterFloat>(
+pub unsafe fn multiply<U: RegisterFloat>(
     left: &Matrix<U>,
     right: &Matrix<U>,
     place: ProductPlace<U>,

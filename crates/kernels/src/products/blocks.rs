@@ -5,12 +5,12 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::matrix::Matrix;
-use crate::array::Number;
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::Number;
+use crate::vector::{Loop, vectorised};
 
 /// The number of rows and columns of the result that are summed at once, and the depth of these
 /// sums. A block of the right operand and the sums together fit the first-level cache.
-pub(super) const BLOCK: usize = 32;
+pub const BLOCK: usize = 32;
 
 /// One block of a product, or of an operand.
 type PackedResult<T> = [[T; BLOCK]; BLOCK];
@@ -20,11 +20,7 @@ type PackedResult<T> = [[T; BLOCK]; BLOCK];
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to.
-pub(super) unsafe fn multiply<T: Number>(
-    left: &Matrix<T>,
-    right: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
-) {
+pub unsafe fn multiply<T: Number>(left: &Matrix<T>, right: &Matrix<T>, out: &mut [MaybeUninit<T>]) {
     vectorised(BlockProduct { left, right }, out);
 }
 

@@ -9,8 +9,8 @@ use num_complex::Complex;
 use super::matrix::{Matrix, Pairs};
 use super::packed::Packed;
 use super::{ProductPlace, blocks, complex, dots, packed, tiny, vectors, widened};
-use crate::array::{DType, Number};
-use crate::ops::host::registers::RegisterFloat;
+use crate::registers::RegisterFloat;
+use crate::{DType, Number};
 
 /// Writes some rows of the product of a pair from an address on, row by row.
 ///
@@ -23,17 +23,17 @@ type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 
 /// The loops that multiply matrices of a type.
 #[derive(Debug)]
-pub(super) struct ProductLoops {
+pub struct ProductLoops {
     /// Multiplies many small matrices. Its contract is as for a [`RowsLoop`].
-    pub(super) tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
+    pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
     /// Multiplies matrices and vectors.
-    pub(super) vector: RowsLoop,
+    pub vector: RowsLoop,
     /// Multiplies what the loops below do not.
-    pub(super) rows: Option<RowsLoop>,
+    pub rows: Option<RowsLoop>,
     /// Multiplies large matrices.
-    pub(super) packed: Option<PartLoop>,
+    pub packed: Option<PartLoop>,
     /// Multiplies matrices that [`fit`](dots::fit) dot products.
-    pub(super) dots: Option<PartLoop>,
+    pub dots: Option<PartLoop>,
 }
 
 impl ProductLoops {
@@ -42,7 +42,7 @@ impl ProductLoops {
     /// # Panics
     ///
     /// Panics if they are no numbers.
-    pub(super) fn of(dtype: DType) -> &'static Self {
+    pub fn of(dtype: DType) -> &'static Self {
         static F32: ProductLoops = ProductLoops::packed::<f32>();
         static F64: ProductLoops = ProductLoops::packed::<f64>();
         static F16: ProductLoops = ProductLoops::by_rows::<f16>(widened_rows::<f16>);

@@ -4,28 +4,29 @@ use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::Task;
-use crate::array::{AnyElement, Element, Walk};
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::vector::{Loop, vectorised};
+use crate::walk::Walk;
+use crate::{AnyElement, Element};
 
 /// The lanes of an array along an axis, and the lanes that are written.
-#[derive(Clone, Copy)]
-pub(super) struct Lanes {
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
     /// Goes over the first elements of the lanes of both arrays.
-    pub(super) firsts: Walk<2>,
+    pub firsts: Walk<2>,
     /// The number of elements of a lane, and the step between them.
-    pub(super) length: usize,
-    pub(super) step: isize,
+    pub length: usize,
+    pub step: isize,
     /// The number of elements of a lane that is written, and the step between them.
-    pub(super) kept: usize,
-    pub(super) kept_step: isize,
-    pub(super) task: Task,
+    pub kept: usize,
+    pub kept_step: isize,
+    pub task: Task,
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Lane<'a, T, O> {
-    pub(super) lanes: &'a Lanes,
-    pub(super) from: *const T,
-    pub(super) to: *mut MaybeUninit<O>,
+#[derive(Clone, Copy, Debug)]
+pub struct Lane<'a, T, O> {
+    pub lanes: &'a Lanes,
+    pub from: *const T,
+    pub to: *mut MaybeUninit<O>,
 }
 
 impl<T: Element, O: AnyElement> Lane<'_, T, O> {
@@ -33,7 +34,7 @@ impl<T: Element, O: AnyElement> Lane<'_, T, O> {
     ///
     /// The lane must be readable, and have a `position`.
     #[inline(always)]
-    pub(super) unsafe fn get(self, position: usize) -> T {
+    pub unsafe fn get(self, position: usize) -> T {
         let from = self
             .from
             .wrapping_offset(position as isize * self.lanes.step);
@@ -45,7 +46,7 @@ impl<T: Element, O: AnyElement> Lane<'_, T, O> {
     ///
     /// The lane that is written must be the caller's, and have a `position`.
     #[inline(always)]
-    pub(super) unsafe fn set(self, position: usize, value: O) {
+    pub unsafe fn set(self, position: usize, value: O) {
         let to = self
             .to
             .wrapping_offset(position as isize * self.lanes.kept_step);
@@ -60,7 +61,7 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
     /// # Safety
     ///
     /// The lane must be readable, and must not be written to during `'a`.
-    pub(super) unsafe fn run_to_read(self) -> Option<&'a [T]> {
+    pub unsafe fn run_to_read(self) -> Option<&'a [T]> {
         // SAFETY: by this function's contract.
         (self.lanes.step == 1).then(|| unsafe { from_raw_parts(self.from, self.lanes.length) })
     }
@@ -70,7 +71,7 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
     /// # Safety
     ///
     /// The lane must be the caller's alone during `'a`.
-    pub(super) unsafe fn run_to_write(self) -> Option<&'a mut [MaybeUninit<O>]> {
+    pub unsafe fn run_to_write(self) -> Option<&'a mut [MaybeUninit<O>]> {
         // SAFETY: by this function's contract.
         (self.lanes.kept_step == 1).then(|| unsafe { from_raw_parts_mut(self.to, self.lanes.kept) })
     }
@@ -81,7 +82,7 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
 /// # Safety
 ///
 /// As for [`sort_lane`](super::sort_lane); there must be as many keys as elements.
-pub(super) unsafe fn write_keys<T: Element, O: AnyElement>(
+pub unsafe fn write_keys<T: Element, O: AnyElement>(
     lane: Lane<'_, T, O>,
     keys: &mut [MaybeUninit<T::Key>],
 ) -> bool {
@@ -119,8 +120,9 @@ impl<T: Element> Loop<[MaybeUninit<T::Key>]> for KeysOf<'_, T> {
 }
 
 /// A loop that writes the values of keys, as many as it has slots.
-pub(super) struct Values<'a, K> {
-    pub(super) keys: &'a [K],
+#[derive(Debug)]
+pub struct Values<'a, K> {
+    pub keys: &'a [K],
 }
 
 impl<T: Element> Loop<[MaybeUninit<T>]> for Values<'_, T::Key> {

@@ -7,19 +7,20 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use super::choose::choose_lane;
 use super::lanes::{Lane, Lanes};
 use super::{RowPair, rank_lane, sort_lane};
-use crate::array::{AnyElement, DType, Element, Float};
-use crate::ops::host::digits::Rank;
-use cachescope_kernels::compiled::COMPILED_TYPES;
-use cachescope_kernels::compiled_or;
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::compiled::COMPILED_TYPES;
+use crate::compiled_or;
+use crate::sort::digits::Rank;
+use crate::vector::{Loop, vectorised};
+use crate::{AnyElement, DType, Element, Float};
 
 /// The memory of a lane's rows of items.
-pub(super) struct Rows {
+#[derive(Debug)]
+pub struct Rows {
     /// The first row, which has the slots of the task.
-    pub(super) items: *mut u8,
+    pub items: *mut u8,
     /// The second row, which may have no slots.
-    pub(super) spare: *mut u8,
-    pub(super) spare_slots: usize,
+    pub spare: *mut u8,
+    pub spare_slots: usize,
 }
 
 /// Writes a lane from a lane of elements, in rows of items that it uses.
@@ -29,14 +30,14 @@ pub(super) struct Rows {
 type LaneLoop = unsafe fn(&Lanes, *const u8, *mut u8, &Rows);
 
 /// A loop, and the size of its items.
-#[derive(Clone, Copy)]
-pub(super) struct LaneKernel {
-    pub(super) run: LaneLoop,
-    pub(super) item_bytes: usize,
+#[derive(Clone, Copy, Debug)]
+pub struct LaneKernel {
+    pub run: LaneLoop,
+    pub item_bytes: usize,
 }
 
 impl LaneKernel {
-    pub(super) const fn of<R: Rank>(run: LaneLoop) -> Self {
+    pub const fn of<R: Rank>(run: LaneLoop) -> Self {
         Self {
             run,
             item_bytes: size_of::<R>(),
@@ -45,7 +46,8 @@ impl LaneKernel {
 }
 
 /// The loops for items of 64 and of 128 bits.
-pub(super) struct Widths {
+#[derive(Debug)]
+pub struct Widths {
     /// `None` if a key takes more than half of an item.
     narrow: Option<LaneLoop>,
     wide: LaneLoop,
@@ -53,7 +55,7 @@ pub(super) struct Widths {
 
 impl Widths {
     /// Returns the loop for the shortest items that a key and a position below `length` fit.
-    pub(super) fn for_length(&self, length: usize) -> LaneKernel {
+    pub fn for_length(&self, length: usize) -> LaneKernel {
         match self.narrow {
             Some(narrow) if u32::try_from(length).is_ok() => LaneKernel::of::<u64>(narrow),
             _ => LaneKernel::of::<u128>(self.wide),
@@ -62,13 +64,14 @@ impl Widths {
 }
 
 /// The loops that sort lanes of elements of one type.
-pub(in crate::ops) struct SortLoops {
-    pub(super) element: DType,
-    pub(super) sort: Widths,
-    pub(super) rank: Widths,
+#[derive(Debug)]
+pub struct SortLoops {
+    pub element: DType,
+    pub sort: Widths,
+    pub rank: Widths,
     /// Writes two elements by their rank, if the elements are floats.
-    pub(super) choose: Option<LaneLoop>,
-    pub(super) firsts: FirstsLoop,
+    pub choose: Option<LaneLoop>,
+    pub firsts: FirstsLoop,
 }
 
 /// Writes, for the elements of the numbers in a range, whether each is the first of equal ones. The
@@ -109,12 +112,12 @@ static COMPILED: [SortLoops; COMPILED_TYPES] =
     [SortLoops::of_floats::<f32>(), SortLoops::of_floats::<f64>()];
 
 /// Returns the loops that sort elements of `T`.
-pub(in crate::ops) const fn sort_loops_of<T: Element>() -> &'static SortLoops {
+pub const fn sort_loops_of<T: Element>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of::<T>())
 }
 
 /// Like [`sort_loops_of`], for floats, whose loops also select by rank.
-pub(in crate::ops) const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
+pub const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of_floats::<T>())
 }
 

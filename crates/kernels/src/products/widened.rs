@@ -7,12 +7,12 @@ use std::mem::MaybeUninit;
 
 use super::matrix::Matrix;
 use super::packed::{PackedResult, gemm_to};
-use crate::array::AnyElement;
-use cachescope_kernels::element::scalar::convert;
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::AnyElement;
+use crate::element::scalar::convert;
+use crate::vector::{Loop, vectorised};
 
 /// The number of rows of the result that one thread sums at once.
-pub(super) const ROWS: usize = 128;
+pub const ROWS: usize = 128;
 /// The number of columns of the result that are summed at once.
 const COLUMNS: usize = 512;
 /// The depth of the sums that are computed at once: the three blocks together fit the second-level
@@ -32,7 +32,7 @@ struct WideOperands {
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to.
-pub(super) unsafe fn multiply<T: AnyElement>(
+pub unsafe fn multiply<T: AnyElement>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],

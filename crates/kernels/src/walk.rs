@@ -1,9 +1,9 @@
-//! Walks over several layouts of one shape at once.
+//! Walks over the elements of several arrays of one shape at once.
 
 use std::ops::Range;
 
-use super::Layout;
-use crate::array::shape::MAX_RANK;
+/// The highest rank that an array can have.
+pub const MAX_RANK: usize = 8;
 
 /// The most axes of a walk: one more than an array may have, for an axis along which elements
 /// repeat.
@@ -14,7 +14,7 @@ const AXES: usize = MAX_RANK + 1;
 /// Invariants: the first `ndim` of the axes are in use, at least one; an offset is wrong only by
 /// overflow, where the walk has no elements.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk<const K: usize> {
+pub struct Walk<const K: usize> {
     dims: [usize; AXES],
     strides: [[isize; K]; AXES],
     first: [usize; K],
@@ -22,26 +22,9 @@ pub(crate) struct Walk<const K: usize> {
 }
 
 impl<const K: usize> Walk<K> {
-    /// Returns a walk over the elements of `layouts`, which must have one shape.
-    pub(crate) fn new(layouts: [&Layout; K]) -> Self {
-        let dims = layouts[0].dims();
-        assert!(
-            layouts.iter().all(|layout| layout.dims() == dims),
-            "walked over two shapes at once"
-        );
-        let strides = (0..dims.len()).map(|axis| layouts.map(|layout| layout.strides()[axis]));
-        Self::over(
-            layouts.map(Layout::offset),
-            dims.iter().copied().zip(strides),
-        )
-    }
-
-    /// From the indices `first` on along `axes`, each a length and the operands' steps, outermost
-    /// first; of more than nine axes, those that cannot be joined are too many.
-    pub(crate) fn over(
-        first: [usize; K],
-        axes: impl IntoIterator<Item = (usize, [isize; K])>,
-    ) -> Self {
+    /// Returns a walk from the indices `first` on along `axes`, each a length and the operands'
+    /// steps, outermost first. At most nine axes may be left after axes are joined.
+    pub fn over(first: [usize; K], axes: impl IntoIterator<Item = (usize, [isize; K])>) -> Self {
         let mut walk = Self {
             dims: [1; AXES],
             strides: [[0; K]; AXES],
@@ -79,29 +62,29 @@ impl<const K: usize> Walk<K> {
     }
 
     /// Returns the number of elements.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.dims[..self.ndim].iter().product()
     }
 
     /// Returns the lengths and steps of the axes, outermost first.
-    pub(crate) fn axes(
+    pub fn axes(
         &self,
     ) -> impl ExactSizeIterator<Item = (usize, [isize; K])> + DoubleEndedIterator + Clone {
         let dims = self.dims[..self.ndim].iter().copied();
         dims.zip(self.strides[..self.ndim].iter().copied())
     }
 
-    pub(crate) fn length(&self, axis: usize) -> usize {
+    pub fn length(&self, axis: usize) -> usize {
         self.dims[axis]
     }
 
     /// Returns the length and the steps of the innermost axis.
-    pub(crate) fn row(&self) -> (usize, [isize; K]) {
+    pub fn row(&self) -> (usize, [isize; K]) {
         (self.dims[self.ndim - 1], self.strides[self.ndim - 1])
     }
 
     /// Returns a walk over the elements of the positions `range` of the axis `axis`.
-    pub(crate) fn narrowed(&self, axis: usize, range: Range<usize>) -> Self {
+    pub fn narrowed(&self, axis: usize, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.dims[axis]);
         let mut narrowed = *self;
         narrowed.dims[axis] = range.len();
@@ -113,13 +96,13 @@ impl<const K: usize> Walk<K> {
     }
 
     /// Returns the indices of the first element.
-    pub(crate) fn first(&self) -> [usize; K] {
+    pub fn first(&self) -> [usize; K] {
         self.first
     }
 
     /// Returns a walk over the first elements of all rows, and the row. If a row has no elements,
     /// there are no rows.
-    pub(crate) fn by_rows(&self) -> (Self, (usize, [isize; K])) {
+    pub fn by_rows(&self) -> (Self, (usize, [isize; K])) {
         let mut firsts = *self;
         firsts.ndim -= 1;
         if firsts.ndim == 0 {
@@ -134,12 +117,12 @@ impl<const K: usize> Walk<K> {
 
     /// Returns the indices of the element with this number.
     #[inline]
-    pub(crate) fn at(&self, number: usize) -> [usize; K] {
+    pub fn at(&self, number: usize) -> [usize; K] {
         self.runs(number..number + 1).at
     }
 
     /// Returns the indices of the elements of the numbers `range`.
-    pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
+    pub fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
         let (_, strides) = self.row();
         self.runs(range).flat_map(move |(first, count)| {
             let mut next = first;
@@ -159,7 +142,7 @@ impl<const K: usize> Walk<K> {
     ///
     /// Panics if there are fewer elements.
     #[inline]
-    pub(crate) fn runs(&self, range: Range<usize>) -> Runs<'_, K> {
+    pub fn runs(&self, range: Range<usize>) -> Runs<'_, K> {
         assert!(range.start <= range.end && range.end <= self.count());
         let mut runs = Runs {
             walk: self,
@@ -185,7 +168,7 @@ impl<const K: usize> Walk<K> {
 
 impl Walk<2> {
     /// Returns the walk with both operands exchanged.
-    pub(crate) fn swapped(&self) -> Self {
+    pub fn swapped(&self) -> Self {
         let swapped = self
             .axes()
             .map(|(length, [one, other])| (length, [other, one]));
@@ -195,7 +178,7 @@ impl Walk<2> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Runs<'a, const K: usize> {
+pub struct Runs<'a, const K: usize> {
     walk: &'a Walk<K>,
     // The coordinates of the next element, and its indices.
     index: [usize; AXES],

@@ -1,8 +1,8 @@
 //! Vector registers of floats, and loops that are compiled for the registers of each processor.
 
-use crate::array::Number;
+use crate::Number;
 #[cfg(target_arch = "x86_64")]
-use cachescope_kernels::vector::{has_vectors, has_wide_vectors};
+use crate::vector::{has_vectors, has_wide_vectors};
 
 /// A vector register of elements of `T`. Its functions are compiled for the features of the
 /// function that they are inlined into.
@@ -10,7 +10,7 @@ use cachescope_kernels::vector::{has_vectors, has_wide_vectors};
 /// # Safety
 ///
 /// A load reads, and a store writes, exactly [`LANES`](Self::LANES) elements.
-pub(in crate::ops::host) unsafe trait VectorOf<T>: Copy {
+pub unsafe trait VectorOf<T>: Copy {
     /// The number of elements.
     const LANES: usize;
     /// `true` if there are 32 registers, otherwise there are 16.
@@ -157,11 +157,11 @@ unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
 }
 
 /// A vector in plain code, which the compiler vectorises for the baseline of the architecture.
-#[derive(Clone, Copy)]
-pub(in crate::ops::host) struct PlainVector<T>([T; 4]);
+#[derive(Clone, Copy, Debug)]
+pub struct PlainVector<T>([T; 4]);
 
 /// Floats that have registers.
-pub(in crate::ops::host) trait RegisterFloat: Number {
+pub trait RegisterFloat: Number {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type Long: VectorOf<Self>;
@@ -242,7 +242,7 @@ unsafe impl<T: RegisterFloat> VectorOf<T> for PlainVector<T> {
 }
 
 /// A loop over vector registers of elements of `T`.
-pub(in crate::ops::host) trait RegisterLoop<T: RegisterFloat> {
+pub trait RegisterLoop<T: RegisterFloat> {
     /// Runs the loop. It must be marked `#[inline(always)]`.
     ///
     /// # Safety
@@ -251,7 +251,7 @@ pub(in crate::ops::host) trait RegisterLoop<T: RegisterFloat> {
     unsafe fn run<V: VectorOf<T>>(self);
 }
 
-pub(in crate::ops::host) fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
+pub fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
     #[cfg(target_arch = "x86_64")]
     {
         if has_vectors() && has_wide_vectors() {

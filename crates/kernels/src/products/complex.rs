@@ -8,7 +8,7 @@ use super::matrix::Matrix;
 use super::packed::{Packed, PackedResult, gemm_to};
 
 /// Products of fewer multiplications are summed block by block: four calls would cost more.
-pub(super) const LEAST: usize = 1000;
+pub const LEAST: usize = 1000;
 
 /// Writes the product to `place`.
 ///
@@ -16,7 +16,7 @@ pub(super) const LEAST: usize = 1000;
 ///
 /// The memory of both matrices must be alive and not written to. The place must have room for the
 /// product, and nobody else may hold it.
-pub(super) unsafe fn multiply<U: Packed>(
+pub unsafe fn multiply<U: Packed>(
     left: &Matrix<Complex<U>>,
     right: &Matrix<Complex<U>>,
     place: ProductPlace<Complex<U>>,

@@ -5,10 +5,10 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
-use cachescope_kernels::element::scalar::RadixDigits;
+use crate::element::scalar::RadixDigits;
 
 /// The longest row that is sorted by comparisons, which are faster then and need no second row.
-pub(super) const SHORT: usize = 256;
+pub const SHORT: usize = 256;
 
 /// The length from which a row is sorted by digits of more bits: fewer passes are worth the larger
 /// tables.
@@ -33,7 +33,7 @@ const TOGETHER: usize = 4096;
 
 /// A key, and below it the position of its element. So no two ranks are equal, and every sort of
 /// ranks is stable.
-pub(super) trait Rank: RadixDigits + Send + Sync {
+pub trait Rank: RadixDigits + Send + Sync {
     /// The lowest bit of the key.
     const KEY: u32;
 
@@ -76,7 +76,7 @@ impl Rank for u128 {
 /// # Safety
 ///
 /// All of `items` must have been written. `spare` must be as long, unless the items are few.
-pub(super) unsafe fn by_digits<'a, D: RadixDigits>(
+pub unsafe fn by_digits<'a, D: RadixDigits>(
     items: &'a mut [MaybeUninit<D>],
     spare: &'a mut [MaybeUninit<D>],
     first: u32,
@@ -235,15 +235,13 @@ unsafe fn compared<D: Ord>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
 /// # Safety
 ///
 /// All of `items` must have been written.
-pub(super) unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
+pub unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
     // SAFETY: `MaybeUninit<D>` has the layout of `D`, and the items are initialised by this
     // function's contract.
     unsafe { &mut *(std::ptr::from_mut(items) as *mut [D]) }
 }
 
-pub(super) fn as_keys<K: RadixDigits, R: Rank>(
-    row: &mut [MaybeUninit<R>],
-) -> &mut [MaybeUninit<K>] {
+pub fn as_keys<K: RadixDigits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
     // SAFETY: the keys take no more memory than the row, and the alignment of the row suits them

@@ -11,7 +11,7 @@ use super::matrix::Matrix;
 const TINY: usize = 100;
 
 /// Types whose matrices are multiplied by packing them.
-pub(super) trait Packed: num_traits::Float + 'static {
+pub trait Packed: num_traits::Float + 'static {
     /// Sets `result` to `left right`, or adds the product to it.
     ///
     /// # Safety
@@ -74,11 +74,7 @@ packed! {
 ///
 /// The memory of both matrices must be alive and not written to. The place must have room for the
 /// product, and nobody else may hold it.
-pub(super) unsafe fn multiply<U: Packed>(
-    left: &Matrix<U>,
-    right: &Matrix<U>,
-    place: ProductPlace<U>,
-) {
+pub unsafe fn multiply<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, place: ProductPlace<U>) {
     // Operands that are broadcast may be longer than any memory.
     let steps = (left.rows * right.columns).saturating_mul(left.columns);
     // SAFETY: the caller keeps this contract.
@@ -99,14 +95,14 @@ pub(super) unsafe fn multiply<U: Packed>(
 
 /// The memory that a product is written to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PackedResult<U> {
-    pub(super) first: *mut U,
-    pub(super) row_stride: isize,
-    pub(super) column_stride: isize,
+pub struct PackedResult<U> {
+    pub first: *mut U,
+    pub row_stride: isize,
+    pub column_stride: isize,
     /// `true` if the product is added to the values in memory; otherwise these are not read.
-    pub(super) is_begun: bool,
+    pub is_begun: bool,
     /// The factor of the product.
-    pub(super) factor: U,
+    pub factor: U,
 }
 
 /// Writes the product to `result`.
@@ -115,11 +111,7 @@ pub(super) struct PackedResult<U> {
 ///
 /// `U` must be `f32` or `f64`. The memory of both matrices must be alive and not written to. The
 /// memory of the result must be the caller's to write to, and also to read if the result is begun.
-pub(super) unsafe fn gemm_to<U: Packed>(
-    left: &Matrix<U>,
-    right: &Matrix<U>,
-    result: PackedResult<U>,
-) {
+pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: PackedResult<U>) {
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
     if right.row_stride < 0 {

@@ -1,0 +1,48 @@
+//! Products of matrices.
+
+pub mod blocks;
+pub mod complex;
+pub mod dots;
+pub mod loops;
+pub mod matrix;
+pub mod packed;
+pub mod tiny;
+pub mod vectors;
+pub mod widened;
+
+use std::any::TypeId;
+use std::mem::MaybeUninit;
+
+use crate::AnyElement;
+
+/// The memory of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct ProductPlace<T> {
+    /// The address of the first element.
+    pub first: *mut MaybeUninit<T>,
+    /// The distance of two rows, in elements. The elements of a row are contiguous.
+    pub row_stride: usize,
+}
+
+impl ProductPlace<u8> {
+    /// Returns the place for elements of `T`, which must be their type.
+    pub fn typed<T>(self) -> ProductPlace<T> {
+        ProductPlace {
+            first: self.first.cast(),
+            row_stride: self.row_stride,
+        }
+    }
+}
+
+/// Returns whether two types are equal.
+#[inline(always)]
+fn is<T: 'static, U: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<U>()
+}
+
+/// Returns whether `T` is a float or a complex number: only for these types is the mean of the type
+/// itself.
+#[inline(always)]
+fn is_float<T: AnyElement>() -> bool {
+    is::<T, T::Average>()
+}
