@@ -13,11 +13,23 @@ pub mod element;
 #[doc(hidden)]
 pub mod elementwise;
 #[doc(hidden)]
+pub mod lanes;
+#[doc(hidden)]
+pub mod output;
+#[doc(hidden)]
 pub mod products;
+#[doc(hidden)]
+pub mod random;
 #[doc(hidden)]
 pub mod reduce;
 #[doc(hidden)]
 pub mod registers;
+#[doc(hidden)]
+pub mod scan;
+#[doc(hidden)]
+pub mod search;
+#[doc(hidden)]
+pub mod softmax;
 #[doc(hidden)]
 pub mod sort;
 #[doc(hidden)]

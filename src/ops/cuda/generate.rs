@@ -8,8 +8,8 @@ use super::prelude::source;
 use crate::array::{AnyArray, AnyElement, DType, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::descriptors::Fill;
 use crate::ops::order::CudaOrder;
+use cachescope_kernels::random::Fill;
 
 /// The kernels that fill arrays by `F`, for each type of elements.
 struct Generate<F>(PhantomData<F>);

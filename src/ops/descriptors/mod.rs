@@ -5,7 +5,6 @@ mod convolution;
 mod copies;
 #[cfg(feature = "linalg")]
 mod factorizations;
-mod fill;
 mod index_space;
 mod lanes;
 mod matrices;
@@ -14,14 +13,14 @@ mod reduction;
 #[cfg(feature = "fft")]
 mod spectra;
 
+pub(super) use cachescope_kernels::lanes::Lanes;
 pub(super) use cachescope_kernels::sort::{Direction, Side};
 pub(super) use convolution::ConvLengths;
 pub(super) use copies::{Copying, joined_parts, onto_diagonal, pairs};
 #[cfg(feature = "linalg")]
 pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
-pub(super) use fill::Fill;
 pub(super) use index_space::IndexSpace;
-pub(super) use lanes::{Lanes, is_compensated};
+pub(super) use lanes::lanes_along_all;
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
 pub(super) use picks::{Axis, Picking, counted, reached};
 pub(super) use reduction::{ReductionPlan, outputs_of};

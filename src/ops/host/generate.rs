@@ -1,16 +1,13 @@
 //! Arrays computed from the positions of their elements alone.
 
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
-use super::blocked::RUN;
 use super::launch::{Work, launch};
-use super::memory::{Output, Untyped, computed_any};
+use super::memory::{Untyped, computed_any};
 use crate::array::{AnyArray, AnyElement, DType, Shape};
 use crate::error::Result;
-use crate::ops::descriptors::Fill;
 use crate::ops::order::HostOrder;
-use cachescope_kernels::vector::{Loop, vectorised};
+use cachescope_kernels::random::{Fill, FillLoop, fill_loop};
 
 /// The cost of a random number, in bytes read or written.
 const BYTES_OF_TIME: usize = 16;
@@ -46,13 +43,25 @@ pub(in crate::ops) type Draw<'a> = &'a mut dyn FnMut(usize, TakeFill<'_>);
 /// A fill of elements of `T`.
 pub(in crate::ops) struct TypedFill<T, F> {
     fill: F,
+    /// The loop of such fills.
+    run: FillLoop,
     element: PhantomData<fn() -> T>,
 }
 
 impl<T: AnyElement, F: Fill<T>> TypedFill<T, F> {
     pub(in crate::ops) fn new(fill: F) -> Self {
+        // SAFETY: the loop is for elements of `T` and fills of `F`.
+        unsafe { Self::with_loop(fill, fill_loop::<T, F>) }
+    }
+
+    /// Returns the fill whose loop is `run`.
+    ///
+    /// # Safety
+    ///
+    /// The loop must be for elements of `T` and fills of `F`.
+    pub(in crate::ops) unsafe fn with_loop(fill: F, run: FillLoop) -> Self {
         let element = PhantomData;
-        Self { fill, element }
+        Self { fill, run, element }
     }
 }
 
@@ -62,17 +71,17 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
     }
 
     unsafe fn launch(&self, order: HostOrder<'_>, output: Untyped) {
-        // SAFETY: by this function's contract.
-        let output: Output<T> = unsafe { output.typed() };
         launch(
             order,
             Work::of_bytes(output.count(), BYTES_OF_TIME),
-            (&self.fill, &output),
-            |fill, output, range| {
-                let start = range.start;
+            (&(self.fill, self.run), &output),
+            |(fill, run), output, range| {
+                let fill = std::ptr::from_ref(fill).cast();
+                let to = output.part(T::DTYPE, range.start);
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                let part = unsafe { output.part(range) };
-                vectorised(Filling { fill, start }, part);
+                // The loop is for the fill and the elements, whose type is the output's by this
+                // function's contract.
+                unsafe { run(fill, range.start, to, range.len()) };
             },
         );
     }
@@ -82,7 +91,7 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
     }
 
     fn boxed(&self) -> Box<dyn AnyFill> {
-        Box::new(Self::new(self.fill))
+        Box::new(Self { ..*self })
     }
 }
 
@@ -107,29 +116,4 @@ pub(in crate::ops) fn generate(
     };
     // SAFETY: a fill was given, whose launch covers all elements: `TypedFill` alone is one.
     unsafe { computed_any(order.device, shape, dtype, write) }
-}
-
-/// Writes the elements from `start` on.
-struct Filling<'a, F> {
-    fill: &'a F,
-    start: usize,
-}
-
-impl<T: AnyElement, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
-    type Result = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
-        // Computed in a buffer, so that `fill` cannot read memory that was not written.
-        let mut stage = [T::zero(); RUN];
-        let mut start = self.start;
-        for part in out.chunks_mut(RUN) {
-            let stage = &mut stage[..part.len()];
-            self.fill.fill(start, stage);
-            for (slot, value) in part.iter_mut().zip(stage) {
-                slot.write(*value);
-            }
-            start += part.len();
-        }
-    }
 }

@@ -2,53 +2,28 @@
 
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, BlockSource, Blocks, RUN, Readable};
+use super::blocked::{BlockProgram, BlockSource, Consecutive, RUN, Readable};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use crate::array::{AnyArray, DType, Shape};
+use crate::array::{AnyArray, Shape};
+use crate::context::Timed;
 use crate::error::Result;
-use crate::ops::descriptors::{IndexSpace, Lanes};
+use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
+use cachescope_kernels::lanes::{LaneLoop, LaneLoops, Lanes};
 
-/// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
-impl Lanes {
-    /// Returns the work of all jobs. Each element reads `bytes_read`, and makes an element of
-    /// `bytes`. It takes `effort` times as long as to read and write the elements.
-    fn work(&self, bytes_read: usize, bytes: usize, effort: usize) -> Work {
-        if self.length == 0 {
-            return Work::on_one_thread(0);
-        }
-        let elements = self.length * self.inner.min(RUN);
-        let bytes_each = bytes + bytes_read;
-        let job_bytes = elements.saturating_mul(bytes_each).saturating_mul(effort);
-        Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
+/// Returns the work of all jobs of `lanes`. Each element reads `bytes_read`, and makes an element of
+/// `bytes`. It takes `effort` times as long as to read and write the elements.
+fn work_of(lanes: &Lanes, bytes_read: usize, bytes: usize, effort: usize) -> Work {
+    if lanes.length == 0 {
+        return Work::on_one_thread(0);
     }
-
-    #[inline(always)]
-    pub(in crate::ops::host) fn job(&self, number: usize) -> Job {
-        let blocks = self.inner.div_ceil(RUN);
-        let (outer, block) = (number / blocks, number % blocks);
-        Job {
-            start: outer * self.length * self.inner + block * RUN,
-            width: RUN.min(self.inner - block * RUN),
-            lanes: *self,
-        }
-    }
-}
-
-/// Computes the lanes of some jobs from elements, in an output that is theirs.
-pub(super) type LaneLoop = unsafe fn(&mut Blocks<'_, '_>, Untyped, &Lanes, Range<usize>);
-
-/// A loop over lanes, with the types of the elements that it reads and writes.
-#[derive(Debug)]
-pub(in crate::ops) struct LaneLoops {
-    pub(in crate::ops) element: DType,
-    pub(in crate::ops) output: DType,
-    /// Writes all of the jobs' lanes.
-    pub(super) run: LaneLoop,
-    /// See [`Lanes::work`].
-    pub(super) effort: usize,
+    let elements = lanes.length * lanes.inner.min(RUN);
+    let bytes_each = bytes + bytes_read;
+    let job_bytes = elements.saturating_mul(bytes_each).saturating_mul(effort);
+    Work::of_bytes(lanes.jobs(), job_bytes)
 }
 
 /// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of
@@ -89,8 +64,8 @@ where
     R: Clone + Send + Sync + 'static,
     for<'a> BlockSource<'a>: From<&'a R>,
 {
-    let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(bytes_each, output.size_bytes(), effort);
+    let lanes = Lanes::along(axis, shape.dims());
+    let work = work_of(&lanes, bytes_each, output.size_bytes(), effort);
     let write = |output: Untyped| {
         let writes = (run, output, lanes);
         launch(
@@ -128,26 +103,19 @@ unsafe fn run_lanes(
     });
 }
 
-/// Adjacent lanes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
-    start: usize,
-    /// The number of lanes.
-    pub(super) width: usize,
-    lanes: Lanes,
-}
-
-impl Job {
-    /// Returns the numbers of all elements of the lane, if they are contiguous.
-    #[inline(always)]
-    pub(super) fn whole(&self) -> Option<Range<usize>> {
-        (self.lanes.inner == 1).then(|| self.start..self.start + self.lanes.length)
-    }
-
-    /// Returns the numbers of the elements at `index` of each lane.
-    #[inline(always)]
-    pub(super) fn at(&self, index: usize) -> Range<usize> {
-        let start = self.start + index * self.lanes.inner;
-        start..start + self.width
-    }
+/// Returns the elements of an array, normalized along `axis`. They are contiguous, so that no
+/// program is needed.
+#[track_caller]
+pub(in crate::ops) fn normalized_contiguous(
+    loops: &LaneLoops,
+    operand: &Operand<'_>,
+    axis: usize,
+) -> Result<AnyArray> {
+    assert_eq!(operand.dtype, loops.element);
+    let device = operand.buffer.device();
+    let _timed = Timed::begin(device);
+    let order = HostOrder::new(device, operand.buffer)?;
+    let elements = (&Consecutive::new(operand), operand.dtype.size_bytes());
+    // SAFETY: the loop is for the elements, as just checked.
+    unsafe { along_lanes(order, elements, (operand.layout.shape(), axis), loops) }
 }

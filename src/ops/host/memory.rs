@@ -1,8 +1,5 @@
 //! The memory that kernels write.
 
-use std::mem::MaybeUninit;
-use std::ops::Range;
-
 use super::by_bytes;
 use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape, Walk};
 use crate::context::Device;
@@ -10,120 +7,30 @@ use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
+pub(crate) use cachescope_kernels::output::{Output, Untyped};
 
-/// The memory of an array that is being computed, parts of which are lent to the threads of a
-/// launch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output<T> {
-    base: *mut MaybeUninit<T>,
-    count: usize,
+/// Returns the elements of `place`, which has no gaps. The memory around them may have other
+/// handles. The caller guarantees that nothing else reads or writes the elements; so do the writers
+/// of an output that others wait for.
+pub(super) fn output_at(place: &AnyArray) -> Untyped {
+    assert!(place.layout.is_contiguous(), "a place has no gaps");
+    let offset_bytes = place.layout.offset() * place.dtype.size_bytes();
+    let base: *mut u8 = host_pointer(DevicePtr(place.buffer.address()));
+    Untyped::new(base.wrapping_add(offset_bytes), place.len())
 }
 
-// SAFETY: an output is plain memory that nobody else had when the output was made; `part` lends
-// each element to one thread at a time, by its contract.
-unsafe impl<T: Send> Send for Output<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Output<T> {}
-
-/// A type-erased [`Output`].
-#[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Untyped {
-    base: *mut u8,
-    count: usize,
-}
-
-// SAFETY: as for an output.
-unsafe impl Send for Untyped {}
-// SAFETY: as above.
-unsafe impl Sync for Untyped {}
-
-impl Untyped {
-    /// Returns the address of the first element.
-    pub(super) fn address(&self) -> *mut u8 {
-        self.base
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns the elements of `place`, which has no gaps. The memory around them may have other
-    /// handles. The caller guarantees that nothing else reads or writes the elements; so do the
-    /// writers of an output that others wait for.
-    pub(super) fn at(place: &AnyArray) -> Self {
-        assert!(place.layout.is_contiguous(), "a place has no gaps");
-        let offset_bytes = place.layout.offset() * place.dtype.size_bytes();
-        let base: *mut u8 = host_pointer(DevicePtr(place.buffer.address()));
-        Self {
-            base: base.wrapping_add(offset_bytes),
-            count: place.len(),
-        }
-    }
-
-    /// Returns the address of the element `index`, of `dtype`. It may be the end.
-    pub(super) fn part(&self, dtype: DType, index: usize) -> *mut u8 {
-        assert!(index <= self.count);
-        self.base.wrapping_add(index * dtype.size_bytes())
-    }
-
-    /// # Safety
-    ///
-    /// It must have been made from an output of elements of `T`.
-    pub(super) unsafe fn typed<T: AnyElement>(self) -> Output<T> {
-        Output {
-            base: self.base.cast(),
-            count: self.count,
-        }
-    }
-}
-
-impl<T: AnyElement> Output<T> {
-    #[cfg(feature = "linalg")]
-    pub(super) fn untyped(&self) -> Untyped {
-        Untyped {
-            base: self.base.cast(),
-            count: self.count,
-        }
-    }
-
-    /// Returns the first `count` elements of `buffer`.
-    ///
-    /// # Panics
-    ///
-    /// If they do not fit, or another handle shares the memory.
-    fn new(buffer: &mut Buffer, count: usize) -> Self {
-        let fits = count <= buffer.size_bytes() / size_of::<T>();
-        let alone = count == 0 || buffer.holders() == 1;
-        assert!(fits && alone, "computed into memory that is not all ours");
-        Self {
-            base: host_pointer(DevicePtr(buffer.address())).cast(),
-            count,
-        }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns the elements of `range`, not yet written.
-    ///
-    /// # Safety
-    ///
-    /// The memory must be alive, and its readers must run later. Nobody else may hold a part that
-    /// overlaps `range`.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the parts do not overlap, by the contract"
-    )]
-    pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [MaybeUninit<T>] {
-        assert!(range.start <= range.end && range.end <= self.count);
-        if range.is_empty() {
-            return &mut [];
-        }
-        // SAFETY: the range lies in the buffer, which is alive, and is this caller's alone, both by
-        // the contract; blocks are aligned for every element.
-        unsafe { std::slice::from_raw_parts_mut(self.base.add(range.start), range.len()) }
-    }
+/// Returns the first `count` elements of `buffer`.
+///
+/// # Panics
+///
+/// Panics if they do not fit, or if another handle shares the memory.
+fn output_of<T: AnyElement>(buffer: &mut Buffer, count: usize) -> Output<T> {
+    let fits = count <= buffer.size_bytes() / size_of::<T>();
+    let alone = count == 0 || buffer.holders() == 1;
+    assert!(fits && alone, "computed into memory that is not all ours");
+    let output = Untyped::new(host_pointer(DevicePtr(buffer.address())), count);
+    // SAFETY: the elements fit, as just checked, and are written as `T`.
+    unsafe { output.typed() }
 }
 
 /// Returns a new array of `shape` on `device`. `write` launches the writes of its elements, on the
@@ -157,7 +64,7 @@ pub(super) unsafe fn computed_any(
     write: impl FnOnce(Untyped),
 ) -> Result<AnyArray> {
     let (buffer, output) = allocated(device, shape, dtype)?;
-    if output.count > 0 {
+    if output.count() > 0 {
         write(output);
     }
     Ok(AnyArray::of_shape(buffer, shape, dtype))
@@ -167,10 +74,8 @@ pub(super) unsafe fn computed_any(
 #[track_caller]
 fn allocated(device: &Device, shape: &Shape, dtype: DType) -> Result<(Buffer, Untyped)> {
     let buffer = Buffer::new(device, shape.size_bytes(dtype.size_bytes())?)?;
-    let output = Untyped {
-        base: host_pointer(DevicePtr(buffer.address())),
-        count: shape.dims().iter().product(),
-    };
+    let count = shape.dims().iter().product();
+    let output = Untyped::new(host_pointer(DevicePtr(buffer.address())), count);
     Ok((buffer, output))
 }
 
@@ -189,7 +94,7 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
     let count = layout.len();
     let mut buffer = Buffer::new(device, layout.size_bytes(size_of::<T>())?)?;
     if count > 0 {
-        write(Output::new(&mut buffer, count));
+        write(output_of(&mut buffer, count));
     }
     Ok(Array::from_parts(buffer, layout))
 }
@@ -209,7 +114,7 @@ pub(super) unsafe fn begun<T: AnyElement>(
 ) -> Result<(Array<T>, Output<T>)> {
     let layout = Layout::contiguous(shape)?;
     let mut buffer = Buffer::new(device, layout.size_bytes(size_of::<T>())?)?;
-    let output = Output::new(&mut buffer, layout.len());
+    let output = output_of(&mut buffer, layout.len());
     Ok((Array::from_parts(buffer, layout), output))
 }
 

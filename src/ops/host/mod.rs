@@ -34,9 +34,7 @@ mod pointers;
 mod products;
 mod reduce;
 mod regions;
-mod scan;
 mod search;
-mod softmax;
 mod sort;
 mod store;
 mod threads;
@@ -59,6 +57,10 @@ macro_rules! by_bytes {
 use by_bytes;
 
 pub(super) use blocked::{OperandBlocks, RUN};
+pub(super) use cachescope_kernels::lanes::LaneLoops;
+pub(super) use cachescope_kernels::scan::scan_loops_of;
+pub(super) use cachescope_kernels::search::{SearchLoops, search_loops_of};
+pub(super) use cachescope_kernels::softmax::softmax_loops_of;
 pub(super) use cachescope_kernels::sort::loops::{SortLoops, float_sort_loops_of, sort_loops_of};
 pub(super) use compact::{compacted, positions};
 pub(super) use convolution::{convolved, convolved_transposed, correlated};
@@ -69,7 +71,7 @@ pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing, Unfused};
 pub(super) use generate::{Draw, TakeFill, TypedFill, generate};
 pub(super) use indexed::{add_at, marked, picked, put_at};
-pub(super) use lanes::{LaneLoops, along_axis};
+pub(super) use lanes::{along_axis, normalized_contiguous};
 #[cfg(feature = "linalg")]
 pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
@@ -77,8 +79,6 @@ pub(super) use linalg::{
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{reduce, reduce_contiguous};
 pub(super) use regions::{on_diagonal, padded, triangular};
-pub(super) use scan::scan_loops_of;
-pub(super) use search::{SearchLoops, search, search_loops_of};
-pub(super) use softmax::{normalized_contiguous, softmax_loops_of};
+pub(super) use search::search;
 pub(super) use sort::{firsts, neighbours, ranked, sorted};
 pub(super) use store::{FusedStore, store};

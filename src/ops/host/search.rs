@@ -1,53 +1,14 @@
 //! Binary search for the positions of values among sorted elements (Knuth, "The Art of Computer
 //! Programming", volume 3, section 6.2.1).
 
-use std::mem::MaybeUninit;
-use std::ops::Range;
-
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed_any};
 use super::pointers::ReadPtr;
-use crate::array::{AnyArray, DType, Element, Layout, Walk};
+use crate::array::{AnyArray, DType, Layout};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
 use crate::ops::order::HostOrder;
-use cachescope_kernels::compiled::COMPILED_TYPES;
-use cachescope_kernels::compiled_or;
-
-/// The number of values that are searched for together: the steps of one do not wait for the steps
-/// of another.
-const TOGETHER: usize = 8;
-
-/// Writes the positions of the values of some numbers, at addresses that the walk gives.
-///
-/// The elements and the values must be of the loop's type, and readable.
-type SearchLoop =
-    unsafe fn(&Sorted<u8>, ReadPtr<u8>, &Walk<1>, Range<usize>, &mut [MaybeUninit<i64>]);
-
-/// The loops that search among elements of one type.
-pub(in crate::ops) struct SearchLoops {
-    element: DType,
-    /// Before equal elements, and after them.
-    by_side: [SearchLoop; 2],
-}
-
-impl SearchLoops {
-    const fn of<T: Element>() -> Self {
-        Self {
-            element: T::DTYPE,
-            by_side: [write::<T, false>, write::<T, true>],
-        }
-    }
-}
-
-/// The loops that are compiled with the library: those of `f32` and `f64`.
-static COMPILED: [SearchLoops; COMPILED_TYPES] =
-    [SearchLoops::of::<f32>(), SearchLoops::of::<f64>()];
-
-/// Returns the loops that search among elements of `T`.
-pub(in crate::ops) const fn search_loops_of<T: Element>() -> &'static SearchLoops {
-    compiled_or!(T, COMPILED, SearchLoops::of::<T>())
-}
+use cachescope_kernels::search::{SearchLoops, Sorted};
 
 /// Returns, for each of `values`, the number of elements of `array` that come before it. `array`
 /// has one axis and is sorted.
@@ -63,7 +24,7 @@ pub(in crate::ops) fn search(
     let (length, step) = array.layout.row();
     assert_eq!(array.layout.ndim(), 1, "searched in several axes");
     let sorted = Sorted {
-        elements: ReadPtr::bytes_of(array.operand()),
+        elements: ReadPtr::bytes_of(array.operand()).at(0),
         first: array.layout.offset(),
         step,
         length,
@@ -86,115 +47,9 @@ pub(in crate::ops) fn search(
             let out = unsafe { output.part(range.clone()) };
             // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile,
             // because the stream is ordered after the writes. The loop is for their type.
-            unsafe { run(&sorted, from, &walk, range, out) };
+            unsafe { run(&sorted, from.at(0), &walk, range, out) };
         });
     };
     // SAFETY: the ranges of a launch cover all values, and each writes all of its own.
     unsafe { computed_any(order.device, values.shape(), DType::I64, write) }
-}
-
-/// # Safety
-///
-/// As for a [`SearchLoop`].
-unsafe fn write<T: Element, const AFTER: bool>(
-    sorted: &Sorted<u8>,
-    values: ReadPtr<u8>,
-    walk: &Walk<1>,
-    range: Range<usize>,
-    out: &mut [MaybeUninit<i64>],
-) {
-    let sorted = Sorted {
-        elements: sorted.elements.cast::<T>(),
-        first: sorted.first,
-        step: sorted.step,
-        length: sorted.length,
-    };
-    // SAFETY: by this function's contract.
-    unsafe { sorted.write::<AFTER>(values.cast(), walk, range, out) };
-}
-
-/// Sorted elements.
-#[derive(Clone, Copy)]
-struct Sorted<T> {
-    elements: ReadPtr<T>,
-    first: usize,
-    step: isize,
-    length: usize,
-}
-
-impl<T: Element> Sorted<T> {
-    /// Writes the positions at which the values of the numbers `range` belong: after equal elements
-    /// if `AFTER`, else before them.
-    ///
-    /// # Safety
-    ///
-    /// Both operands must be readable, and the walk go over the values.
-    unsafe fn write<const AFTER: bool>(
-        &self,
-        values: ReadPtr<T>,
-        walk: &Walk<1>,
-        range: Range<usize>,
-        out: &mut [MaybeUninit<i64>],
-    ) {
-        let (_, [step]) = walk.row();
-        let mut done = 0;
-        for ([at], count) in walk.runs(range) {
-            for (part, slots) in out[done..done + count].chunks_mut(TOGETHER).enumerate() {
-                let place = |number: usize| {
-                    // If there are fewer values, the last one is searched for again, and not
-                    // written.
-                    let number = part * TOGETHER + number.min(slots.len() - 1);
-                    values.at(at).wrapping_offset(number as isize * step)
-                };
-                // SAFETY: the walk has this many values from there on, by this function's contract.
-                let values = std::array::from_fn(|number| unsafe { place(number).read() });
-                // SAFETY: by this function's contract.
-                let places = unsafe { self.places::<AFTER>(values) };
-                for (slot, place) in slots.iter_mut().zip(places) {
-                    slot.write(place as i64);
-                }
-            }
-            done += count;
-        }
-    }
-
-    /// Returns the positions at which these values belong.
-    ///
-    /// # Safety
-    ///
-    /// The elements must be readable.
-    #[inline(always)]
-    unsafe fn places<const AFTER: bool>(&self, values: [T; TOGETHER]) -> [usize; TOGETHER] {
-        // 1 or 0, computed without branches, because the outcome cannot be predicted.
-        let comes_before = |place: usize, value: T| {
-            let at = self.elements.at(self.first);
-            let at = at.wrapping_offset(place as isize * self.step);
-            // SAFETY: by this function's contract; all places are below the length.
-            let own = unsafe { at.read() };
-            let less = if AFTER { own <= value } else { own < value };
-            // NaN is after all numbers, and equal to itself.
-            let is_nan = is_nan(&value) & (AFTER | !is_nan(&own));
-            usize::from(less | is_nan)
-        };
-        let (mut places, mut rest) = ([0; TOGETHER], self.length);
-        while rest > 1 {
-            let half = rest / 2;
-            for (place, &value) in places.iter_mut().zip(&values) {
-                *place += half * comes_before(*place + half - 1, value);
-            }
-            rest -= half;
-        }
-        if rest == 1 {
-            for (place, &value) in places.iter_mut().zip(&values) {
-                *place += comes_before(*place, value);
-            }
-        }
-        places
-    }
-}
-
-#[inline(always)]
-#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
-fn is_nan<T: PartialEq>(value: &T) -> bool {
-    value != value
 }

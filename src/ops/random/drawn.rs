@@ -1,15 +1,15 @@
 //! The fills of arrays as values: of any type, and those that need nothing but draws.
 
-use super::fill::{Normal, Uniform, words_of};
 use super::generator::{UNIFORM, normal_sequence};
-use super::philox::Draws;
 use crate::array::{AnyElement, DType, Float};
 #[cfg(feature = "cuda")]
 use crate::ops::cuda::FillKernels;
-use crate::ops::descriptors::Fill;
 use crate::ops::host::{TakeFill, TypedFill};
 use cachescope_kernels::compiled::COMPILED_TYPES;
 use cachescope_kernels::compiled_or;
+use cachescope_kernels::random::fill::{Normal, Uniform, words_of};
+use cachescope_kernels::random::philox::Draws;
+use cachescope_kernels::random::{Fill, normal_loop, uniform_loop};
 
 /// The type of the elements that a fill computes, and its kernels.
 pub(super) struct FillOf {
@@ -42,7 +42,12 @@ impl DrawnFill {
         Self {
             draws: (UNIFORM, words_of::<T>()),
             fill: FillOf::new::<T, Uniform>(),
-            make: |draws, give| give(&TypedFill::<T, _>::new(Uniform(draws))),
+            make: |draws, give| {
+                // SAFETY: the loop is for these numbers.
+                give(&unsafe {
+                    TypedFill::<T, _>::with_loop(Uniform(draws), *uniform_loop::<T>())
+                });
+            },
         }
     }
 
@@ -51,7 +56,10 @@ impl DrawnFill {
         Self {
             draws: (normal_sequence(words), words),
             fill: FillOf::new::<T, Normal>(),
-            make: |draws, give| give(&TypedFill::<T, _>::new(Normal(draws))),
+            make: |draws, give| {
+                // SAFETY: the loop is for these numbers.
+                give(&unsafe { TypedFill::<T, _>::with_loop(Normal(draws), *normal_loop::<T>()) });
+            },
         }
     }
 }

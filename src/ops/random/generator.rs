@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-use super::fill::below;
-use super::philox::Draws;
 use crate::ops::host::RUN;
+use cachescope_kernels::random::fill::below;
+use cachescope_kernels::random::philox::Draws;
 
 /// A seeded source of random numbers: equal numbers for equal seeds, on every device.
 ///

@@ -6,31 +6,29 @@
 //! equal for any number of threads, and on any device.
 
 mod drawn;
-mod fill;
 mod generator;
-mod normal;
-mod philox;
 mod rows;
 mod sampling;
-mod single;
+#[cfg(test)]
+mod tests;
 
 use drawn::{DrawnFill, FillOf, normal_fill, uniform_fill};
-use fill::{Below, Dropout, Truth};
 pub use generator::{Generator, manual_seed};
 use generator::{UNIFORM, of_thread};
 pub(crate) use generator::{
     keeping_generator, replace_thread_state, split_thread_generator, thread_state,
 };
-use philox::Draws;
 
 #[cfg(feature = "cuda")]
 use super::cuda;
 use super::derivatives::{is_live, with_source};
-use super::descriptors::Fill;
 use super::host::{self, Draw, TakeFill, TypedFill};
 use crate::array::{AnyArray, AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
+use cachescope_kernels::random::Fill;
+use cachescope_kernels::random::fill::{Below, Dropout, Truth};
+use cachescope_kernels::random::philox::Draws;
 
 /// The source of an array's random numbers.
 enum RandomSource<'g> {

@@ -18,7 +18,7 @@ mod declare;
 mod rows;
 
 use super::derivatives::TrackedReduction;
-use super::descriptors::{Lanes, ReductionPlan, outputs_of};
+use super::descriptors::{Lanes, ReductionPlan, lanes_along_all, outputs_of};
 use super::dispatch::{MEAN, Reduction, SUM, VAR, contiguous_array, reduce, reduce_contiguous};
 use super::expression::any_lazy::AnyLazy;
 use super::expression::graph::ExpressionGraph;
@@ -144,7 +144,7 @@ fn reduce_along(
     if let Some(operand) = contiguous_array(tree) {
         let shape = operand.layout.shape();
         let axes = axes.of(reduction.name, shape)?;
-        if let Some(lanes) = Lanes::along_all(axes, shape) {
+        if let Some(lanes) = lanes_along_all(axes, shape) {
             let outputs = outputs_of(shape, axes, keeps);
             let buffer = reduce_contiguous(reduction, &operand, (lanes, &outputs))?;
             return Ok((buffer, outputs));

@@ -19,9 +19,10 @@ use crate::array::{AnyArray, Buffer, DType, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
-use crate::ops::descriptors::{Lanes, is_compensated};
+use crate::ops::descriptors::Lanes;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
+use cachescope_kernels::lanes::is_compensated;
 
 const SCAN: &str = include_str!("../scan.cuh");
 const LOOK_BACK: &str = include_str!("../look_back.cuh");
@@ -65,7 +66,7 @@ pub(super) fn scan_into(
     axis: usize,
     results: u64,
 ) -> Result<()> {
-    let lanes = Lanes::along(axis, shape);
+    let lanes = Lanes::along(axis, shape.dims());
     let scan = Launch {
         workspace,
         program,

@@ -54,7 +54,7 @@ pub(in crate::ops) fn normalized(
 ) -> Result<AnyArray> {
     let workspace = Workspace::new(order);
     let program = Program::row_major(graph, shape);
-    let lanes = Lanes::along(axis, shape);
+    let lanes = Lanes::along(axis, shape.dims());
     let dtype = graph.first().dtype;
     computed(order.device, dtype, shape, |output| {
         let kind = SoftmaxKind::of(dtype, is_log);

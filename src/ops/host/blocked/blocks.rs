@@ -1,15 +1,14 @@
 //! The elements of a program as slices, for reductions, scans and softmax.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::program::BlockProgram;
 use super::reader::BlockReader;
-use crate::array::AnyElement;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::expression::tree::Operand;
 use crate::ops::host::element_source::Outputs;
+use cachescope_kernels::lanes::Elements;
 
 /// The elements that a loop reads, of any type.
 #[derive(Clone, Copy)]
@@ -148,11 +147,6 @@ impl Blocks<'_, '_> {
         matches!(self.location, Location::InMemory(_))
     }
 
-    /// Asserts that the elements have `element_bytes`, once before a loop for their type.
-    pub(in crate::ops::host) fn check_size(&self, element_bytes: usize) {
-        assert_eq!(self.element_bytes, element_bytes);
-    }
-
     /// Returns the address of the elements of `range`, which has at most [`BLOCK`](super::BLOCK)
     /// elements unless all elements are consecutive in memory. They may be read until the reader is
     /// used again.
@@ -170,55 +164,35 @@ impl Blocks<'_, '_> {
             Location::Computed(reader) => reader.first_block(start, count),
         }
     }
+}
 
-    /// Like [`address`](Self::address), as a slice.
-    ///
-    /// # Safety
-    ///
-    /// The elements must be of `T`.
-    #[inline(always)]
-    pub(in crate::ops::host) unsafe fn values<T: AnyElement>(
-        &mut self,
-        range: Range<usize>,
-    ) -> &[T] {
-        let count = range.len();
-        debug_assert_eq!(self.element_bytes, size_of::<T>());
-        let first = self.address_of(range, size_of::<T>()).cast();
-        // SAFETY: there are `count` elements from `first` on, of `T` by this function's contract.
-        // They are in the reader's scratch memory, which is not written to while the reader is
-        // borrowed; or they are in an operand, which is alive and not written to, by the invariant
-        // of `Readable`. `address_of` has checked that the range lies in the index space.
-        unsafe { std::slice::from_raw_parts(first, count) }
+// SAFETY: the elements are in an operand, which is alive and not written to, by the invariant of
+// `Readable`; or in the reader's scratch memory, which is written to by the next call. Ranges are
+// checked.
+unsafe impl Elements for Blocks<'_, '_> {
+    fn element_bytes(&self) -> usize {
+        self.element_bytes
     }
 
-    /// Writes the elements from number `start` on to all of `out`, which may be longer than a
-    /// block.
-    ///
-    /// # Safety
-    ///
-    /// The elements must be of `T`.
-    #[inline]
-    pub(in crate::ops::host) unsafe fn write<T: AnyElement>(
-        &mut self,
-        start: usize,
-        out: &mut [MaybeUninit<T>],
-    ) {
-        let count = out.len();
-        debug_assert_eq!(self.element_bytes, size_of::<T>());
+    fn address(&mut self, range: Range<usize>) -> *const u8 {
+        self.address_of(range, self.element_bytes)
+    }
+
+    unsafe fn write(&mut self, range: Range<usize>, to: *mut u8) {
+        let (start, count, bytes) = (range.start, range.len(), self.element_bytes);
         check_within(start, count, self.count);
         match &mut self.location {
-            // SAFETY: as in `values`; `out` is borrowed exclusively, so it is not the operand's.
+            // SAFETY: the elements are readable; `to` has room for them by this function's contract
+            // and is nobody else's, so it is not the operand's.
             Location::InMemory(base) => unsafe {
-                let from = base.cast::<MaybeUninit<T>>().wrapping_add(start);
-                out.as_mut_ptr().copy_from_nonoverlapping(from, count);
+                to.copy_from_nonoverlapping(base.wrapping_add(start * bytes), count * bytes);
             },
             Location::Computed(reader) => {
-                let base = out.as_mut_ptr().wrapping_sub(start).cast();
+                let base = to.wrapping_sub(start * bytes);
                 // SAFETY: the range lies in the index space, as just checked, and the operands may
-                // be read, by the invariant of `Readable`. `out` is borrowed exclusively, so it is
-                // not part of an operand. `base` is the address of element 0, and `out`, which
-                // begins at element `start`, is as long as the range.
-                unsafe { reader.write(start..start + count, &Outputs::new([base])) };
+                // be read, by the invariant of `Readable`. `base` is the address of element 0, and
+                // the memory from element `start` on is as long as the range and nobody else's.
+                unsafe { reader.write(range, &Outputs::new([base])) };
             }
         }
     }

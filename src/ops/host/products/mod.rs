@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::launch::{Work, launch};
-use super::memory::{Untyped, computed_any};
+use super::memory::{Untyped, computed_any, output_at};
 use crate::array::{AnyArray, DType, Layout, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -63,7 +63,7 @@ pub(in crate::ops) fn multiply_into(
     let products = Products::new(pairs, [left, right]);
     assert_eq!(products.count(), place.len(), "the place is as large");
     assert_eq!(products.dtype, place.dtype, "the place is of the type");
-    launch_products(order, &products, Untyped::at(place));
+    launch_products(order, &products, output_at(place));
     Ok(true)
 }
 

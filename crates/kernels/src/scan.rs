@@ -6,14 +6,13 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
-use super::blocked::{Blocks, RUN};
-use super::lanes::{LaneLoop, LaneLoops};
-use super::memory::{Output, Untyped};
-use crate::array::{AnyElement, DType, Number};
-use crate::ops::descriptors::{Lanes, is_compensated};
-use cachescope_kernels::element::scalar::convert;
-use cachescope_kernels::reduce::Compensated;
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::blocks::RUN;
+use crate::element::scalar::convert;
+use crate::lanes::{Elements, LaneLoop, LaneLoops, Lanes, is_compensated, values};
+use crate::output::{Output, Untyped};
+use crate::reduce::Compensated;
+use crate::vector::{Loop, vectorised};
+use crate::{AnyElement, DType, Number};
 
 /// The elements of a lane whose sums are computed before the sum of the elements before them is
 /// added to each.
@@ -33,8 +32,7 @@ static COMPILED: [[LaneLoops; 2]; 3] = [
 /// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. They are a
 /// reference: if a constant has the address of a function, the compiler compiles the function where
 /// the constant is.
-pub(in crate::ops) const fn scan_loops_of<T: AnyElement, const PRODUCT: bool>() -> &'static LaneLoops
-{
+pub const fn scan_loops_of<T: AnyElement, const PRODUCT: bool>() -> &'static LaneLoops {
     // A constant, so that no loop is compiled where there is one in the table.
     match const { place_of(T::DTYPE) } {
         Some(place) => &COMPILED[place][PRODUCT as usize],
@@ -75,12 +73,12 @@ const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
 /// The elements must be of `T`, and the output of their totals. The jobs' lanes of the output must
 /// be nobody else's.
 unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
-    elements: &mut Blocks<'_, '_>,
+    elements: &mut dyn Elements,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
-    elements.check_size(size_of::<T>());
+    assert_eq!(elements.element_bytes(), size_of::<T>());
     let sums = SumLoop::<T, S> {
         elements,
         // SAFETY: by this function's contract.
@@ -192,15 +190,15 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
 }
 
 /// The loop of [`scan_loop`], which alone makes one, of elements of `T`.
-struct SumLoop<'a, 'b, 'c, T: AnyElement, S> {
-    elements: &'a mut Blocks<'b, 'c>,
+struct SumLoop<'a, T: AnyElement, S> {
+    elements: &'a mut dyn Elements,
     output: &'a Output<T::Total>,
     lanes: &'a Lanes,
     jobs: Range<usize>,
     sum: PhantomData<S>,
 }
 
-impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
+impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, T, S> {
     type Result = ();
 
     #[inline(always)]
@@ -220,7 +218,7 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
                     // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                     let out = unsafe { output.part(part.clone()) };
                     // SAFETY: `scan_loop` has elements of `T`.
-                    sum = sum.scan(unsafe { elements.values(part) }, out);
+                    sum = sum.scan(unsafe { values(elements, part) }, out);
                 }
                 continue;
             }
@@ -229,7 +227,7 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
                 // SAFETY: as above.
                 let out = unsafe { output.part(job.at(index)) };
                 // SAFETY: as above.
-                let values: &[T] = unsafe { elements.values(job.at(index)) };
+                let values: &[T] = unsafe { values(elements, job.at(index)) };
                 for ((slot, sum), &value) in out.iter_mut().zip(&mut sums).zip(values) {
                     *sum = sum.and(value);
                     slot.write(sum.value());

@@ -5,21 +5,16 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{Blocks, Consecutive, RUN};
-use super::lanes::{Job, LaneLoops, along_lanes};
-use super::memory::{Output, Untyped};
-use crate::array::{AnyArray, AnyElement, DType, Float};
-use crate::context::Timed;
-use crate::error::Result;
-use crate::ops::descriptors::Lanes;
-use crate::ops::expression::tree::Operand;
-use crate::ops::order::HostOrder;
-use cachescope_kernels::compiled::COMPILED_TYPES;
-use cachescope_kernels::compiled_or;
-use cachescope_kernels::element::scalar::pass::Fast;
-use cachescope_kernels::element::scalar::{convert, math};
-use cachescope_kernels::reduce::{ACCUMULATORS, add_accumulators, largest};
-use cachescope_kernels::vector::{Loop, rolled, vectorised};
+use crate::blocks::RUN;
+use crate::compiled::COMPILED_TYPES;
+use crate::compiled_or;
+use crate::element::scalar::pass::Fast;
+use crate::element::scalar::{convert, math};
+use crate::lanes::{Elements, Job, LaneLoops, Lanes, write};
+use crate::output::{Output, Untyped};
+use crate::reduce::{ACCUMULATORS, add_accumulators, largest};
+use crate::vector::{Loop, rolled, vectorised};
+use crate::{AnyElement, DType, Float};
 
 /// The number of elements whose exponentials are summed in their own type, before the sum is added
 /// to a sum in `f64`.
@@ -28,23 +23,6 @@ const BLOCK: usize = 1024;
 /// Like [`BLOCK`], for a lane whose elements are not contiguous.
 const BLOCK_ROWS: usize = 32;
 
-/// Returns the elements of an array, normalized along `axis`. They are contiguous, so that no
-/// program is needed.
-#[track_caller]
-pub(in crate::ops) fn normalized_contiguous(
-    loops: &LaneLoops,
-    operand: &Operand<'_>,
-    axis: usize,
-) -> Result<AnyArray> {
-    assert_eq!(operand.dtype, loops.element);
-    let device = operand.buffer.device();
-    let _timed = Timed::begin(device);
-    let order = HostOrder::new(device, operand.buffer)?;
-    let elements = (&Consecutive::new(operand), operand.dtype.size_bytes());
-    // SAFETY: the loop is for the elements, as just checked.
-    unsafe { along_lanes(order, elements, (operand.layout.shape(), axis), loops) }
-}
-
 /// The loops of softmax and of its logarithm that are compiled with the library, by type.
 static COMPILED: [[LaneLoops; COMPILED_TYPES]; 2] = [
     [loops::<f32, false>(), loops::<f64, false>()],
@@ -52,7 +30,7 @@ static COMPILED: [[LaneLoops; COMPILED_TYPES]; 2] = [
 ];
 
 /// Returns the loops of softmax, or of its logarithm if `LOG`, of elements of `T`.
-pub(in crate::ops) const fn softmax_loops_of<T: Float, const LOG: bool>() -> &'static LaneLoops {
+pub const fn softmax_loops_of<T: Float, const LOG: bool>() -> &'static LaneLoops {
     compiled_or!(T, COMPILED[LOG as usize], loops::<T, LOG>())
 }
 
@@ -69,12 +47,12 @@ const fn loops<T: Float, const LOG: bool>() -> LaneLoops {
 ///
 /// The elements and the output must be of `T`. The jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
-    elements: &mut Blocks<'_, '_>,
+    elements: &mut dyn Elements,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
-    elements.check_size(size_of::<T>());
+    assert_eq!(elements.element_bytes(), size_of::<T>());
     let softmax = Softmax::<T, LOG> {
         elements,
         // SAFETY: by this function's contract.
@@ -85,10 +63,10 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     vectorised(softmax, &mut ());
 }
 
-/// The jobs of a launch of [`along_lanes`]. [`lane_loop`] alone makes one, for elements of
+/// Some jobs. [`lane_loop`] alone makes one, for elements of
 /// `T`.
-struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
-    elements: &'a mut Blocks<'b, 'c>,
+struct Softmax<'a, T: Float, const LOG: bool> {
+    elements: &'a mut dyn Elements,
     output: &'a Output<T>,
     lanes: &'a Lanes,
     jobs: Range<usize>,
@@ -96,7 +74,7 @@ struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
 
 type In<T> = <T as AnyElement>::Accumulator;
 
-impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
+impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, T, LOG> {
     type Result = ();
 
     const WIDE: bool = matches!(T::DTYPE, DType::F32 | DType::F64);
@@ -117,7 +95,7 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
     }
 }
 
-impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
+impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
     /// Computes the elements of the numbers in `range` where the results will be.
     ///
     /// # Safety
@@ -130,7 +108,7 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
         let part = unsafe { self.output.part(range.clone()) };
         // SAFETY: `lane_loop` has elements of `T`; `write` writes all of the part.
         unsafe {
-            self.elements.write(range.start, part);
+            write(self.elements, range.start, part);
             written(part)
         }
     }

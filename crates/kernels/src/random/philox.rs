@@ -30,27 +30,23 @@ fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WOR
 
 /// Combines two words, the lower one first, to a number.
 #[inline(always)]
-pub(super) fn number(low: u32, high: u32) -> u64 {
+pub fn number(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
 /// The words of a seed from `start` on. A seed has many sequences of words. Draws for different
 /// purposes use different sequences, because a normal number consumes words that a later draw of
 /// another kind would otherwise use again.
-#[derive(Clone, Copy)]
-pub(super) struct Draws {
-    pub(super) seed: u64,
-    pub(super) sequence: u32,
-    pub(super) start: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct Draws {
+    pub seed: u64,
+    pub sequence: u32,
+    pub start: u64,
 }
 
 impl Draws {
     /// Visits the members of the structure of that name in `draws.cuh`.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        allow(dead_code, reason = "kernels of CUDA devices use it")
-    )]
-    pub(super) fn operands(self, visit: &mut dyn FnMut(u64)) {
+    pub fn operands(self, visit: &mut dyn FnMut(u64)) {
         [self.seed, u64::from(self.sequence), self.start]
             .into_iter()
             .for_each(visit);
@@ -58,7 +54,7 @@ impl Draws {
 
     /// Returns the draws that begin `words` words later.
     #[inline(always)]
-    pub(super) fn after(self, words: usize) -> Self {
+    pub fn after(self, words: usize) -> Self {
         Self {
             start: self.start.wrapping_add(words as u64),
             ..self
@@ -68,7 +64,7 @@ impl Draws {
     /// Returns the draws from the last multiple of `words` on, and the number of words that it is
     /// further back.
     #[inline(always)]
-    pub(super) fn align(self, words: usize) -> (Self, usize) {
+    pub fn align(self, words: usize) -> (Self, usize) {
         let back = self.start % words as u64;
         let start = self.start - back;
         (Self { start, ..self }, back as usize)
@@ -83,7 +79,7 @@ impl Draws {
 
     /// Returns the first two words as a number, after `refusals` refusals; the start must be even.
     #[inline(always)]
-    pub(super) fn pair(self, refusals: u32) -> u64 {
+    pub fn pair(self, refusals: u32) -> u64 {
         let (aligned, at) = self.align(BLOCK_WORDS);
         let words = self.block(aligned.start / BLOCK_WORDS as u64, refusals);
         number(words[at], words[at + 1])
@@ -91,13 +87,13 @@ impl Draws {
 
     /// Returns the first word, after `refusals` refusals.
     #[inline(always)]
-    pub(super) fn word(self, refusals: u32) -> u32 {
+    pub fn word(self, refusals: u32) -> u32 {
         let (aligned, at) = self.align(BLOCK_WORDS);
         self.block(aligned.start / BLOCK_WORDS as u64, refusals)[at]
     }
 
     #[inline(always)]
-    pub(super) fn write(self, words: &mut [u32]) {
+    pub fn write(self, words: &mut [u32]) {
         let (aligned, skipped) = self.align(BLOCK_WORDS);
         let mut index = aligned.start / BLOCK_WORDS as u64;
         // Only the first block may begin with words that were already drawn.

@@ -3,33 +3,26 @@
 //! Each type here computes a part of an array, on the host and in the text beside it on a GPU. A
 //! part depends only on its position, not on the parts before it.
 
+use super::Fill;
 use super::philox::{Draws, number};
 use super::{normal, single};
-use crate::array::{Float, Integer, bits_of};
-use crate::ops::descriptors::Fill;
-use crate::ops::host::RUN;
-use cachescope_kernels::element::scalar::convert;
+use crate::blocks::RUN;
+use crate::element::plain::bits_of;
+use crate::element::scalar::convert;
+use crate::{Float, Integer};
 
 /// Code that the texts for a GPU share.
-#[cfg_attr(
-    not(feature = "cuda"),
-    allow(dead_code, reason = "kernels of CUDA devices use it")
-)]
 const DRAWS: &str = include_str!("draws.cuh");
-#[cfg_attr(
-    not(feature = "cuda"),
-    allow(dead_code, reason = "kernels of CUDA devices use it")
-)]
 const TRUTH: &str = include_str!("truth.cuh");
 
 /// Returns the number of words of a draw for one element of `T`.
-pub(super) const fn words_of<T: Float>() -> usize {
+pub const fn words_of<T: Float>() -> usize {
     if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
 }
 
 /// Numbers in `0.0..1.0`.
-#[derive(Clone, Copy)]
-pub(super) struct Uniform(pub(super) Draws);
+#[derive(Clone, Copy, Debug)]
+pub struct Uniform(pub Draws);
 
 impl<T: Float> Fill<T> for Uniform {
     const NAME: &'static str = "rand";
@@ -87,8 +80,8 @@ fn double(word: u32) -> f64 {
 }
 
 /// Standard normal numbers: draws 2k and 2k + 1 make elements 2k and 2k + 1 of the sequence.
-#[derive(Clone, Copy)]
-pub(super) struct Normal(pub(super) Draws);
+#[derive(Clone, Copy, Debug)]
+pub struct Normal(pub Draws);
 
 impl<T: Float> Fill<T> for Normal {
     const NAME: &'static str = "randn";
@@ -156,7 +149,7 @@ fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
 /// in an interval", 2019), from the two words that are drawn at `place`. A draw that would bias the
 /// result is refused, and the words at the same place are drawn anew.
 #[inline(always)]
-pub(super) fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
+pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
     let (steps, low) = product(number(words[0], words[1]), bound);
     if low < bound {
         return of_many(steps, low, bound, place());
@@ -187,12 +180,12 @@ fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
 }
 
 /// Integers from `low` to `bound` above it, with uniform probability.
-#[derive(Clone, Copy)]
-pub(super) struct Below<T> {
-    pub(super) draws: Draws,
-    pub(super) low: T,
+#[derive(Clone, Copy, Debug)]
+pub struct Below<T> {
+    pub draws: Draws,
+    pub low: T,
     /// Not 0.
-    pub(super) bound: u64,
+    pub bound: u64,
 }
 
 impl<T: Integer> Fill<T> for Below<T> {
@@ -218,8 +211,8 @@ impl<T: Integer> Fill<T> for Below<T> {
 }
 
 /// True with some probability: if the words at a place, read as a fraction, are below it.
-#[derive(Clone, Copy)]
-pub(super) struct Truth {
+#[derive(Clone, Copy, Debug)]
+pub struct Truth {
     draws: Draws,
     /// The first 32 binary digits of the probability.
     first: u32,
@@ -231,7 +224,7 @@ pub(super) struct Truth {
 
 impl Truth {
     /// `p` must be between 0 and 1.
-    pub(super) fn new(draws: Draws, p: f64) -> Self {
+    pub fn new(draws: Draws, p: f64) -> Self {
         let digits = (p * 2f64.powi(64)) as u128;
         Self {
             draws,
@@ -286,15 +279,15 @@ impl Fill<bool> for Truth {
 }
 
 /// 0 with some probability, and a constant otherwise.
-#[derive(Clone, Copy)]
-pub(super) struct Dropout<T> {
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout<T> {
     is_dropped: Truth,
     kept: T,
 }
 
 impl<T: Float> Dropout<T> {
     /// `p` must be between 0 and 1.
-    pub(super) fn new(draws: Draws, p: f64) -> Self {
+    pub fn new(draws: Draws, p: f64) -> Self {
         Self {
             is_dropped: Truth::new(draws, p),
             kept: T::from_f64(1.0 / (1.0 - p)),
@@ -325,8 +318,6 @@ impl<T: Float> Fill<T> for Dropout<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::AnyElement;
-    use crate::device::cuda::{KernelSource, compile_for_all};
     use half::{bf16, f16};
 
     fn draws() -> Draws {
@@ -397,81 +388,5 @@ mod tests {
         let next = f64::from(draws().after(5).word(1)) / 2f64.powi(64);
         assert!(!truth(next, 5, 0));
         assert!(truth(next + 2f64.powi(-64), 5, 0));
-    }
-
-    /// A consumer GPU computes in `f64` 32 or 64 times as slowly.
-    #[cfg(feature = "cuda")]
-    #[test]
-    fn what_has_fewer_digits_is_not_drawn_in_f64() {
-        use crate::device::cuda::ptx_of;
-        use crate::ops::cuda::FillKernels;
-        let texts = [
-            (FillKernels::of::<f32, Normal>(), false),
-            (FillKernels::of::<f16, Normal>(), false),
-            (FillKernels::of::<bf16, Normal>(), false),
-            (FillKernels::of::<f64, Normal>(), true),
-        ];
-        for (kernels, is_wide) in texts {
-            let source = kernels.source();
-            let Some(ptx) = ptx_of(&source, 80) else {
-                return;
-            };
-            assert_eq!(ptx.contains(".f64"), is_wide, "{}", source.name);
-            assert_eq!(ptx.contains("fma.rn.f32"), !is_wide, "{}", source.name);
-        }
-    }
-
-    #[test]
-    fn every_text_compiles_and_has_the_members_that_are_passed() {
-        use crate::ops::cuda::FillKernels;
-        fn checked<T: AnyElement, F: Fill<T>>(fill: F) -> KernelSource {
-            let source = FillKernels::of::<T, F>().source();
-            let mut members = 0;
-            fill.operands(&mut |_| members += 1);
-            let count = |name: &str| {
-                let (_, after) = source
-                    .text
-                    .split_once(&format!("struct {name} {{"))
-                    .unwrap();
-                after.split_once("};").unwrap().0.matches(';').count()
-            };
-            let nested = ["Draws", "Probability"].iter().filter(|name| {
-                let operands = source.text.split_once("struct Operands {").unwrap().1;
-                operands.split_once("};").unwrap().0.contains(**name)
-            });
-            let more: usize = nested.map(|name| count(name) - 1).sum();
-            assert_eq!(count("Operands") + more, members, "{}", source.text);
-            source
-        }
-        fn of_floats<T: Float>() -> [KernelSource; 3] {
-            let dropout = Dropout::<T>::new(draws(), 0.5);
-            [
-                checked::<T, _>(Uniform(draws())),
-                checked::<T, _>(Normal(draws())),
-                checked::<T, _>(dropout),
-            ]
-        }
-        fn of_integers<T: Integer>() -> [KernelSource; 1] {
-            let (draws, low) = (draws(), T::zero());
-            [checked::<T, _>(Below {
-                draws,
-                low,
-                bound: 3,
-            })]
-        }
-        let mut sources = vec![checked(Truth::new(draws(), 0.5))];
-        sources.extend(of_floats::<f32>());
-        sources.extend(of_floats::<f64>());
-        sources.extend(of_floats::<f16>());
-        sources.extend(of_floats::<bf16>());
-        sources.extend(of_integers::<i8>());
-        sources.extend(of_integers::<i16>());
-        sources.extend(of_integers::<i32>());
-        sources.extend(of_integers::<i64>());
-        sources.extend(of_integers::<u8>());
-        sources.extend(of_integers::<u16>());
-        sources.extend(of_integers::<u32>());
-        sources.extend(of_integers::<u64>());
-        compile_for_all(&sources);
     }
 }

@@ -1,0 +1,167 @@
+//! Lanes: the elements along one axis of a shape, one lane for each index of the other axes.
+//! Elements are numbered in row-major order. (The text of kernels calls a lane a line, because
+//! CUDA's lanes are the threads of a warp.)
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use crate::blocks::RUN;
+use crate::output::Untyped;
+use crate::{AnyElement, DType};
+
+/// Lanes of equal length. A reduction reduces each to one output.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    /// The product of the lengths before the axis.
+    pub outer: usize,
+    /// The length of the axis: the elements of a lane.
+    pub length: usize,
+    /// The product of the lengths behind the axis: the stride within a lane.
+    pub inner: usize,
+}
+
+impl Lanes {
+    /// Returns the lanes along the axis of that number of an array of these lengths.
+    pub fn along(axis: usize, dims: &[usize]) -> Self {
+        Self {
+            outer: dims[..axis].iter().product(),
+            length: dims[axis],
+            inner: dims[axis + 1..].iter().product(),
+        }
+    }
+
+    /// Returns the number of lanes.
+    pub fn count(&self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// Returns the number of jobs. A job is one lane where its elements are contiguous, and up to
+    /// [`RUN`] adjacent lanes otherwise.
+    pub fn jobs(&self) -> usize {
+        self.outer * self.inner.div_ceil(RUN)
+    }
+
+    /// Returns the job of that number.
+    #[inline(always)]
+    pub fn job(&self, number: usize) -> Job {
+        let blocks = self.inner.div_ceil(RUN);
+        let (outer, block) = (number / blocks, number % blocks);
+        Job {
+            start: outer * self.length * self.inner + block * RUN,
+            width: RUN.min(self.inner - block * RUN),
+            lanes: *self,
+        }
+    }
+}
+
+/// Adjacent lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    start: usize,
+    /// The number of lanes.
+    pub width: usize,
+    lanes: Lanes,
+}
+
+impl Job {
+    /// Returns the numbers of all elements of the lane, if they are contiguous.
+    #[inline(always)]
+    pub fn whole(&self) -> Option<Range<usize>> {
+        (self.lanes.inner == 1).then(|| self.start..self.start + self.lanes.length)
+    }
+
+    /// Returns the numbers of the elements at `index` of each lane.
+    #[inline(always)]
+    pub fn at(&self, index: usize) -> Range<usize> {
+        let start = self.start + index * self.lanes.inner;
+        start..start + self.width
+    }
+}
+
+/// The elements that a loop over lanes reads, by their numbers.
+///
+/// # Safety
+///
+/// The elements at a returned address are readable, and nothing writes to them, until the next
+/// call.
+pub unsafe trait Elements {
+    /// Returns the size of an element.
+    fn element_bytes(&self) -> usize;
+
+    /// Returns the address of the elements of `range`, which has at most
+    /// [`BLOCK`](crate::blocks::BLOCK) elements.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are fewer elements.
+    fn address(&mut self, range: Range<usize>) -> *const u8;
+
+    /// Writes the elements of `range`, of any length, from an address on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are fewer elements.
+    ///
+    /// # Safety
+    ///
+    /// There must be room for them, aligned, and nobody else may read or write there.
+    unsafe fn write(&mut self, range: Range<usize>, to: *mut u8);
+}
+
+/// Returns the elements of `range`, which has at most [`BLOCK`](crate::blocks::BLOCK) elements.
+///
+/// # Safety
+///
+/// The elements must be of `T`.
+#[inline(always)]
+pub(crate) unsafe fn values<T: AnyElement>(
+    elements: &mut dyn Elements,
+    range: Range<usize>,
+) -> &[T] {
+    let count = range.len();
+    let first = elements.address(range).cast();
+    // SAFETY: there are `count` elements, by the contract of the trait, of `T` by this function's.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+/// Writes the elements from number `start` on to all of `out`.
+///
+/// # Safety
+///
+/// The elements must be of `T`.
+#[inline(always)]
+pub(crate) unsafe fn write<T: AnyElement>(
+    elements: &mut dyn Elements,
+    start: usize,
+    out: &mut [MaybeUninit<T>],
+) {
+    let range = start..start + out.len();
+    // SAFETY: `out` is borrowed exclusively and has room for the elements, whose type it has by this
+    // function's contract.
+    unsafe { elements.write(range, out.as_mut_ptr().cast()) };
+}
+
+/// Computes the lanes of some jobs from elements, in an output that is theirs.
+///
+/// The elements and the output must be of the loop's types. The jobs' lanes of the output must be
+/// nobody else's.
+pub type LaneLoop = unsafe fn(&mut dyn Elements, Untyped, &Lanes, Range<usize>);
+
+/// A loop over lanes, with the types of the elements that it reads and writes.
+#[derive(Debug)]
+pub struct LaneLoops {
+    /// The type of the elements.
+    pub element: DType,
+    /// The type of the results.
+    pub output: DType,
+    /// Writes all of the jobs' lanes.
+    pub run: LaneLoop,
+    /// The time that an element takes, as a multiple of the time to read and write it.
+    pub effort: usize,
+}
+
+/// Returns whether running sums of `dtype` carry a compensation for rounding: true if the kind has
+/// no wider type.
+pub const fn is_compensated(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::C64)
+}

@@ -1,0 +1,109 @@
+//! The memory that loops write.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use crate::{AnyElement, DType};
+
+/// The memory of an array that is being computed, parts of which are lent to the threads of a
+/// launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Output<T> {
+    base: *mut MaybeUninit<T>,
+    count: usize,
+}
+
+// SAFETY: an output is plain memory that nobody else had when the output was made; `part` lends
+// each element to one thread at a time, by its contract.
+unsafe impl<T: Send> Send for Output<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Output<T> {}
+
+/// A type-erased [`Output`].
+#[derive(Clone, Copy, Debug)]
+pub struct Untyped {
+    base: *mut u8,
+    count: usize,
+}
+
+// SAFETY: as for an output.
+unsafe impl Send for Untyped {}
+// SAFETY: as above.
+unsafe impl Sync for Untyped {}
+
+impl Untyped {
+    /// Returns the memory of `count` elements from this address on. The caller ensures that they
+    /// are there, and nobody else's.
+    pub fn new(base: *mut u8, count: usize) -> Self {
+        Self { base, count }
+    }
+
+    /// Returns the address of the first element.
+    #[inline]
+    pub fn address(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Returns the number of elements.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the address of the element `index`, of `dtype`. It may be the end.
+    #[inline]
+    pub fn part(&self, dtype: DType, index: usize) -> *mut u8 {
+        assert!(index <= self.count);
+        self.base.wrapping_add(index * dtype.size_bytes())
+    }
+
+    /// Returns the output of elements of `T`.
+    ///
+    /// # Safety
+    ///
+    /// It must have been made from an output of elements of `T`.
+    #[inline]
+    pub unsafe fn typed<T: AnyElement>(self) -> Output<T> {
+        Output {
+            base: self.base.cast(),
+            count: self.count,
+        }
+    }
+}
+
+impl<T: AnyElement> Output<T> {
+    /// Returns the output without its type.
+    pub fn untyped(&self) -> Untyped {
+        Untyped {
+            base: self.base.cast(),
+            count: self.count,
+        }
+    }
+
+    /// Returns the number of elements.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the elements of `range`, not yet written.
+    ///
+    /// # Safety
+    ///
+    /// The memory must be alive, and its readers must run later. Nobody else may hold a part that
+    /// overlaps `range`.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the parts do not overlap, by the contract"
+    )]
+    #[inline]
+    pub unsafe fn part(&self, range: Range<usize>) -> &mut [MaybeUninit<T>] {
+        assert!(range.start <= range.end && range.end <= self.count);
+        if range.is_empty() {
+            return &mut [];
+        }
+        // SAFETY: the range lies in the buffer, which is alive, and is this caller's alone, both by
+        // the contract; blocks are aligned for every element.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(range.start), range.len()) }
+    }
+}
