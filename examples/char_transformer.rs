@@ -1,6 +1,6 @@
-//! A small GPT that learns the README of this library letter by letter, and then writes some more
-//! of it. `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss
-//! and the text to the folder.
+//! A small GPT that learns a text about memory letter by letter, and then writes some more of it.
+//! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the
+//! text to the folder.
 //!
 //! `cargo run --release --example char_transformer -- --dry-run` trains nothing. It prints the
 //! memory of a step for some sizes of the batch, without and with a budget of activations: of this
@@ -20,7 +20,7 @@ use cachescope::{MetaKind, MetaOptions, dry_run, largest_fit};
 use shared::captured::{self, Captured};
 use shared::{charts, progress, savings};
 
-const TEXT: &str = include_str!("../README.md");
+const TEXT: &str = include_str!("data/loop.txt");
 const STEPS: usize = 600;
 /// On CUDA, with gradients as a graph.
 const GRAPH_STEPS: usize = 50;

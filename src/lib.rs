@@ -1,3 +1,15 @@
+// README's links are paths of the repository. The first definition of a label counts: on docs.rs,
+// files of the package.
+#![doc = "[All pages]: https://docs.rs/crate/cachescope/latest/source/docs/SUMMARY.md"]
+#![doc = "[Benchmarks]: https://docs.rs/crate/cachescope/latest/source/docs/benchmarks.md"]
+#![doc = "[cachescope-memory]: https://docs.rs/cachescope-memory"]
+#![doc = "[First loop]: https://docs.rs/crate/cachescope/latest/source/docs/first-loop.md"]
+#![doc = "[Install]: https://docs.rs/crate/cachescope/latest/source/docs/install.md"]
+#![doc = "[Known issues]: https://docs.rs/crate/cachescope/latest/source/docs/known-issues.md"]
+#![doc = "[Seeing memory]: https://docs.rs/crate/cachescope/latest/source/docs/seeing-memory.md"]
+#![doc = "[Training a model]: https://docs.rs/crate/cachescope/latest/source/docs/training-a-model.md"]
+#![doc = "[Under NumPy]: https://docs.rs/crate/cachescope/latest/source/docs/under-numpy.md"]
+#![doc = ""]
 #![doc = include_str!("../README.md")]
 
 #[macro_use]
@@ -144,12 +156,6 @@ pub mod fft {
         Signal, Spectrum, fft, fft2, fftfreq, fftshift, ifft, ifft2, ifftshift, irfft, rfft,
         rfftfreq,
     };
-
-    /// The former name of [`Signal`].
-    // An alias of all its uses, `<T as Real>::Spectrum` too; the compiler does not warn of it.
-    #[deprecated = "write `fft::Signal`"]
-    #[doc(no_inline)]
-    pub use crate::ops::fft::Signal as Real;
 }
 
 /// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with
@@ -188,8 +194,6 @@ pub mod fft {
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]
 pub mod linalg {
-    #[allow(deprecated, reason = "the former name still works")]
-    pub use crate::ops::linalg::Real;
     pub use crate::ops::linalg::{
         Factorizable, MatrixNorm, cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd,
         svdvals,
@@ -260,11 +264,13 @@ mod documents {
     documents! {
         choosing_a_policy "../docs/choosing-a-policy.md"
         coming_from "../docs/coming-from.md"
+        compiler_messages "../docs/compiler-messages.md"
         compile_times_and_features "../docs/compile-times-and-features.md"
         debugging_growth "../docs/debugging-growth.md"
         errors "../docs/errors.md"
         first_loop "../docs/first-loop.md"
         gradients_and_training "../docs/gradients-and-training.md"
+        install "../docs/install.md"
         kernels_streams_graphs "../docs/kernels-streams-graphs.md"
         managing_memory "../docs/managing-memory.md"
         reading_the_out_of_memory_report "../docs/reading-the-out-of-memory-report.md"

@@ -22,6 +22,7 @@ PROFILE = """
 [profile.dev.package]
 "*" = { debug = false }
 cachescope = { opt-level = 3 }
+cachescope-kernels = { opt-level = 3 }
 cachescope-memory = { opt-level = 3 }
 gemm-common = { opt-level = 3 }
 gemm-f32 = { opt-level = 3 }

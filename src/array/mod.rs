@@ -46,6 +46,8 @@ use crate::context::Device;
 ///
 /// Invariants: every index of the layout lies in the buffer, and each of those elements has been
 /// written with a value of `T`.
+///
+#[doc = include_str!("../../docs/arrays-and-expressions.md")]
 pub struct Array<T: AnyElement> {
     // Its elements are of the type `T`.
     erased: AnyArray,

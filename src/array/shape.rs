@@ -151,49 +151,6 @@ impl Shape {
         Ok(self.checked_len()? == 0)
     }
 
-    /// Returns the number of elements: the old name of [`checked_len`](Self::checked_len).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #![allow(deprecated)]
-    /// use cachescope::Shape;
-    ///
-    /// assert_eq!(Shape::from([2, 3]).len()?, 6);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Like [`checked_len`](Self::checked_len).
-    #[deprecated = "write `checked_len`, whose name says that it returns a `Result`"]
-    #[track_caller]
-    pub fn len(&self) -> Result<usize> {
-        self.checked_len()
-    }
-
-    /// Returns whether the shape has no elements: the old name of
-    /// [`checked_is_empty`](Self::checked_is_empty).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #![allow(deprecated)]
-    /// use cachescope::Shape;
-    ///
-    /// assert!(Shape::from([2, 0]).is_empty()?);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Like [`checked_len`](Self::checked_len).
-    #[deprecated = "write `checked_is_empty`, whose name says that it returns a `Result`"]
-    #[track_caller]
-    pub fn is_empty(&self) -> Result<bool> {
-        self.checked_is_empty()
-    }
-
     /// Returns the bytes of this many elements of `element_bytes` each.
     ///
     /// # Errors

@@ -189,20 +189,6 @@ impl Group {
         self
     }
 
-    /// Sets the timeout: the old name of [`timeout`](Self::timeout).
-    #[deprecated = "write `timeout`"]
-    #[must_use]
-    pub fn with_timeout(self, timeout: Duration) -> Self {
-        self.timeout(timeout)
-    }
-
-    /// Turns checks on or off: the old name of [`checks`](Self::checks).
-    #[deprecated = "write `checks`"]
-    #[must_use]
-    pub fn with_checks(self, checks: bool) -> Self {
-        self.checks(checks)
-    }
-
     /// Divides the group, like `MPI_Comm_split`: ranks with equal `color` form a new group, ordered
     /// by `key`, then by rank in this group. All ranks of this group must call it.
     ///

@@ -434,20 +434,12 @@ fn impossible_arguments_are_errors() -> Result<()> {
 }
 
 #[test]
-#[expect(deprecated)]
-fn the_old_names_of_setters_still_work() -> Result<()> {
+fn a_group_has_a_timeout_and_a_sampler_checks_its_batch() -> Result<()> {
     let has_timed_out = Barrier::new(2);
     Group::threads(2, |group| {
-        let new = Sampler::new(8, 4).shuffle(3).group(&group).epoch(1)?;
-        let old = Sampler::new(8, 4).shuffled(3).of(&group)?.epoch(1)?;
-        for (new, old) in new.iter().zip(&old) {
-            assert_eq!(new.to_vec()?, old.to_vec()?);
-        }
-        let error = Sampler::new(10, 3).of(&group).unwrap_err();
+        let error = Sampler::new(10, 3).group(&group).epoch(0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        let group = group
-            .with_checks(true)
-            .with_timeout(Duration::from_millis(50));
+        let group = group.checks(true).timeout(Duration::from_millis(50));
         if group.rank() == 0 {
             let error = group.barrier().unwrap_err();
             assert!(error.to_string().contains("within 50ms"), "{error}");

@@ -59,7 +59,7 @@ out |= {f"{name}_gradient": named[name].grad for name in GRADIENTS}
 np.savez_compressed(folder / "expected.npz", **{name: value.numpy() for name, value in out.items()})
 
 tokenizer = ByteLevelBPETokenizer()
-tokenizer.train([str(folder.parents[2] / "README.md")], vocab_size=300, show_progress=False)
+tokenizer.train([str(folder.parents[2] / "examples" / "data" / "loop.txt")], vocab_size=300, show_progress=False)
 tokenizer.save_model(str(folder))
 texts = [[text, tokenizer.encode(text).ids] for text in TEXTS]
 (folder / "texts.json").write_text(json.dumps(texts) + "\n")

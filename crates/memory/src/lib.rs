@@ -56,8 +56,6 @@ pub use source::fault::FaultPlan;
 
 /// Recordings of a device's memory, made by [`Device::record`], and the reports over them.
 pub mod record {
-    #[allow(deprecated, reason = "the former name still works")]
-    pub use cachescope_reports::Lifetime;
     pub use cachescope_reports::{
         AllocationLifetime, CallSite, Event, EventKind, Format, Frame, OtherReport, Peak, Profile,
         Segment, SiteSummary, by_call_site, lifetimes, live_at, peak,

@@ -32,10 +32,6 @@ pub struct ScopeGrowth {
     pub sites: Vec<SiteGrowth>,
 }
 
-/// The former name of [`ScopeGrowth`].
-#[deprecated = "write `ScopeGrowth`"]
-pub type Growth = ScopeGrowth;
-
 /// The memory that allocations of a line leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

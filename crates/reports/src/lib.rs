@@ -24,11 +24,7 @@ pub mod table;
 mod timeline;
 
 pub use format::Format;
-#[allow(deprecated, reason = "the former name still works")]
-pub use growth::Growth;
 pub use growth::{ScopeGrowth, SiteGrowth, growth};
-#[allow(deprecated, reason = "the former name still works")]
-pub use lifetimes::Lifetime;
 pub use lifetimes::{AllocationLifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, OtherReport, Profile, Segment};
 pub use sites::{SiteSummary, by_call_site};

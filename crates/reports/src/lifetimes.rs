@@ -20,10 +20,6 @@ pub struct AllocationLifetime {
     pub is_copy_on_write: bool,
 }
 
-/// The former name of [`AllocationLifetime`].
-#[deprecated = "write `AllocationLifetime`"]
-pub type Lifetime = AllocationLifetime;
-
 impl AllocationLifetime {
     /// Returns the event of the lifetime: the allocation if it is known, else the free.
     ///

@@ -1,7 +1,6 @@
 //! The distribution of samples to the ranks of a group.
 
 use crate::collective::Group;
-use crate::error::Result;
 use crate::grad::data::Sampler;
 
 impl Sampler {
@@ -24,26 +23,5 @@ impl Sampler {
     #[must_use]
     pub fn group(self, group: &Group) -> Self {
         self.ranks(group.rank(), group.size())
-    }
-
-    /// Shuffles the samples: the old name of [`shuffle`](Self::shuffle).
-    #[deprecated = "write `shuffle`"]
-    #[must_use]
-    pub fn shuffled(self, seed: u64) -> Self {
-        self.shuffle(seed)
-    }
-
-    /// Divides each batch: the old name of [`group`](Self::group).
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) if the batch does not divide
-    /// among the ranks.
-    #[deprecated = "write `group`, without `?`: `epoch` checks the batch"]
-    #[track_caller]
-    pub fn of(self, group: &Group) -> Result<Self> {
-        let own = self.group(group);
-        own.check()?;
-        Ok(own)
     }
 }

@@ -46,12 +46,6 @@ impl Adam {
             memory: Memory::default(),
         }
     }
-
-    /// Sets the learning rate: the old form of a write to the field `rate`.
-    #[deprecated = "write `optimizer.rate = …`"]
-    pub fn set_rate(&mut self, rate: f64) {
-        self.rate = rate;
-    }
 }
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019): each step shrinks the parameters

@@ -40,13 +40,6 @@ pub trait Factorizable: precompiled::MatrixFunctions {}
 impl Factorizable for f32 {}
 impl Factorizable for f64 {}
 
-/// The former name of [`Factorizable`].
-#[deprecated = "write `linalg::Factorizable`"]
-pub trait Real: Factorizable {}
-
-#[allow(deprecated, reason = "the former name still works")]
-impl<T: Factorizable> Real for T {}
-
 /// Returns the result of a function of a CUDA device as an array of `T`, with the statuses.
 #[cfg(feature = "cuda")]
 fn typed<T: AnyElement>((array, status): (AnyArray, Array<i32>)) -> (Array<T>, Array<i32>) {

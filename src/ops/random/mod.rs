@@ -10,7 +10,7 @@ mod generator;
 mod rows;
 mod sampling;
 #[cfg(test)]
-mod tests;
+mod fill_texts;
 
 use drawn::{DrawnFill, FillOf, normal_fill, uniform_fill};
 pub use generator::{Generator, manual_seed};

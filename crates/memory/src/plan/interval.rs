@@ -14,10 +14,6 @@ pub struct BufferInterval {
     pub size_bytes: u64,
 }
 
-/// The former name of [`BufferInterval`].
-#[deprecated = "write `plan::BufferInterval`"]
-pub type Buffer = BufferInterval;
-
 impl BufferInterval {
     /// Returns whether the buffer has both a size and a lifetime.
     pub(crate) fn occupies(&self) -> bool {

@@ -53,8 +53,6 @@ mod validate;
 mod weights;
 
 pub use constrained::{ConstrainedBuffer, Gap, pack_constrained, validate_constrained};
-#[allow(deprecated, reason = "the former name still works")]
-pub use interval::Buffer;
 pub use interval::BufferInterval;
 pub(crate) use pack::pack_around;
 pub use pack::{Options, Packing, pack, pack_quickly};

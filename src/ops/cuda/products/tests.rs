@@ -2,7 +2,6 @@
 
 use super::matrix::{Matrix, Pairs};
 use super::*;
-use crate::array::Walk;
 use crate::device::DevicePtr;
 
 #[cfg(feature = "cuda")]

@@ -6,7 +6,6 @@ mod complex;
 mod construct;
 mod copies;
 mod extremes;
-mod former_names;
 mod index;
 mod interpolation;
 mod locations;
