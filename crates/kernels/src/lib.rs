@@ -7,6 +7,8 @@ mod functions;
 pub mod blocks;
 #[doc(hidden)]
 pub mod compiled;
+#[doc(hidden)]
+pub mod convolution;
 mod dtype;
 #[doc(hidden)]
 pub mod element;
@@ -16,6 +18,8 @@ pub mod elementwise;
 pub mod lanes;
 #[doc(hidden)]
 pub mod output;
+#[doc(hidden)]
+pub mod pointers;
 #[doc(hidden)]
 pub mod products;
 #[doc(hidden)]

@@ -1,7 +1,6 @@
 //! Descriptions of work that the kernels of both devices take: the elements that a copy walks over,
 //! the order of a sort, the lanes of a reduction. They are plain data over shapes and layouts.
 
-mod convolution;
 mod copies;
 #[cfg(feature = "linalg")]
 mod factorizations;
@@ -13,9 +12,9 @@ mod reduction;
 #[cfg(feature = "fft")]
 mod spectra;
 
+pub(super) use cachescope_kernels::convolution::ConvLengths;
 pub(super) use cachescope_kernels::lanes::Lanes;
 pub(super) use cachescope_kernels::sort::{Direction, Side};
-pub(super) use convolution::ConvLengths;
 pub(super) use copies::{Copying, joined_parts, onto_diagonal, pairs};
 #[cfg(feature = "linalg")]
 pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::by_bytes;
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed, computed_any};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written, elements_of};
 use crate::array::{AnyArray, Array, Elements, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::expression::tree::Operand;
@@ -43,7 +43,7 @@ impl FlagBlocks {
         assert!(flags.layout().is_contiguous(), "flags that stand apart");
         if let Some(count) = flags.device().backend().assumed_count(flags.len()) {
             return Ok(Self {
-                flags: ReadPtr::of(flags),
+                flags: elements_of(flags),
                 first: flags.layout().offset(),
                 length: flags.len(),
                 starts: [0, count].into(),
@@ -65,7 +65,7 @@ impl FlagBlocks {
             starts.push(all);
         }
         Ok(Self {
-            flags: ReadPtr::of(flags),
+            flags: elements_of(flags),
             first: flags.layout().offset(),
             length,
             starts: starts.into(),
@@ -158,9 +158,9 @@ pub(in crate::ops) fn compacted(
     let bytes = array.dtype.size_bytes();
     let shape = Shape::from(blocks.count());
     let write = |output: Untyped| {
-        let first = ReadPtr::bytes_of(array).at(array.layout.offset() * bytes);
+        let first = bytes_of(array).at(array.layout.offset() * bytes);
         let reads = (ReadPtr::over(first), bytes, blocks.clone());
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         launch(
             order,
             blocks.work(1 + 2 * bytes),

@@ -8,7 +8,7 @@ use std::slice::from_raw_parts_mut;
 use super::by_bytes;
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written};
 use crate::array::{AnyArray, Bits, Shape, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, joined_parts};
@@ -27,7 +27,7 @@ pub(in crate::ops) fn copied(
     let bytes = array.dtype.size_bytes();
     let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
-        let (from, to) = (ReadPtr::bytes_of(array), WritePtr::bytes_of(&output));
+        let (from, to) = (bytes_of(array), bytes_written(&output));
         // SAFETY: the walk goes over the array and over the output, which has as many elements.
         unsafe { copy(order, bytes, from, to, &walk) };
     };
@@ -47,10 +47,10 @@ pub(in crate::ops) fn joined(
     let dtype = arrays[0].dtype;
     let walks = joined_parts(arrays.iter().map(|array| &array.layout), at, shape)?;
     let write = |output: Untyped| {
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         for (array, walk) in arrays.iter().zip(walks) {
             assert_eq!(array.dtype, dtype, "joined arrays of several types");
-            let from = ReadPtr::bytes_of(array.operand());
+            let from = bytes_of(array.operand());
             // SAFETY: the walk goes over the array, and over elements of the output that no other
             // walk reaches.
             unsafe { copy(order, dtype.size_bytes(), from, to, &walk) };

@@ -13,7 +13,7 @@ use super::by_bytes;
 use super::copy::{SHORT_ROW, copy_run};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written};
 use super::threads::threads;
 use crate::array::{AnyArray, Bits, DType, Layout, Number, Shape, Walk};
 use crate::device::DevicePtr;
@@ -57,14 +57,14 @@ pub(in crate::ops) fn picked(
     let (axis, walk) = picking.walk(array.layout, indices.layout, at, shape)?;
     let bytes = array.dtype.size_bytes();
     let pick = Pick {
-        from: ReadPtr::bytes_of(array),
+        from: bytes_of(array),
         indices: indices_of(indices),
         axis,
     };
     let (firsts, row) = walk.by_rows();
     let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "picked another number");
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         if row.1[1] == 0 && row.0 <= SHORT_ROW {
             let work = Work::of_bytes(firsts.count(), row.0 * 2 * bytes);
             let reads = (pick, bytes, firsts, row);
@@ -91,7 +91,7 @@ pub(in crate::ops) fn picked(
 /// Returns the address of indices.
 fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
     assert_eq!(indices.dtype, DType::I64, "indices of another type");
-    ReadPtr::bytes_of(indices).cast()
+    bytes_of(indices).cast()
 }
 
 /// The operands of [`picked`].
@@ -291,7 +291,7 @@ fn scatter(
     let block = block.max(LINE_BYTES / element_bytes);
     let scattered = Scattered {
         indices: indices_of(indices),
-        values: ReadPtr::bytes_of(values),
+        values: bytes_of(values),
         axis: Axis::of(target.layout(), at, operation),
         walk,
         divided,
@@ -430,7 +430,7 @@ pub(in crate::ops) fn marked(
     let write = |output: Untyped| {
         let count = walk.count();
         assert_eq!(output.count(), count * classes);
-        let reads = (ReadPtr::bytes_of(array).cast(), walk, classes, one);
+        let reads = (bytes_of(array).cast(), walk, classes, one);
         let work = Work::of_bytes(count, size_of::<i64>() + classes * size_bytes);
         launch(
             order,

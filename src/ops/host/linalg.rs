@@ -18,7 +18,7 @@ use cachescope_linalg::{Failure, Outcome};
 use super::copy::{copied, copy};
 use super::launch::{Work, launch};
 use super::memory::{Output, begun};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{bytes_of, bytes_written, elements_of};
 use super::threads::is_alone;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
@@ -311,7 +311,7 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     let Matrices { rows, columns, .. } = matrices;
     let size = rows.min(columns);
     let a = Matrices::rows_of(order, a)?;
-    let from = ReadPtr::of(&a);
+    let from = elements_of(&a);
     let first = a.layout().offset();
     // SAFETY: each matrix of the launch is written whole, here and below.
     let (values, to_values) = unsafe { begun(order.device, of_values) }?;
@@ -353,7 +353,7 @@ pub(in crate::ops) fn eigenvalues<T: Factorized>(
     let matrices = Matrices::of(a, 4);
     let n = matrices.rows;
     let a = Matrices::rows_of(order, a)?;
-    let from = ReadPtr::of(&a);
+    let from = elements_of(&a);
     let first = a.layout().offset();
     // SAFETY: each matrix of the launch is written whole, here and below.
     let (values, to_values) = unsafe { begun(order.device, of_values) }?;
@@ -390,8 +390,8 @@ fn copied_to_overwrite<T: AnyElement>(
     // SAFETY: the walk is in row-major order of the output, and as long.
     let (copy_of, output) = unsafe { begun(order.device, shape) }?;
     assert_eq!(output.count(), walk.count(), "copied to another length");
-    let from = ReadPtr::bytes_of(array.into());
-    let to = WritePtr::bytes_of(&output.untyped());
+    let from = bytes_of(array.into());
+    let to = bytes_written(&output.untyped());
     // SAFETY: the walk goes over the array and over the output, which has as many elements.
     unsafe { copy(order, size_of::<T>(), from, to, &walk) };
     Ok((copy_of, output))

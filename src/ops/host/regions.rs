@@ -10,7 +10,7 @@ use super::by_bytes;
 use super::copy::{copy, copy_run, fill};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written};
 use crate::array::{AnyArray, Bits, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal, pairs};
@@ -31,7 +31,7 @@ pub(in crate::ops) fn padded(
     let whole = Layout::contiguous(shape)?;
     let (dims, before) = (layout.dims(), before.dims());
     let write = |output: Untyped| {
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         let mut corner = 0;
         for axis in 0..layout.ndim() {
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
@@ -54,7 +54,7 @@ pub(in crate::ops) fn padded(
         let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
         // SAFETY: the walk goes over the array, and over elements of the output that are in no
         // margin.
-        unsafe { copy(order, bytes, ReadPtr::bytes_of(array), to, &walk) };
+        unsafe { copy(order, bytes, bytes_of(array), to, &walk) };
     };
     // SAFETY: an element that is in no margin of any axis is copied.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
@@ -72,12 +72,12 @@ pub(in crate::ops) fn on_diagonal(
     let bytes = array.dtype.size_bytes();
     let diagonal = onto_diagonal(array.layout, k, shape);
     let write = |output: Untyped| {
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         let all = Walk::over([0], [(output.count(), [1])]);
         // SAFETY: the walk goes over the output.
         unsafe { fill(order, (Bits::default(), bytes), to, &all) };
         // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
-        unsafe { copy(order, bytes, ReadPtr::bytes_of(array), to, &diagonal) };
+        unsafe { copy(order, bytes, bytes_of(array), to, &diagonal) };
     };
     // SAFETY: every element is written by the first launch.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
@@ -95,7 +95,7 @@ pub(in crate::ops) fn triangular(
     let (layout, bytes) = (array.layout, array.dtype.size_bytes());
     let (outer, row) = layout.split_at(layout.ndim() - 1);
     let rows = RegionRows {
-        from: ReadPtr::bytes_of(array),
+        from: bytes_of(array),
         firsts: Layout::walk([&outer]),
         height: layout.dims()[layout.ndim() - 2],
         width: row.dims()[0],
@@ -104,7 +104,7 @@ pub(in crate::ops) fn triangular(
     let write = |output: Untyped| {
         let count = rows.firsts.count();
         assert_eq!(output.count(), count * rows.width);
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         let work = Work::of_bytes(count, 2 * rows.width * bytes);
         let reads = (rows, bytes, triangle, k);
         launch(order, work, (&reads, &to), |reads, &to, range| {

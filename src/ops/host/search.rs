@@ -3,7 +3,7 @@
 
 use super::launch::{Work, launch};
 use super::memory::{Output, Untyped, computed_any};
-use super::pointers::ReadPtr;
+use super::pointers::bytes_of;
 use crate::array::{AnyArray, DType, Layout};
 use crate::error::Result;
 use crate::ops::descriptors::Side;
@@ -24,7 +24,7 @@ pub(in crate::ops) fn search(
     let (length, step) = array.layout.row();
     assert_eq!(array.layout.ndim(), 1, "searched in several axes");
     let sorted = Sorted {
-        elements: ReadPtr::bytes_of(array.operand()).at(0),
+        elements: bytes_of(array.operand()).at(0),
         first: array.layout.offset(),
         step,
         length,
@@ -38,7 +38,7 @@ pub(in crate::ops) fn search(
             Side::Left => loops.by_side[0],
             Side::Right => loops.by_side[1],
         };
-        let reads = (sorted, ReadPtr::bytes_of(values.operand()), walk, run);
+        let reads = (sorted, bytes_of(values.operand()), walk, run);
         // SAFETY: the output is of positions.
         let output: Output<i64> = unsafe { output.typed() };
         launch(order, work, (&reads, &output), |reads, output, range| {

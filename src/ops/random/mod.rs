@@ -6,11 +6,11 @@
 //! equal for any number of threads, and on any device.
 
 mod drawn;
+#[cfg(test)]
+mod fill_texts;
 mod generator;
 mod rows;
 mod sampling;
-#[cfg(test)]
-mod fill_texts;
 
 use drawn::{DrawnFill, FillOf, normal_fill, uniform_fill};
 pub use generator::{Generator, manual_seed};

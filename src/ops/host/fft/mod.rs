@@ -24,7 +24,7 @@ use self::space::{RowTiles, Space};
 use super::copy::copy_here;
 use super::launch::{Work, launch};
 use super::memory::begun;
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{ReadPtr, WritePtr, elements_of, written_by};
 use crate::array::{Array, Layout, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -69,7 +69,7 @@ where
     let to = WritePtr::over(host_pointer(DevicePtr(rows.buffer().address())).cast());
     // SAFETY: the lanes are all lanes of one new array, whose first writes are launched on this
     // stream.
-    unsafe { transform(order, &columns, &lanes, ReadPtr::of(&rows), to, false) }?;
+    unsafe { transform(order, &columns, &lanes, elements_of(&rows), to, false) }?;
     Ok(rows)
 }
 
@@ -134,8 +134,8 @@ fn along<R: RowTransform>(
     let (array, output) = unsafe { begun(order.device, shape) }?;
     // SAFETY: the lanes are within both arrays, and the one that is written is new.
     unsafe {
-        let to = WritePtr::of(&output);
-        transform(order, rows, &lanes, ReadPtr::of(x), to, true)
+        let to = written_by(&output);
+        transform(order, rows, &lanes, elements_of(x), to, true)
     }?;
     Ok(array)
 }

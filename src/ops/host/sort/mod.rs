@@ -9,7 +9,7 @@ use cachescope_kernels::sort::{Direction, Task};
 
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{bytes_of, bytes_written};
 use crate::array::{AnyArray, Buffer, DType, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
@@ -113,11 +113,11 @@ pub(in crate::ops) fn firsts(
     );
     assert!(sorted.layout.is_contiguous());
     let offset_bytes = sorted.layout.offset() * sorted.dtype.size_bytes();
-    let from = ReadPtr::bytes_of(sorted.operand());
+    let from = bytes_of(sorted.operand());
     let (count, run) = (sorted.len(), loops.firsts);
     let write = |output: Untyped| {
         let work = Work::of_bytes(count, 2 * sorted.dtype.size_bytes());
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         launch(order, work, (&from, &to), move |from, to, range| {
             // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
             // stream is ordered after the writes to the elements. The loop is for their type.
@@ -224,7 +224,7 @@ fn along(
     };
     let space = Space::new(order.device, count, task, kernel.item_bytes)?;
     let bytes = [array.dtype, output].map(|dtype| dtype.size_bytes() as isize);
-    let from = ReadPtr::bytes_of(array.operand());
+    let from = bytes_of(array.operand());
     let start = |output: Untyped| {
         assert_eq!(output.count(), count * lanes.kept);
         let most = if task.rows == 2 {
@@ -233,7 +233,7 @@ fn along(
             lanes.length.max(2)
         };
         assert!(lanes.kept <= most, "sorted to a longer axis");
-        let to = WritePtr::bytes_of(&output);
+        let to = bytes_written(&output);
         for first in (0..count).step_by(space.lanes) {
             let together = space.lanes.min(count - first);
             let writes = (to, space.slots);

@@ -1,34 +1,21 @@
-//! Convolutions of `f32` and `f64`, and their gradients, computed from the images themselves:
-//! without the matrix of columns that a product would need.
-//!
-//! A job packs a piece of an image into planes with zeros around them, in scratch memory that stays
-//! in the second-level cache ([`pack`], [`plan`]). Then it computes sums of products of the planes
-//! with the kernel ([`gather`]) or with the gradient of the result ([`correlate`]).
+//! Convolutions of `f32` and `f64`, and their gradients: the work of the loops of
+//! [`convolution`](cachescope_kernels::convolution) among threads.
 
-mod correlate;
-mod gather;
-mod pack;
-mod plan;
-
-use std::mem::MaybeUninit;
-use std::ops::Range;
 use std::sync::Arc;
 
-use self::correlate::Correlation;
-use self::gather::{Gather, HEIGHT};
-use self::pack::PackedSource;
-use self::plan::{ConvPlan, PieceScratch};
+use cachescope_kernels::convolution::correlate::{self, Correlation};
+use cachescope_kernels::convolution::gather::{Gather, HEIGHT};
+use cachescope_kernels::convolution::pack::PackedSource;
+use cachescope_kernels::convolution::plan::{ConvPlan, PieceScratch};
+use cachescope_kernels::convolution::{ConvFloat, ConvLengths, pack_line};
+
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use super::pointers::{ReadPtr, WritePtr};
+use super::pointers::{elements_of, written_by};
 use crate::array::{AnyArray, AnyElement, Array, DType, Shape};
 use crate::context::{Device, Timed};
 use crate::error::Result;
-use crate::ops::descriptors::ConvLengths;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
-use cachescope_kernels::registers::{
-    RegisterFloat, RegisterLoop, VectorOf, with_longest_registers,
-};
 
 /// The most bytes of gradients of a kernel that are summed apart, by several threads.
 const SUMS_BYTES: usize = 1 << 20;
@@ -101,7 +88,7 @@ fn ordered<'a>(device: &'a Device, operands: &dyn TouchedMemory) -> Result<HostO
 /// Returns the sums of a plan. The axes of the kernel that count channels of the result and of the
 /// source are given.
 #[track_caller]
-fn gathered<T: RegisterFloat>(
+fn gathered<T: ConvFloat>(
     [source, kernel]: [Array<T>; 2],
     axes: [usize; 2],
     plan: ConvPlan,
@@ -120,16 +107,16 @@ fn gathered<T: RegisterFloat>(
         (outputs * products / 8).max(size_of::<T>()),
     );
     let task = Gather {
-        source: PackedSource::of(source),
-        weights: ReadPtr::of(&weights),
+        source: packed_source(source),
+        weights: elements_of(&weights),
         plan,
     };
     let write = |output: Output<T>| {
-        let to = WritePtr::of(&output);
+        let to = written_by(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // The memory is alive while a launch runs, its ranges do not overlap, and the stream is
-            // ordered after the writes to the operands.
-            with_longest_registers::<T>(Jobs(task, to, jobs));
+            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // stream is ordered after the writes to the operands.
+            unsafe { T::gather(task, to, jobs) };
         });
     };
     // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece: the
@@ -141,7 +128,7 @@ fn gathered<T: RegisterFloat>(
 /// block of [`HEIGHT`] channels of the result, pass, channel of the source and tap, one element
 /// for each channel of the block, or zero.
 #[track_caller]
-fn packed_kernel<T: RegisterFloat>(
+fn packed_kernel<T: ConvFloat>(
     order: HostOrder<'_>,
     kernel: &Array<T>,
     [result, source]: [usize; 2],
@@ -149,7 +136,7 @@ fn packed_kernel<T: RegisterFloat>(
 ) -> Result<Array<T>> {
     let blocks = plan.outputs.div_ceil(HEIGHT);
     let block_len = plan.channels * plan.taps() * HEIGHT;
-    let kernel = PackedSource::of(kernel);
+    let kernel = packed_source(kernel);
     let taps = plan.passes.iter().map(|pass| {
         let offset = |&[row, column]: &[usize; 2]| {
             row as isize * kernel.stride(2) + column as isize * kernel.stride(3)
@@ -197,32 +184,8 @@ fn packed_kernel<T: RegisterFloat>(
     unsafe { computed(order.device, &shape, write) }
 }
 
-/// Writes `height` elements that are `step` apart, and zeros behind them.
-///
-/// # Safety
-///
-/// The elements must be readable.
-#[inline(always)]
-unsafe fn pack_line<T: RegisterFloat>(
-    from: *const T,
-    step: isize,
-    height: usize,
-    line: &mut [MaybeUninit<T>; HEIGHT],
-) {
-    // SAFETY: by this function's contract.
-    let at = |next: usize| unsafe { from.wrapping_offset(next as isize * step).read() };
-    if height == HEIGHT {
-        *line = std::array::from_fn(|next| MaybeUninit::new(at(next)));
-        return;
-    }
-    *line = [MaybeUninit::new(T::zero()); HEIGHT];
-    for (next, slot) in line.iter_mut().enumerate().take(height) {
-        slot.write(at(next));
-    }
-}
-
 #[track_caller]
-fn correlated_by<T: RegisterFloat>(
+fn correlated_by<T: ConvFloat>(
     [images, gradient]: [Array<T>; 2],
     plan: ConvPlan,
 ) -> Result<AnyArray> {
@@ -243,8 +206,8 @@ fn correlated_by<T: RegisterFloat>(
     let shape: Shape = [sums, outputs, plan.channels, plan.taps()].into();
     let each = plan.outputs.min(correlate::OUTPUTS) * plan.channels * plan.taps();
     let task = Correlation {
-        images: PackedSource::of(images),
-        gradient: PackedSource::of(gradient),
+        images: packed_source(images),
+        gradient: packed_source(gradient),
         pieces_each,
         sums,
         plan,
@@ -254,34 +217,19 @@ fn correlated_by<T: RegisterFloat>(
         (each * results * pieces_each / 8).max(size_of::<T>()),
     );
     let write = |output: Output<T>| {
-        let to = WritePtr::of(&output);
+        let to = written_by(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // As for `gathered`.
-            with_longest_registers::<T>(Jobs(task, to, jobs));
+            // SAFETY: as for `gathered`.
+            unsafe { T::correlate(task, to, jobs) };
         });
     };
     // SAFETY: the jobs are all sums of all channels, and each writes its own.
     unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 
-/// Some jobs of a task.
-///
-/// Invariant: the operands of the task are alive and not written to, and the results of the jobs
-/// are written by nothing else.
-struct Jobs<'a, Task, T>(&'a Task, WritePtr<T>, Range<usize>);
-
-impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Gather<T>, T> {
-    #[inline(always)]
-    unsafe fn run<V: VectorOf<T>>(self) {
-        // SAFETY: by this function's contract, and the invariant.
-        unsafe { gather::run::<T, V>(self.0, self.1, self.2) };
-    }
-}
-
-impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Correlation<T>, T> {
-    #[inline(always)]
-    unsafe fn run<V: VectorOf<T>>(self) {
-        // SAFETY: by this function's contract, and the invariant.
-        unsafe { correlate::run::<T, V>(self.0, self.1, self.2) };
-    }
+/// Returns the elements of an array of four axes.
+fn packed_source<T: AnyElement>(array: &Array<T>) -> PackedSource<T> {
+    let layout = array.layout();
+    let strides = layout.strides().try_into().expect("it has four axes");
+    PackedSource::new(elements_of(array).at(layout.offset()), strides)
 }

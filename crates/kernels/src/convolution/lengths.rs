@@ -6,28 +6,28 @@
 /// Invariant: the kernel fits the padded image; strides, dilations and groups are at least 1;
 /// paddings, strides and dilations are below [`MOST`](Self::MOST).
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct ConvLengths {
-    pub(in crate::ops) images: usize,
-    pub(in crate::ops) groups: usize,
+pub struct ConvLengths {
+    pub images: usize,
+    pub groups: usize,
     /// The channels of an image, of each group.
-    pub(in crate::ops) channels: usize,
+    pub channels: usize,
     /// The channels of a result, of each group.
-    pub(in crate::ops) outputs: usize,
-    pub(in crate::ops) image: [usize; 2],
-    pub(in crate::ops) kernel: [usize; 2],
-    pub(in crate::ops) result: [usize; 2],
-    pub(in crate::ops) stride: [usize; 2],
-    pub(in crate::ops) padding: [usize; 2],
-    pub(in crate::ops) dilation: [usize; 2],
+    pub outputs: usize,
+    pub image: [usize; 2],
+    pub kernel: [usize; 2],
+    pub result: [usize; 2],
+    pub stride: [usize; 2],
+    pub padding: [usize; 2],
+    pub dilation: [usize; 2],
 }
 
 impl ConvLengths {
     /// The bound of paddings, strides and dilations, below which no position overflows.
-    pub(in crate::ops) const MOST: usize = 1 << 30;
+    pub const MOST: usize = 1 << 30;
 
     /// Returns a bound of the scratch memory that a job of one row needs, in bytes, for results or
     /// for either gradient. Returns `None` if the bound overflows.
-    pub(in crate::ops) fn scratch_bytes(&self, element_bytes: usize) -> Option<usize> {
+    pub fn scratch_bytes(&self, element_bytes: usize) -> Option<usize> {
         let phases = [0, 1].map(|at| self.kernel[at].min(self.stride[at]));
         let columns = (self.image[1] + self.padding[1]) / self.stride[1] + 1;
         let gathered = self.row_elements(self.channels, phases, self.result[1])?;
@@ -49,12 +49,12 @@ impl ConvLengths {
     }
 
     /// Returns the number of rows or columns of a plane behind a result that it is summed from.
-    pub(in crate::ops) fn reach(&self, axis: usize) -> usize {
+    pub fn reach(&self, axis: usize) -> usize {
         (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis]
     }
 
     /// Returns the number of passes of the gradient of the images. Returns `None` if it overflows.
-    pub(in crate::ops) fn passes(&self) -> Option<usize> {
+    pub fn passes(&self) -> Option<usize> {
         let [rows, columns] = [0, 1].map(|at| self.image[at].min(self.stride[at]));
         rows.checked_mul(columns)
     }

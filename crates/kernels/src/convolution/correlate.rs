@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, fill, pack, pack_result};
 use super::plan::{ConvPlan, PieceScratch};
-use crate::ops::host::pointers::WritePtr;
-use cachescope_kernels::registers::{RegisterFloat, VectorOf};
+use crate::pointers::WritePtr;
+use crate::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of the result that a job computes: few enough that there are jobs for
 /// many threads, and enough that packing the images for each job takes little.
-pub(super) const OUTPUTS: usize = 32;
+pub const OUTPUTS: usize = 32;
 /// The number of channels of the images that are packed at once, at least.
 const CHANNELS: usize = 16;
 /// The number of channels of a tile.
@@ -24,24 +24,24 @@ const HEIGHT: usize = 4;
 /// The most bytes of packed planes of several pieces.
 const BLOCK_BYTES: usize = 1 << 18;
 /// The number of results of a channel that are summed together, at least.
-pub(super) const RESULTS: usize = 1024;
+pub const RESULTS: usize = 1024;
 /// The number of vectors from which it takes little to sum the elements of the last vectors.
 const VECTORS: usize = 96;
 
 /// The operands of a launch.
-#[derive(Clone)]
-pub(super) struct Correlation<T> {
-    pub(super) plan: Arc<ConvPlan>,
-    pub(super) images: PackedSource<T>,
-    pub(super) gradient: PackedSource<T>,
+#[derive(Clone, Debug)]
+pub struct Correlation<T> {
+    pub plan: Arc<ConvPlan>,
+    pub images: PackedSource<T>,
+    pub gradient: PackedSource<T>,
     /// The number of pieces of images that are summed into one gradient of the kernel, and the
     /// number of these gradients.
-    pub(super) pieces_each: usize,
-    pub(super) sums: usize,
+    pub pieces_each: usize,
+    pub sums: usize,
 }
 
 impl<T> Correlation<T> {
-    pub(super) const SCRATCH: PieceScratch = PieceScratch {
+    pub const SCRATCH: PieceScratch = PieceScratch {
         channels: CHANNELS,
         outputs: OUTPUTS,
         sums: OUTPUTS,
@@ -49,12 +49,12 @@ impl<T> Correlation<T> {
     };
 
     /// Returns the number of jobs for each sum and group.
-    pub(super) fn blocks(plan: &ConvPlan) -> usize {
+    pub fn blocks(plan: &ConvPlan) -> usize {
         plan.outputs.div_ceil(OUTPUTS)
     }
 
     /// Returns the number of jobs.
-    pub(super) fn jobs(&self) -> usize {
+    pub fn jobs(&self) -> usize {
         self.sums * self.plan.groups * Self::blocks(&self.plan)
     }
 }
@@ -206,7 +206,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
 /// The processor must have the vectors. The operands must be alive and not written to. The sums of
 /// the jobs must be the caller's to write.
 #[inline(always)]
-pub(super) unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
+pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     task: &Correlation<T>,
     to: WritePtr<T>,
     jobs: Range<usize>,

@@ -11,25 +11,25 @@ use std::sync::Arc;
 
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, copy_run, fill, pack};
 use super::plan::{ConvPlan, Pass, PieceScratch};
-use crate::ops::host::pointers::{ReadPtr, WritePtr};
-use cachescope_kernels::registers::{RegisterFloat, VectorOf};
+use crate::pointers::{ReadPtr, WritePtr};
+use crate::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of a result for which the kernel is packed together.
-pub(super) const HEIGHT: usize = 8;
+pub const HEIGHT: usize = 8;
 /// The number of products that are summed before the sum is added to a sum of sums.
 const DEPTH: usize = 256;
 
 /// The operands of a launch.
-#[derive(Clone)]
-pub(super) struct Gather<T> {
-    pub(super) plan: Arc<ConvPlan>,
-    pub(super) source: PackedSource<T>,
+#[derive(Clone, Debug)]
+pub struct Gather<T> {
+    pub plan: Arc<ConvPlan>,
+    pub source: PackedSource<T>,
     /// The packed kernel.
-    pub(super) weights: ReadPtr<T>,
+    pub weights: ReadPtr<T>,
 }
 
 impl<T> Gather<T> {
-    pub(super) const SCRATCH: PieceScratch = PieceScratch {
+    pub const SCRATCH: PieceScratch = PieceScratch {
         channels: usize::MAX,
         outputs: usize::MAX,
         sums: HEIGHT,
@@ -192,7 +192,7 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
 /// The processor must have the vectors. The operands must be alive and not written to. The results
 /// of the jobs must be the caller's to write.
 #[inline(always)]
-pub(super) unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
+pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     task: &Gather<T>,
     to: WritePtr<T>,
     jobs: Range<usize>,

@@ -3,42 +3,42 @@
 use std::ops::Range;
 
 use super::plan::ConvPlan;
-use crate::array::{AnyElement, Array, Layout};
-use crate::ops::host::pointers::ReadPtr;
+use crate::AnyElement;
+use crate::pointers::ReadPtr;
 
 /// The memory of an array of four axes that is packed: images, channels, rows and columns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PackedSource<T> {
-    pub(super) from: ReadPtr<T>,
-    layout: Layout,
+pub struct PackedSource<T> {
+    /// The first element.
+    pub from: ReadPtr<T>,
+    strides: [isize; 4],
 }
 
 impl<T: AnyElement> PackedSource<T> {
-    pub(super) fn of(array: &Array<T>) -> Self {
-        assert_eq!(array.ndim(), 4, "it has other axes");
+    /// Returns the elements whose first is at this address. The strides count elements.
+    pub fn new(first: *const T, strides: [isize; 4]) -> Self {
         Self {
-            from: ReadPtr::of(array),
-            layout: *array.layout(),
+            from: ReadPtr::over(first),
+            strides,
         }
     }
 
     /// Returns the address of an element.
     #[inline(always)]
-    pub(super) fn at(&self, index: [usize; 4]) -> *const T {
-        let strides = self.layout.strides();
-        let offset = (0..4).map(|axis| index[axis] as isize * strides[axis]);
-        let first = self.from.at(self.layout.offset());
-        first.wrapping_offset(offset.sum())
+    pub fn at(&self, index: [usize; 4]) -> *const T {
+        let offset = (0..4).map(|axis| index[axis] as isize * self.strides[axis]);
+        self.from.at(0).wrapping_offset(offset.sum())
     }
 
+    /// Returns the step along an axis, in elements.
     #[inline(always)]
-    pub(super) fn stride(&self, axis: usize) -> isize {
-        self.layout.strides()[axis]
+    pub fn stride(&self, axis: usize) -> isize {
+        self.strides[axis]
     }
 }
 
 /// The elements behind packed planes that may be read and written, too.
-pub(super) const SLACK: usize = 64;
+pub const SLACK: usize = 64;
 
 /// Writes the rows of a piece of some channels of an image to `to`, plane after plane, and zeros to
 /// the slack behind them. `phases` is scratch memory for the phases of a row of planes, with slack.
@@ -48,7 +48,7 @@ pub(super) const SLACK: usize = 64;
 /// The image must have the channels, and be alive and not written to. `to` must be writable for
 /// their planes.
 #[inline(always)]
-pub(super) unsafe fn pack<T: AnyElement>(
+pub unsafe fn pack<T: AnyElement>(
     plan: &ConvPlan,
     source: &PackedSource<T>,
     (image, channels): (usize, Range<usize>),
@@ -134,7 +134,7 @@ unsafe fn pack_phases<T: AnyElement>(
 ///
 /// As for [`pack`].
 #[inline(always)]
-pub(super) unsafe fn pack_result<T: AnyElement>(
+pub unsafe fn pack_result<T: AnyElement>(
     plan: &ConvPlan,
     source: &PackedSource<T>,
     (image, channel): (usize, usize),
@@ -172,11 +172,11 @@ pub(super) unsafe fn pack_result<T: AnyElement>(
 const PART: usize = 16;
 
 /// The number of elements that scratch memory has in addition, so that it can be aligned.
-pub(super) const ALIGNMENT: usize = 16;
+pub const ALIGNMENT: usize = 16;
 
 /// Returns the first address in the scratch memory at a cache line: a vector that is in two lines
 /// takes two reads.
-pub(super) fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
+pub fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
     let first = scratch.as_mut_ptr();
     first.wrapping_add(first.align_offset(64).min(ALIGNMENT))
 }
@@ -187,7 +187,7 @@ pub(super) fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
 ///
 /// They must be writable.
 #[inline(always)]
-pub(super) unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
+pub unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
     for index in 0..count {
         // SAFETY: by this function's contract.
         unsafe { to.add(index).write(T::zero()) };
@@ -200,7 +200,7 @@ pub(super) unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
 ///
 /// The elements must be readable and writable, and must not overlap.
 #[inline(always)]
-pub(super) unsafe fn copy_run<T: Copy>(
+pub unsafe fn copy_run<T: Copy>(
     from: *const T,
     step: isize,
     to: *mut T,

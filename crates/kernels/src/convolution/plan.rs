@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::ops::descriptors::ConvLengths;
+use super::ConvLengths;
 
 /// The most bytes of packed planes and of sums that one job works on: a part of the second-level
 /// cache.
@@ -42,21 +42,21 @@ struct ResultClass {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct AxisPlan {
+pub struct AxisPlan {
     /// The number of results of the longest class.
-    pub(super) count: usize,
+    pub count: usize,
     /// The largest offset of a tap.
-    pub(super) reach: usize,
+    pub reach: usize,
     /// The length of the results.
     length: usize,
     /// The length of the images.
     image: usize,
     /// The element `index` of phase a is at `step * index + a - before` in the image.
-    pub(super) step: usize,
+    pub step: usize,
     before: isize,
     phases: Vec<usize>,
     /// The phase and the offset that each plane without gaps begins with, if there are any.
-    pub(super) starts: Vec<(usize, usize)>,
+    pub starts: Vec<(usize, usize)>,
     classes: Vec<ResultClass>,
 }
 
@@ -160,7 +160,7 @@ impl AxisPlan {
     /// Returns the indices in `0..count` of a plane whose elements are in the image, when the plane
     /// begins at index `start`; and the position of index 0, which may be outside.
     #[inline(always)]
-    pub(super) fn within(&self, phase: usize, start: usize, count: usize) -> (Range<usize>, isize) {
+    pub fn within(&self, phase: usize, start: usize, count: usize) -> (Range<usize>, isize) {
         let step = self.step as isize;
         let origin = start as isize * step + self.phases[phase] as isize - self.before;
         let first = (-origin).max(0).unsigned_abs().div_ceil(self.step);
@@ -169,7 +169,7 @@ impl AxisPlan {
         (first.min(end)..end, origin)
     }
 
-    pub(super) fn phases(&self) -> usize {
+    pub fn phases(&self) -> usize {
         self.phases.len()
     }
 
@@ -179,20 +179,20 @@ impl AxisPlan {
     }
 
     /// Returns the number of elements of the axis of a phase.
-    pub(super) fn span(&self) -> usize {
+    pub fn span(&self) -> usize {
         self.count + self.reach
     }
 }
 
 /// One class of rows with one of columns.
 #[derive(Clone, Debug)]
-pub(super) struct Pass {
+pub struct Pass {
     /// The offset of each tap in the planes of a channel.
-    pub(super) offsets: Vec<usize>,
+    pub offsets: Vec<usize>,
     /// The row and the column of each tap in the kernel.
-    pub(super) taps: Vec<[usize; 2]>,
+    pub taps: Vec<[usize; 2]>,
     /// The number of taps of the passes before this one.
-    pub(super) taps_before: usize,
+    pub taps_before: usize,
     lines: [(isize, usize); 2],
 }
 
@@ -200,50 +200,50 @@ impl Pass {
     /// Returns the position of the result with the index 0 along an axis, and the step between
     /// indices.
     #[inline(always)]
-    pub(super) fn line(&self, axis: usize) -> (isize, usize) {
+    pub fn line(&self, axis: usize) -> (isize, usize) {
         self.lines[axis]
     }
 }
 
 /// Sums of products of packed planes and elements of the kernel.
 #[derive(Clone, Debug)]
-pub(super) struct ConvPlan {
-    pub(super) images: usize,
-    pub(super) groups: usize,
+pub struct ConvPlan {
+    pub images: usize,
+    pub groups: usize,
     /// The channels that are summed, of each group.
-    pub(super) channels: usize,
+    pub channels: usize,
     /// The channels of the results, of each group.
-    pub(super) outputs: usize,
-    pub(super) axes: [AxisPlan; 2],
-    pub(super) passes: Vec<Pass>,
+    pub outputs: usize,
+    pub axes: [AxisPlan; 2],
+    pub passes: Vec<Pass>,
     /// The number of rows of results of each class that a job computes.
-    pub(super) rows: usize,
+    pub rows: usize,
     /// The number of jobs of an image.
-    pub(super) pieces: usize,
+    pub pieces: usize,
 }
 
 /// The scratch memory that a job needs for each of its rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PieceScratch {
+pub struct PieceScratch {
     /// The most channels that are packed at once.
-    pub(super) channels: usize,
+    pub channels: usize,
     /// The most channels of the result that are computed at once.
-    pub(super) outputs: usize,
+    pub outputs: usize,
     /// The number of rows of sums.
-    pub(super) sums: usize,
-    pub(super) element_bytes: usize,
+    pub sums: usize,
+    pub element_bytes: usize,
 }
 
 impl ConvPlan {
     /// Returns the plan of the convolution of images.
-    pub(super) fn convolved(lengths: &ConvLengths, scratch: PieceScratch) -> Self {
+    pub fn convolved(lengths: &ConvLengths, scratch: PieceScratch) -> Self {
         let axes = [0, 1].map(|at| AxisPlan::convolved(lengths, at));
         let channels = [lengths.channels, lengths.outputs];
         Self::of(lengths, axes, channels, scratch)
     }
 
     /// Returns the plan of the gradient of the images.
-    pub(super) fn transposed(lengths: &ConvLengths, scratch: PieceScratch) -> Self {
+    pub fn transposed(lengths: &ConvLengths, scratch: PieceScratch) -> Self {
         let axes = [0, 1].map(|at| AxisPlan::transposed(lengths, at));
         let channels = [lengths.outputs, lengths.channels];
         Self::of(lengths, axes, channels, scratch)
@@ -310,7 +310,7 @@ impl ConvPlan {
     }
 
     /// Returns the length of a row of a plane.
-    pub(super) fn pitch(&self) -> usize {
+    pub fn pitch(&self) -> usize {
         let columns = &self.axes[1];
         match columns.starts.is_empty() {
             true => columns.span(),
@@ -318,19 +318,19 @@ impl ConvPlan {
         }
     }
 
-    pub(super) fn plane_rows(&self) -> usize {
+    pub fn plane_rows(&self) -> usize {
         self.rows + self.axes[0].reach
     }
 
     /// Returns the number of elements of all planes of a channel.
-    pub(super) fn channel_len(&self) -> usize {
+    pub fn channel_len(&self) -> usize {
         let [rows, columns] = &self.axes;
         rows.phases() * columns.planes() * self.plane_rows() * self.pitch()
     }
 
     /// Returns the number of elements of the phases of a channel that its planes without gaps are
     /// copied from, if there are any.
-    pub(super) fn phases_len(&self) -> usize {
+    pub fn phases_len(&self) -> usize {
         let columns = &self.axes[1];
         match columns.starts.is_empty() {
             true => 0,
@@ -339,24 +339,24 @@ impl ConvPlan {
     }
 
     /// Returns the number of taps of all passes.
-    pub(super) fn taps(&self) -> usize {
+    pub fn taps(&self) -> usize {
         self.passes.iter().map(|pass| pass.offsets.len()).sum()
     }
 
     /// Returns the length of the results along an axis.
-    pub(super) fn length(&self, axis: usize) -> usize {
+    pub fn length(&self, axis: usize) -> usize {
         self.axes[axis].length
     }
 
     /// Returns the rows of a piece.
-    pub(super) fn piece(&self, number: usize) -> Range<usize> {
+    pub fn piece(&self, number: usize) -> Range<usize> {
         let start = number * self.rows;
         start..self.axes[0].count.min(start + self.rows)
     }
 
     /// Returns the indices in `range` whose results are within the result.
     #[inline(always)]
-    pub(super) fn valid(&self, pass: &Pass, axis: usize, range: Range<usize>) -> Range<usize> {
+    pub fn valid(&self, pass: &Pass, axis: usize, range: Range<usize>) -> Range<usize> {
         let (first, step) = pass.line(axis);
         let start = (-first).max(0).unsigned_abs().div_ceil(step);
         let end = (self.axes[axis].length as isize - first)
