@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Instant;
 
 use cachescope::grad::nn::{Attention, Embedding, LayerNorm, Linear, dropout};
-use cachescope::grad::optim::{AdamW, cosine};
+use cachescope::grad::optim::{AdamW, Cosine};
 use cachescope::grad::{Parameters, activation_budget, value_and_grad, value_and_step};
 use cachescope::prelude::*;
 use cachescope::{MetaKind, MetaOptions, dry_run, largest_fit};
@@ -258,8 +258,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
     let bar = progress::bar(STEPS);
+    let rate = Cosine {
+        warmup: 20,
+        total: STEPS,
+        max: 4e-3,
+        min: 4e-4,
+    };
     for step in 1..=STEPS {
-        optimizer.rate = cosine(step, (20, STEPS), (4e-3, 4e-4));
+        optimizer.rate = rate.at(step);
         let (scope, policy) = savings::half(step, STEPS);
         cache_scope!(scope, policy = policy, {
             let which = Array::randint(0, parts.shape()[0] as i64, BATCH)?;

@@ -74,7 +74,7 @@ impl Network {
     fn loss_with(&mut self, which: usize, at: usize, change: f64) -> Result<f64> {
         let parameter = &mut self.parameters[which];
         let places = Array::arange(0, parameter.len() as i64, 1)?.reshape(parameter.shape())?;
-        let before = parameter.detach()?;
+        let before = parameter.to_uncached()?;
         parameter.update(|p| p + select(places.eq(at as i64), change, 0.0))?;
         let loss = self.loss();
         self.parameters[which].assign(&before)?;

@@ -106,7 +106,7 @@ fn take_part() -> Result<()> {
             let took = [
                 slowest(|| sum_plainly(&mut x))?,
                 slowest(|| {
-                    group.all_reduce(&mut x, Reduce::Sum)?;
+                    group.all_reduce_in_place(&mut x, Reduce::Sum)?;
                     device.synchronize()
                 })?,
             ];
@@ -187,7 +187,7 @@ fn on_threads(size: usize) -> Result<Vec<f64>> {
             for _ in 0..iterations(bytes) {
                 group.barrier()?;
                 let began = Instant::now();
-                group.all_reduce(&mut x, Reduce::Sum)?;
+                group.all_reduce_in_place(&mut x, Reduce::Sum)?;
                 device.synchronize()?;
                 times.push(began.elapsed());
             }

@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bar = progress::bar(EPOCHS);
     for epoch in 1..=EPOCHS {
         let (scope, policy) = savings::half(epoch, EPOCHS);
-        let (indices, images) = (sampler.epoch(epoch as u64)?, train.clone());
+        let (indices, images) = (sampler.epoch(epoch)?, train.clone());
         // Another thread copies the images of the next two batches during a step.
         let batches = indices.into_iter().map(move |own| images.take(&own));
         for batch in Prefetch::new(2, batches)? {

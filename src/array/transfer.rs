@@ -63,7 +63,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// No gradient passes through the copy. If the array is computed from parameters inside of
     /// [`value_and_grad`](crate::grad::value_and_grad), write
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.detach()?`, which copies the values
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.to_uncached()?`, which copies the values
     /// alone. For the `detach` of PyTorch, write `stop_gradient`.
     ///
     /// # Examples
@@ -72,7 +72,7 @@ impl<T: AnyElement> Array<T> {
     /// use cachescope::Array;
     ///
     /// let array = Array::arange(0, 3, 1)?;
-    /// let kept = array.detach()?;
+    /// let kept = array.to_uncached()?;
     /// assert_eq!(kept, array);
     /// assert_ne!(kept.address(), array.address());
     /// # Ok::<(), cachescope::Error>(())
@@ -83,8 +83,8 @@ impl<T: AnyElement> Array<T> {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if gradients are computed through the array,
     /// and as for [`to_device`](Self::to_device).
     #[track_caller]
-    pub fn detach(&self) -> Result<Self> {
-        refuse_tracked("detach", self.buffer().value_id())?;
+    pub fn to_uncached(&self) -> Result<Self> {
+        refuse_tracked("to_uncached", self.buffer().value_id())?;
         let buffer = Buffer::new_detached(self.device(), self.erased().dense_bytes()?)?;
         self.erased().copied_into(buffer).map(Self::from_erased)
     }

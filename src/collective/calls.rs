@@ -21,7 +21,7 @@ impl Group {
     ///
     /// let means = Group::threads(4, |group| {
     ///     let mut gradient = Array::full(5, group.rank() as f32)?;
-    ///     group.all_reduce(&mut gradient, Reduce::Mean)?;
+    ///     group.all_reduce_in_place(&mut gradient, Reduce::Mean)?;
     ///     gradient.to_vec()
     /// })?;
     /// assert_eq!(means, vec![vec![1.5; 5]; 4]);
@@ -36,7 +36,7 @@ impl Group {
     /// type; [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (pass
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
     #[track_caller]
-    pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
+    pub fn all_reduce_in_place<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
         let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("all_reduce", |x| {
             reduce.check("all_reduce", X::Item::DTYPE)?;
@@ -55,7 +55,7 @@ impl Group {
     ///
     /// let largest = Group::threads(3, |group| {
     ///     let x = Array::full([], group.rank() as i32)?;
-    ///     group.all_reduced(&x, Reduce::Max)?.item()
+    ///     group.all_reduce(&x, Reduce::Max)?.item()
     /// })?;
     /// assert_eq!(largest, [2, 2, 2]);
     /// # Ok::<(), cachescope::Error>(())
@@ -63,10 +63,10 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduce`](Self::all_reduce), and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place), and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
-    pub fn all_reduced<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
-        reduce.check("all_reduced", T::DTYPE)?;
+    pub fn all_reduce<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
+        reduce.check("all_reduce", T::DTYPE)?;
         self.to_new(x, Operation::AllReduce(reduce), *x.layout().shape())
     }
 
@@ -81,7 +81,7 @@ impl Group {
     ///
     /// let sums = Group::threads(2, |group| {
     ///     let mut x = Array::full([], 1.5_f64)?;
-    ///     group.reduce(&mut x, Reduce::Sum, 1)?;
+    ///     group.reduce_in_place(&mut x, Reduce::Sum, 1)?;
     ///     x.item()
     /// })?;
     /// assert_eq!(sums, [1.5, 3.0]);
@@ -90,10 +90,15 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduce`](Self::all_reduce), and
+    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place), and
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the group has no rank `root`.
     #[track_caller]
-    pub fn reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce, root: usize) -> Result<()> {
+    pub fn reduce_in_place<X: Exchanged>(
+        &self,
+        x: &mut X,
+        reduce: Reduce,
+        root: usize,
+    ) -> Result<()> {
         self.check_rank("reduce", root)?;
         let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("reduce", |x| {
@@ -113,7 +118,7 @@ impl Group {
     ///
     /// let all = Group::threads(3, |group| {
     ///     let mut x = Array::full(2, group.rank() as i64)?;
-    ///     group.broadcast(&mut x, 2)?;
+    ///     group.broadcast_in_place(&mut x, 2)?;
     ///     x.to_vec()
     /// })?;
     /// assert_eq!(all, [[2, 2], [2, 2], [2, 2]]);
@@ -122,9 +127,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`reduce`](Self::reduce).
+    /// The errors of [`reduce_in_place`](Self::reduce_in_place).
     #[track_caller]
-    pub fn broadcast<X: Exchanged>(&self, x: &mut X, root: usize) -> Result<()> {
+    pub fn broadcast_in_place<X: Exchanged>(&self, x: &mut X, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
         let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("broadcast", |x| {
@@ -154,7 +159,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduced`](Self::all_reduced), and
+    /// The errors of [`all_reduce`](Self::all_reduce), and
     /// [`InvalidShape`](ErrorKind::InvalidShape) if a size overflows.
     #[track_caller]
     pub fn all_gather<T: AnyElement>(&self, x: &Array<T>) -> Result<Array<T>> {
@@ -185,7 +190,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduced`](Self::all_reduced), and
+    /// The errors of [`all_reduce`](Self::all_reduce), and
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the length of the first axis is not a multiple
     /// of the number of ranks.
     #[track_caller]
@@ -247,7 +252,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`reduce`](Self::reduce).
+    /// The errors of [`reduce_in_place`](Self::reduce_in_place).
     #[track_caller]
     pub fn send<T: AnyElement>(&self, x: &Array<T>, to: usize) -> Result<()> {
         self.check_rank("send", to)?;
@@ -284,7 +289,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduce`](Self::all_reduce). If the shapes or types differ, `x` is
+    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place). If the shapes or types differ, `x` is
     /// unchanged.
     #[track_caller]
     pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {

@@ -178,7 +178,7 @@ impl Group {
     /// let refused = Group::threads(2, |group| {
     ///     let group = group.checks(true);
     ///     let mut x = Array::<f32>::ones(2 + group.rank())?; // Another length on each rank.
-    ///     Ok(group.all_reduce(&mut x, Reduce::Sum).is_err())
+    ///     Ok(group.all_reduce_in_place(&mut x, Reduce::Sum).is_err())
     /// })?;
     /// assert_eq!(refused, [true, true]);
     /// # Ok::<(), cachescope::Error>(())
@@ -201,7 +201,7 @@ impl Group {
     /// let sums = Group::threads(4, |group| {
     ///     let pair = group.split(group.rank() / 2, group.rank())?;
     ///     let mut x = Array::full(3, group.rank() as f32)?;
-    ///     pair.all_reduce(&mut x, Reduce::Sum)?;
+    ///     pair.all_reduce_in_place(&mut x, Reduce::Sum)?;
     ///     Ok((pair.size(), x.to_vec()?[0]))
     /// })?;
     /// assert_eq!(sums, [(2, 1.0), (2, 1.0), (2, 5.0), (2, 5.0)]);
@@ -267,7 +267,7 @@ impl Group {
     /// let group = Group::from_environment()?;
     /// group.run(|group| {
     ///     let mut loss = Array::full([], 0.5_f32)?;
-    ///     group.all_reduce(&mut loss, Reduce::Mean)
+    ///     group.all_reduce_in_place(&mut loss, Reduce::Mean)
     /// })?;
     /// # Ok::<(), cachescope::Error>(())
     /// ```

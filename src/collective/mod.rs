@@ -7,7 +7,7 @@
 //!
 //! let sums = Group::threads(4, |group| {
 //!     let x = Array::full(3, group.rank() as f32)?;
-//!     group.all_reduced(&x, Reduce::Sum)?.to_vec()
+//!     group.all_reduce(&x, Reduce::Sum)?.to_vec()
 //! })?;
 //! assert_eq!(sums, [[6.0; 3]; 4]);
 //! # Ok::<(), cachescope::Error>(())

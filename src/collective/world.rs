@@ -28,7 +28,7 @@ impl Group {
     ///
     /// let sums = Group::threads(3, |group| {
     ///     let mut x = Array::full([2, 2], group.rank() as f64)?;
-    ///     group.all_reduce(&mut x, Reduce::Sum)?;
+    ///     group.all_reduce_in_place(&mut x, Reduce::Sum)?;
     ///     x.sum()?.item()
     /// })?;
     /// assert_eq!(sums, [12.0, 12.0, 12.0]);

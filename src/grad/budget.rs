@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::ops::derivatives::{Budget, BudgetCounts};
 use crate::size::ByteSize;
+use crate::sync::OfThisThread;
 
 /// Limits what the calling thread saves for its backward passes to `bytes`, while the guard lives.
 ///
@@ -70,7 +71,7 @@ pub fn activation_budget(bytes: u64) -> BudgetGuard {
 pub struct BudgetGuard {
     budget: Rc<Budget>,
     /// Keeps the guard on its thread.
-    thread: PhantomData<*const ()>,
+    thread: OfThisThread,
 }
 
 impl BudgetGuard {

@@ -13,6 +13,7 @@ use crate::ops::derivatives::{
 };
 use crate::ops::{Expr, Lazy};
 use crate::size::ByteSize;
+use crate::sync::OfThisThread;
 
 /// A value to compute gradients of: an array of rank 0, or an expression with such a value.
 #[diagnostic::on_unimplemented(
@@ -118,7 +119,7 @@ pub fn value_and_grad<P: Parameters, L: Loss>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
     let mut tape = Tape::begin_nested("value_and_grad")?;
-    let tracked = tape.follow(parameters)?;
+    let tracked = tape.track(parameters)?;
     let loss = function(&tracked)?;
     tape.all_gradients(loss, &tracked)
 }
@@ -151,7 +152,7 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     function: impl FnOnce(&P) -> Result<(L, A)>,
 ) -> Result<(Array<L::Item>, A, P)> {
     let mut tape = Tape::begin_nested("value_and_grad_aux")?;
-    let tracked = tape.follow(parameters)?;
+    let tracked = tape.track(parameters)?;
     let (loss, aux) = function(&tracked)?;
     let (value, gradients) = tape.all_gradients(loss, &tracked)?;
     Ok((value, aux, gradients))
@@ -182,7 +183,7 @@ pub fn print_saved<P: Parameters, L: Loss>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<()> {
     let mut tape = Tape::begin_for("print_saved")?;
-    let tracked = tape.follow(parameters)?;
+    let tracked = tape.track(parameters)?;
     let loss = function(&tracked)?.into_value()?;
     tape.check_reached(&loss)?;
     let mut saved = Vec::new();
@@ -231,7 +232,7 @@ thread_local! {
 pub struct AnomalyGuard {
     did: bool,
     /// Keeps the guard on its thread.
-    thread: PhantomData<*const ()>,
+    thread: OfThisThread,
 }
 
 /// Makes backward passes of the calling thread fail at the first operation that passes NaN back,
@@ -296,7 +297,7 @@ fn no_value(function: &str, shape: &Shape) -> Error {
 pub(super) fn unreached(function: &str) -> Error {
     let text = format!(
         "{function}: no parameter reaches the loss, so that all gradients would be zeros: compute it from the tracked parameters, \
-         which are the argument of the closure or the result of `Tape::follow`, and not from captured arrays or from numbers that \
+         which are the argument of the closure or the result of `Tape::track`, and not from captured arrays or from numbers that \
          `to_vec` or `item` read"
     );
     Error::new(ErrorCode::Unreached, text)

@@ -49,7 +49,7 @@ pub fn jvp<P: Parameters, T: Float>(
         not(feature = "linalg"),
         expect(unused_mut, reason = "only factorizations ask")
     )]
-    let mut parameters = tape.follow(parameters)?;
+    let mut parameters = tape.track(parameters)?;
     let value = {
         #[cfg(feature = "linalg")]
         let _along = super::along::begin(&mut parameters, tangents, &tape);
@@ -117,7 +117,7 @@ pub fn hvp<P: Parameters, L: Loss>(
         not(feature = "linalg"),
         expect(unused_mut, reason = "only factorizations ask")
     )]
-    let mut tracked = tape.follow(parameters)?;
+    let mut tracked = tape.track(parameters)?;
     let loss = {
         #[cfg(feature = "linalg")]
         let _along = super::along::begin(&mut tracked, vector, &tape);

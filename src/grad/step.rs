@@ -78,7 +78,7 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
 ) -> Result<Array<L::Item>> {
     optimizer.check_settings()?;
     let mut tape = Tape::begin_for(caller)?;
-    let tracked = tape.follow(parameters)?;
+    let tracked = tape.track(parameters)?;
     let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
     // Dropped, because these handles of the parameters would prevent writes in place.

@@ -13,6 +13,8 @@ use crate::ops::derivatives::{
     detect_anomalies, first_reader, has_constants, has_tape, identity, is_paused, length, seed,
     track, tracked, tracked_backward, with_value, zeros_like,
 };
+use crate::ops::warn;
+use crate::sync::OfThisThread;
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
 /// [`gradients`](Self::gradients) or the drop. For programs whose computation is not one function.
@@ -25,7 +27,7 @@ use crate::ops::derivatives::{
 /// use cachescope::grad::Tape;
 ///
 /// let mut tape = Tape::begin()?;
-/// let x = tape.follow(&Array::from_slice(&[1.0_f64, 2.0, 3.0], 3)?)?;
+/// let x = tape.track(&Array::from_slice(&[1.0_f64, 2.0, 3.0], 3)?)?;
 /// let loss = x.square().sum()?;
 /// let (value, gradient) = tape.gradients(loss, x)?;
 /// assert_eq!((value.item()?, gradient.to_vec()?), (14.0, vec![2.0, 4.0, 6.0]));
@@ -53,7 +55,7 @@ pub struct Tape {
     /// `None` on the tape of an outer function.
     _guard: Option<TapeGuard>,
     /// Keeps the tape on its thread.
-    thread: PhantomData<*const ()>,
+    thread: OfThisThread,
 }
 
 impl Tape {
@@ -164,7 +166,7 @@ impl Tape {
     /// use cachescope::grad::Tape;
     ///
     /// let mut tape = Tape::begin()?;
-    /// let (x, y) = tape.follow(&(Array::full([], 2.0_f64)?, Array::full([], 3.0_f64)?))?;
+    /// let (x, y) = tape.track(&(Array::full([], 2.0_f64)?, Array::full([], 3.0_f64)?))?;
     /// let (_, gradients) = tape.gradients(&x * &y, (x, y))?;
     /// assert_eq!((gradients.0.item()?, gradients.1.item()?), (3.0, 2.0));
     /// # Ok::<(), cachescope::Error>(())
@@ -174,7 +176,7 @@ impl Tape {
     ///
     /// The errors of [`Lazy::eval`](crate::Lazy::eval), which copies arrays with gaps.
     #[track_caller]
-    pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
+    pub fn track<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
         let _call_site = CallSiteOverride::at(Location::caller());
         let mut track = TrackParameters {
             variables: &mut self.variables,
@@ -203,7 +205,7 @@ impl Tape {
     /// use cachescope::grad::Tape;
     ///
     /// let mut tape = Tape::begin()?;
-    /// let x = tape.follow(&Array::from_slice(&[1.0_f64, 2.0], 2)?)?;
+    /// let x = tape.track(&Array::from_slice(&[1.0_f64, 2.0], 2)?)?;
     /// let (value, gradient) = tape.gradients((&x * 3.0).sum()?, x)?;
     /// assert_eq!((value.item()?, gradient.to_vec()?), (9.0, vec![3.0, 3.0]));
     /// # Ok::<(), cachescope::Error>(())
@@ -243,7 +245,7 @@ impl Tape {
         self.pass_back(loss, &variables, numbers)
     }
 
-    /// Like [`gradients`](Self::gradients), for all variables, as [`follow`](Self::follow) has
+    /// Like [`gradients`](Self::gradients), for all variables, as [`track`](Self::track) has
     /// returned them.
     #[track_caller]
     pub(super) fn all_gradients<P: Parameters, L: Loss>(
@@ -269,9 +271,30 @@ impl Tape {
         let gradients = self.backward(seeds, self.first_step)?;
         let is_reached = |variable: &u32| gradients.has(*variable);
         self.check_gradients(has_constants() || self.variables.iter().any(is_reached))?;
+        if cfg!(debug_assertions) && !has_constants() {
+            self.warn_of_unread(&gradients);
+        }
         let _call_site = CallSiteOverride::at(Location::caller());
         let gradients = variables.map_arrays(&mut self.take(gradients, numbers));
         Ok((self.result(&loss), gradients.at_caller()?))
+    }
+
+    /// Warns if some variables reach the loss and others do not: they keep their values in silence.
+    #[track_caller]
+    fn warn_of_unread(&self, gradients: &Gradients) {
+        let unread =
+            |variable: &&u32| !gradients.has(**variable) && first_reader(**variable) == NEVER;
+        let count = self.variables.iter().filter(unread).count();
+        if count > 0 {
+            let (name, all) = (self.function, self.variables.len());
+            warn::once(
+                Location::caller(),
+                format_args!(
+                    "{name}: the loss reads {} of {all} parameters; the gradients of the others are zeros",
+                    all - count
+                ),
+            );
+        }
     }
 
     /// Returns an error if the loss is not a single value, or if no variable reaches it.
@@ -336,7 +359,8 @@ impl MapArrays for TrackParameters<'_> {
 
 #[cold]
 fn no_variable() -> Error {
-    let text = "gradients: an array is not a variable of this tape: pass the arrays that `follow` returned";
+    let text =
+        "gradients: an array is not a variable of this tape: pass the arrays that `track` returned";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

@@ -271,7 +271,7 @@ fn second_derivatives_and_tapes_are_the_same() -> Result<()> {
     let product = hvp(&w, &v, loss)?;
     let forward = jvp(&w, &v, |w| w.matmul(w)?.exp().eval()?.sin().eval())?;
     let mut tape = Tape::begin()?;
-    let x = tape.follow(&w)?;
+    let x = tape.track(&w)?;
     let by_tape = tape.gradients(loss(&x)?, x)?;
     let _budget = activation_budget(600);
     assert_eq!(hvp(&w, &v, loss)?, product);
@@ -280,7 +280,7 @@ fn second_derivatives_and_tapes_are_the_same() -> Result<()> {
         forward
     );
     let mut tape = Tape::begin()?;
-    let x = tape.follow(&w)?;
+    let x = tape.track(&w)?;
     assert_eq!(tape.gradients(loss(&x)?, x)?, by_tape);
     Ok(())
 }

@@ -30,8 +30,8 @@ fn reduces<T: Element + PartialEq + std::fmt::Debug>(
     for count in [0, 1, 63, 64, 257, 5000] {
         for &(reduce, expected) in reductions {
             let mut x = array(group.rank(), count, of)?;
-            let new = group.all_reduced(&x, reduce)?;
-            group.all_reduce(&mut x, reduce)?;
+            let new = group.all_reduce(&x, reduce)?;
+            group.all_reduce_in_place(&mut x, reduce)?;
             let own = x.to_vec()?;
             assert_eq!(own, new.to_vec()?);
             for (place, own) in own.into_iter().enumerate() {
@@ -84,10 +84,10 @@ pub(crate) fn means_and_complex_numbers(group: &Group) -> Result<()> {
     let rank = group.rank() as f32;
     let middle = (group.size() as f32 - 1.0) / 2.0;
     let mut mean = Array::full(3, rank)?;
-    group.all_reduce(&mut mean, Reduce::Mean)?;
+    group.all_reduce_in_place(&mut mean, Reduce::Mean)?;
     let mut complex = Array::full(3, 0.0)?.cast::<Complex<f32>>().eval()?;
     complex.fill(Complex::new(rank, -rank))?;
-    group.all_reduce(&mut complex, Reduce::Mean)?;
+    group.all_reduce_in_place(&mut complex, Reduce::Mean)?;
     assert_eq!(mean.to_vec()?, [middle; 3]);
     assert_eq!(complex.to_vec()?, [Complex::new(middle, -middle); 3]);
     Ok(())
@@ -111,10 +111,10 @@ pub(crate) fn sums_are_in_the_order_of_the_ranks(group: &Group) -> Result<()> {
         for root in 0..3 {
             let mut x = Array::from_slice(&rows[group.rank()], count)?;
             let mut to_one = Array::from_slice(&rows[group.rank()], count)?;
-            group.all_reduce(&mut x, Reduce::Sum)?;
+            group.all_reduce_in_place(&mut x, Reduce::Sum)?;
             assert!(x.to_vec()? == expected, "all_reduce of {count}");
             let root = root % size;
-            group.reduce(&mut to_one, Reduce::Sum, root)?;
+            group.reduce_in_place(&mut to_one, Reduce::Sum, root)?;
             let expected = match group.rank() == root {
                 true => &expected,
                 false => &rows[group.rank()],
@@ -124,7 +124,7 @@ pub(crate) fn sums_are_in_the_order_of_the_ranks(group: &Group) -> Result<()> {
         let mut half = Array::from_slice(&rows[group.rank()], count)?
             .cast::<f16>()
             .eval()?;
-        group.all_reduce(&mut half, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut half, Reduce::Sum)?;
         let narrow = |row: &Vec<f32>, place: usize| f32::from(f16::from_f32(row[place]));
         let sum = |place| rows.iter().fold(0.0, |sum, row| sum + narrow(row, place));
         for (place, own) in half.to_vec()?.into_iter().enumerate() {
@@ -140,9 +140,9 @@ pub(crate) fn one_rank_gives_and_one_gets(group: &Group) -> Result<()> {
     for count in [2, 70, 100_000, 700_000] {
         for root in [0, size / 2, size - 1] {
             let mut reduced = Array::full([2, count], own as i32 + 1)?;
-            group.reduce(&mut reduced, Reduce::Sum, root)?;
+            group.reduce_in_place(&mut reduced, Reduce::Sum, root)?;
             let mut given = Array::full([2, count], own as i32)?;
-            group.broadcast(&mut given, root)?;
+            group.broadcast_in_place(&mut given, root)?;
             let expected = match own == root {
                 true => (1..=size).sum::<usize>(),
                 false => own + 1,
@@ -221,7 +221,7 @@ pub(crate) fn messages_of_groups_are_separate(group: &Group) -> Result<()> {
 }
 
 fn exchange<X: Exchanged<Item = f32>>(group: &Group, x: &mut X) -> Result<()> {
-    group.all_reduce(x, Reduce::Sum)
+    group.all_reduce_in_place(x, Reduce::Sum)
 }
 
 pub(crate) fn views_are_read_and_written(group: &Group) -> Result<()> {
@@ -229,7 +229,7 @@ pub(crate) fn views_are_read_and_written(group: &Group) -> Result<()> {
     let ranks = size * (size - 1.0) / 2.0;
     let summed = |own: f32| size * own + ranks;
     let whole = (Array::arange(0.0, 12.0, 1.0)?.reshape([3, 4])? + rank).eval()?;
-    let columns = group.all_reduced(&whole.slice(s![.., 1..;2])?.transpose()?, Reduce::Sum)?;
+    let columns = group.all_reduce(&whole.slice(s![.., 1..;2])?.transpose()?, Reduce::Sum)?;
     assert_eq!(columns.shape(), [2, 3]);
     let expected = [1.0, 5.0, 9.0, 3.0, 7.0, 11.0].map(summed);
     assert_eq!(columns.to_vec()?, expected);
@@ -258,16 +258,16 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
         .collect();
     same.reverse();
     let mut x = Array::full(4, own as i32)?;
-    half.all_reduce(&mut x, Reduce::Sum)?;
+    half.all_reduce_in_place(&mut x, Reduce::Sum)?;
     let ranks = half.all_gather(&Array::full([], own as i32)?)?;
     assert_eq!(ranks.to_vec()?, same);
     assert_eq!(same[half.rank()], own as i32);
     assert_eq!(x.to_vec()?, [same.iter().sum::<i32>(); 4]);
     // The whole group remains usable, and a part can be split again.
-    group.all_reduce(&mut x, Reduce::Max)?;
+    group.all_reduce_in_place(&mut x, Reduce::Max)?;
     let alone = half.split(half.rank(), 0)?;
     assert_eq!((alone.rank(), alone.size()), (0, 1));
-    alone.all_reduce(&mut x, Reduce::Sum)?;
+    alone.all_reduce_in_place(&mut x, Reduce::Sum)?;
     let halves = [0, 1].map(|half| (half..size).step_by(2).sum::<usize>() as i32);
     assert_eq!(x.to_vec()?, [halves[0].max(halves[1]); 4]);
     Ok(())
@@ -291,7 +291,7 @@ pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> 
             cachescope::cache_scope!("turn", {
                 let x = Array::full(3000, (group.rank() + turn) as f32)?;
                 let mut doubled = (&x * 2.0).eval()?;
-                group.all_reduce(&mut doubled, Reduce::Sum)?;
+                group.all_reduce_in_place(&mut doubled, Reduce::Sum)?;
                 drop(x);
                 let half = {
                     let _other = stream.enter();
@@ -311,8 +311,8 @@ pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> 
 
 pub(crate) fn a_world_of_one(group: &Group) -> Result<()> {
     let mut x = Array::arange(0, 6, 1)?;
-    group.all_reduce(&mut x, Reduce::Sum)?;
-    group.broadcast(&mut x, 0)?;
+    group.all_reduce_in_place(&mut x, Reduce::Sum)?;
+    group.broadcast_in_place(&mut x, 0)?;
     group.barrier()?;
     let x = group.all_gather(&group.all_to_all(&group.reduce_scatter(&x, Reduce::Min)?)?)?;
     group.send(&x, 0)?;

@@ -80,7 +80,7 @@ fn debug_of_an_array_does_not_wait_for_an_exchange() -> Result<()> {
         if group.rank() == 1 {
             printed.wait();
         }
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         if group.rank() == 0 {
             let text = format!("{x:?}");
             printed.wait();

@@ -60,7 +60,7 @@ fn another_shape_is_an_error_on_all_ranks() {
     let all = outcomes(3, |group| {
         let mut x = Array::<f32>::zeros(if group.rank() == 1 { 4 } else { 3 })?;
         let group = group.clone().checks(true);
-        group.all_reduce(&mut x, Reduce::Sum)
+        group.all_reduce_in_place(&mut x, Reduce::Sum)
     });
     assert_all(all, ErrorKind::ShapeMismatch, &["all_reduce", "[3]", "[4]"]);
 }
@@ -70,8 +70,8 @@ fn another_type_or_operation_is_an_error_on_all_ranks() {
     let all = outcomes(2, |group| {
         let group = group.clone().checks(true);
         match group.rank() {
-            0 => group.all_reduce(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
-            _ => group.all_reduce(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
+            0 => group.all_reduce_in_place(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
+            _ => group.all_reduce_in_place(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
         }
     });
     assert_all(all, ErrorKind::InvalidArgument, &["f32", "i32"]);
@@ -87,7 +87,7 @@ fn another_type_or_operation_is_an_error_on_all_ranks() {
     assert_all(all, ErrorKind::InvalidArgument, &texts);
     let all = outcomes(2, |group| {
         let group = group.clone().checks(true);
-        group.broadcast(&mut Array::<f32>::zeros(4)?, group.rank())
+        group.broadcast_in_place(&mut Array::<f32>::zeros(4)?, group.rank())
     });
     assert_all(
         all,
@@ -102,14 +102,14 @@ fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     let sums = Group::threads(2, |group| {
         let group = group.checks(true);
         let mut x = Array::full(3 + group.rank(), 1.0f32)?;
-        assert!(group.all_reduce(&mut x, Reduce::Sum).is_err());
+        assert!(group.all_reduce_in_place(&mut x, Reduce::Sum).is_err());
         assert_eq!(
             x.to_vec()?,
             vec![1.0; 3 + group.rank()],
             "nothing was written"
         );
         let mut x = Array::full(3, 1.0f32)?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         x.to_vec()
     })?;
     assert_eq!(sums, [[2.0; 3]; 2]);
@@ -125,7 +125,7 @@ fn without_checks_the_reader_gets_the_error() {
         let _current = device.enter();
         let group = group.clone().checks(false);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         let whole = device.synchronize();
         assert_eq!(whole.unwrap_err().kind(), ErrorKind::ShapeMismatch);
         let read = x.to_vec().map(drop);
@@ -140,7 +140,7 @@ fn without_checks_the_reader_gets_the_error() {
         let _current = device.enter();
         let group = group.checks(false);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
-        group.all_reduce(&mut x, Reduce::Sum)
+        group.all_reduce_in_place(&mut x, Reduce::Sum)
     });
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::ShapeMismatch);
 }
@@ -153,7 +153,7 @@ fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
             let device = Device::host_with(DeviceConfig::default())?;
             let _current = device.enter();
             let mut x = Array::<f32>::zeros(3 + group.rank())?;
-            group.all_reduce(&mut x, Reduce::Sum)?;
+            group.all_reduce_in_place(&mut x, Reduce::Sum)?;
             Ok(match waits_by_reading {
                 true => x.to_vec().is_err(),
                 false => device.synchronize().is_err(),
@@ -176,7 +176,7 @@ fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
                 return body(&group);
             }
             let mut x = Array::full(1000, 1.0f32)?;
-            let exchanged = group.all_reduce(&mut x, Reduce::Sum);
+            let exchanged = group.all_reduce_in_place(&mut x, Reduce::Sum);
             let read = exchanged.and_then(|()| x.to_vec().map(drop));
             recorded.record(group.rank(), read);
             Ok(())
@@ -275,7 +275,7 @@ fn groups_in_two_orders_are_an_error() {
             }
             let mut x = Array::full(100, 1.0f32)?;
             for group in &both {
-                group.all_reduce(&mut x, Reduce::Sum)?;
+                group.all_reduce_in_place(&mut x, Reduce::Sum)?;
             }
             x.to_vec().map(drop)
         });
@@ -314,7 +314,9 @@ fn a_group_is_not_used_after_its_end() -> Result<()> {
     assert_eq!(groups[1].rank(), 1);
     let mut x = Array::<f32>::zeros(3)?;
     let errors: [Error; 3] = [
-        groups[0].all_reduce(&mut x, Reduce::Sum).unwrap_err(),
+        groups[0]
+            .all_reduce_in_place(&mut x, Reduce::Sum)
+            .unwrap_err(),
         groups[1].barrier().unwrap_err(),
         groups[1].split(0, 0).map(drop).unwrap_err(),
     ];
@@ -354,7 +356,10 @@ fn arguments_that_no_group_takes() -> Result<()> {
     Group::threads(2, |group| {
         let mut x = Array::<f32>::zeros(3)?;
         let kind = |outcome: Result<()>| outcome.unwrap_err().kind();
-        assert_eq!(kind(group.broadcast(&mut x, 2)), ErrorKind::InvalidArgument);
+        assert_eq!(
+            kind(group.broadcast_in_place(&mut x, 2)),
+            ErrorKind::InvalidArgument
+        );
         assert_eq!(kind(group.send(&x, 5)), ErrorKind::InvalidArgument);
         assert_eq!(
             kind(group.all_to_all(&x).map(drop)),
@@ -362,12 +367,12 @@ fn arguments_that_no_group_takes() -> Result<()> {
         );
         let mut mask = Array::from_slice(&[true], 1)?;
         assert_eq!(
-            kind(group.all_reduce(&mut mask, Reduce::Sum)),
+            kind(group.all_reduce_in_place(&mut mask, Reduce::Sum)),
             ErrorKind::InvalidArgument
         );
         let mut whole = Array::<i32>::zeros(1)?;
         assert_eq!(
-            kind(group.all_reduce(&mut whole, Reduce::Mean)),
+            kind(group.all_reduce_in_place(&mut whole, Reduce::Mean)),
             ErrorKind::InvalidArgument
         );
         // A receive of another length fails.
@@ -390,7 +395,7 @@ fn refuses_tracked_values() -> Result<()> {
         let x = Array::<f32>::ones(3)?;
         let outcome = cachescope::grad::value_and_grad(&x, |x| {
             let mut squares = x.square().eval()?;
-            group.all_reduce(&mut squares, Reduce::Sum)?;
+            group.all_reduce_in_place(&mut squares, Reduce::Sum)?;
             squares.sum()
         });
         assert_eq!(

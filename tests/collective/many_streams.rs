@@ -26,7 +26,7 @@ fn average_over_and_over(group: &Group, device: &Device) -> Result<()> {
     let size = group.size() as f32;
     let mut x = Array::full(1000, group.rank() as f32)?;
     for _ in 0..10 {
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         x.update(|x| x / size)?;
     }
     assert_eq!(x.to_vec()?, [(size - 1.0) / 2.0; 1000]);
@@ -63,7 +63,7 @@ fn fail(size: usize, device: &Device) {
         let _current = device.enter();
         let group = group.checks(false).timeout(TIMEOUT);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
-        group.all_reduce(&mut x, Reduce::Sum)
+        group.all_reduce_in_place(&mut x, Reduce::Sum)
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::ShapeMismatch);
 }
@@ -91,7 +91,7 @@ fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
         let _current = device.enter();
         let group = group.checks(false).timeout(TIMEOUT);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         let heard = x.to_vec().map(drop);
         assert_eq!(heard.unwrap_err().kind(), ErrorKind::ShapeMismatch);
         Ok(x)
@@ -102,7 +102,7 @@ fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
         average_over_and_over(&group, &device)?;
         // The ranks now exchange on the streams of the group that failed.
         let mut unwritten = left[group.rank()].lock().unwrap();
-        let exchanged = group.all_reduce(&mut *unwritten, Reduce::Sum);
+        let exchanged = group.all_reduce_in_place(&mut *unwritten, Reduce::Sum);
         assert_eq!(exchanged.unwrap_err().kind(), ErrorKind::ShapeMismatch);
         Ok(())
     })?;
@@ -121,7 +121,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
     let sums = Group::threads(2, |group| {
         let _current = device.enter();
         let mut x = Array::full(100, 1.0_f32)?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         Ok(x)
     })?;
     let has_read = Barrier::new(2);
@@ -131,7 +131,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
         if group.rank() == 0 {
             // Without rank 1 this is not done, and must not be waited for.
             let mut x = Array::full(100, 1.0_f32)?;
-            group.all_reduce(&mut x, Reduce::Sum)?;
+            group.all_reduce_in_place(&mut x, Reduce::Sum)?;
             for sum in &sums {
                 assert_eq!(sum.to_vec()?, [2.0; 100]);
                 assert_eq!((sum + 1.0).eval()?.to_vec()?, [3.0; 100]);
@@ -140,7 +140,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
             assert_eq!(x.to_vec()?, [2.0; 100]);
         } else {
             has_read.wait();
-            group.all_reduce(&mut Array::full(100, 1.0_f32)?, Reduce::Sum)?;
+            group.all_reduce_in_place(&mut Array::full(100, 1.0_f32)?, Reduce::Sum)?;
         }
         Ok(())
     })?;
@@ -256,10 +256,12 @@ fn run(program: &[Step], group: &Group, streams: &[Stream]) -> Result<[i64; ARRA
     for step in program {
         match *step {
             Step::AllReduce { array } => {
-                group.all_reduce(&mut arrays[array], Reduce::Sum)?;
+                group.all_reduce_in_place(&mut arrays[array], Reduce::Sum)?;
                 arrays[array].update(|x| x % MODULUS)?;
             }
-            Step::Broadcast { array, root } => group.broadcast(&mut arrays[array], root)?,
+            Step::Broadcast { array, root } => {
+                group.broadcast_in_place(&mut arrays[array], root)?
+            }
             Step::AddRank { array, stream } => {
                 let _stream = streams[stream].enter();
                 arrays[array].update(|x| x + rank)?;

@@ -23,7 +23,7 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
                     let first = Array::full(10_000, 1.0f32)?;
                     let gathered = group.all_gather(&first)?;
                     let mut sum = (&gathered * 2.0).eval()?;
-                    group.all_reduce(&mut sum, Reduce::Sum)?;
+                    group.all_reduce_in_place(&mut sum, Reduce::Sum)?;
                     places = vec![first.address(), gathered.address(), sum.address()];
                     assert_eq!(sum.to_vec()?[7], 6.0);
                 });
@@ -52,7 +52,7 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
                 std::thread::sleep(std::time::Duration::from_millis(200));
             }
             let x = Array::full(5000, group.rank() as f32)?;
-            let sum = group.all_reduced(&x, Reduce::Sum)?;
+            let sum = group.all_reduce(&x, Reduce::Sum)?;
             let address = x.address();
             drop(x);
             let next = Array::full(5000, 100.0f32)?;
@@ -75,7 +75,7 @@ fn exchanges_are_recorded() -> Result<()> {
         let _current = device.enter();
         let recording = device.record(RecordOptions::default())?;
         let mut x = Array::full(100, 1.0f32)?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         let line = line!() - 1;
         assert_eq!(x.to_vec()?[0], 2.0);
         let events = recording.events();
@@ -113,7 +113,7 @@ fn a_wait_for_the_device_does_not_wait_for_other_ranks() -> Result<()> {
             Device::current().synchronize()?;
             Device::current().trim(0);
         }
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         assert_eq!(x.to_vec()?[0], 2.0);
         Ok(())
     })?;
@@ -129,11 +129,11 @@ fn a_device_works_after_a_failed_group() -> Result<()> {
     let failed = Group::threads(2, |group| {
         let group = group.checks(false);
         let mut x = Array::<f32>::ones(3 + group.rank())?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         // Later calls of the group fail, too.
         let mut y = Array::<f32>::ones(3)?;
         let late = group
-            .all_reduce(&mut y, Reduce::Sum)
+            .all_reduce_in_place(&mut y, Reduce::Sum)
             .and_then(|()| y.to_vec());
         assert!(late.is_err());
         late
@@ -142,7 +142,7 @@ fn a_device_works_after_a_failed_group() -> Result<()> {
     device.synchronize()?;
     let sums = Group::threads(2, |group| {
         let mut x = Array::full(3, 1.0f32)?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         x.to_vec()
     })?;
     assert_eq!(sums, [[2.0; 3]; 2]);
@@ -166,7 +166,7 @@ fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {
     };
     Group::threads(2, |group| {
         let mut own = Array::full(10, 1.0f32)?;
-        group.all_reduce(&mut own, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut own, Reduce::Sum)?;
         assert_eq!((&x + 1.0).eval()?.to_vec()?, vec![4.0; 1000]);
         Ok(())
     })?;

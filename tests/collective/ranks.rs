@@ -155,10 +155,10 @@ fn as_on_threads() -> Result<()> {
     };
     for count in [1, 100, 4097, 70_001, 1 << 20] {
         for reduce in [Reduce::Sum, Reduce::Mean, Reduce::Max] {
-            let own = group.all_reduced(&given(group.rank(), count)?, reduce)?;
+            let own = group.all_reduce(&given(group.rank(), count)?, reduce)?;
             let threads = Group::threads(group.size(), |threads| {
                 let x = given(threads.rank(), count)?;
-                threads.all_reduced(&x, reduce)?.to_vec()
+                threads.all_reduce(&x, reduce)?.to_vec()
             })?;
             let bits = |all: Vec<f32>| all.into_iter().map(f32::to_bits).collect::<Vec<_>>();
             let expected = bits(threads.into_iter().next().unwrap());
@@ -174,7 +174,7 @@ fn disagreements() -> Result<()> {
     let own = group.rank();
     for count in [3, 100_000] {
         let mut x = Array::full(count + own, 1.0f32)?;
-        let error = group.all_reduce(&mut x, Reduce::Sum).unwrap_err();
+        let error = group.all_reduce_in_place(&mut x, Reduce::Sum).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
         let text = error.to_string();
         for shape in [format!("[{count}]"), format!("[{}]", count + 1)] {
@@ -188,8 +188,8 @@ fn disagreements() -> Result<()> {
         assert!(x.to_vec()? == vec![1.0; count + own], "nothing was written");
     }
     let outcome = match own {
-        0 => group.all_reduce(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
-        _ => group.all_reduce(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
+        0 => group.all_reduce_in_place(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
+        _ => group.all_reduce_in_place(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
     };
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -201,7 +201,7 @@ fn disagreements() -> Result<()> {
     };
     let text = outcome.unwrap_err().to_string();
     assert!(text.contains("all_gather") && text.contains("reduce_scatter (max)"));
-    let outcome = group.broadcast(&mut Array::<f32>::zeros(4)?, own);
+    let outcome = group.broadcast_in_place(&mut Array::<f32>::zeros(4)?, own);
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
     bodies::groups_divide(&group)
 }
@@ -212,15 +212,15 @@ fn without_checks() -> Result<()> {
     let _current = device.enter();
     let group = Group::mpi()?.checks(false);
     let mut sums = Array::full(100_000, 1.0f32)?;
-    group.all_reduce(&mut sums, Reduce::Sum)?;
+    group.all_reduce_in_place(&mut sums, Reduce::Sum)?;
     assert_eq!(sums.to_vec()?[7], group.size() as f32);
     let mut x = Array::<f32>::zeros(100_000 + group.rank())?;
-    group.all_reduce(&mut x, Reduce::Sum)?;
+    group.all_reduce_in_place(&mut x, Reduce::Sum)?;
     let error = x.to_vec().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
     // No call has waited for the failed one and reported its error, so later calls fail too.
     let mut y = Array::<f32>::zeros(3)?;
-    let late = group.all_reduce(&mut y, Reduce::Sum);
+    let late = group.all_reduce_in_place(&mut y, Reduce::Sum);
     assert!(late.and_then(|()| y.to_vec()).is_err());
     heard();
     Ok(())
@@ -281,7 +281,7 @@ fn two_orders(checks: bool) -> Result<()> {
     let mut x = Array::full(100_000, 1.0f32)?;
     let outcome = both
         .iter()
-        .try_for_each(|group| group.all_reduce(&mut x, Reduce::Sum));
+        .try_for_each(|group| group.all_reduce_in_place(&mut x, Reduce::Sum));
     let error = outcome.and_then(|()| x.to_vec()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Communication);
     assert!(error.to_string().contains("one order"), "{error}");
@@ -323,7 +323,7 @@ fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<(
     }
     let began = Instant::now();
     let mut x = Array::full(100_000, 1.0f32)?;
-    let exchanged = group.all_reduce(&mut x, Reduce::Sum);
+    let exchanged = group.all_reduce_in_place(&mut x, Reduce::Sum);
     let error = exchanged.and_then(|()| x.to_vec()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Communication);
     // One of the others may receive this text from the other one.

@@ -375,7 +375,7 @@ fn products_are_written_into_their_buckets() -> Result<()> {
         assert!(peak < 2 * bytes + activations, "{peak} bytes at once");
         for (own, whole) in gradients.iter().zip(&whole) {
             let mut mean = whole.clone();
-            group.all_reduce(&mut mean, cachescope::collective::Reduce::Mean)?;
+            group.all_reduce_in_place(&mut mean, cachescope::collective::Reduce::Mean)?;
             assert_eq!(own.to_vec()?, mean.to_vec()?);
         }
         Ok(())

@@ -131,7 +131,7 @@ fn ranks_exchange_without_data() -> Result<()> {
     let sums = Group::threads(2, |group| {
         let _current = device.enter();
         let mut x = Array::<f32>::ones([1000])?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         x.sum()?.item()
     })?;
     assert_eq!(sums, [0.0; 2]);

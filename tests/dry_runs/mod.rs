@@ -78,7 +78,7 @@ fn operations_need_what_they_need_in_a_real_run() {
         let both = cachescope::concat(&[&picked, &picked], 0)?;
         both.mean()?.item()?;
         sums.var()?.item()?;
-        z.transpose()?.detach()?;
+        z.transpose()?.to_uncached()?;
         Ok(())
     });
 }
@@ -199,7 +199,7 @@ fn a_device_of_many_gigabytes_uses_no_memory() -> Result<()> {
             y.sum_axis(0)?.to_vec()?;
             Array::<f32>::arange(0.0, 1e10, 1.0)?;
             Array::<f64>::linspace(0.0, 1.0, 1 << 33)?;
-            x.transpose()?.detach()?;
+            x.transpose()?.to_uncached()?;
             z.softmax(1)
         })?;
         assert!(run.peak_live_bytes > 64 * GIB && run.fits(200 * GIB));
@@ -343,7 +343,7 @@ fn ranks_that_are_threads_exchange_without_data() -> Result<()> {
     let peaks = Group::threads(2, |group| {
         let _current = device.enter();
         let mut x = Array::<f32>::ones([1 << 20])?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         let all = group.all_gather(&x)?;
         Ok((x.sum()?.item()?, all.len()))
     })?;

@@ -136,7 +136,7 @@ fn complex_numbers_may_begin_between_words() -> Result<()> {
         let mut written = Array::zeros([3, 4])?;
         written.scatter(&rows.unsqueeze(1)?, &x.slice(s![..2, ..])?, 0)?;
         Ok(vec![
-            x.detach()?,
+            x.to_uncached()?,
             x.to_device(&elsewhere)?.to_device(&device)?,
             x.lazy().eval()?,
             x.t()?.lazy().eval()?,

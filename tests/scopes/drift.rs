@@ -200,7 +200,7 @@ fn a_first_entry_does_not_retain_its_arena() -> Result<()> {
                 let config = CacheConfig {
                     policy,
                     keep_entries,
-                    idle,
+                    max_idle: idle,
                     ..Default::default()
                 };
                 device.configure_cache("loop", config);
@@ -242,7 +242,7 @@ fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
     device.configure_cache(
         "loop",
         CacheConfig {
-            idle,
+            max_idle: idle,
             ..Default::default()
         },
     );

@@ -35,7 +35,7 @@ fn a_writer_waits_for_the_factorizations_that_read() -> Result<()> {
         let _guard = stream.enter();
         (linalg::det(&a)?, linalg::qr(&a)?)
     };
-    let before = a.detach()?;
+    let before = a.to_uncached()?;
     a.fill(7.0)?;
     assert_eq!(determinant.item()?, 8.0);
     assert!((q.matmul(&r)? - &before).norm()?.item()? < 1e-14);

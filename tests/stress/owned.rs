@@ -87,7 +87,7 @@ impl Owned {
 
     /// Returns a copy that no cache owns.
     pub(crate) fn detached(&self) -> Result<Self> {
-        let array = self.array.detach()?;
+        let array = self.array.to_uncached()?;
         Ok(Self { array, ..*self })
     }
 

@@ -271,6 +271,6 @@ pub mod internal {
             pub use crate::sync::plain::{Condvar, Mutex};
         }
 
-        pub use crate::sync::{Arc, Weak};
+        pub use crate::sync::{Arc, OfThisThread, Weak};
     }
 }

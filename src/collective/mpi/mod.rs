@@ -49,7 +49,7 @@ impl Group {
     ///
     /// let group = Group::mpi()?;
     /// let mut x = Array::full(3, group.rank() as f32)?;
-    /// group.all_reduce(&mut x, Reduce::Sum)?;
+    /// group.all_reduce_in_place(&mut x, Reduce::Sum)?;
     /// println!("rank {} of {}: {:?}", group.rank(), group.size(), x.to_vec()?);
     /// # Ok::<(), cachescope::Error>(())
     /// ```

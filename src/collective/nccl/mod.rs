@@ -34,7 +34,7 @@ use watch::Watch;
 ///             let _device = Device::cuda(rank)?.enter();
 ///             let group = Group::nccl(rank, 2, id)?;
 ///             let mut x = cachescope::Array::full(3, rank as f32)?;
-///             group.all_reduce(&mut x, Reduce::Sum)
+///             group.all_reduce_in_place(&mut x, Reduce::Sum)
 ///         });
 ///     }
 /// });

@@ -209,7 +209,7 @@ impl DataParallel {
     ///
     /// # Errors
     ///
-    /// The errors of [`Group::broadcast`].
+    /// The errors of [`Group::broadcast_in_place`].
     #[track_caller]
     pub fn broadcast<P: Parameters>(&self, parameters: &mut P) -> Result<()> {
         broadcast(&self.group, parameters)
@@ -248,7 +248,7 @@ impl DataParallel {
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<(Array<L::Item>, P)> {
         let (value, buckets) = self.fill(parameters, function, (Exchange::Average, None, 1.0))?;
-        let value = self.group.all_reduced(&value, Reduce::Mean)?;
+        let value = self.group.all_reduce(&value, Reduce::Mean)?;
         Ok((value, buckets.gradients(parameters)?))
     }
 
@@ -332,7 +332,7 @@ impl DataParallel {
         let own = (Exchange::AveragePart, layout, scale);
         let (value, buckets) = self.fill(parameters, function, own)?;
         optimizer.step(parameters, buckets)?;
-        self.group.all_reduced(&value, Reduce::Mean)
+        self.group.all_reduce(&value, Reduce::Mean)
     }
 
     /// Runs the forward and the backward pass. The backward pass fills buckets of `layout` or,
@@ -484,6 +484,6 @@ struct Broadcasting<'a>(&'a Group);
 
 impl ZipArrays for Broadcasting<'_> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, _: &Array<T>) -> Result<()> {
-        self.0.broadcast(own, 0)
+        self.0.broadcast_in_place(own, 0)
     }
 }

@@ -201,7 +201,7 @@ impl<O: Stateful> Sharded<O> {
     #[track_caller]
     fn see_norm(&mut self, buckets: &Buckets) -> Result<()> {
         if self.optimizer.needs_norm() {
-            let squares = self.group.all_reduced(&buckets.squares()?, Reduce::Sum)?;
+            let squares = self.group.all_reduce(&buckets.squares()?, Reduce::Sum)?;
             // The optimizer may keep it.
             let _outside = enter_uncached();
             self.optimizer.set_norm(&squares.sqrt().eval_unfused()?);

@@ -125,7 +125,7 @@ impl Sampler {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a batch is empty or does not divide among
     /// the ranks; the errors of [`Array::permutation`](Array::permutation).
     #[track_caller]
-    pub fn epoch(&self, epoch: u64) -> Result<Vec<Array<i64>>> {
+    pub fn epoch(&self, epoch: usize) -> Result<Vec<Array<i64>>> {
         let Self {
             samples,
             batch,
@@ -137,7 +137,7 @@ impl Sampler {
         let order = match seed {
             Some(seed) => {
                 // Multiplied, so that seeds of neighbouring epochs and runs are far apart.
-                let seed = seed ^ epoch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let seed = seed ^ (epoch as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 Array::permutation_with(&mut Generator::new(seed), samples)?
             }
             None => Array::arange(0, samples as i64, 1)?,

@@ -12,7 +12,7 @@ use crate::ops::{check_epsilon, widened};
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 ///
-/// Call [`forward`](Self::forward) in training and [`infer`](Self::infer) in inference. The running
+/// Call [`forward`](Self::forward) in training and [`forward_inference`](Self::forward_inference) in inference. The running
 /// statistics are [buffers](Parameters::map_buffers), not parameters: they have no gradient, and no
 /// optimizer moves them. [`files`](crate::grad::files) contain them under PyTorch's names,
 /// `running_mean`, `running_var` and `num_batches_tracked`.
@@ -121,7 +121,7 @@ impl<T: Float> BatchNorm<T> {
     /// use cachescope::grad::nn::BatchNorm;
     ///
     /// let layer = BatchNorm::<f64>::new(1)?;
-    /// let y = layer.infer(&Array::from_slice(&[1.0, 3.0], [2, 1])?)?;
+    /// let y = layer.forward_inference(&Array::from_slice(&[1.0, 3.0], [2, 1])?)?;
     /// assert!((y.to_vec()?[1] - 3.0).abs() < 1e-4); // a mean of 0, a variance of 1
     /// # Ok::<(), cachescope::Error>(())
     /// ```
@@ -131,7 +131,7 @@ impl<T: Float> BatchNorm<T> {
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) and
     /// [`InvalidArgument`](ErrorKind::InvalidArgument), as for [`forward`](Self::forward).
     #[track_caller]
-    pub fn infer(&self, x: &Array<T>) -> Result<Array<T>> {
+    pub fn forward_inference(&self, x: &Array<T>) -> Result<Array<T>> {
         self.check_settings()?;
         let [mean, variance] = &self.statistics.moments()?;
         let (x, own) = (x.erased(), [&self.weight, &self.bias].map(Array::erased));

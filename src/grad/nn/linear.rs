@@ -124,7 +124,7 @@ impl<T: Float> Embedding<T> {
         })
     }
 
-    /// Returns the vectors of `things`. The result has the shape of `things`, and a last axis of
+    /// Returns the vectors of `indices`. The result has the shape of `indices`, and a last axis of
     /// `width`.
     ///
     /// # Examples
@@ -143,8 +143,8 @@ impl<T: Float> Embedding<T> {
     ///
     /// The errors of [`Array::take`].
     #[track_caller]
-    pub fn forward(&self, things: &Array<i64>) -> Result<Array<T>> {
-        let vectors = self.weight.take(things, 0);
+    pub fn forward(&self, indices: &Array<i64>) -> Result<Array<T>> {
+        let vectors = self.weight.take(indices, 0);
         vectors.map_err(|error| error.of("embedding"))
     }
 }

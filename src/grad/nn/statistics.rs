@@ -107,7 +107,7 @@ impl<T: Float> RunningStatistics<T> {
     ///
     /// let layer = BatchNorm::<f32>::new(1)?;
     /// layer.statistics.set((Array::full(1, 5.0)?, Array::full(1, 4.0)?))?;
-    /// let y = layer.infer(&Array::full([1, 1], 7.0)?)?;
+    /// let y = layer.forward_inference(&Array::full([1, 1], 7.0)?)?;
     /// assert!((y.item()? - 1.0).abs() < 1e-5);
     /// # Ok::<(), cachescope::Error>(())
     /// ```

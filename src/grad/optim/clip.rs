@@ -11,8 +11,8 @@ use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
 use crate::ops::{AnyLazy, widened};
 
-/// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
-/// scaling. An infinite `most` scales nothing.
+/// Scales gradients so that their global norm is at most `max_norm`. Returns them with the norm before
+/// scaling. An infinite `max_norm` scales nothing.
 ///
 /// # Examples
 ///
@@ -29,25 +29,25 @@ use crate::ops::{AnyLazy, widened};
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `most` is negative or NaN; the errors of
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `max_norm` is negative or NaN; the errors of
 /// [`Array::sum`].
 #[track_caller]
-pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
-    check_bound("clip_norm", most)?;
+pub fn clip_norm<P: Parameters>(gradients: P, max_norm: f64) -> Result<(P, f64)> {
+    check_bound("clip_norm", max_norm)?;
     let _call_site = CallSiteOverride::at(Location::caller());
-    clipped(gradients, most)
+    clipped(gradients, max_norm)
         .map_err(|error| error.of("clip_norm"))
         .at_caller()
 }
 
-fn clipped<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
+fn clipped<P: Parameters>(gradients: P, max_norm: f64) -> Result<(P, f64)> {
     let squares = sum_of_squares(&gradients)?;
     let norm = squares.item()?.sqrt();
     // A dry run counts the memory of clipping, which any step may need.
-    if norm <= most && !squares.is_unknown() {
+    if norm <= max_norm && !squares.is_unknown() {
         return Ok((gradients, norm));
     }
-    let clipped = gradients.map_arrays(&mut Scaled(most / norm))?;
+    let clipped = gradients.map_arrays(&mut Scaled(max_norm / norm))?;
     Ok((clipped, norm))
 }
 
@@ -86,8 +86,8 @@ fn check_bound(setting: &str, most: f64) -> Result<()> {
 pub struct Clipped<O> {
     /// The optimizer that moves the parameters.
     pub optimizer: O,
-    most_norm: Option<f64>,
-    most_value: Option<f64>,
+    max_norm: Option<f64>,
+    max_value: Option<f64>,
     /// The norm of the last step, an array of rank 0.
     norm: Option<Array<f64>>,
     /// True if the norm is of the present step.
@@ -115,15 +115,15 @@ impl<O: Optimizer> Clipped<O> {
     pub fn new(optimizer: O) -> Self {
         Self {
             optimizer,
-            most_norm: None,
-            most_value: None,
+            max_norm: None,
+            max_value: None,
             norm: None,
             has_norm: false,
             scale: 1.0,
         }
     }
 
-    /// Scales the gradients so that their global norm is at most `most`. An infinite bound scales
+    /// Scales the gradients so that their global norm is at most `max_norm`. An infinite bound scales
     /// nothing, but lets [`last_norm`](Self::last_norm) read the norm. The first step returns an
     /// error for a bound that is negative or NaN.
     ///
@@ -141,14 +141,14 @@ impl<O: Optimizer> Clipped<O> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     #[must_use]
-    pub fn norm(self, most: f64) -> Self {
+    pub fn norm(self, max_norm: f64) -> Self {
         Self {
-            most_norm: Some(most),
+            max_norm: Some(max_norm),
             ..self
         }
     }
 
-    /// Clips each element of the gradients to `-most..=most`, after a scaling by their norm. The
+    /// Clips each element of the gradients to `-max_value..=max_value`, after a scaling by their norm. The
     /// first step returns an error for a bound that is negative or NaN.
     ///
     /// # Examples
@@ -165,9 +165,9 @@ impl<O: Optimizer> Clipped<O> {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     #[must_use]
-    pub fn value(self, most: f64) -> Self {
+    pub fn value(self, max_value: f64) -> Self {
         Self {
-            most_value: Some(most),
+            max_value: Some(max_value),
             ..self
         }
     }
@@ -201,13 +201,13 @@ impl<O: Optimizer> Clipped<O> {
     /// Returns an error for bounds that are negative or NaN.
     #[track_caller]
     fn check(&self) -> Result<()> {
-        check_bound("Clipped::norm", self.most_norm.unwrap_or(0.0))?;
-        check_bound("Clipped::value", self.most_value.unwrap_or(0.0))
+        check_bound("Clipped::norm", self.max_norm.unwrap_or(0.0))?;
+        check_bound("Clipped::value", self.max_value.unwrap_or(0.0))
     }
 
     /// Returns true if a step changes gradients.
     fn clips(&self) -> bool {
-        self.most_norm.is_some_and(f64::is_finite) || self.most_value.is_some()
+        self.max_norm.is_some_and(f64::is_finite) || self.max_value.is_some()
     }
 
     /// Returns a gradient, clipped by the norm and by value, in the type that it is computed in.
@@ -215,12 +215,12 @@ impl<O: Optimizer> Clipped<O> {
     fn clipped(&self, gradient: &AnyArray) -> Result<AnyArray> {
         let mut clipped = widened(gradient);
         let dtype = clipped.dtype();
-        if let Some(most) = self.most_norm.filter(|most| most.is_finite()) {
+        if let Some(most) = self.max_norm.filter(|most| most.is_finite()) {
             let factor = self.factor(most, gradient.device())?;
             let [first, second] = split(factor, dtype);
             clipped = clipped * first * second;
         }
-        if let Some(most) = self.most_value.map(|most| most * self.scale) {
+        if let Some(most) = self.max_value.map(|most| most * self.scale) {
             let [least, most] = [-most, most].map(|bound| AnyLazy::number(dtype, bound));
             clipped = clipped.clamp(least, most);
         }
@@ -267,7 +267,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
     }
 
     fn needs_norm(&self) -> bool {
-        self.most_norm.is_some() || self.optimizer.needs_norm()
+        self.max_norm.is_some() || self.optimizer.needs_norm()
     }
 
     fn set_norm(&mut self, norm: &Array<f64>) {

@@ -152,13 +152,13 @@ impl<O: Optimizer> LossScaled<O> {
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for 0.
     #[track_caller]
-    pub fn interval(self, steps: u64) -> Result<Self> {
+    pub fn interval(self, steps: usize) -> Result<Self> {
         if steps == 0 {
             let text = "LossScaled::interval: the interval is 0 steps, expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(Self {
-            interval: steps,
+            interval: steps as u64,
             ..self
         })
     }

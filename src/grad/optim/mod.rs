@@ -6,7 +6,7 @@
 //! [`value_and_step`](super::value_and_step) makes it inside of the backward pass. Small parameters
 //! on the host may take a pass for each state.
 //!
-//! The learning rate is the field `rate` of each optimizer. A schedule such as [`cosine`] sets it
+//! The learning rate is the field `rate` of each optimizer. A schedule such as [`Cosine`] sets it
 //! before a step.
 //!
 //! A step reads the parameter, its gradient and its states, computes in the
@@ -57,11 +57,12 @@ pub use adam::{Adam, AdamW};
 pub use average::Average;
 pub use clip::{Clipped, clip_norm};
 pub use groups::Groups;
+pub use interface::Optimizer;
 pub use lbfgs::Lbfgs;
 pub use lion::Lion;
 pub use loss_scaled::LossScaled;
 pub use muon::Muon;
-pub use schedule::{cosine, linear};
+pub use schedule::{Cosine, LinearDecay};
 pub use sgd::Sgd;
 pub use state::{OptimizerState, Stateful};
 #[cfg(feature = "collective")]
@@ -74,7 +75,6 @@ use super::place::{ParameterPath, follow_place};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
 use crate::ops::derivatives::Total;
-use interface::Optimizer;
 use memory::Memory;
 use subject::Subject;
 

@@ -2,48 +2,79 @@
 
 use std::f64::consts::PI;
 
-/// Returns a learning rate that grows linearly from 0 to `peak` over the first `warmup` steps, and
-/// then falls to `least` at step `total` along half of a cosine (Loshchilov and Hutter 2017).
+/// A learning rate that grows linearly from 0 to `max` over the first `warmup` steps, and then falls
+/// to `min` at step `total` along half of a cosine (Loshchilov and Hutter 2017).
 ///
 /// # Examples
 ///
 /// ```
-/// use cachescope::grad::optim::cosine;
+/// use cachescope::grad::optim::Cosine;
 ///
-/// let rate = |step| cosine(step, (10, 110), (1.0, 0.0));
-/// assert_eq!((rate(5), rate(10), rate(110)), (0.5, 1.0, 0.0));
-/// assert!((rate(60) - 0.5).abs() < 1e-12);
+/// let rate = Cosine { warmup: 10, total: 110, max: 1.0, min: 0.0 };
+/// assert_eq!((rate.at(5), rate.at(10), rate.at(110)), (0.5, 1.0, 0.0));
+/// assert!((rate.at(60) - 0.5).abs() < 1e-12);
 /// ```
-#[must_use]
-pub fn cosine(step: usize, (warmup, total): (usize, usize), (peak, least): (f64, f64)) -> f64 {
-    let fall = |share: f64| least + (peak - least) * 0.5 * (1.0 + (PI * share).cos());
-    by_share(step, (warmup, total), peak, fall)
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cosine {
+    /// The number of steps in which the rate grows.
+    pub warmup: usize,
+    /// The step from which on the rate is `min`.
+    pub total: usize,
+    /// The highest rate.
+    pub max: f64,
+    /// The rate at the end.
+    pub min: f64,
 }
 
-/// Returns a learning rate like [`cosine`], but with a linear fall.
+impl Cosine {
+    /// Returns the learning rate of the step with this number.
+    #[must_use]
+    pub fn at(&self, step: usize) -> f64 {
+        let fall = |share: f64| self.min + (self.max - self.min) * 0.5 * (1.0 + (PI * share).cos());
+        by_share(step, (self.warmup, self.total), self.max, fall)
+    }
+}
+
+/// A learning rate like [`Cosine`], but with a linear fall.
 ///
 /// # Examples
 ///
 /// ```
-/// use cachescope::grad::optim::linear;
+/// use cachescope::grad::optim::LinearDecay;
 ///
-/// assert_eq!(linear(50, (0, 100), (1.0, 0.5)), 0.75);
+/// let rate = LinearDecay { warmup: 0, total: 100, max: 1.0, min: 0.5 };
+/// assert_eq!(rate.at(50), 0.75);
 /// ```
-#[must_use]
-pub fn linear(step: usize, (warmup, total): (usize, usize), (peak, least): (f64, f64)) -> f64 {
-    by_share(step, (warmup, total), peak, |share| {
-        peak + (least - peak) * share
-    })
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearDecay {
+    /// The number of steps in which the rate grows.
+    pub warmup: usize,
+    /// The step from which on the rate is `min`.
+    pub total: usize,
+    /// The highest rate.
+    pub max: f64,
+    /// The rate at the end.
+    pub min: f64,
+}
+
+impl LinearDecay {
+    /// Returns the learning rate of the step with this number.
+    #[must_use]
+    pub fn at(&self, step: usize) -> f64 {
+        by_share(step, (self.warmup, self.total), self.max, |share| {
+            self.max + (self.min - self.max) * share
+        })
+    }
 }
 
 fn by_share(
     step: usize,
     (warmup, total): (usize, usize),
-    peak: f64,
+    max: f64,
     fall: impl Fn(f64) -> f64,
 ) -> f64 {
     if step < warmup {
-        return peak * step as f64 / warmup as f64;
+        return max * step as f64 / warmup as f64;
     }
     let length = total.saturating_sub(warmup).max(1) as f64;
     fall(((step - warmup) as f64 / length).min(1.0))

@@ -15,7 +15,7 @@ use crate::context::stream_of;
 use crate::device::cuda::Cuda;
 use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use crate::sync::{Arc, OfThisThread};
 
 /// The elements of an array, exported for reading: [`Array::cuda_view`] makes it.
 ///
@@ -46,7 +46,7 @@ struct Export {
     stream: Arc<CudaStream>,
     device: Device,
     number: u64,
-    of_thread: PhantomData<*const ()>,
+    of_thread: OfThisThread,
 }
 
 impl Drop for Export {
@@ -67,7 +67,7 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array is not contiguous, like most
-    /// views (copy it first, by [`detach`](Self::detach)), [`Unsupported`](ErrorKind::Unsupported)
+    /// views (copy it first, by [`to_uncached`](Self::to_uncached)), [`Unsupported`](ErrorKind::Unsupported)
     /// if the array is tracked for gradients (export
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and the errors of
     /// [`Device::cuda_context`](crate::Device::cuda_context).
@@ -209,7 +209,7 @@ fn check_contiguous<T: AnyElement>(what: &str, array: &Array<T>) -> Result<()> {
     }
     let text = format!(
         "{what}: the elements of the view of shape {} do not stand one after another: copy it first, by \
-         `detach`",
+         `to_uncached`",
         array.layout().shape()
     );
     Err(Error::new(ErrorKind::InvalidArgument, text))

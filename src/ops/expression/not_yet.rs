@@ -48,7 +48,7 @@ method_of_arrays!(address() -> u64);
 method_of_arrays!(argsort(A) -> Result<Array<i64>>);
 method_of_arrays!(bincount(A) -> Result<Array<i64>>);
 method_of_arrays!(broadcast_to(A) -> Result<Array<E::Item>>);
-method_of_arrays!(detach() -> Result<Array<E::Item>>);
+method_of_arrays!(to_uncached() -> Result<Array<E::Item>>);
 method_of_arrays!(device() -> &Device);
 method_of_arrays!(diag(A) -> Result<Array<E::Item>>);
 method_of_arrays!(dot(A) -> Result<Array<E::Item>>);

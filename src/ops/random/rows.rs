@@ -96,7 +96,7 @@ impl CheckedRows {
         };
         let drawn = match drawn.layout().is_contiguous() {
             true => drawn,
-            false => drawn.detach()?,
+            false => drawn.to_uncached()?,
         };
         on_device!(
             drawn.device(),

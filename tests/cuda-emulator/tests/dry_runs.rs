@@ -71,7 +71,9 @@ fn operations_need_their_workspaces() {
         x.matmul(&y.t()?)?;
         x.var()?.item()?;
         x.topk(5, 1)?;
-        Array::<f32>::randn([100, 100])?.transpose()?.detach()?;
+        Array::<f32>::randn([100, 100])?
+            .transpose()?
+            .to_uncached()?;
         let picked = y.take(&Array::<i64>::arange(0, 200, 1)?, 0)?;
         cachescope::concat(&[&picked, &picked], 0)?;
         Ok(())

@@ -313,7 +313,7 @@ fn random_numbers_are_those_of_the_host() -> Result<()> {
 fn large_arrays_are_compared_where_they_are() -> Result<()> {
     let device = Device::current();
     let x = Array::<f32>::arange(0.0, 60_000.0, 1.0)?.reshape([300, 200])?;
-    let (y, mut other) = (x.detach()?, x.detach()?.flatten()?);
+    let (y, mut other) = (x.to_uncached()?, x.to_uncached()?.flatten()?);
     other.assign(other.lazy().minimum(59_998.0))?;
     let _scope = device.scope("compared").enter();
     assert!(x == y);
@@ -367,7 +367,7 @@ fn several_arrays_are_updated_of_their_old_values() -> Result<()> {
         // One target is a part of a larger array; the other shares its memory with another handle.
         let mut part = table()?
             .slice(s![.., 1..5, ..;2])?
-            .detach()?
+            .to_uncached()?
             .slice(s![.., 1..3, ..])?;
         let kept = a.clone();
         cachescope::update((&mut a, &mut part), |(a, part)| (a * 2.0, part - 1.0))?;

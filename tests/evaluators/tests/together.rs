@@ -87,7 +87,7 @@ fn a_step_of_adam_is_what_its_parts_are_one_after_another() -> Result<()> {
 #[test]
 fn new_values_are_made_of_old_ones() -> Result<()> {
     let (mut a, mut b) = (ramp(3000), (ramp(3000) * 2.0).eval()?);
-    let (old_a, old_b) = (a.detach()?, b.detach()?);
+    let (old_a, old_b) = (a.to_uncached()?, b.to_uncached()?);
     let addresses = (a.address(), b.address());
     update((&mut a, &mut b), |(a, b)| (b, a))?;
     assert_eq!((&a, &b), (&old_b, &old_a), "exchanged");
@@ -95,15 +95,15 @@ fn new_values_are_made_of_old_ones() -> Result<()> {
     // The targets have different shapes: a target that another expression reads elsewhere is
     // written last.
     let (mut table, mut row) = (ramp(1200).reshape([30, 40])?, ramp(40));
-    let (old_table, old_row) = (table.detach()?, row.detach()?);
+    let (old_table, old_row) = (table.to_uncached()?, row.to_uncached()?);
     update((&mut table, &mut row), |(table, row)| {
         (table + &row, row * 2.0)
     })?;
     assert_eq!(table, (&old_table + &old_row).eval()?);
     assert_eq!(row, (&old_row * 2.0).eval()?);
     let mut square = ramp(900).reshape([30, 30])?;
-    let mut other = square.detach()?;
-    let old = square.detach()?;
+    let mut other = square.to_uncached()?;
+    let old = square.to_uncached()?;
     let turned = square.transpose()?;
     update((&mut square, &mut other), |(square, other)| {
         (turned.lazy() + square, other + &turned)
@@ -180,7 +180,7 @@ fn a_small_operand_of_a_broadcast_is_computed_once() -> Result<()> {
         let sum = (&x / divisor()).sum_axis(0)?;
         assert_eq!(takes() - before, 2);
         assert_eq!(sum, y.sum_axis(0)?);
-        let mut z = x.detach()?;
+        let mut z = x.to_uncached()?;
         z.update(|z| z / divisor())?;
         assert_eq!(z, y);
         // The whole expression is computed once, if the target broadcasts it.

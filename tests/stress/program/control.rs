@@ -39,7 +39,7 @@ impl Worker {
                 CacheConfig {
                     policy: *self.random.one_of(&POLICIES),
                     max_bytes: *self.random.one_of(&[None, None, Some(0), Some(100_000)]),
-                    idle: *self.random.one_of(&[None, Some(Duration::ZERO)]),
+                    max_idle: *self.random.one_of(&[None, Some(Duration::ZERO)]),
                     keep_entries: *self.random.one_of(&[None, Some(1), Some(64)]),
                     record: self.random.once_in(4),
                 },

@@ -22,7 +22,7 @@ pub fn run(task: Task) -> Run {
 /// The result goes into an array that is there already; `None` where there is no such form.
 pub fn run_in_place(task: Task) -> Option<Run> {
     let Operands { a, b, c, d, .. } = Operands::new(task).expect("the operands fit into memory");
-    let mut out = a.detach().expect("the result fits into memory");
+    let mut out = a.to_uncached().expect("the result fits into memory");
     let mut assign: Box<dyn FnMut() -> Result<()>> = match task.op {
         Op::Add => Box::new(move || out.assign(&a + &b)),
         Op::Chain => Box::new(move || out.assign((&a * &b + &c).sin() * 2.0 - &d)),

@@ -119,7 +119,7 @@ impl Caches {
     /// Configures the cache `name`. If it was not used yet, its first use finds the configuration.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
         self.named(name).settings.configure(config);
-        if let Some(idle) = config.idle {
+        if let Some(idle) = config.max_idle {
             self.sweep_timer.schedule(idle);
         }
     }
@@ -326,7 +326,7 @@ impl Caches {
             return;
         }
         for cache in self.all() {
-            if let Some(idle) = cache.settings.config().idle {
+            if let Some(idle) = cache.settings.config().max_idle {
                 self.drain_shards(&cache);
                 self.sweep_timer.schedule(idle);
             }

@@ -34,7 +34,7 @@ pub struct CacheConfig {
     /// A block that was not used for this long returns to the pool. Checked at exits, at requests
     /// of any thread that are no hits, in statistics and trims (there is no background thread), at
     /// most eight times in this period. Unbounded by default.
-    pub idle: Option<Duration>,
+    pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for
     /// [`cache_record`](crate::Device::cache_record). Each request then takes the slow path, except
     /// those beyond the first 131,072 of an entry, which are not recorded:
@@ -48,7 +48,7 @@ impl Default for CacheConfig {
             policy: Policy::default(),
             max_bytes: None,
             keep_entries: Some(64),
-            idle: None,
+            max_idle: None,
             record: false,
         }
     }

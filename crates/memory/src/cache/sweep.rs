@@ -1,12 +1,12 @@
 //! Eviction by time without exits: a cache that no thread enters any more releases blocks that were
-//! unused for [`CacheConfig::idle`](super::CacheConfig::idle) when the device serves a request that
+//! unused for [`CacheConfig::max_idle`](super::CacheConfig::max_idle) when the device serves a request that
 //! is no hit. Statistics and trims visit every cache anyway.
 
 use std::time::{Duration, Instant};
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// The number of sweeps in the shortest period of `idle`.
+/// The number of sweeps in the shortest period of `max_idle`.
 const SWEEPS: u32 = 8;
 /// The time of the next sweep if no cache evicts by time.
 const NEVER: u64 = u64::MAX;
@@ -27,7 +27,7 @@ impl SweepTimer {
         }
     }
 
-    /// Sweeps after an eighth of `idle` at the latest.
+    /// Sweeps after an eighth of `max_idle` at the latest.
     pub(super) fn schedule(&self, idle: Duration) {
         let next = self.origin.elapsed() + idle / SWEEPS;
         self.next_ns

@@ -16,6 +16,7 @@ pub(crate) mod plain;
 pub(crate) mod wait;
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 #[cfg(not(tsan))]
 pub(crate) use std::sync::OnceLock;
 pub use std::sync::{Arc, Weak};
@@ -29,6 +30,14 @@ pub(crate) use once::OnceLock;
 pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
+
+/// A marker of values that stay on their thread: they are neither `Send` nor `Sync`, and the
+/// compiler's error says ``*const StaysOnItsThread` cannot be sent``.
+pub type OfThisThread = PhantomData<*const StaysOnItsThread>;
+
+/// The name in the compiler's error; see [`OfThisThread`].
+#[derive(Debug)]
+pub enum StaysOnItsThread {}
 
 /// Returns the token of the calling thread: never 0, never reused, and readable in a thread's last
 /// destructors because it has no destructor.

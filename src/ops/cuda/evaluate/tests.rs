@@ -86,7 +86,7 @@ fn the_axes_are_found_among_several() -> Result<()> {
     let dense = Array::<f32>::zeros([30, 20])?;
     let (text, _) = by_tiles_onto(&(&dense + 1.0), &target).unwrap();
     assert_eq!(staged(&text), [0]);
-    assert!(by_tiles_onto(&(&target.detach()? + 1.0), &target).is_some());
+    assert!(by_tiles_onto(&(&target.to_uncached()? + 1.0), &target).is_some());
     assert!(by_tiles_onto(&(&target + 1.0), &target).is_none());
     Ok(())
 }

@@ -19,15 +19,15 @@ fn elements_become_one() -> Result<()> {
     let all = on_ranks(4, Default::default(), |group, _| {
         let rank = group.rank();
         let mut sum = filled(rank as f32 + 0.5)?;
-        group.all_reduce(&mut sum, Reduce::Sum)?;
-        let mean = group.all_reduced(&filled(f16::from_f32(rank as f32))?, Reduce::Mean)?;
+        group.all_reduce_in_place(&mut sum, Reduce::Sum)?;
+        let mean = group.all_reduce(&filled(f16::from_f32(rank as f32))?, Reduce::Mean)?;
         let mut largest = filled(rank as i64 - 2)?;
-        group.reduce(&mut largest, Reduce::Max, 2)?;
+        group.reduce_in_place(&mut largest, Reduce::Max, 2)?;
         let mut every = filled(rank > 0)?;
-        group.all_reduce(&mut every, Reduce::Min)?;
+        group.all_reduce_in_place(&mut every, Reduce::Min)?;
         let mut complex = Array::full(3, 0.0)?.cast::<Complex<f64>>().eval()?;
         complex.fill(Complex::new(rank as f64, 1.0))?;
-        group.all_reduce(&mut complex, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut complex, Reduce::Sum)?;
         assert_eq!(sum.to_vec()?, vec![8.0; 300]);
         assert_eq!(mean.to_vec()?, vec![f16::from_f32(1.5); 300]);
         let expected = if rank == 2 { 1 } else { rank as i64 - 2 };
@@ -50,7 +50,7 @@ fn parts_are_sent_to_their_ranks() -> Result<()> {
         let exchanged = group.all_to_all(&x)?;
         let narrow = group.all_gather(&Array::full([], own as u16)?)?;
         let mut given = Array::full(5, own as i16)?;
-        group.broadcast(&mut given, 1)?;
+        group.broadcast_in_place(&mut given, 1)?;
         assert_eq!(gathered.shape(), [18, 2]);
         assert_eq!(gathered.to_vec()?[13], 101);
         let first = 4 * own as i32;
@@ -85,18 +85,18 @@ fn groups_divide_and_views_are_read() -> Result<()> {
         let half = group.split(group.rank() % 2, 10 - group.rank())?;
         assert_eq!((half.rank(), half.size()), (1 - group.rank() / 2, 2));
         let whole = filled(group.rank() as f32)?;
-        let sum = half.all_reduced(&whole.slice(s![.., ..;2])?.transpose()?, Reduce::Sum)?;
+        let sum = half.all_reduce(&whole.slice(s![.., ..;2])?.transpose()?, Reduce::Sum)?;
         assert_eq!(sum.shape(), [25, 6]);
         let expected = if group.rank() % 2 == 0 { 2.0 } else { 4.0 };
         assert_eq!(sum.to_vec()?, vec![expected; 150]);
         let mut changed = whole.clone();
-        half.all_reduce(&mut changed.slice_mut(s![1, ..])?, Reduce::Max)?;
+        half.all_reduce_in_place(&mut changed.slice_mut(s![1, ..])?, Reduce::Max)?;
         assert_eq!(
             changed.slice(s![0, ..])?.to_vec()?,
             vec![group.rank() as f32; 50]
         );
         assert_eq!(whole.to_vec()?, vec![group.rank() as f32; 300]);
-        group.all_reduce(&mut changed, Reduce::Sum)
+        group.all_reduce_in_place(&mut changed, Reduce::Sum)
     });
     all_of(all).map(drop)
 }
@@ -112,7 +112,7 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
                 cache_scope!("turn", {
                     let x = Array::full(3000, (group.rank() + iteration) as f32)?;
                     let mut doubled = (&x * 2.0).eval()?;
-                    group.all_reduce(&mut doubled, Reduce::Sum)?;
+                    group.all_reduce_in_place(&mut doubled, Reduce::Sum)?;
                     drop(x);
                     let half = {
                         let _other = other.enter();
@@ -221,13 +221,13 @@ fn threads_carry_arrays_of_a_device() -> Result<()> {
                     let x = Array::full(700, (group.rank() + iteration) as f32)?;
                     let mut doubled = (&x * 2.0).eval()?;
                     drop(x);
-                    group.all_reduce(&mut doubled, Reduce::Mean)?;
+                    group.all_reduce_in_place(&mut doubled, Reduce::Mean)?;
                     let half = (&doubled * 0.5).eval()?;
                     drop(doubled);
                     let gathered = group.all_gather(&half)?;
                     drop(half);
                     let mut part = group.reduce_scatter(&gathered, Reduce::Sum)?;
-                    group.broadcast(&mut part, 1)?;
+                    group.broadcast_in_place(&mut part, 1)?;
                     group.send(&part, (group.rank() + 1) % 3)?;
                     group.recv(&mut part, (group.rank() + 2) % 3)?;
                     assert_eq!(part.to_vec()?, vec![3.0 * (iteration + 1) as f32; 700]);
@@ -244,14 +244,14 @@ fn sixteen_bits_are_moved_and_not_reduced() -> Result<()> {
     let _alone = alone();
     let all = on_ranks(2, Default::default(), |group, _| {
         let mut x = Array::full(3, group.rank() as u16)?;
-        let error = group.all_reduce(&mut x, Reduce::Sum).unwrap_err();
+        let error = group.all_reduce_in_place(&mut x, Reduce::Sum).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(
             error
                 .location()
                 .is_some_and(|place| place.file() == file!())
         );
-        group.broadcast(&mut x, 1)?;
+        group.broadcast_in_place(&mut x, 1)?;
         assert_eq!(x.to_vec()?, [1; 3]);
         Ok(())
     });

@@ -15,16 +15,16 @@ fn a_disagreement_is_an_error_on_all_ranks() -> Result<()> {
     let all = on_ranks(3, Default::default(), |group, _| {
         let group = group.clone().checks(true);
         let mut x = Array::<f32>::ones(3 + usize::from(group.rank() == 1))?;
-        let error = group.all_reduce(&mut x, Reduce::Sum).unwrap_err();
+        let error = group.all_reduce_in_place(&mut x, Reduce::Sum).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
         let error = match group.rank() {
-            0 => group.broadcast(&mut x, 0),
-            _ => group.reduce(&mut x, Reduce::Max, 0),
+            0 => group.broadcast_in_place(&mut x, 0),
+            _ => group.reduce_in_place(&mut x, Reduce::Max, 0),
         };
         assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
         // The ranks can make further calls.
         let mut x = Array::<f32>::ones(5)?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         assert_eq!(x.to_vec()?, [3.0; 5]);
         Ok(())
     });
@@ -46,7 +46,7 @@ fn a_missing_rank_is_an_error_in_time() -> Result<()> {
             return Ok(());
         }
         let mut x = Array::<f32>::ones(1000)?;
-        group.all_reduce(&mut x, Reduce::Sum)?;
+        group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         // Every wait returns the error.
         for _ in 0..2 {
             let error = x.to_vec().unwrap_err();
@@ -55,7 +55,7 @@ fn a_missing_rank_is_an_error_in_time() -> Result<()> {
         }
         assert!(device.synchronize().is_err());
         // The group cannot be used any more.
-        assert!(group.all_reduce(&mut x, Reduce::Sum).is_err());
+        assert!(group.all_reduce_in_place(&mut x, Reduce::Sum).is_err());
         Ok(())
     });
     // The device waits for all of its work, as the rank does at its end.
@@ -107,7 +107,7 @@ fn an_array_elsewhere_is_refused() -> Result<()> {
     let _alone = alone();
     let all = on_ranks(1, Default::default(), |group, _| {
         let _host = Device::host().enter();
-        let error = group.all_reduce(&mut Array::<f32>::ones(3)?, Reduce::Sum);
+        let error = group.all_reduce_in_place(&mut Array::<f32>::ones(3)?, Reduce::Sum);
         assert_eq!(error.unwrap_err().kind(), ErrorKind::DeviceMismatch);
         Ok(())
     });
@@ -119,7 +119,8 @@ fn a_capture_takes_no_exchange() -> Result<()> {
     let _alone = alone();
     let all = on_ranks(1, Default::default(), |group, device| {
         let mut x = Array::<f32>::ones(3)?;
-        let captured = cachescope::graph::capture(device, || group.all_reduce(&mut x, Reduce::Sum));
+        let captured =
+            cachescope::graph::capture(device, || group.all_reduce_in_place(&mut x, Reduce::Sum));
         assert_eq!(
             captured.map(drop).unwrap_err().kind(),
             ErrorKind::Unsupported

@@ -25,7 +25,7 @@ fn a_segment_is_registered_once_and_ends_first() -> Result<()> {
             for _ in 0..5 {
                 cache_scope!("step", {
                     let mut x = Array::full(100_000, 1.0f32)?;
-                    group.all_reduce(&mut x, Reduce::Sum)?;
+                    group.all_reduce_in_place(&mut x, Reduce::Sum)?;
                     assert_eq!(x.to_vec()?[7], 2.0);
                 });
             }

@@ -37,7 +37,7 @@ fn what_was_uploaded_is_downloaded() {
         let host = arrays[4].to_device(&Device::host()).unwrap();
         assert_eq!(host.to_vec().unwrap(), sent[4]);
         assert_eq!(host.to_device(&device).unwrap().to_vec().unwrap(), sent[4]);
-        assert_eq!(arrays[5].detach().unwrap().to_vec().unwrap(), sent[5]);
+        assert_eq!(arrays[5].to_uncached().unwrap().to_vec().unwrap(), sent[5]);
     }
     lock.end();
 }

@@ -1,7 +1,7 @@
 use cachescope::{Array, Expr, Lazy, Result};
 
 fn takes(x: &Array<f32>) -> Result<Array<f32>> {
-    x.detach()
+    x.to_uncached()
 }
 
 // Expressions where an array is expected. The library cannot customise these messages.

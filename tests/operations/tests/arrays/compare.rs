@@ -12,8 +12,8 @@ use crate::arrays::dirty_device;
 fn equality_is_of_shape_device_and_elements() -> Result<()> {
     let array = Array::arange(0, 6, 1)?.reshape([2, 3])?;
     assert!(array == array.clone());
-    assert!(array == array.detach()?);
-    assert!(array == array.transpose()?.detach()?.transpose()?);
+    assert!(array == array.to_uncached()?);
+    assert!(array == array.transpose()?.to_uncached()?.transpose()?);
     assert!(array != array.flip(0)?);
     assert!(array != array.flatten()?);
     assert!(array.slice(s![..1, ..])? != array.slice(s![0, ..])?);
@@ -82,7 +82,7 @@ fn ulps_count_the_values_between() -> Result<()> {
         let (huge, infinite) = (T::max_value(), T::one() / T::zero());
         let (huge, infinite) = (Array::full(1, huge)?, Array::full(1, infinite)?);
         assert_ulps_ne!(huge, infinite);
-        assert_ulps_eq!(infinite, infinite.detach()?);
+        assert_ulps_eq!(infinite, infinite.to_uncached()?);
         Ok(())
     }
     counts(f32::next_up, f32::from_bits(1))?;

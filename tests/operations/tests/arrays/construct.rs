@@ -175,7 +175,7 @@ fn zero_sized_arrays_allocate_nothing() -> Result<()> {
         Array::eye(0)?.flatten()?,
         Array::rand(0)?,
         Array::randn([4, 0])?.flatten()?,
-        empty.detach()?.flatten()?,
+        empty.to_uncached()?.flatten()?,
         cachescope::concat(&[&empty, &empty], 0)?.flatten()?,
     ];
     assert!(made.iter().all(|array| array.shape() == [0]));
@@ -267,7 +267,7 @@ fn an_exhausted_device_is_an_error() -> Result<()> {
     assert!(error.is_out_of_memory(), "{error}");
     let kept = Array::<u8>::ones(1 << 10)?;
     let wide = kept.broadcast_to([1 << 12, 1 << 10])?;
-    assert!(wide.detach().unwrap_err().is_out_of_memory());
+    assert!(wide.to_uncached().unwrap_err().is_out_of_memory());
     assert_eq!(kept.to_vec()?, [1; 1 << 10]);
     Ok(())
 }

@@ -46,7 +46,7 @@ fn errors_have_the_line_of_the_caller() -> Result<()> {
     assert_location(x.sort(0));
     assert_location(x.softmax(-1));
     assert_location(x.cumsum(0));
-    assert_location(x.detach());
+    assert_location(x.to_uncached());
     assert_location(Array::<f32>::randn([400, 400]));
     assert_location(eval((&x + 1.0, &x * 2.0)));
     cache_scope!("here", { assert_location(x.exp().eval()); });
@@ -131,7 +131,7 @@ fn errors_of_closures_and_derives_have_the_line_that_called() -> Result<()> {
     // Functions of parameters.
     assert_location(value_and_grad(&own, |own| own.first.exp().eval()));
     assert_location(value_and_grad(&own, |_| x.sum()));
-    assert_location(value_and_grad(&own, |own| own.first.detach()?.sum()));
+    assert_location(value_and_grad(&own, |own| own.first.to_uncached()?.sum()));
     assert_location(value_and_grad(&own, |own| product(&own.first, &y).sum()));
     assert_location(value_and_step(&mut own, &mut Sgd::new(0.1), |_| x.sum()));
     Ok(())

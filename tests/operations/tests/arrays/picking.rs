@@ -256,13 +256,13 @@ fn a_bad_index_is_named_and_nothing_is_written() -> Result<()> {
     let device = dirty_device()?;
     let _guard = device.enter();
     let original = Array::arange(0, 12, 1)?.reshape([3, 4])?;
-    let mut target = original.detach()?;
+    let mut target = original.to_uncached()?;
     let source = Array::<i32>::ones([2, 4])?;
     let _scope = device.scope("bad index").enter();
     for bad in [3, -4, i64::MIN, i64::MAX] {
         let named =
             format!("index {bad} is out of range for axis 0 of length 3 of the shape [3, 4]");
-        let indices = Array::from_slice(&[0, 0, 1, 1, 2, bad, -3, 0], [2, 4])?.detach()?;
+        let indices = Array::from_slice(&[0, 0, 1, 1, 2, bad, -3, 0], [2, 4])?.to_uncached()?;
         let before = device
             .cache_stats("bad index")
             .map(|stats| stats.hits + stats.misses);

@@ -183,7 +183,7 @@ fn quantiles_beside_nan_and_infinities() -> Result<()> {
     same(x.quantile(0.75, 1)?, [nan, 4.5, inf])?;
     same(x.quantile(1.0, 0)?, [inf, nan, 5.0])?;
     let long = Array::from_vec(mixed(10_000), 10_000)?;
-    let mut odd = long.detach()?;
+    let mut odd = long.to_uncached()?;
     odd.slice_mut(s![1234])?.fill(nan)?;
     assert!(odd.median(0)?.item()?.is_nan() && odd.quantile(0.1, 0)?.item()?.is_nan());
     // Interpolation between neighbours, exact to the last place.
@@ -205,7 +205,7 @@ fn places_in_sorted_arrays_of_any_length() -> Result<()> {
             .collect();
         let values = Array::arange(-2_i64, 70, 1)?;
         assert_eq!(sorted.searchsorted(&values)?.to_vec()?, wanted, "{length}");
-        let turned = sorted.flip(0)?.detach()?.flip(0)?;
+        let turned = sorted.flip(0)?.to_uncached()?.flip(0)?;
         let places = turned.searchsorted(&values.reshape([9, 8])?.transpose()?)?;
         assert_eq!(places.transpose()?.to_vec()?, wanted);
     }

@@ -48,7 +48,7 @@ fn a_long_transposed_array_arrives_in_order() -> Result<()> {
         let array = Array::from_ndarray(&host)?;
         let turned = array.transpose()?;
         assert_eq!(turned.to_ndarray()?, host.t().into_dyn());
-        assert_eq!(turned.detach()?.to_ndarray()?, host.t().into_dyn());
+        assert_eq!(turned.to_uncached()?.to_ndarray()?, host.t().into_dyn());
         let from_columns = Array::from_ndarray(&host.t())?;
         assert_eq!(from_columns.to_vec()?, turned.to_vec()?);
     }
@@ -89,7 +89,7 @@ fn detach_leaves_the_scope() -> Result<()> {
     let kept = {
         let _scope = device.scope("detached").enter();
         let inside = Array::<f32>::ones([4, 4])?;
-        inside.slice(s![.., 1])?.detach()?
+        inside.slice(s![.., 1])?.to_uncached()?
     };
     let stats = device.cache_stats("detached").unwrap();
     assert_eq!((stats.live_blocks, stats.escaped_blocks), (0, 0));

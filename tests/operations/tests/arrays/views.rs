@@ -245,7 +245,7 @@ proptest! {
             prop_assert_eq!(array.shape(), host.shape(), "after {:?}", step);
             prop_assert_eq!(&array.to_ndarray().unwrap(), &host, "after {:?}", step);
         }
-        let detached = array.detach().unwrap();
+        let detached = array.to_uncached().unwrap();
         prop_assert!(detached == array);
         let axis = host.ndim().saturating_sub(1);
         if host.ndim() > 0 {

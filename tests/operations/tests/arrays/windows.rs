@@ -68,7 +68,7 @@ fn windows_that_do_not_overlap_are_written_in_place() -> Result<()> {
 fn windows_are_operands_like_any_other() -> Result<()> {
     let x = Array::<f64>::randn([9, 11])?;
     let windows = x.windows(&[4, 5])?;
-    let copy = windows.detach()?;
+    let copy = windows.to_uncached()?;
     assert_eq!(windows, copy);
     assert_eq!(
         (&windows + &windows.flip(2)?).eval()?,
@@ -87,7 +87,7 @@ fn windows_are_operands_like_any_other() -> Result<()> {
     assert!(apart < 1e-12, "{apart}");
     // A matrix whose rows overlap.
     let rows = x.flatten()?.windows(&[7])?;
-    let (gram, wanted) = (rows.transpose()?.matmul(&rows)?, rows.detach()?);
+    let (gram, wanted) = (rows.transpose()?.matmul(&rows)?, rows.to_uncached()?);
     let wanted = wanted.transpose()?.matmul(&wanted)?;
     let apart = (gram - wanted).abs().max()?.item()?;
     assert!(apart < 1e-12, "{apart}");

@@ -71,7 +71,7 @@ fn a_guard_that_drops_inside_of_the_closure_covers_its_backward_pass() {
 #[test]
 fn a_guard_covers_the_tape_that_is_open() -> Result<()> {
     let mut tape = Tape::begin()?;
-    let x = tape.follow(&zero())?;
+    let x = tape.track(&zero())?;
     let value = loss(&x)?;
     let guard = detect_anomaly();
     drop(guard);

@@ -153,7 +153,7 @@ const CASES: &[Case] = &[
         Group::threads(2, |group| {
             let mut x = ones()?;
             let _held = x.clone();
-            group.broadcast(&mut x, 0)?;
+            group.broadcast_in_place(&mut x, 0)?;
             let _again = x.clone();
             DataParallel::new(&group).broadcast(&mut x)
         })
@@ -171,7 +171,7 @@ const CASES: &[Case] = &[
             let state = optimizer.state(&x)?;
             optimizer.set_state(&state)?;
             let _held = x.clone();
-            group.all_reduce(&mut x, Reduce::Sum)
+            group.all_reduce_in_place(&mut x, Reduce::Sum)
         })
         .map(drop)
     }),

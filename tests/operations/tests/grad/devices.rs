@@ -53,7 +53,7 @@ fn a_copy_on_the_own_device_is_the_array() {
 #[test]
 fn values_are_copied_without_their_gradients() -> Result<()> {
     let x = numbers(&[3], 1.0);
-    let (_, gradient) = value_and_grad(&x, |x| (stop_gradient(x).detach()? * x).sum())?;
+    let (_, gradient) = value_and_grad(&x, |x| (stop_gradient(x).to_uncached()? * x).sum())?;
     assert_eq!(gradient, x);
     let (_, gradient): (_, Array<f64>) = value_and_grad(&x, |x| {
         let constant = stop_gradient(x)

@@ -45,7 +45,7 @@ fn settings_of<T: Float>() {
         let mut layer = BatchNorm::<T>::new(4).unwrap();
         layer.epsilon = epsilon;
         assert_refused(layer.forward(&images), "epsilon", epsilon);
-        assert_refused(layer.infer(&images), "epsilon", epsilon);
+        assert_refused(layer.forward_inference(&images), "epsilon", epsilon);
         let ones = Array::<T>::ones(4).unwrap();
         let rounded = number::<T>(epsilon);
         let given = Array::full([], rounded).unwrap().cast::<f64>().eval();

@@ -178,7 +178,7 @@ fn variables_of_the_inner_function_alone_have_no_outer_gradient() -> Result<()> 
 #[test]
 fn an_open_tape_tracks_the_gradients_of_functions() -> Result<()> {
     let mut tape = Tape::begin()?;
-    let x = tape.follow(&numbers(&[3], 1.0))?;
+    let x = tape.track(&numbers(&[3], 1.0))?;
     let (_, slope) = value_and_grad(&x, cube)?;
     let (_, gradient) = tape.gradients(slope.sum()?, x)?;
     assert!((gradient - 6.0 * numbers(&[3], 1.0)).abs().max()?.item()? < 1e-12);

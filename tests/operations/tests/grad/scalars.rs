@@ -1,7 +1,7 @@
 //! Settings that are NaN, negative or out of their domain, each an error that names the setting.
 
 use cachescope::grad::nn::{alpha_dropout, drop_path, dropout, dropout_channels};
-use cachescope::grad::optim::{Average, Clipped, LossScaled, Sgd, clip_norm, cosine, linear};
+use cachescope::grad::optim::{Average, Clipped, Cosine, LinearDecay, LossScaled, Sgd, clip_norm};
 use cachescope::grad::{Optimizer, value_and_step};
 use cachescope::{Array, ErrorKind, Float, Result};
 use half::{bf16, f16};
@@ -163,9 +163,28 @@ fn an_infinite_bound_measures_the_norm() -> Result<()> {
 /// A schedule returns a number, so the step with it returns the error.
 #[test]
 fn a_schedule_of_nan_is_refused_by_the_step() {
-    for schedule in [cosine, linear] {
-        for (peak, least) in [(f64::NAN, 0.0), (1.0, f64::NAN)] {
-            assert!(schedule(5, (0, 10), (peak, least)).is_nan());
+    let cosine = |step, (warmup, total), (max, min)| {
+        let rate = Cosine {
+            warmup,
+            total,
+            max,
+            min,
+        };
+        rate.at(step)
+    };
+    let linear = |step, (warmup, total), (max, min)| {
+        let rate = LinearDecay {
+            warmup,
+            total,
+            max,
+            min,
+        };
+        rate.at(step)
+    };
+    let schedules: [&dyn Fn(usize, (usize, usize), (f64, f64)) -> f64; 2] = [&cosine, &linear];
+    for schedule in schedules {
+        for (max, min) in [(f64::NAN, 0.0), (1.0, f64::NAN)] {
+            assert!(schedule(5, (0, 10), (max, min)).is_nan());
         }
         for step in [0, 5, 10, 11, usize::MAX] {
             for spans in [(0, 0), (5, 0), (0, 10), (10, 10), (usize::MAX, usize::MAX)] {

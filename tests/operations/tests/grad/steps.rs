@@ -183,8 +183,8 @@ fn an_error_abandons_the_step() {
 #[test]
 fn a_tape_of_its_own() -> Result<()> {
     let mut tape = Tape::begin()?;
-    let (w, b) = tape.follow(&(numbers(&[3], 1.0), numbers(&[3], 0.5)))?;
-    let scale = tape.follow(&Array::full([], 2.0)?)?;
+    let (w, b) = tape.track(&(numbers(&[3], 1.0), numbers(&[3], 0.5)))?;
+    let scale = tape.track(&Array::full([], 2.0)?)?;
     let loss = ((&w * &w + &b) * &scale).sum()?;
     let (value, ((of_w, of_b), of_scale)) = tape.gradients(loss, ((w.clone(), b), scale))?;
     assert_eq!(of_w, (&w * 4.0).eval()?);
@@ -196,7 +196,7 @@ fn a_tape_of_its_own() -> Result<()> {
 #[test]
 fn a_tape_knows_its_variables() -> Result<()> {
     let mut tape = Tape::begin()?;
-    let x = tape.follow(&numbers(&[3], 1.0))?;
+    let x = tape.track(&numbers(&[3], 1.0))?;
     let y = x.exp().eval()?;
     let error = tape.gradients(y.sum()?, y).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");

@@ -12,7 +12,7 @@ use crate::grad::differences::numbers;
 /// The error of gradients for what `pick` makes of a variable of shape `[2, 2]`.
 fn refused(pick: impl Fn(&Array<f64>) -> Result<Vec<Array<f64>>>) -> Error {
     let mut tape = Tape::begin().unwrap();
-    let x = tape.follow(&numbers(&[2, 2], 1.0)).unwrap();
+    let x = tape.track(&numbers(&[2, 2], 1.0)).unwrap();
     let loss = x.square().sum().unwrap();
     let picked = pick(&x).unwrap();
     let line = line!() + 1;
@@ -44,7 +44,7 @@ fn rejects_views_of_a_variable() -> Result<()> {
     }
     // A view of all elements in their order is the variable.
     let mut tape = Tape::begin()?;
-    let x = tape.follow(&numbers(&[2, 2], 1.0))?;
+    let x = tape.track(&numbers(&[2, 2], 1.0))?;
     let (loss, whole) = (x.sum()?, x.slice(s![.., ..])?);
     assert_eq!(tape.gradients(loss, whole)?.1.to_vec()?, [1.0; 4]);
     Ok(())

@@ -174,13 +174,16 @@ fn norms_of_batches_and_groups() -> Result<()> {
     let shaped = |own: &Array<f64>| own.reshape([3, 1, 1]);
     let (scale, shift) = (shaped(&own.weight)?, shaped(&own.bias)?);
     let expected = (&x - shaped(&mean)?) / (shaped(&variance)? + 1e-5).sqrt() * scale + shift;
-    let error = (own.infer(&x)? - expected).abs().max()?.item()?;
+    let error = (own.forward_inference(&x)? - expected)
+        .abs()
+        .max()?
+        .item()?;
     assert!(error < 1e-12, "{error}");
     let group = GroupNorm::new(2, 6)?;
     let group = check_layer!("group_norm", group, [weight, bias], |own, x| own.forward(x));
     for error in [
         own.forward(&numbers(&[2, 4], 1.0)).unwrap_err(),
-        own.infer(&numbers(&[3], 1.0)).unwrap_err(),
+        own.forward_inference(&numbers(&[3], 1.0)).unwrap_err(),
         group.forward(&numbers(&[3], 1.0)).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");

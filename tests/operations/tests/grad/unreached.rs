@@ -38,7 +38,7 @@ fn check_all(x: &Array<f64>, loss: Loss<'_>) {
     check_refused(hvp(x, x, |x| loss(x)).unwrap_err(), "hvp");
     check_refused(print_saved(x, |x| loss(x)).unwrap_err(), "print_saved");
     let mut tape = Tape::begin().unwrap();
-    let followed = tape.follow(x).unwrap();
+    let followed = tape.track(x).unwrap();
     let value = loss(&followed).unwrap();
     let error = tape.gradients(value, followed).unwrap_err();
     check_refused(error, "gradients");
@@ -151,5 +151,51 @@ fn a_value_that_does_not_change_has_no_change() -> Result<()> {
     let x = numbers(&[3], 1.0);
     let (_, change) = jvp(&x, &x, |_| Array::<f64>::ones(2))?;
     assert_eq!(change.to_vec()?, [0.0; 2]);
+    Ok(())
+}
+
+/// Set in the process that computes the gradients.
+const CHILD: &str = "CACHESCOPE_TEST_UNREAD";
+
+#[test]
+fn warns_of_parameters_that_the_loss_does_not_read() -> Result<()> {
+    let (x, y) = (numbers(&[3], 1.0), numbers(&[2], 1.0));
+    if std::env::var_os(CHILD).is_some() {
+        for _ in 0..2 {
+            let (_, (of_x, of_y)) = value_and_grad(&(x.clone(), y.clone()), |(x, _)| x.sum())?;
+            assert_eq!(
+                (of_x.to_vec()?, of_y.to_vec()?),
+                (vec![1.0; 3], vec![0.0; 2])
+            );
+        }
+        // The loss reads both, or excludes one on purpose.
+        value_and_grad(&(x.clone(), y.clone()), |(x, y)| {
+            (x.sum()? + y.sum()?).eval()
+        })?;
+        value_and_grad(&(x, y), |(x, y)| {
+            (x.sum()? + stop_gradient(y).sum()?).eval()
+        })?;
+        return Ok(());
+    }
+    let (_, module) = module_path!().split_once("::").unwrap_or_default();
+    let name = format!("{module}::warns_of_parameters_that_the_loss_does_not_read");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = command
+        .args(["--exact", &name, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let warnings: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("warning"))
+        .collect();
+    let expected = usize::from(cfg!(debug_assertions));
+    assert_eq!(warnings.len(), expected, "{text}");
+    for warning in warnings {
+        assert!(warning.contains("unreached.rs"), "{warning}");
+        assert!(warning.contains("reads 1 of 2 parameters"), "{warning}");
+    }
     Ok(())
 }

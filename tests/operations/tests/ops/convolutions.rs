@@ -93,7 +93,7 @@ fn values<T: Float>(shape: [usize; 4], seed: usize) -> Result<Array<T>> {
 fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
     match strides {
         0 => Ok(array.clone()),
-        1 => array.swap_axes(2, 3)?.detach()?.swap_axes(2, 3),
+        1 => array.swap_axes(2, 3)?.to_uncached()?.swap_axes(2, 3),
         _ => {
             let mut wide = Array::zeros([
                 array.shape()[0],
@@ -368,7 +368,7 @@ fn broadcast_operands_are_read() -> Result<()> {
     let x = row.broadcast_to([2, 3, 9, 20])?;
     let kernel = Array::<f64>::ones([1, 1, 1, 1])?.broadcast_to([4, 3, 3, 3])?;
     let options = ConvOptions::default();
-    let copied = (x.detach()?, kernel.detach()?);
+    let copied = (x.to_uncached()?, kernel.to_uncached()?);
     let wanted = copied.0.conv2d(&copied.1, options)?;
     assert_eq!(x.conv2d(&kernel, options)?.to_vec()?, wanted.to_vec()?);
     Ok(())

@@ -200,13 +200,13 @@ fn a_function_takes_views_values_and_expressions() -> Result<()> {
     let whole = mish(&table).eval()?;
     let view = table.slice(s![..;-2, 1..])?.transpose()?;
     let expected = whole.slice(s![..;-2, 1..])?.transpose()?;
-    assert_eq!(mish(&view).eval()?, expected.detach()?);
+    assert_eq!(mish(&view).eval()?, expected.to_uncached()?);
     let slopes = Array::from_slice(&[0.5f32, 2.0, 4.0], [3, 1])?;
     let y = leaky(&table, slopes).eval()?;
     assert_eq!(y.shape(), [3, 4]);
     assert_eq!(y.to_vec()?[0], -1.5);
     assert_eq!(leaky(-2.0, 0.25).eval()?.item()?, -0.5);
-    let mut target = table.detach()?;
+    let mut target = table.to_uncached()?;
     let address = target.address();
     target.update(|t| leaky(t, 0.0))?;
     assert_eq!((target.address(), target.to_vec()?[0]), (address, 0.0));

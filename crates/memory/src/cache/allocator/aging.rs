@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::cache::settings::CacheConfig;
 
-/// The number of samples that are taken in a time of `idle`.
+/// The number of samples that are taken in a time of `max_idle`.
 const SAMPLES: u32 = 8;
 
 /// The schedule of the sweeps of a shard's idle blocks, and the age limit of each sweep.
 ///
 /// Invariant: epochs and times of `signals` rise. Each time, except the first, is at least an
-/// eighth of `idle` after the one before.
+/// eighth of `max_idle` after the one before.
 #[derive(Debug, Default)]
 pub(super) struct Aging {
     keep_entries: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Aging {
 impl Aging {
     pub(super) fn configure(&mut self, config: &CacheConfig) {
         self.keep_entries = config.keep_entries;
-        self.idle = config.idle;
+        self.idle = config.max_idle;
     }
 
     /// Returns the epoch at which the next sweep is due.
@@ -82,7 +82,7 @@ mod tests {
         let mut aging = Aging::default();
         aging.configure(&CacheConfig {
             keep_entries,
-            idle,
+            max_idle: idle,
             ..CacheConfig::default()
         });
         aging

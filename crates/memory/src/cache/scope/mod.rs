@@ -27,7 +27,7 @@ use super::shard::{
 };
 use crate::device::StreamId;
 use crate::memory::header::List;
-use crate::sync::{Arc, thread_local};
+use crate::sync::{Arc, OfThisThread, thread_local};
 use bindings::ThreadBindings;
 pub use call_site::CallSite;
 pub(crate) use call_site::Place;
@@ -315,7 +315,7 @@ impl Stack {
 pub(crate) struct Entered {
     /// 0 if nothing was entered, because the thread's locals are being destroyed.
     serial: u64,
-    of_this_thread: PhantomData<*const ()>,
+    of_this_thread: OfThisThread,
 }
 
 impl Entered {

@@ -355,7 +355,7 @@ fn a_cache_that_nobody_enters_is_evicted_by_time() {
     let caches = limited(LONG);
     let idle = Duration::from_millis(40);
     let config = CacheConfig {
-        idle: Some(idle),
+        max_idle: Some(idle),
         ..CacheConfig::default()
     };
     caches.configure("r", config);

@@ -85,7 +85,7 @@ fn every_layer<T: Float>() -> Result<()> {
         "batch_norm",
         || BatchNorm::new(4),
         |own| own.forward(&batch).map(drop),
-        |own: &BatchNorm<T>| own.infer(&images),
+        |own: &BatchNorm<T>| own.forward_inference(&images),
     )?;
     survives(
         "nested",
@@ -99,7 +99,9 @@ fn every_layer<T: Float>() -> Result<()> {
             first[0].forward(&batch)?;
             second.as_ref().unwrap()[0].forward(&images).map(drop)
         },
-        |(first, second): &Nested<T>| second.as_ref().unwrap()[0].infer(&first[0].infer(&images)?),
+        |(first, second): &Nested<T>| {
+            second.as_ref().unwrap()[0].forward_inference(&first[0].forward_inference(&images)?)
+        },
     )?;
     survives(
         "conv2d",
@@ -281,7 +283,7 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
         )
     };
     let check = |own: &BatchNorm, batches: i64| -> Result<()> {
-        for (own, expected) in own.infer(&x)?.to_vec()?.iter().zip(expected) {
+        for (own, expected) in own.forward_inference(&x)?.to_vec()?.iter().zip(expected) {
             assert!((own - expected).abs() < 1e-4, "{own} {expected}");
         }
         assert_eq!(own.statistics.batches().item()?, batches);
@@ -344,7 +346,7 @@ fn statistics_of_narrow_types_are_wide() -> Result<()> {
         let (_, variance) = layer.statistics.arrays();
         let expected = 0.9 + 0.1 * 3.6e9 * 4.0 / 3.0;
         assert!((variance.item()? / expected - 1.0).abs() < 1e-3);
-        let y = layer.infer(&x)?.to_vec()?[0].to_f32();
+        let y = layer.forward_inference(&x)?.to_vec()?[0].to_f32();
         let expected = 60_000.0 * sign / expected.sqrt();
         assert!((y / expected - 1.0).abs() < 1e-2, "{y} {expected}");
     }
@@ -376,7 +378,7 @@ fn settings_outside_of_their_range_are_refused() -> Result<()> {
             momentum,
             ..BatchNorm::<f32>::new(2)?
         };
-        for outcome in [layer.forward(&x), layer.infer(&x)] {
+        for outcome in [layer.forward(&x), layer.forward_inference(&x)] {
             fails(outcome, ErrorKind::InvalidArgument, &["BatchNorm", name]);
         }
         assert_eq!(layer.statistics.batches().item()?, 0, "nothing was updated");
@@ -388,7 +390,7 @@ fn settings_outside_of_their_range_are_refused() -> Result<()> {
             ..BatchNorm::<f32>::new(2)?
         };
         layer.forward(&x)?;
-        layer.infer(&x)?;
+        layer.forward_inference(&x)?;
     }
     Ok(())
 }
