@@ -194,7 +194,7 @@ pub mod fft {
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]
 pub mod linalg {
-    pub use crate::ops::linalg::{
+    pub use crate::ops::linear::linalg::{
         Factorizable, MatrixNorm, cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd,
         svdvals,
     };

@@ -13,7 +13,7 @@ use crate::ops::derivatives::{
     detect_anomalies, first_reader, has_constants, has_tape, identity, is_paused, length, seed,
     track, tracked, tracked_backward, with_value, zeros_like,
 };
-use crate::ops::warn;
+use crate::ops::order::warn;
 use crate::sync::OfThisThread;
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to

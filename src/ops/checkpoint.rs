@@ -3,12 +3,12 @@
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::derivatives::{
-    BackwardStep, Gradients, Pause, Tracked, Upstream, constant, is_live, pin, record,
-};
 use crate::array::{Array, Buffer, Float, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{
+    BackwardStep, Gradients, Pause, Tracked, Upstream, constant, is_live, pin, record,
+};
 use crate::ops::random::{replace_thread_state, thread_state};
 
 /// Returns the value of `run`, and saves only this value and the arrays in `inputs`. If a tape

@@ -1,7 +1,17 @@
 //! Operations: lazy expressions and their evaluation.
 //!
-//! An operation is a row of a table: in [`elementwise`] if it maps elements, in [`reductions`] if
-//! it reduces them. Its uses (eager, fused, reduced, in place) all follow from the expression type.
+//! An operation is a row of a table: in [`elementwise`](expression::elementwise) if it maps
+//! elements, in [`reductions`](lanes::reductions) if it reduces them. Its uses (eager, fused, reduced, in place) all follow from the expression type.
+//!
+//! | Folder | What it is |
+//! |---|---|
+//! | `expression` | expressions: their types, their graph, and the functions that they apply |
+//! | `dispatch` | the choice of a device and of a loop |
+//! | `order` | the order of work among streams, and what must not be touched meanwhile |
+//! | `derivatives` | the tape, and the rules of gradients |
+//! | `descriptors` | the arguments of an operation on a device: lengths, lanes, regions |
+//! | `host`, `cuda` | the devices |
+//! | `write`, `lanes`, `linear`, `network`, `index`, `random`, `fft`, `print` | the operations, a file or a folder a family |
 //!
 //! Architecture invariant: building an expression neither fails nor allocates device memory, and
 //! only [`host`] and [`cuda`] touch memory.
@@ -45,53 +55,28 @@ macro_rules! on_device {
     }};
 }
 
-mod aliasing;
-mod assign;
-mod attention;
 mod checkpoint;
-mod compare;
-mod compound;
-mod convolution;
 #[cfg(feature = "cuda")]
 mod cuda;
 pub(crate) mod derivatives;
 mod descriptors;
-mod diff;
 mod dispatch;
-mod einsum;
-mod eval;
 pub(crate) mod expression;
 #[cfg(feature = "fft")]
 pub(crate) mod fft;
 mod host;
 mod index;
-mod interpolate;
-mod kron;
-#[cfg(feature = "linalg")]
-pub(crate) mod linalg;
-mod norms;
-mod operators;
-mod order;
-mod pause;
-mod pooling;
+mod lanes;
+pub(crate) mod linear;
+mod network;
+pub(crate) mod order;
 mod print;
-mod products;
 mod random;
-mod reductions;
-mod scaled;
-mod scan;
-mod together;
-mod transfer;
-mod view_mut;
-pub(crate) mod warn;
+mod write;
 
-pub use attention::attention;
 #[cfg(feature = "collective")]
 pub(crate) use cachescope_kernels::elementwise::loops::BlockLoop;
 pub(crate) use checkpoint::checkpointed;
-pub use convolution::ConvOptions;
-pub(crate) use convolution::conv_transpose2d;
-pub use einsum::{EinsumOperands, einsum};
 pub(crate) use expression::any_lazy::AnyLazy;
 pub use expression::boxed::{Boxed, BoxedLazy};
 #[cfg(feature = "collective")]
@@ -103,11 +88,17 @@ pub(crate) use expression::elementwise::functions::{Maximum, Minimum};
 pub use expression::elementwise::{complex, select};
 pub use expression::expr::{Expr, IntoExpr, Lazy};
 pub use expression::node::{binary, quaternary, ternary, unary};
+pub(crate) use index::interpolate::{Arms, interpolated};
 pub use index::{PadMode, concat, stack};
-pub(crate) use interpolate::{Arms, interpolated};
-pub(crate) use norms::{check_epsilon, epsilon_in, group_norm, layer_norm, rms_norm, widened};
+pub use linear::einsum::{EinsumOperands, einsum};
+pub use network::attention::attention;
+pub use network::convolution::ConvOptions;
+pub(crate) use network::convolution::conv_transpose2d;
+pub(crate) use network::norms::{
+    check_epsilon, epsilon_in, group_norm, layer_norm, rms_norm, widened,
+};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
-pub(crate) use scaled::{add_scaled, scaled, scaled_wide};
-pub use together::{Several, Targets, Values, eval, update};
-pub use view_mut::ArrayViewMut;
+pub(crate) use write::scaled::{add_scaled, scaled, scaled_wide};
+pub use write::together::{Several, Targets, Values, eval, update};
+pub use write::view_mut::ArrayViewMut;

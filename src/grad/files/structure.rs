@@ -12,7 +12,7 @@ use crate::grad::buffers::MapBuffers;
 use crate::grad::optim::rounded::is_narrow;
 use crate::grad::parameters::{MapArrays, Parameters};
 use crate::grad::place::{Member, ParameterPath, follow_place, map_erased, members};
-use crate::ops::warn;
+use crate::ops::order::warn;
 
 /// The most names of one kind that an error lists.
 const NAMED: usize = 8;

@@ -11,10 +11,10 @@ use super::walk::{Numbering, blocks_of};
 use crate::array::{DType, Shape, Walk};
 use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::aliasing::Target;
 use crate::ops::descriptors::{Axis, reached};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
+use crate::ops::order::aliasing::Target;
 
 /// Adds each element of `values`, which are numbers, to the element of `target` that its index
 /// selects along the axis `at`, in order. There is one addition for each element of `shape`, which

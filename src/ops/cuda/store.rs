@@ -6,10 +6,10 @@ use super::evaluate::{write, write_all};
 use super::memory::{Output, address_of};
 use super::program::Program;
 use crate::error::Result;
-use crate::ops::aliasing::Overwritable;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
+use crate::ops::order::aliasing::Overwritable;
 
 /// Writes the elements of `graph` over the elements of `target`, which has the shape of the graph
 /// and memory that nothing else uses. Each thread reads all elements at an index before it writes

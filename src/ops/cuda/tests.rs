@@ -12,8 +12,12 @@ use crate::array::{
 };
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
+use crate::ops::Expr;
+use crate::ops::IntoExpr;
+use crate::ops::Lazy;
+use crate::ops::complex;
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::{Expr, IntoExpr, Lazy, complex, select};
+use crate::ops::select;
 
 /// Returns the results of a function without arguments for each ordered element type, as an array.
 macro_rules! of_every_ordered {

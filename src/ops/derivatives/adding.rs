@@ -8,12 +8,12 @@ use super::tape::Tracked;
 use super::{Pause, record};
 use crate::array::{AnyArray, AxisSet, Bits, DType, Layout, Shape};
 use crate::error::Result;
-use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::dispatch::store;
 use crate::ops::expression::elementwise::arithmetic::Added;
 use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
+use crate::ops::order::aliasing::{Obstacle, Overwritable, Target};
 
 /// Returns the contribution summed over the axes along which `layout` has one element and the
 /// contribution has several, and over the axes along which `layout` repeats an element. A sum is

@@ -10,12 +10,12 @@ use super::{Gradients, Pause, is_live, record_all};
 use crate::array::{AnyArray, AxisSet, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Result};
-use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::dispatch;
 use crate::ops::dispatch::{Hoisted, store};
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, NodeKind, Results};
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
 use crate::ops::expression::tree::Operand;
+use crate::ops::order::aliasing::{Overwritable, Target};
 
 /// Some of the derived operands of an expression graph.
 type DerivedList<'a> = SmallVec<[&'a Derived; 4]>;

@@ -5,8 +5,8 @@ use super::refuse_operands;
 use super::tape::{self, TapeStep};
 use crate::array::TapeId;
 use crate::error::Result;
+use crate::ops::order::pause::{self, Mode, Pause, mode};
 use crate::ops::order::set_tape_check;
-use crate::ops::pause::{self, Mode, Pause, mode};
 
 /// The tape of a thread, which ends when the guard drops.
 #[must_use]

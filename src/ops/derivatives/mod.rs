@@ -58,14 +58,14 @@ pub(crate) use total::Total;
 use gradients::filled;
 use tape::{TapeStep, track_result};
 
-use super::dispatch::device_for;
-use super::expression::graph::{ExpressionGraph, NodeKind};
-use super::expression::tree::Tree;
-use super::order::TouchedMemory;
-pub(crate) use super::pause::{Pause, is_live, is_paused, runs_again_later};
 use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
 use crate::error::{CallSiteOverride, Error, ErrorCode, Result, reported_call_site};
+use crate::ops::dispatch::device_for;
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::tree::Tree;
+use crate::ops::order::TouchedMemory;
+pub(crate) use crate::ops::order::pause::{Pause, is_live, is_paused, runs_again_later};
 
 /// Rejects tracked values, for work that records no step.
 #[cold]

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::backward::BackwardStep;
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
-use crate::ops::pause::{Mode, is_live, mode};
+use crate::ops::order::pause::{Mode, is_live, mode};
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };

@@ -4,7 +4,7 @@
 use crate::array::{Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
-use crate::ops::aliasing::Target;
+use crate::ops::order::aliasing::Target;
 
 /// The axis that the indices count along.
 #[derive(Clone, Copy, Debug)]

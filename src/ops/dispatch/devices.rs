@@ -7,7 +7,7 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::tree::{Operand, Tree};
-use crate::ops::pause::is_live;
+use crate::ops::order::pause::is_live;
 use cachescope_kernels::elementwise::call::MOST_OPERANDS;
 
 /// An operand with its name in messages, its device and its shape.

@@ -6,8 +6,8 @@ use super::Hoisted;
 use crate::array::{Buffer, Shape};
 use crate::context::Device;
 use crate::error::Result;
-use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::expression::graph::{ExpressionGraph, Results};
+use crate::ops::order::aliasing::{Overwritable, Target};
 use crate::ops::order::{ReadOperands, UpdateTargets};
 
 /// Returns the result of `graph`, which has one, over `shape`, to which it broadcasts and whose

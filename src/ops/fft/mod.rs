@@ -1,5 +1,5 @@
-//! Fourier transforms. The operands are checked here; the transforms are in [`host`](super::host)
-//! and in [`cuda`](super::cuda).
+//! Fourier transforms. The operands are checked here; the transforms are in [`host`](crate::ops::host)
+//! and in [`cuda`](crate::ops::cuda).
 //!
 //! Both devices have functions of the same names, which take any strides and any axis, and return
 //! row-major arrays.
@@ -78,7 +78,7 @@ fn resized<T: AnyElement>(
     length: usize,
 ) -> Result<Shape> {
     let resized = shape.with(at, length);
-    super::index::check_size(operation, &resized, T::DTYPE)?;
+    crate::ops::index::check_size(operation, &resized, T::DTYPE)?;
     Ok(resized)
 }
 

@@ -20,10 +20,10 @@ use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::aliasing::Target;
 use crate::ops::descriptors::{Axis, Picking, counted, reached};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
+use crate::ops::order::aliasing::Target;
 
 impl Axis {
     /// Returns the distance of `index` from index 0 in memory.

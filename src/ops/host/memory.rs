@@ -6,7 +6,7 @@ use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::aliasing::Target;
+use crate::ops::order::aliasing::Target;
 pub(crate) use cachescope_kernels::output::{Output, Untyped};
 
 /// Returns the elements of `place`, which has no gaps. The memory around them may have other

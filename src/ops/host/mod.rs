@@ -1,7 +1,7 @@
 //! The host device's execution of expressions.
 //!
 //! The elements of an expression are numbered in row-major order of its
-//! [index space](super::descriptors::IndexSpace).
+//! [index space](crate::ops::descriptors::IndexSpace).
 //! There are two evaluators with equal results, down to the bits. The [fused](fused) one is a loop
 //! that is compiled for the expression; it takes operands that are dense and of one shape, in
 //! builds without debug assertions. The [blocked](blocked) one evaluates everything else: it runs

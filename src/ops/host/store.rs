@@ -14,10 +14,10 @@ use crate::context::Timed;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS};
 use crate::ops::expression::tree::{Tree, operands};
+use crate::ops::order::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
 
 /// Overwrites the elements of each target with a result of `graph`. The targets have one shape,

@@ -5,8 +5,8 @@ use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Layout, 
 use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
-use crate::ops::aliasing::Target;
 use crate::ops::order::UpdateTargets;
+use crate::ops::order::aliasing::Target;
 
 impl<T: Integer> Array<T> {
     /// Returns the number of occurrences of each number from 0 to `length` − 1 among all elements:

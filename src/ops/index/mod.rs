@@ -1,8 +1,10 @@
 //! Copies by position and by order: elements at indices, concatenated arrays, sorted elements.
 //!
 //! The operands are checked here, one operation in each file; the kernels are in
-//! [`host`](super::host) and [`cuda`](super::cuda). They move only the elements that
-//! [`descriptors`](super::descriptors) walk over.
+//! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda). They move only the elements that
+//! [`descriptors`](crate::ops::descriptors) walk over.
+
+pub(in crate::ops) mod interpolate;
 
 mod bincount;
 mod classes;

@@ -4,9 +4,9 @@
 use crate::array::{AnyArray, Array, Bits, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
-use crate::ops::aliasing::Target;
 use crate::ops::descriptors::{Copying, Picking, Triangle};
 use crate::ops::order::UpdateTargets;
+use crate::ops::order::aliasing::Target;
 
 /// Returns the elements of `array` that `copying` selects, in a new array of `shape`.
 #[track_caller]

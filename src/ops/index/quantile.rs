@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::derivatives::is_any_tracked;
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::host::{self, SortLoops, float_sort_loops_of};
-use crate::ops::interpolate::{Arms, interpolated};
+use crate::ops::index::interpolate::{Arms, interpolated};
 use crate::ops::order::{HostOrder, check_untracked};
 
 impl<T: Float> Array<T> {

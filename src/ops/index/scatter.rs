@@ -6,11 +6,11 @@ use super::moves::put;
 use crate::array::{AnyArray, AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ops::aliasing::Target;
 use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::order::UpdateTargets;
+use crate::ops::order::aliasing::Target;
 
 /// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each
 /// element of the source, the gradient of the element that it was added to.

@@ -19,6 +19,13 @@ pub(super) struct FillOf {
 }
 
 impl FillOf {
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(
+            clippy::extra_unused_type_parameters,
+            reason = "kernels of CUDA devices use it"
+        )
+    )]
     pub(super) const fn new<T: AnyElement, F: Fill<T>>() -> Self {
         Self {
             dtype: T::DTYPE,

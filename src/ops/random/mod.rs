@@ -19,13 +19,13 @@ pub(crate) use generator::{
     keeping_generator, replace_thread_state, split_thread_generator, thread_state,
 };
 
-#[cfg(feature = "cuda")]
-use super::cuda;
-use super::derivatives::{is_live, with_source};
-use super::host::{self, Draw, TakeFill, TypedFill};
 use crate::array::{AnyArray, AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
+use crate::ops::cuda;
+use crate::ops::derivatives::{is_live, with_source};
+use crate::ops::host::{self, Draw, TakeFill, TypedFill};
 use cachescope_kernels::random::Fill;
 use cachescope_kernels::random::fill::{Below, Dropout, Truth};
 use cachescope_kernels::random::philox::Draws;

@@ -10,7 +10,7 @@ use super::store::{Activation, Store};
 use crate::array::{Buffer, DType, Layout, ValueId};
 use crate::context::{Device, PressureGuard};
 use crate::ops::derivatives::tape;
-use crate::ops::pause::{Mode, mode};
+use crate::ops::order::pause::{Mode, mode};
 
 thread_local! {
     /// The activations of this thread's tape.

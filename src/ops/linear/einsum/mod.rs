@@ -1,0 +1,232 @@
+//! Sums of products by subscripts.
+
+mod contract;
+mod path;
+mod subscripts;
+
+use smallvec::SmallVec;
+
+use self::contract::{Contraction, Labelled, summed};
+use self::path::Path;
+use self::subscripts::{LabelSet, Labels, Subscripts, set_of};
+use crate::array::{Array, Number, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::dispatch::same_device;
+use crate::ops::index::check_size;
+
+/// The most operands of an `einsum`.
+const MOST: usize = 8;
+
+/// The operands of an [`einsum`]: a tuple of one to eight `&Array<T>`, or a slice of them.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, einsum};
+///
+/// let matrices = [Array::<f64>::eye(2)?, Array::<f64>::ones([2, 3])?];
+/// let operands: Vec<&Array<f64>> = matrices.iter().collect();
+/// assert_eq!(einsum("ij,jk", &operands[..])?, einsum("ij,jk", (&matrices[0], &matrices[1]))?);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the operands of an einsum",
+    label = "these are no one to eight arrays of numbers of one type",
+    note = "write `(&a, &b)`, and `(&a,)` for a single array; expressions are evaluated first: `.eval()?`"
+)]
+pub trait EinsumOperands<'a> {
+    /// The type of all elements.
+    type Item: Number;
+
+    /// Returns the arrays.
+    #[doc(hidden)]
+    fn arrays(self) -> SmallVec<[&'a Array<Self::Item>; 4]>;
+}
+
+impl<'a, T: Number> EinsumOperands<'a> for &[&'a Array<T>] {
+    type Item = T;
+
+    fn arrays(self) -> SmallVec<[&'a Array<T>; 4]> {
+        SmallVec::from_slice(self)
+    }
+}
+
+impl<'a, T: Number, const N: usize> EinsumOperands<'a> for &[&'a Array<T>; N] {
+    type Item = T;
+
+    fn arrays(self) -> SmallVec<[&'a Array<T>; 4]> {
+        SmallVec::from_slice(self)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $of:ident)+))+) => {
+        $(
+            impl<'a, T: Number> EinsumOperands<'a> for ($(&'a $of<T>,)+) {
+                type Item = T;
+
+                fn arrays(self) -> SmallVec<[&'a Array<T>; 4]> {
+                    let ($($name,)+) = self;
+                    SmallVec::from_slice(&[$($name),+])
+                }
+            }
+        )+
+    };
+}
+
+tuples! {
+    (a Array)
+    (a Array b Array)
+    (a Array b Array c Array)
+    (a Array b Array c Array d Array)
+    (a Array b Array c Array d Array e Array)
+    (a Array b Array c Array d Array e Array f Array)
+    (a Array b Array c Array d Array e Array f Array g Array)
+    (a Array b Array c Array d Array e Array f Array g Array h Array)
+}
+
+/// Returns the sum of products that `subscripts` describe, like NumPy's `einsum`: a letter for each
+/// axis of each operand, and after `->` the letters of the result, in its order. Elements of equal
+/// letters are multiplied, and letters that the result does not have are summed over.
+///
+/// Without `->`, the result has the letters that occur once, sorted, capitals first. If an operand
+/// has a letter twice, its diagonal is taken. `...` stands for the other axes of an operand, which
+/// broadcast, and are the first of an implicit result. As in NumPy, an axis of length 1 broadcasts
+/// to the others of its letter. Spaces do not count. There are one to eight operands; for a single
+/// operand of which nothing is summed, the result is a view.
+///
+/// Operands are multiplied two at a time, in the order with the fewest multiplications. A product
+/// that is summed over is a [`matmul`](Array::matmul); elementwise products are computed in one
+/// pass, with the sum that follows them. Integers wrap, and the products of `f16` and `bf16` are
+/// summed in `f32`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, einsum};
+///
+/// let a = Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2])?;
+/// let v = Array::from_slice(&[1.0, 10.0], 2)?;
+/// assert_eq!(einsum("ij,j->i", (&a, &v))?.to_vec()?, [21.0, 43.0]);
+/// assert_eq!(einsum("ii", (&a,))?.item()?, 5.0);
+/// assert_eq!(einsum("i,ij,j", (&v, &a, &v))?.item()?, 451.0);
+///
+/// // The scores of each head of an attention.
+/// let q = Array::<f32>::ones([2, 5, 4, 8])?;
+/// let k = Array::<f32>::ones([2, 7, 4, 8])?;
+/// assert_eq!(einsum("bihd, bjhd -> bhij", (&q, &k))?.shape(), [2, 4, 5, 7]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a letter has two lengths, or an operand has
+/// another number of axes than letters; [`InvalidArgument`](ErrorKind::InvalidArgument) if another
+/// number of operands is named than there is, the result has a letter twice or one that no operand
+/// has, or leaves out `...`, or there are other characters;
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the result, or an intermediate result, has a rank
+/// above 8 or a size that overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
+/// [`OutOfMemory`](ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn einsum<'a, O: EinsumOperands<'a>>(subscripts: &str, operands: O) -> Result<Array<O::Item>> {
+    sum_products(subscripts, &operands.arrays())
+}
+
+#[track_caller]
+fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T>> {
+    if operands.len() > MOST {
+        let text = format!(
+            "einsum: {} operands, expected at most {MOST}",
+            operands.len()
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    let shapes: SmallVec<[&Shape; 4]> = operands.iter().map(|a| a.layout().shape()).collect();
+    let subscripts = Subscripts::new(text, &shapes)?;
+    for (number, operand) in operands.iter().enumerate() {
+        if operand.device() != operands[0].device() {
+            let name = format!("operand {number}");
+            same_device(
+                "einsum",
+                ("operand 0", operands[0].erased()),
+                (&name, operand.erased()),
+            )?;
+        }
+    }
+    let lengths = subscripts.output.iter().map(|&l| subscripts.length(l));
+    let shape: Shape = lengths.collect();
+    check_size("einsum", &shape, T::DTYPE)?;
+    match contracted(&subscripts, operands, &shape) {
+        Ok(result) => Ok(result),
+        Err(error) => Err(error.of("einsum")),
+    }
+}
+
+#[track_caller]
+fn contracted<T: Number>(
+    subscripts: &Subscripts,
+    operands: &[&Array<T>],
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let is_long = |&label: &u8| subscripts.length(label) != 1;
+    let output: Labels = (subscripts.output.iter().copied())
+        .filter(is_long)
+        .collect();
+    let mut labelled: SmallVec<[Labelled<T>; 4]> = SmallVec::new();
+    for (operand, labels) in operands.iter().zip(&subscripts.operands) {
+        labelled.push(distinct(operand, labels, subscripts)?);
+    }
+    let sets: SmallVec<[LabelSet; 4]> = labelled.iter().map(|l| set_of(&l.labels)).collect();
+    let mut leaves: SmallVec<[LabelSet; 4]> = SmallVec::new();
+    let mut ready: SmallVec<[Option<Labelled<T>>; 4]> = SmallVec::new();
+    for (number, operand) in labelled.into_iter().enumerate() {
+        let others = sets
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != number);
+        let kept = others.fold(set_of(&output), |all, (_, labels)| all | labels);
+        leaves.push(sets[number] & kept);
+        ready.push(Some(summed(operand, kept)?));
+    }
+    let path = Path::new(subscripts, &leaves, set_of(&output));
+    let mut contraction = Contraction {
+        subscripts,
+        path: &path,
+        operands: ready,
+        output: &output,
+    };
+    let all = ((1u16 << operands.len()) - 1) as u8;
+    let mut result = contraction.of(all)?.evaluate(&output)?;
+    if operands.len() > 1 && !result.layout().is_contiguous() {
+        result = result.lazy().eval_unfused()?;
+    }
+    result.reshape(shape)
+}
+
+/// Returns a view of an operand in which no label occurs twice, without its axes of length 1.
+#[track_caller]
+fn distinct<T: Number>(
+    operand: &Array<T>,
+    labels: &Labels,
+    subscripts: &Subscripts,
+) -> Result<Labelled<T>> {
+    let (mut layout, mut labels) = (*operand.layout(), labels.clone());
+    let mut axis = 0;
+    while axis < labels.len() {
+        let first = labels[..axis].iter().position(|&own| own == labels[axis]);
+        if let Some(first) = first {
+            layout = layout.diagonal(first, axis);
+        } else if layout.dims()[axis] == 1 {
+            layout = layout.squeeze(axis as isize)?;
+        } else {
+            axis += 1;
+            continue;
+        }
+        labels.remove(axis);
+    }
+    debug_assert!(labels.iter().all(|&label| subscripts.length(label) != 1));
+    Ok(Labelled {
+        array: operand.viewed(layout),
+        labels,
+    })
+}

@@ -1,0 +1,335 @@
+//! The functions of [`linalg`](crate::linalg), each with its documentation. Their code is compiled
+//! with the library, for each type.
+
+use super::{Factorizable, MatrixNorm};
+use crate::array::Array;
+use crate::error::Result;
+
+/// Expands rows `name(array: type) -> type = body;` to the functions of a type, as methods of a
+/// trait, so that no program compiles them.
+macro_rules! precompiled {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
+        pub(in crate::ops) mod precompiled {
+            use super::super::{factors, lstsq, norms, solve, spectral};
+            use crate::array::{Array, Float};
+            use crate::error::Result;
+            use crate::ops::linear::linalg::MatrixNorm;
+
+            /// The functions for a type.
+            pub trait MatrixFunctions: Float {
+                $(
+                    #[doc(hidden)]
+                    #[track_caller]
+                    fn $name($($argument: $type),*) -> Result<$result>;
+                )+
+            }
+
+            precompiled! { @for f32, $($name($($argument: $type),*) -> $result = $body;)+ }
+            precompiled! { @for f64, $($name($($argument: $type),*) -> $result = $body;)+ }
+        }
+    };
+    (@for $of:ident, $($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
+        impl MatrixFunctions for $of {
+            $(
+                #[inline(never)]
+                #[track_caller]
+                fn $name($($argument: $type),*) -> Result<$result> {
+                    $body($($argument),*)
+                }
+            )+
+        }
+    };
+}
+
+precompiled! {
+    solve(a: &Array<Self>, b: &Array<Self>) -> Array<Self> = solve::solve;
+    inv(a: &Array<Self>) -> Array<Self> = solve::inv;
+    det(a: &Array<Self>) -> Array<Self> = solve::det;
+    cholesky(a: &Array<Self>) -> Array<Self> = factors::cholesky;
+    qr(a: &Array<Self>) -> (Array<Self>, Array<Self>) = factors::qr;
+    svd(a: &Array<Self>) -> (Array<Self>, Array<Self>, Array<Self>) = spectral::svd;
+    svdvals(a: &Array<Self>) -> Array<Self> = spectral::svdvals;
+    eigh(a: &Array<Self>) -> (Array<Self>, Array<Self>) = spectral::eigh;
+    eigvalsh(a: &Array<Self>) -> Array<Self> = spectral::eigvalsh;
+    lstsq(a: &Array<Self>, b: &Array<Self>) -> Array<Self> = lstsq::lstsq;
+    norm(a: &Array<Self>, norm: MatrixNorm) -> Array<Self> = norms::norm;
+}
+
+/// Returns the solutions `x` of `a x = b`, by the LU factorization with partial pivoting.
+///
+/// `a` holds square matrices `[.., n, n]`. `b` is one vector `[n]`, or holds matrices `[.., n, k]`
+/// of `k` right-hand sides each, as in NumPy 2; the axes before broadcast. The result is `[.., n]`
+/// or `[.., n, k]`.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[3.0_f64, 1.0, 1.0, 2.0], [2, 2])?;
+/// let b = Array::from_slice(&[9.0, 8.0], 2)?;
+/// let x = linalg::solve(&a, &b)?;
+/// let error = (a.matmul(&x)? - &b).norm()?.item()?;
+/// assert!(error < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or a
+/// pivot is exactly zero, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or
+/// the axes before do not broadcast, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the result is known.
+#[track_caller]
+pub fn solve<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+    T::solve(a, b)
+}
+
+/// Returns the inverses of square matrices `[.., n, n]`. To solve equations, [`solve`] is faster
+/// and more accurate.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[2.0_f64, 0.0, 0.0, 4.0], [2, 2])?;
+/// assert_eq!(linalg::inv(&a)?.to_vec()?, [0.5, 0.0, 0.0, 0.25]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or a
+/// pivot is exactly zero, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until
+/// the result is known.
+#[track_caller]
+pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
+    T::inv(a)
+}
+
+/// Returns the determinants of square matrices `[.., n, n]`, an array of the axes before: 0 for a
+/// singular matrix, 1 for one without rows. A determinant overflows only if its value is beyond the
+/// type's range.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[1.0_f64, 2.0, 3.0, 4.0], [2, 2])?;
+/// assert!((linalg::det(&a)?.item()? + 2.0_f64).abs() < 1e-15);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, and
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn det<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
+    T::det(a)
+}
+
+/// Returns the Cholesky factors `l` of symmetric positive definite matrices `[.., n, n]`: lower
+/// triangles, with `a = l lᵀ`. Only the lower triangles of `a` are read.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[4.0_f64, 2.0, 2.0, 5.0], [2, 2])?;
+/// assert_eq!(linalg::cholesky(&a)?.to_vec()?, [2.0, 0.0, 1.0, 2.0]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square or not
+/// positive definite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the
+/// result is known.
+#[track_caller]
+pub fn cholesky<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
+    T::cholesky(a)
+}
+
+/// Returns the reduced QR factorizations `(q, r)` of matrices `[.., m, n]`, by Householder
+/// reflections: `a = q r`, `q` of `[.., m, k]` with orthonormal columns and `r` of `[.., k, n]` an
+/// upper triangle, `k` being the smaller of `m` and `n`. The signs of the rows of `r` are not
+/// specified.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[3.0_f64, 1.0, 4.0, 2.0, 0.0, 5.0], [3, 2])?;
+/// let (q, r) = linalg::qr(&a)?;
+/// assert_eq!((q.shape(), r.shape()), (&[3, 2][..], &[2, 2][..]));
+/// let error = (q.matmul(&r)? - &a).norm()?.item()?;
+/// assert!(error < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes, and
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+    T::qr(a)
+}
+
+/// Returns the reduced singular value decompositions `(u, s, vt)` of matrices `[.., m, n]`: `a = u
+/// diag(s) vt`, `u` of `[.., m, k]` with orthonormal columns, `s` of `[.., k]` from the largest to
+/// the smallest, and `vt` of `[.., k, n]` with orthonormal rows, `k` being the smaller of `m` and
+/// `n`. The signs of each pair of vectors are not specified.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[3.0_f64, 0.0, 0.0, 0.0, 5.0, 0.0], [2, 3])?;
+/// let (u, s, vt) = linalg::svd(&a)?;
+/// assert_eq!((u.shape(), s.shape(), vt.shape()), (&[2, 2][..], &[2][..], &[2, 3][..]));
+/// let again = (&u * &s).eval()?.matmul(&vt)?;
+/// assert!((again - &a).norm()?.item()? < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes, or
+/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
+/// until the result is known.
+#[track_caller]
+pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
+    T::svd(a)
+}
+
+/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest: as many
+/// as the smaller of `m` and `n`. This is faster than [`svd`].
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[0.0_f64, 3.0, 4.0, 0.0], [2, 2])?;
+/// let s = linalg::svdvals(&a)?;
+/// assert!((s - &Array::from_slice(&[4.0, 3.0], 2)?).norm()?.item()? < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`svd`].
+#[track_caller]
+pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
+    T::svdvals(a)
+}
+
+/// Returns the eigenvalues and eigenvectors `(w, v)` of symmetric matrices `[.., n, n]`: `a v = v
+/// diag(w)`, `w` of `[.., n]` from the smallest to the largest, and `v` of `[.., n, n]` with the
+/// orthonormal eigenvectors as columns, whose signs are not specified. Only the lower triangles of
+/// `a` are read.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[2.0_f64, 1.0, 1.0, 2.0], [2, 2])?;
+/// let (w, v) = linalg::eigh(&a)?;
+/// assert!((&w - &Array::from_slice(&[1.0, 3.0], 2)?).norm()?.item()? < 1e-14);
+/// assert!((a.matmul(&v)? - &v * &w).norm()?.item()? < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or have
+/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
+/// until the result is known.
+#[track_caller]
+pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+    T::eigh(a)
+}
+
+/// Returns the eigenvalues of symmetric matrices `[.., n, n]`, from the smallest to the largest.
+/// This is faster than [`eigh`].
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// let a = Array::from_slice(&[0.0_f64, 1.0, 1.0, 0.0], [2, 2])?;
+/// let w = linalg::eigvalsh(&a)?;
+/// assert!((w - &Array::from_slice(&[-1.0, 1.0], 2)?).norm()?.item()? < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`eigh`].
+#[track_caller]
+pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
+    T::eigvalsh(a)
+}
+
+/// Returns the least-squares solutions `x` of `a x = b`: of all `x` that minimize the norm of `b -
+/// a x`, the one with the least norm, by the singular value decomposition.
+///
+/// `a` holds matrices `[.., m, n]`. `b` is one vector `[m]`, or holds matrices `[.., m, k]`; the
+/// axes before broadcast. The result is `[.., n]` or `[.., n, k]`. A singular value counts as zero
+/// up to the largest one times the type's epsilon times the larger of `m` and `n`, as in NumPy.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, linalg};
+///
+/// // The line through three points: y = 1 + 2 x.
+/// let a = Array::from_slice(&[1.0_f64, 0.0, 1.0, 1.0, 1.0, 2.0], [3, 2])?;
+/// let b = Array::from_slice(&[1.0, 3.0, 5.0], 3)?;
+/// let x = linalg::lstsq(&a, &b)?;
+/// assert!((x - &Array::from_slice(&[1.0, 2.0], 2)?).norm()?.item()? < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`svd`], [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or the
+/// axes before do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
+#[track_caller]
+pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+    T::lstsq(a, b)
+}
+
+/// Returns a norm of matrices `[.., m, n]`, an array of the axes before. The norms of vectors are
+/// [`Array::norm`] and [`Array::norm_axis`].
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::linalg::{self, MatrixNorm};
+/// use cachescope::Array;
+///
+/// let a = Array::from_slice(&[3.0_f64, 0.0, 0.0, -4.0], [2, 2])?;
+/// assert_eq!(linalg::norm(&a, MatrixNorm::Frobenius)?.item()?, 5.0);
+/// assert_eq!(linalg::norm(&a, MatrixNorm::Infinity)?.item()?, 4.0);
+/// assert!((linalg::norm(&a, MatrixNorm::Nuclear)?.item()? - 7.0).abs() < 1e-14);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`svd`] for the norms of singular values;
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes.
+#[track_caller]
+pub fn norm<T: Factorizable>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
+    T::norm(a, norm)
+}

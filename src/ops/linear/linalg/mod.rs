@@ -1,0 +1,113 @@
+//! Linear algebra by factorizations. The operands are checked here; the factorizations are in
+//! [`host`](crate::ops::host) and in [`cuda`](crate::ops::cuda).
+//!
+//! Both devices have functions of the same names, which take any strides, and return the factors
+//! with a status for each matrix ([`status`]). A CUDA device returns the LU factors in place of
+//! determinants, which [`determinant`] computes from them. Least squares and norms are composed of
+//! these and of other operations.
+
+mod adapted;
+mod declare;
+mod determinant;
+mod factors;
+mod gradients;
+mod groups;
+mod lstsq;
+mod norms;
+mod solve;
+mod spectral;
+mod status;
+mod values;
+
+use self::declare::precompiled;
+#[cfg(feature = "cuda")]
+use crate::array::AnyArray;
+use crate::array::{AnyElement, Array, Shape, Writer};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::ops::index::check_size;
+
+pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
+pub use norms::MatrixNorm;
+
+/// The element types of matrices that can be factorized: `f32` and `f64`.
+#[diagnostic::on_unimplemented(
+    message = "there are no factorizations of matrices of `{Self}`",
+    label = "this is for `f32` and `f64`, and not for `{Self}`",
+    note = "other elements are converted: call `.cast::<f32>().eval()?`"
+)]
+pub trait Factorizable: precompiled::MatrixFunctions {}
+
+impl Factorizable for f32 {}
+impl Factorizable for f64 {}
+
+/// Returns the result of a function of a CUDA device as an array of `T`, with the statuses.
+#[cfg(feature = "cuda")]
+fn typed<T: AnyElement>((array, status): (AnyArray, Array<i32>)) -> (Array<T>, Array<i32>) {
+    (array.into_array(), status)
+}
+
+/// Returns the axes before rows and columns.
+fn batch_of(shape: &Shape) -> &[usize] {
+    &shape.dims()[..shape.ndim() - 2]
+}
+
+/// Returns the shape of matrices of `[rows, columns]`, as many as `batch` counts.
+fn matrices(batch: &[usize], matrix: &[usize]) -> Shape {
+    batch.iter().chain(matrix).collect()
+}
+
+/// Returns the rows and columns of the matrices of an array.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has fewer than two axes.
+#[track_caller]
+fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize; 2]> {
+    match *array.shape() {
+        [.., rows, columns] => Ok([rows, columns]),
+        _ => Err(invalid(format!(
+            "{operation}: the shape {} has no matrices, expected them in the last two axes",
+            array.layout().shape()
+        ))),
+    }
+}
+
+/// Returns the rows of the square matrices of an array.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if they are not square.
+#[track_caller]
+fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
+    let [rows, columns] = matrix_of(operation, array)?;
+    if rows == columns {
+        return Ok(rows);
+    }
+    let shape = array.layout().shape();
+    Err(Error::new(
+        ErrorCode::Square,
+        format!(
+            "{operation}: the matrices of the array of shape {shape} are not square: they have {rows} rows and \
+             {columns} columns"
+        ),
+    ))
+}
+
+#[track_caller]
+fn filled<T: AnyElement>(
+    operation: &str,
+    like: &Array<T>,
+    shape: &Shape,
+    value: T,
+) -> Result<Array<T>> {
+    check_size(operation, shape, T::DTYPE)?;
+    let mut writer = Writer::new(like.device(), shape)?;
+    writer.repeat(value, shape.checked_len()?)?;
+    writer.finish()
+}
+
+#[cold]
+#[track_caller]
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}

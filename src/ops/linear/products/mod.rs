@@ -1,0 +1,311 @@
+//! Products of matrices and vectors.
+
+mod gradients;
+
+use self::gradients::Multiplication;
+use crate::array::{AnyArray, Array, Layout, Number, Shape, broadcast_shapes};
+use crate::error::{Error, ErrorCode, Result};
+#[cfg(feature = "cuda")]
+use crate::ops::cuda;
+use crate::ops::descriptors::as_matrices;
+use crate::ops::dispatch::same_device;
+use crate::ops::host;
+use crate::ops::index::check_size;
+use crate::ops::order::UpdateTargets;
+
+impl<T: Number> Array<T> {
+    /// Returns the matrix product. Operands of any strides are read without a copy.
+    ///
+    /// The last two axes count rows and columns; the axes before them count products, and
+    /// broadcast. A vector on the left is a row, and one on the right a column; the axis that makes
+    /// it one is not in the result. Integers wrap, `f16` and `bf16` are summed in `f32`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3])?;
+    /// let gram = a.matmul(&a.transpose()?)?;
+    /// assert_eq!(gram.shape(), [2, 2]);
+    /// assert_eq!(gram.to_vec()?, [14.0, 32.0, 32.0, 77.0]);
+    ///
+    /// let weights = Array::from_slice(&[1.0, 0.0, -1.0], 3)?;
+    /// assert_eq!(a.matmul(&weights)?.to_vec()?, [-2.0, -2.0]);
+    ///
+    /// let batch = Array::<f64>::ones([10, 4, 2])?;
+    /// assert_eq!(batch.matmul(&a)?.shape(), [10, 4, 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the lengths that are summed over
+    /// differ, the axes before them do not broadcast, or an operand has rank 0,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn matmul(&self, other: &Self) -> Result<Self> {
+        self.erased().matmul(other.erased()).map(Self::from_erased)
+    }
+
+    /// Returns the inner product of two vectors, of rank 0.
+    ///
+    /// Integers wrap, `f16` and `bf16` are summed in `f32`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1.0, 2.0, 3.0], 3)?;
+    /// let b = Array::from_slice(&[4.0, 5.0, 6.0], 3)?;
+    /// assert_eq!(a.dot(&b)?.item()?, 32.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless both are vectors of one length,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn dot(&self, other: &Self) -> Result<Self> {
+        vectors("dot", self.erased(), other.erased())?;
+        if self.len() != other.len() {
+            let (own, others) = (self.layout().shape(), other.layout().shape());
+            return Err(mismatch(
+                "dot",
+                own,
+                others,
+                "expected vectors of one length",
+            ));
+        }
+        self.matmul(other)
+    }
+
+    /// Returns the product of every element of one vector with every element of another: for
+    /// vectors of `n` and `m` elements, a matrix of `n` rows and `m` columns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let a = Array::from_slice(&[1, 2], 2)?;
+    /// let b = Array::from_slice(&[3, 4, 5], 3)?;
+    /// let table = a.outer(&b)?;
+    /// assert_eq!(table.shape(), [2, 3]);
+    /// assert_eq!(table.to_vec()?, [3, 4, 5, 6, 8, 10]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless both are vectors,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn outer(&self, other: &Self) -> Result<Self> {
+        vectors("outer", self.erased(), other.erased())?;
+        (self.unsqueeze(1)? * other).eval_unfused()
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::matmul`].
+    #[track_caller]
+    pub(crate) fn matmul(&self, other: &Self) -> Result<Self> {
+        let multiplication = Multiplication::begin(self, other)?;
+        let product = matmul(self, other)?;
+        Ok(multiplication.finish(product))
+    }
+}
+
+/// Writes the product of two matrices to the elements of `place`, and returns whether it did: not
+/// if `place` has gaps, or if there is no kernel that writes this product there. Nothing else may
+/// read or write these elements; other arrays may share the memory around them.
+#[track_caller]
+pub(in crate::ops) fn matmul_into(
+    left: &AnyArray,
+    right: &AnyArray,
+    place: &AnyArray,
+) -> Result<bool> {
+    let (own, others) = (left.dims(), right.dims());
+    let fits = matches!((own, others, place.dims()), (&[rows, inner], &[depth, columns], &[height, width])
+        if inner == depth && (rows, columns) == (height, width));
+    if !fits || place.len() == 0 || !place.layout.is_contiguous() {
+        return Ok(false);
+    }
+    let updating = UpdateTargets {
+        targets: &[&place.buffer],
+        reading: [&left.buffer, &right.buffer],
+    };
+    on_device!(
+        left.device(),
+        touching & updating,
+        order => host::multiply_into(order, left, right, place),
+        cuda::multiply_into(order, left.operand(), right.operand(), place.operand())
+    )
+}
+
+#[track_caller]
+fn matmul(left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
+    same_device(
+        "matmul",
+        ("the left operand", left),
+        ("the right operand", right),
+    )?;
+    let (own, others) = (left.shape(), right.shape());
+    if own.ndim() == 0 || others.ndim() == 0 {
+        return Err(mismatch(
+            "matmul",
+            own,
+            others,
+            "expected at least one axis of each",
+        ));
+    }
+    let (rows, inner) = ends(own, 0);
+    let (depth, columns) = ends(others, 1);
+    if inner != depth {
+        let why =
+            format!("expected as many columns on the left, {inner}, as rows on the right, {depth}");
+        return Err(mismatch("matmul", own, others, &why));
+    }
+    if own.ndim() <= 2 && others.ndim() <= 2 {
+        let rows = &own.dims()[..own.ndim() - 1];
+        let columns = others.dims().get(1..).unwrap_or_default();
+        let shape = rows.iter().chain(columns).collect();
+        check_size("matmul", &shape, left.dtype)?;
+        return on_device!(
+            left.device(),
+            touching & [&left.buffer, &right.buffer],
+            order => host::multiply(order, left, right, &shape),
+            cuda::multiply(order, left.operand(), right.operand(), &shape)
+        );
+    }
+    let left_layout = as_matrices(&left.layout, 0)?;
+    let right_layout = as_matrices(&right.layout, 1)?;
+    let (before, after) = (leading(&left_layout), leading(&right_layout));
+    let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
+        let why = format!("before the last two axes, {before} and {after} do not broadcast");
+        return Err(mismatch("matmul", own, others, &why));
+    };
+    let kept = |keeps: bool, length| keeps.then_some(length);
+    let shape: Shape = (batch.dims().iter().copied())
+        .chain(kept(own.ndim() > 1, rows))
+        .chain(kept(others.ndim() > 1, columns))
+        .collect();
+    check_size("matmul", &shape, left.dtype)?;
+    if shape.checked_len()? == 0 {
+        // The operands, broadcast to an empty result, may be too long.
+        return left.zeros(&shape);
+    }
+    if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
+        // With the operands exchanged: the multiplication of numbers is commutative.
+        return multiply_stacks((right, &right_layout), (left, &left_layout), &shape);
+    }
+    let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
+        Some(one) => one,
+        None => (
+            left_layout.broadcast_to(&of_matrices(&batch, rows, inner))?,
+            right_layout.broadcast_to(&of_matrices(&batch, inner, columns))?,
+        ),
+    };
+    multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
+}
+
+/// Returns the products of matrices with equal numbers as an array of `shape`. The last two axes of
+/// a layout are a matrix.
+#[track_caller]
+fn multiply_stacks(
+    left: (&AnyArray, &Layout),
+    right: (&AnyArray, &Layout),
+    shape: &Shape,
+) -> Result<AnyArray> {
+    on_device!(
+        left.0.device(),
+        touching & [&left.0.buffer, &right.0.buffer],
+        order => host::multiply_stacks(order, left, right, shape),
+        {
+            let (left, right) = ((left.0.operand(), left.1), (right.0.operand(), right.1));
+            cuda::multiply_stacks(order, left, right, shape)
+        }
+    )
+}
+
+/// Checks that both operands have one axis, and are on one device.
+#[track_caller]
+fn vectors(operation: &str, left: &AnyArray, right: &AnyArray) -> Result<()> {
+    same_device(
+        operation,
+        ("the left operand", left),
+        ("the right operand", right),
+    )?;
+    if left.layout.ndim() == 1 && right.layout.ndim() == 1 {
+        return Ok(());
+    }
+    let (left, right) = (left.shape(), right.shape());
+    Err(mismatch(operation, left, right, "expected two vectors"))
+}
+
+/// Returns the rows and columns of a matrix, or of each matrix if there are more axes. For a
+/// vector, `axis` is the axis of length 1.
+fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
+    match (shape.dims(), axis) {
+        (&[length], 0) => (1, length),
+        (&[length], _) => (length, 1),
+        (&[.., rows, columns], _) => (rows, columns),
+        ([], _) => unreachable!("a rank of 0 has been refused"),
+    }
+}
+
+/// Returns the axes before rows and columns.
+fn leading(layout: &Layout) -> Shape {
+    layout.dims()[..layout.ndim() - 2].into()
+}
+
+/// Returns the products as a single one, of all rows on the left with the matrix on the right.
+/// Returns `None` if there are several matrices on the right, or the rows have no common stride.
+#[track_caller]
+fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
+    if leading(right).checked_len()? != 1 {
+        return Ok(None);
+    }
+    let ((rows, inner), (_, columns)) = (ends(left.shape(), 0), ends(right.shape(), 1));
+    let rows = leading(left).checked_len()? * rows;
+    let left = left.reshape(&[rows, inner].into())?;
+    let right = right.reshape(&[inner, columns].into())?;
+    Ok(left.zip(right))
+}
+
+/// Returns the products of one matrix on the left with many columns on the right as a single one:
+/// the columns are the rows of a product with the transposed matrix, which is its right operand.
+#[track_caller]
+fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
+    if ends(right.shape(), 1).1 != 1
+        || leading(left).checked_len()? != 1
+        || leading(right).checked_len()? == 1
+    {
+        return Ok(None);
+    }
+    let one = as_one(&right.swap_axes(-2, -1)?, &left.swap_axes(-2, -1)?)?;
+    Ok(one.map(|(columns, matrix)| (matrix, columns)))
+}
+
+fn of_matrices(batch: &Shape, rows: usize, columns: usize) -> Shape {
+    batch
+        .dims()
+        .iter()
+        .copied()
+        .chain([rows, columns])
+        .collect()
+}
+
+#[track_caller]
+fn mismatch(operation: &str, left: &Shape, right: &Shape, why: &str) -> Error {
+    Error::new(
+        ErrorCode::Product,
+        format!("{operation}: the shapes {left} and {right} do not multiply: {why}"),
+    )
+}

@@ -1,0 +1,389 @@
+//! Scaled dot-product attention.
+
+mod gradients;
+
+use std::ops::Range;
+
+use ndarray::SliceInfoElem;
+use smallvec::SmallVec;
+
+use crate::array::{AnyArray, Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
+use crate::context::{Device, Timed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::{RuledOperation, work_of, zeros_on};
+use crate::ops::dispatch::same_device;
+use crate::ops::expression::any_lazy::AnyLazy;
+use crate::ops::index::check_size;
+
+/// The most bytes of scores at once, unless the scores of one query take more. The weights that are
+/// computed from them take as many bytes again. On the host, larger blocks are not faster.
+const SCORES_BYTES: usize = 4 << 20;
+/// On a GPU, a block of scores has to fill it.
+const CUDA_SCORES_BYTES: usize = 32 << 20;
+
+/// Returns softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values,
+/// weighted by the similarity of their keys to the query.
+///
+/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before the
+/// last two count heads and broadcast, and the result has the shape `[.., lq, dv]`. If `causal` is
+/// set, the query `i` attends to the keys `j <= i` only: the mask begins at the first query and the
+/// first key, also if there are fewer keys than queries, as for PyTorch's `is_causal`. `f16` and
+/// `bf16` are computed in `f32`.
+///
+/// The scores of all heads are never stored: the work is split into blocks of heads, and of queries
+/// if one head has too many. The scores and weights of a block together take at most 64 MiB, or the
+/// bytes of a single query if that is more. The blocks depend on the shapes alone.
+///
+/// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of
+/// queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
+/// Memory"](https://arxiv.org/abs/2112.05682), 2021.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::ndarray::s;
+/// use cachescope::{Array, attention};
+///
+/// let (heads, length, width) = (4, 10, 8);
+/// let q = Array::<f32>::randn([heads, length, width])?;
+/// let k = Array::<f32>::randn([heads, length, width])?;
+/// let v = Array::<f32>::randn([heads, length, width])?;
+/// let y = attention(&q, &k, &v, true)?;
+/// assert_eq!(y.shape(), [heads, length, width]);
+///
+/// // The first query sees the first key alone.
+/// assert_eq!(y.slice(s![.., 0, ..])?, v.slice(s![.., 0, ..])?);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank is below 2, the widths of `q` and `k`
+/// or the lengths of `k` and `v` differ, or the other axes do not broadcast,
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+#[track_caller]
+pub fn attention<T: Float>(
+    q: &Array<T>,
+    k: &Array<T>,
+    v: &Array<T>,
+    causal: bool,
+) -> Result<Array<T>> {
+    attend([q, k, v].map(Array::erased), causal).map(Array::from_erased)
+}
+
+#[track_caller]
+fn attend(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
+    let [q, _, v] = operands;
+    let keys = v.dims().iter().rev().nth(1).copied();
+    let flops = work_of(&[4, q.len(), keys.unwrap_or(1)]);
+    let step = RuledOperation::begin("attention", &operands)?.computed_by(flops, move |operands| {
+        attended([0, 1, 2].map(|at: usize| &operands[at]), causal)
+    });
+    let result = attended(operands, causal)?;
+    Ok(step.finish(result, |saved| {
+        let operands = operands.map(|operand| saved.save_releasable(operand));
+        move |gradient: AnyArray| {
+            let [q, k, v] = operands;
+            let operands = [q.fetch()?, k.fetch()?, v.fetch()?];
+            gradients::of_operands(operands.each_ref(), &gradient, causal)
+        }
+    }))
+}
+
+/// Returns the attention, computed in the type that floats are computed in.
+#[track_caller]
+fn attended(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
+    let sizes = Sizes::of(operands)?;
+    let [q, k, v] = operands;
+    let (device, dtype) = (q.device(), q.dtype);
+    let _timed = Timed::in_blocks(device);
+    let shape = sizes.heads.dims().iter().copied();
+    let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
+    check_size("attention", &shape, dtype)?;
+    if shape.checked_len()? == 0 {
+        return q.zeros(&shape);
+    }
+    let most = most_bytes(device, SCORES_BYTES);
+    let blocks = ScoreBlocks::of(&sizes, dtype.computed_in(), causal, most);
+    let mut result = None;
+    for first_query in (0..sizes.queries).step_by(blocks.queries) {
+        let queries = first_query..sizes.queries.min(first_query + blocks.queries);
+        let (keys, mask) = seen_keys(device, &sizes, queries.clone(), causal)?;
+        let mut heads = blocks.first(&sizes.heads);
+        loop {
+            let q = part(q, &heads, queries.clone())?;
+            let k = part(k, &heads, keys.clone())?;
+            let v = part(v, &heads, keys.clone())?;
+            let weights = weights(&q, &k, mask.as_ref(), sizes.scale())?;
+            let means = weights.matmul(&v)?;
+            if means.shape() == &shape {
+                return means.converted(dtype);
+            }
+            let target = match &mut result {
+                Some(result) => result,
+                None => result.insert(zeros_on(device, &shape, dtype)?),
+            };
+            let means = means.lazy().cast(dtype);
+            let mut place = target.slice_mut(&selection(&heads, queries.clone()))?;
+            place.assign(&means)?;
+            if !blocks.advance(&mut heads, &sizes.heads) {
+                break;
+            }
+        }
+    }
+    Ok(result.expect("a result that is not empty has a block"))
+}
+
+/// Returns the keys that some queries may attend to, and the mask of them if it is `causal`.
+#[track_caller]
+fn seen_keys(
+    device: &Device,
+    sizes: &Sizes,
+    queries: Range<usize>,
+    causal: bool,
+) -> Result<(Range<usize>, Option<Array<bool>>)> {
+    if !causal {
+        return Ok((0..sizes.keys, None));
+    }
+    let keys = 0..sizes.keys.min(queries.end);
+    let mask = mask(device, queries.start, [queries.len(), keys.len()])?;
+    Ok((keys, Some(mask)))
+}
+
+/// Returns the most bytes of scores at once, which are `host_bytes` on the host.
+fn most_bytes(device: &Device, host_bytes: usize) -> usize {
+    match device.backend().cuda().is_some() {
+        true => CUDA_SCORES_BYTES,
+        false => host_bytes,
+    }
+}
+
+/// Returns softmax(q kᵀ · scale), over the keys that the mask shows.
+#[track_caller]
+fn weights(q: &AnyArray, k: &AnyArray, mask: Option<&Array<bool>>, scale: f64) -> Result<AnyArray> {
+    let scores = q.matmul(&k.swap_axes(-2, -1)?)?;
+    let scaled = scores.lazy() * scale;
+    match mask {
+        None => scaled.softmax(-1),
+        Some(mask) => {
+            let hidden = AnyLazy::number(scores.dtype, f64::NEG_INFINITY);
+            AnyLazy::select(mask.erased().lazy(), scaled, hidden).softmax(-1)
+        }
+    }
+}
+
+/// Returns the mask of the first keys that the queries from `first` on see.
+#[track_caller]
+fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>> {
+    let mut writer = Writer::new(device, &Shape::SCALAR)?;
+    writer.repeat(true, 1)?;
+    writer.finish()?.broadcast_to(shape)?.tril(first as isize)
+}
+
+/// Returns some heads, and some rows of each, in the type that attention is computed in.
+#[track_caller]
+fn part(array: &AnyArray, heads: &[Range<usize>], rows: Range<usize>) -> Result<AnyArray> {
+    // Axes that broadcast are taken whole, and missing axes are left out.
+    let own = &array.dims()[..array.layout.ndim() - 2];
+    let heads = &heads[heads.len() - own.len()..];
+    let heads = own.iter().zip(heads);
+    let heads: SmallVec<[Range<usize>; MAX_RANK]> = heads
+        .map(|(&length, heads)| if length == 1 { 0..1 } else { heads.clone() })
+        .collect();
+    let part = array.slice(&selection(&heads, rows))?;
+    part.converted(array.dtype.computed_in())
+}
+
+/// Returns ranges of the first axes and of the next one, and the whole of the last.
+fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoElem; MAX_RANK]> {
+    let range = |range: &Range<usize>| SliceInfoElem::Slice {
+        start: range.start as isize,
+        end: Some(range.end as isize),
+        step: 1,
+    };
+    let whole = SliceInfoElem::Slice {
+        start: 0,
+        end: None,
+        step: 1,
+    };
+    heads
+        .iter()
+        .chain([&rows])
+        .map(range)
+        .chain([whole])
+        .collect()
+}
+
+/// The lengths that the operands share.
+#[derive(Debug)]
+struct Sizes {
+    heads: Shape,
+    queries: usize,
+    keys: usize,
+    /// The width of queries and keys.
+    depth: usize,
+    /// The width of values.
+    width: usize,
+}
+
+impl Sizes {
+    /// Returns the factor of the scores.
+    fn scale(&self) -> f64 {
+        1.0 / (self.depth as f64).sqrt()
+    }
+
+    #[track_caller]
+    fn of(operands: [&AnyArray; 3]) -> Result<Self> {
+        let [q, k, v] = operands;
+        same_device("attention", ("q", q), ("k", k))?;
+        same_device("attention", ("q", q), ("v", v))?;
+        let shapes = operands.map(AnyArray::shape);
+        let ends = operands.map(|array| array.dims().last_chunk::<2>().copied());
+        let [
+            Some([queries, depth]),
+            Some([keys, others]),
+            Some([values, width]),
+        ] = ends
+        else {
+            return Err(mismatch(shapes, "expected at least two axes of each"));
+        };
+        if depth != others {
+            let why = format!("the last axis of q has length {depth}, that of k has {others}");
+            return Err(mismatch(shapes, &why));
+        }
+        if keys != values {
+            let why = format!("axis -2 of k has length {keys}, that of v has {values}");
+            return Err(mismatch(shapes, &why));
+        }
+        let leading = operands.map(|array| Shape::from(&array.dims()[..array.layout.ndim() - 2]));
+        let [first, second, third] = &leading;
+        let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
+            let why =
+                format!("before the last two axes, {first}, {second} and {third} do not broadcast");
+            return Err(mismatch(shapes, &why));
+        };
+        Ok(Self {
+            heads,
+            queries,
+            keys,
+            depth,
+            width,
+        })
+    }
+}
+
+#[cold]
+#[track_caller]
+fn mismatch([q, k, v]: [&Shape; 3], why: &str) -> Error {
+    Error::new(
+        ErrorKind::ShapeMismatch,
+        format!("attention: q {q}, k {k} and v {v} do not fit: {why}"),
+    )
+}
+
+/// The sizes of a block.
+#[derive(Debug, PartialEq)]
+struct ScoreBlocks {
+    queries: usize,
+    /// The heads along each axis.
+    heads: SmallVec<[usize; MAX_RANK]>,
+}
+
+impl ScoreBlocks {
+    /// Returns the blocks of scores of the type `wide`.
+    fn of(sizes: &Sizes, wide: DType, causal: bool, most_bytes: usize) -> Self {
+        let row_bytes = sizes.keys.saturating_mul(wide.size_bytes()).max(1);
+        let fit = (most_bytes / row_bytes).max(1);
+        // Queries in several blocks skip the keys after them.
+        let most = if causal {
+            sizes.queries.div_ceil(CAUSAL_BLOCKS).max(LEAST_CAUSAL)
+        } else {
+            sizes.queries
+        };
+        let queries = evenly(sizes.queries, fit.min(most));
+        let mut fit = fit / queries;
+        let dims = sizes.heads.dims();
+        let mut heads = SmallVec::from_elem(1, dims.len());
+        for (own, &length) in heads.iter_mut().zip(dims).rev() {
+            *own = evenly(length, fit);
+            // If a block takes a part of one axis, it takes one index of each axis before it.
+            fit = if *own == length { fit / length } else { 1 };
+        }
+        Self { queries, heads }
+    }
+
+    /// Returns the first block of heads.
+    fn first(&self, all: &Shape) -> SmallVec<[Range<usize>; MAX_RANK]> {
+        let lengths = self.heads.iter().zip(all.dims());
+        lengths.map(|(&own, &all)| 0..own.min(all)).collect()
+    }
+
+    /// Advances to the next block of heads, if there is one.
+    fn advance(&self, heads: &mut [Range<usize>], all: &Shape) -> bool {
+        let axes = heads.iter_mut().zip(&self.heads).zip(all.dims());
+        for ((range, &own), &length) in axes.rev() {
+            if range.end < length {
+                *range = range.end..length.min(range.end + own);
+                return true;
+            }
+            *range = 0..own.min(length);
+        }
+        false
+    }
+}
+
+/// The number of blocks of queries under a causal mask, and the fewest queries of a block.
+const CAUSAL_BLOCKS: usize = 4;
+const LEAST_CAUSAL: usize = 256;
+
+/// Returns the length of the fewest equal parts of `length` that are at most `most` long.
+fn evenly(length: usize, most: usize) -> usize {
+    let parts = length.div_ceil(most.max(1)).max(1);
+    length.div_ceil(parts).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(heads: &[usize], queries: usize, keys: usize) -> ScoreBlocks {
+        let sizes = Sizes {
+            heads: heads.into(),
+            queries,
+            keys,
+            depth: 64,
+            width: 64,
+        };
+        ScoreBlocks::of(&sizes, DType::F32, false, CUDA_SCORES_BYTES)
+    }
+
+    #[test]
+    fn blocks_are_as_large_as_the_bound() {
+        let small = blocks(&[2, 3], 10, 20);
+        assert_eq!((small.queries, &small.heads[..]), (10, &[2, 3][..]));
+        // 4 MiB a head.
+        let heads = blocks(&[4, 12], 1024, 1024);
+        assert_eq!((heads.queries, &heads.heads[..]), (1024, &[1, 6][..]));
+        let queries = blocks(&[4, 12], 10_000, 10_000);
+        assert_eq!((queries.queries, &queries.heads[..]), (834, &[1, 1][..]));
+        let row = blocks(&[2], 3, 1 << 30);
+        assert_eq!((row.queries, &row.heads[..]), (1, &[1][..]));
+    }
+
+    #[test]
+    fn blocks_cover_all_heads_once() {
+        let blocks = ScoreBlocks {
+            queries: 1,
+            heads: SmallVec::from_slice(&[1, 2]),
+        };
+        let all: Shape = [2, 3].into();
+        let mut heads = blocks.first(&all);
+        let mut seen = vec![heads.to_vec()];
+        while blocks.advance(&mut heads, &all) {
+            seen.push(heads.to_vec());
+        }
+        let wanted = [[0..1, 0..2], [0..1, 2..3], [1..2, 0..2], [1..2, 2..3]];
+        assert_eq!(seen, wanted.map(|ranges| ranges.to_vec()));
+    }
+}

@@ -1,0 +1,268 @@
+//! Convolutions.
+//!
+//! On the host, convolutions of `f32` and `f64` and their gradients have kernels of their own.
+//! Elsewhere they are products of matrices: the elements that each output is the sum of are copied
+//! to the columns of a matrix (`im2col`), for a block of the outputs at a time, and the kernel is
+//! multiplied with it. So a convolution runs wherever products and copies do.
+
+mod geometry;
+mod gradients;
+
+use std::ops::Range;
+
+use ndarray::s;
+
+use self::geometry::{ConvOperands, Geometry};
+use self::gradients::ConvPart;
+use crate::array::{AnyArray, Array, Bits, Numeric, Shape};
+use crate::error::Result;
+use crate::ops::derivatives::RuledOperation;
+use crate::ops::dispatch::same_device;
+use crate::ops::host;
+use crate::ops::index::check_size;
+
+/// The steps, margins and groups of a convolution: [`Array::conv2d`] and [`Array::conv1d`].
+///
+/// The first entry of each pair is for rows, the second for columns. `conv1d` takes the second.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::ConvOptions;
+///
+/// let same = ConvOptions { padding: [1, 1], ..Default::default() }; // keeps the size under a kernel of 3 × 3
+/// assert_eq!((same.stride, same.dilation, same.groups), ([1, 1], [1, 1], 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvOptions {
+    /// The distance from one position of the kernel to the next, in elements of the input: 1.
+    pub stride: [usize; 2],
+    /// The zeros before and after each axis: 0.
+    pub padding: [usize; 2],
+    /// The distance from one element of the kernel to the next, in elements of the input: 1.
+    pub dilation: [usize; 2],
+    /// The parts of the channels, each with its own outputs: 1. With a group for each channel, the
+    /// convolution is depthwise.
+    pub groups: usize,
+}
+
+impl Default for ConvOptions {
+    fn default() -> Self {
+        Self {
+            stride: [1, 1],
+            padding: [0, 0],
+            dilation: [1, 1],
+            groups: 1,
+        }
+    }
+}
+
+impl<T: Numeric> Array<T> {
+    /// Returns the sums of products of `kernel` with the elements of this array that it covers, at
+    /// every position: PyTorch's `conv2d`, which is the cross-correlation, without the bias.
+    ///
+    /// For an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
+    /// W']`, where `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and
+    /// `W'` is `(W + 2 * padding[1] - dilation[1] * (w - 1) - 1) / stride[1] + 1`. Group `g` of the
+    /// outputs depends on group `g` of the channels. Sums are computed as by
+    /// [`matmul`](Self::matmul).
+    ///
+    /// Beside the result, a call on the host needs memory for a copy of the kernel, if the elements
+    /// are `f32` or `f64`. Otherwise, it needs memory for a block of the outputs. The elements that
+    /// they are the sums of take 1 MiB on the host and 64 MiB on a CUDA device, or one row of
+    /// outputs, `C * h * w * W'` elements, if that is more, and no more than there are. The block's
+    /// outputs and, with padding, the block's images also need memory. A kernel of one element with
+    /// stride 1 and no padding needs none if the input is dense.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, ConvOptions};
+    ///
+    /// // The difference of each element and the one below it.
+    /// let image = Array::from_slice(&[1.0, 2.0, 4.0, 4.0, 9.0, 9.0], [1, 1, 3, 2])?;
+    /// let kernel = Array::from_slice(&[-1.0, 1.0], [1, 1, 2, 1])?;
+    /// let edges = image.conv2d(&kernel, ConvOptions::default())?;
+    /// assert_eq!(edges.shape(), [1, 1, 2, 2]);
+    /// assert_eq!(edges.to_vec()?, [3.0, 2.0, 5.0, 5.0]);
+    ///
+    /// let options = ConvOptions { padding: [1, 0], stride: [2, 1], ..Default::default() };
+    /// assert_eq!(image.conv2d(&kernel, options)?.to_vec()?, [1.0, 2.0, 5.0, 5.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if an operand does not have four axes, or
+    /// the channels do not match; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
+    /// kernel does not fit the padded input or is empty, a stride or dilation is 0, or the groups
+    /// do not divide the outputs; [`InvalidShape`](crate::ErrorKind::InvalidShape) if a size
+    /// overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
+        conv2d(self.erased(), kernel.erased(), options).map(Self::from_erased)
+    }
+
+    /// Returns [`conv2d`](Self::conv2d) along one axis: for an input `[N, C, L]` and a kernel `[O,
+    /// C / groups, l]`, PyTorch's `conv1d`.
+    ///
+    /// The second entries of the options' pairs apply.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, ConvOptions};
+    ///
+    /// let signal = Array::from_slice(&[1.0, 2.0, 3.0, 4.0], [1, 1, 4])?;
+    /// let kernel = Array::from_slice(&[1.0, 0.0, -1.0], [1, 1, 3])?;
+    /// let options = ConvOptions { padding: [0, 1], ..Default::default() };
+    /// assert_eq!(signal.conv1d(&kernel, options)?.to_vec()?, [-2.0, -2.0, -2.0, 3.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`conv2d`](Self::conv2d), for operands that do not have three axes.
+    #[track_caller]
+    pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
+        same_device(
+            "conv1d",
+            ("the input", self.erased()),
+            ("the kernel", kernel.erased()),
+        )?;
+        let operands = ConvOperands {
+            operation: "conv1d",
+            input: self.layout().shape(),
+            kernel: kernel.layout().shape(),
+        };
+        let geometry = &Geometry::of(&operands, 3, options)?;
+        let (input, kernel) = (self.unsqueeze(2)?, kernel.unsqueeze(2)?);
+        let result = convolved(input.erased(), kernel.erased(), geometry)?;
+        result.squeeze(2).map(Self::from_erased)
+    }
+}
+
+/// See [`Array::conv2d`].
+#[track_caller]
+fn conv2d(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Result<AnyArray> {
+    same_device("conv2d", ("the input", input), ("the kernel", kernel))?;
+    let operands = ConvOperands {
+        operation: "conv2d",
+        input: input.shape(),
+        kernel: kernel.shape(),
+    };
+    convolved(input, kernel, &Geometry::of(&operands, 4, options)?)
+}
+
+/// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
+/// groups, h, w]`: images `[N, C, H, W]` of these `lengths`. It is the gradient of the input of
+/// [`conv2d`](Array::conv2d) for a gradient `x` of the result.
+#[track_caller]
+pub(crate) fn conv_transpose2d(
+    x: &AnyArray,
+    kernel: &AnyArray,
+    lengths: [usize; 2],
+    options: ConvOptions,
+) -> Result<AnyArray> {
+    let operation = "ConvTranspose2d";
+    same_device(operation, ("the input", x), ("the kernel", kernel))?;
+    let channels = kernel.dims()[1].saturating_mul(options.groups);
+    let images: Shape = [x.dims()[0], channels, lengths[0], lengths[1]].into();
+    check_size(operation, &images, x.dtype)?;
+    let operands = ConvOperands {
+        operation,
+        input: &images,
+        kernel: kernel.shape(),
+    };
+    let geometry = &Geometry::of(&operands, 4, options)?;
+    let result = geometry.result.dims();
+    // Images that are longer than the input needs have results of zero behind it.
+    let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.dims()[axis]));
+    if margins == [(0, 0); 4] {
+        return gradients::sums_for(ConvPart::Input, [x, kernel], geometry);
+    }
+    let x = x.framed(operation, &margins, Bits::default())?;
+    gradients::sums_for(ConvPart::Input, [&x, kernel], geometry)
+}
+
+/// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
+#[track_caller]
+fn convolved(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
+    let own = *geometry;
+    let step = RuledOperation::begin("conv2d", &[input, kernel])?
+        .computed_by(geometry.flops(), move |operands| {
+            multiplied(&operands[0], &operands[1], &own)
+        });
+    let wanted = [step.wants(0), step.wants(1)];
+    let result = multiplied(input, kernel, geometry)?;
+    Ok(step.finish(result, |saved| {
+        let operands = [input, kernel].map(|operand| saved.save_releasable(operand));
+        gradients::rule(ConvPart::Result, operands, *geometry, wanted)
+    }))
+}
+
+#[track_caller]
+fn multiplied(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
+    let (device, dtype) = (input.device(), input.dtype);
+    check_size(geometry.operation, &geometry.result, dtype)?;
+    if let Some(lengths) = &geometry.on_host(dtype, device) {
+        return host::convolved(input, kernel, lengths);
+    }
+    let kernel = &kernel.reshape(&geometry.factor())?;
+    if let Some(pixels) = geometry.without_a_copy(&input.layout)? {
+        return kernel
+            .matmul(&input.viewed(pixels))?
+            .reshape(&geometry.result);
+    }
+    let block = geometry.block(dtype.size_bytes(), device.backend().cuda().is_some());
+    if block.images == 1 && geometry.images() == 1 && block.rows == geometry.rows() {
+        let padded = padded(input, geometry)?;
+        let products = products(&padded, kernel, geometry, 0..block.rows)?;
+        return products.reshape(&geometry.result);
+    }
+    let mut result = input.zeros(&geometry.result)?;
+    for images in ranges(geometry.images(), block.images) {
+        let some = input.slice(s![images.clone(), .., .., ..].as_ref())?;
+        let padded = padded(&some, geometry)?;
+        for rows in ranges(geometry.rows(), block.rows) {
+            let products = products(&padded, kernel, geometry, rows.clone())?;
+            let mut part = result.slice_mut(s![images.clone(), .., rows, ..].as_ref())?;
+            part.assign(&products.permute(&[1, 0, 2, 3])?.lazy())?;
+        }
+    }
+    Ok(result)
+}
+
+fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..length)
+        .step_by(step)
+        .map(move |start| start..length.min(start + step))
+}
+
+/// Returns the images with zeros around each.
+#[track_caller]
+fn padded(images: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
+    let [rows, columns] = geometry.padding();
+    if (rows, columns) == (0, 0) {
+        return Ok(images.share());
+    }
+    let margins = [(0, 0), (0, 0), (rows, rows), (columns, columns)];
+    images.framed(geometry.operation, &margins, Bits::default())
+}
+
+/// Returns the outputs of the rows `rows`, `[O, N, rows, W']`, of the padded images.
+#[track_caller]
+fn products(
+    padded: &AnyArray,
+    kernel: &AnyArray,
+    geometry: &Geometry,
+    rows: Range<usize>,
+) -> Result<AnyArray> {
+    let (images, count) = (padded.dims()[0], rows.len());
+    let covered = padded.viewed(geometry.covered(&padded.layout, rows)?);
+    let columns = covered.reshape(&geometry.columns(images, count))?;
+    kernel
+        .matmul(&columns)?
+        .reshape(&geometry.outputs(images, count))
+}

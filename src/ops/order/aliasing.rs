@@ -1,0 +1,181 @@
+//! Check whether an assignment may write in place: how an expression and its target share memory.
+
+use crate::array::{AnyArray, Buffer, DType, Layout};
+use crate::context::Device;
+use crate::ops::expression::tree::{Operand, Tree, operands};
+
+/// A type-erased array that is assigned to.
+///
+/// Invariant: the array is borrowed exclusively while a target exists.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Target<'a> {
+    buffer: &'a Buffer,
+    layout: &'a Layout,
+    dtype: DType,
+}
+
+impl<'a> Target<'a> {
+    pub(in crate::ops) fn new(array: &'a mut AnyArray) -> Self {
+        array.buffer.forget_constant();
+        Self {
+            buffer: &array.buffer,
+            layout: &array.layout,
+            dtype: array.dtype,
+        }
+    }
+
+    /// Returns the memory that an operand reads as a target. Only its owner, which writes it now,
+    /// has the memory.
+    pub(in crate::ops) fn of(operand: &Operand<'a>) -> Self {
+        Self {
+            buffer: operand.buffer,
+            layout: operand.layout,
+            dtype: operand.dtype,
+        }
+    }
+
+    /// Returns the part of the array's memory that `layout` selects. It reaches no further than the
+    /// array's own layout.
+    pub(in crate::ops) fn part(array: &'a mut AnyArray, layout: &'a Layout) -> Self {
+        Self {
+            layout,
+            ..Self::new(array)
+        }
+    }
+
+    pub(in crate::ops) fn buffer(&self) -> &'a Buffer {
+        self.buffer
+    }
+
+    pub(in crate::ops) fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    pub(in crate::ops) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub(in crate::ops) fn device(&self) -> &'a Device {
+        self.buffer.device()
+    }
+
+    pub(in crate::ops) fn is_read_by(&self, tree: &dyn Tree) -> bool {
+        let mut reads = false;
+        operands(tree, &mut |operand| {
+            reads |= operand.buffer.is_same(self.buffer);
+        });
+        reads
+    }
+}
+
+impl<'a> From<&Target<'a>> for Operand<'a> {
+    fn from(target: &Target<'a>) -> Self {
+        let Target {
+            buffer,
+            layout,
+            dtype,
+        } = *target;
+        Self {
+            buffer,
+            layout,
+            dtype,
+        }
+    }
+}
+
+/// The reason why a target cannot be overwritten while its new elements are computed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) enum Obstacle {
+    /// Something else holds the target's memory, or the target has an element twice.
+    Shared,
+    /// Elements are read in another order than they are written.
+    Reordered,
+}
+
+/// Targets that can be overwritten element by element, each element after it was read. The
+/// expressions to be written were checked, and the arrays are borrowed exclusively, so that this
+/// stays true.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Overwritable<'a>(&'a [Target<'a>]);
+
+impl<'a> Overwritable<'a> {
+    /// Returns `targets` if all of them can be overwritten with the expressions `read` in one pass,
+    /// while the expressions `held` hold memory but are not read.
+    pub(in crate::ops) fn new(
+        targets: &'a [Target<'a>],
+        read: &[&dyn Tree],
+        held: &[&dyn Tree],
+    ) -> Result<Self, Obstacle> {
+        for target in targets {
+            let aliasing = Aliasing::of(target, read, held);
+            if !aliasing.is_exclusive {
+                return Err(Obstacle::Shared);
+            }
+            if aliasing.is_reordered {
+                return Err(Obstacle::Reordered);
+            }
+        }
+        Ok(Self(targets))
+    }
+
+    pub(in crate::ops) fn targets(self) -> &'a [Target<'a>] {
+        self.0
+    }
+}
+
+/// The way in which an array and the expressions that are assigned to it share memory.
+pub(in crate::ops) struct Aliasing {
+    /// Nothing but the expressions holds the array's memory, and the array reaches no element of it
+    /// twice.
+    pub(in crate::ops) is_exclusive: bool,
+    /// An expression reads the array's memory by another layout than the array's.
+    is_reordered: bool,
+    /// The array and every operand are on one device, dense, and of one shape.
+    pub(in crate::ops) is_dense: bool,
+    /// An expression reads the array's memory.
+    pub(in crate::ops) is_read: bool,
+    /// The bytes that one element of all expressions reads.
+    pub(in crate::ops) bytes_read: usize,
+}
+
+impl Aliasing {
+    /// Checks `target` against the expressions `read`, which are evaluated in one pass, and the
+    /// expressions `held`, which hold memory but are not read.
+    #[inline]
+    pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
+        let Target { buffer, layout, .. } = *target;
+        let device = buffer.device();
+        let mut handles = 1;
+        let mut is_reordered = false;
+        let mut is_dense = layout.is_contiguous();
+        let mut bytes_read = 0;
+        let mut see = |operand: Operand<'_>| {
+            let other = operand.layout;
+            if operand.buffer.is_same(buffer) {
+                handles += 1;
+                is_reordered |= other != layout;
+            }
+            is_dense &= other.is_contiguous() && other.shape() == layout.shape();
+            is_dense &= operand.buffer.device() == device;
+            bytes_read += operand.dtype.size_bytes();
+        };
+        read.iter().for_each(|tree| operands(*tree, &mut see));
+        let is_read = handles > 1;
+        let mut hold =
+            |operand: Operand<'_>| handles += usize::from(operand.buffer.is_same(buffer));
+        held.iter().for_each(|tree| operands(*tree, &mut hold));
+        Self {
+            is_exclusive: buffer.holders() == handles && !layout.repeats(),
+            is_reordered,
+            is_dense,
+            is_read,
+            bytes_read,
+        }
+    }
+
+    /// Returns whether the array can be overwritten element by element, each element after it was
+    /// read.
+    pub(in crate::ops) fn allows_overwriting(&self) -> bool {
+        self.is_exclusive && !self.is_reordered
+    }
+}

@@ -1,0 +1,92 @@
+//! The ways a tape treats the values that operations read.
+
+use std::cell::Cell;
+
+use crate::array::TapeId;
+
+thread_local! {
+    /// The way the tape of this thread treats the values that operations read.
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
+    /// The number of functions with gradients of their own that run in the first run of a
+    /// checkpoint.
+    static FIRST_RUNS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The way a tape treats the values that operations read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Mode {
+    /// Operations record steps.
+    Active,
+    /// No operation records a step.
+    Paused,
+    /// No operation records a step, but the tape notes its readers: a checkpoint will run them
+    /// again in the backward pass.
+    Rerun,
+}
+
+/// Returns the mode of this thread's tape.
+#[inline]
+pub(in crate::ops) fn mode() -> Mode {
+    MODE.get()
+}
+
+/// Returns whether operations of this thread may read values that a tape tracks. While the thread's
+/// tape is paused, they read plain values.
+#[inline]
+pub(crate) fn is_live() -> bool {
+    TapeId::are_any() && mode() != Mode::Paused
+}
+
+/// Returns true in the first run of a checkpoint, which the backward pass runs again. A side effect
+/// that must happen once belongs to the second run.
+pub(crate) fn runs_again_later() -> bool {
+    mode() == Mode::Rerun || FIRST_RUNS.get() > 0
+}
+
+/// Adds `count` to the number of functions with gradients of their own in the first run of a
+/// checkpoint.
+pub(in crate::ops) fn count_first_runs(count: isize) {
+    FIRST_RUNS.set(FIRST_RUNS.get().wrapping_add_signed(count));
+}
+
+/// Returns whether no operation records a step.
+pub(crate) fn is_paused() -> bool {
+    mode() == Mode::Paused
+}
+
+/// A guard: while it lives, the tape of the thread is in another mode.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Pause {
+    before: Mode,
+}
+
+impl Pause {
+    /// Pauses the tape.
+    pub(crate) fn begin() -> Self {
+        Self::in_mode(Mode::Paused)
+    }
+
+    /// Pauses the tape for operations that the backward pass runs again. The tape notes what they
+    /// read.
+    pub(crate) fn before_rerun() -> Self {
+        Self::in_mode(Mode::Rerun)
+    }
+
+    /// Makes the tape active again.
+    pub(crate) fn end() -> Self {
+        Self::in_mode(Mode::Active)
+    }
+
+    fn in_mode(mode: Mode) -> Self {
+        Self {
+            before: MODE.replace(mode),
+        }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        MODE.set(self.before);
+    }
+}

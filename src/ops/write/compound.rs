@@ -1,0 +1,58 @@
+//! Arithmetic in place.
+
+use crate::array::{Array, Number};
+use crate::error::Result;
+use crate::ops::expression::expr::IntoExpr;
+use crate::ops::write::view_mut::ArrayViewMut;
+
+/// Rows `name, operator, NumPy's sign: description, example;`.
+macro_rules! compound {
+    ($($name:ident $operator:tt $sign:literal, $does:literal, $example:literal;)+) => {
+        impl<T: Number> Array<T> {
+            $(
+                #[doc = concat!($does, ", which broadcasts to this array's shape: NumPy's `", $sign, "`, in place as [`assign`](Self::assign) is.")]
+                ///
+                /// # Examples
+                ///
+                /// ```
+                /// use cachescope::Array;
+                ///
+                /// let mut x = Array::from_slice(&[8.0, 6.0], 2)?;
+                #[doc = concat!("x.", stringify!($name), "(2.0)?;")]
+                #[doc = concat!("assert_eq!(x.to_vec()?, ", $example, ");")]
+                /// # Ok::<(), cachescope::Error>(())
+                /// ```
+                ///
+                /// # Errors
+                ///
+                /// As for [`assign`](Self::assign).
+                #[track_caller]
+                pub fn $name<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
+                    let value = self.lazy() $operator value.into_lazy();
+                    self.assign(value)
+                }
+            )+
+        }
+
+        impl<T: Number> ArrayViewMut<'_, T> {
+            $(
+                #[doc = concat!("As [`Array::", stringify!($name), "`], of the part.")]
+                ///
+                /// # Errors
+                ///
+                /// As for [`assign`](Self::assign).
+                #[track_caller]
+                pub fn $name<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
+                    self.update(|part| part.lazy() $operator value.into_lazy())
+                }
+            )+
+        }
+    };
+}
+
+compound! {
+    add_assign + "+=", "Adds `value`", "[10.0, 8.0]";
+    sub_assign - "-=", "Subtracts `value`", "[6.0, 4.0]";
+    mul_assign * "*=", "Multiplies by `value`", "[16.0, 12.0]";
+    div_assign / "/=", "Divides by `value`", "[4.0, 3.0]";
+}

@@ -1,0 +1,49 @@
+//! Arrays on other devices.
+
+use crate::array::{AnyArray, AnyElement, Array};
+use crate::context::Device;
+use crate::error::Result;
+use crate::ops::derivatives::RuledOperation;
+
+impl<T: AnyElement> Array<T> {
+    /// Returns this array on `device`: itself, sharing its memory, if it is there already, and a
+    /// copy without gaps otherwise.
+    ///
+    /// Gradients pass through the copy: they are transferred back to the device of this array.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Device};
+    ///
+    /// let array = Array::arange(0, 3, 1)?.to_device(&Device::host())?;
+    /// assert_eq!(*array.device(), Device::host());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if `device` has no memory left,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if a broadcast view's elements are more
+    /// than memory can hold, and [`Driver`](crate::ErrorKind::Driver) if a device fails.
+    #[track_caller]
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        self.erased().to_device(device).map(Self::from_erased)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::to_device`].
+    #[track_caller]
+    pub(crate) fn to_device(&self, device: &Device) -> Result<Self> {
+        if self.device() == device {
+            return Ok(self.share());
+        }
+        let step = RuledOperation::begin("to_device", &[self])?;
+        let copy = self.copied_to(device)?;
+        let source = self.device().clone();
+        Ok(step.finish(copy, |_| {
+            move |gradient: AnyArray| Ok(vec![gradient.to_device(&source)?])
+        }))
+    }
+}
