@@ -24,8 +24,10 @@ const CRATES: [Layers; 4] = [
         layers: &[
             &["functions"],
             &["dtype", "element"],
-            &["vector"],
-            &["elementwise"],
+            &["blocks", "compiled", "output", "pointers", "vector", "walk"],
+            &["elementwise", "lanes", "random", "registers"],
+            &["reduce", "search", "sort"],
+            &["convolution", "products", "scan", "softmax"],
         ],
         with_unsafe: &[
             "convolution",
