@@ -288,8 +288,14 @@ impl Shape {
 
     /// This shape with the length of `axis`, which must be below the rank, replaced.
     pub(crate) fn with(mut self, axis: usize, length: usize) -> Self {
-        self.dims[..self.ndim.min(MAX_RANK)][axis] = length;
+        self.set(axis, length);
         self
+    }
+
+    /// Sets the length of `axis`, which must be below the rank.
+    #[inline]
+    pub(crate) fn set(&mut self, axis: usize, length: usize) {
+        self.dims[..self.ndim.min(MAX_RANK)][axis] = length;
     }
 }
 

@@ -94,7 +94,7 @@ impl Layout {
             )));
         }
         let count = (last - first).div_ceil(step.unsigned_abs());
-        self.shape = self.shape.with(axis, count);
+        self.shape.set(axis, count);
         if self.len() == 0 {
             // Without elements, strides may be anything: also so long that a length times one
             // overflows.
