@@ -63,8 +63,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// No gradient passes through the copy. If the array is computed from parameters inside of
     /// [`value_and_grad`](crate::grad::value_and_grad), write
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.to_uncached()?`, which copies the values
-    /// alone. For the `detach` of PyTorch, write `stop_gradient`.
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.to_uncached()?`, which copies the
+    /// values alone. For the `detach` of PyTorch, write `stop_gradient`.
     ///
     /// # Examples
     ///

@@ -63,7 +63,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place), and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place), and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn all_reduce<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
         reduce.check("all_reduce", T::DTYPE)?;
@@ -289,8 +290,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place). If the shapes or types differ, `x` is
-    /// unchanged.
+    /// The errors of [`all_reduce_in_place`](Self::all_reduce_in_place). If the shapes or types
+    /// differ, `x` is unchanged.
     #[track_caller]
     pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;

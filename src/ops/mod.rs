@@ -1,7 +1,8 @@
 //! Operations: lazy expressions and their evaluation.
 //!
 //! An operation is a row of a table: in [`elementwise`](expression::elementwise) if it maps
-//! elements, in [`reductions`](lanes::reductions) if it reduces them. Its uses (eager, fused, reduced, in place) all follow from the expression type.
+//! elements, in [`reductions`](lanes::reductions) if it reduces them. Its uses (eager, fused,
+//! reduced, in place) all follow from the expression type.
 //!
 //! | Folder | What it is |
 //! |---|---|

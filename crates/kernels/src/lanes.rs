@@ -136,8 +136,8 @@ pub(crate) unsafe fn write<T: AnyElement>(
     out: &mut [MaybeUninit<T>],
 ) {
     let range = start..start + out.len();
-    // SAFETY: `out` is borrowed exclusively and has room for the elements, whose type it has by this
-    // function's contract.
+    // SAFETY: `out` is borrowed exclusively and has room for the elements, whose type it has by
+    // this function's contract.
     unsafe { elements.write(range, out.as_mut_ptr().cast()) };
 }
 

@@ -12,10 +12,10 @@ use crate::ops::{check_epsilon, widened};
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 ///
-/// Call [`forward`](Self::forward) in training and [`forward_inference`](Self::forward_inference) in inference. The running
-/// statistics are [buffers](Parameters::map_buffers), not parameters: they have no gradient, and no
-/// optimizer moves them. [`files`](crate::grad::files) contain them under PyTorch's names,
-/// `running_mean`, `running_var` and `num_batches_tracked`.
+/// Call [`forward`](Self::forward) in training and [`forward_inference`](Self::forward_inference)
+/// in inference. The running statistics are [buffers](Parameters::map_buffers), not parameters:
+/// they have no gradient, and no optimizer moves them. [`files`](crate::grad::files) contain them
+/// under PyTorch's names, `running_mean`, `running_var` and `num_batches_tracked`.
 #[derive(Clone, Debug)]
 pub struct BatchNorm<T: Float = f32> {
     /// The weight, of shape `[channels]`.

@@ -11,8 +11,8 @@ use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
 use crate::ops::{AnyLazy, widened};
 
-/// Scales gradients so that their global norm is at most `max_norm`. Returns them with the norm before
-/// scaling. An infinite `max_norm` scales nothing.
+/// Scales gradients so that their global norm is at most `max_norm`. Returns them with the norm
+/// before scaling. An infinite `max_norm` scales nothing.
 ///
 /// # Examples
 ///
@@ -123,9 +123,9 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Scales the gradients so that their global norm is at most `max_norm`. An infinite bound scales
-    /// nothing, but lets [`last_norm`](Self::last_norm) read the norm. The first step returns an
-    /// error for a bound that is negative or NaN.
+    /// Scales the gradients so that their global norm is at most `max_norm`. An infinite bound
+    /// scales nothing, but lets [`last_norm`](Self::last_norm) read the norm. The first step
+    /// returns an error for a bound that is negative or NaN.
     ///
     /// # Examples
     ///
@@ -148,8 +148,8 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Clips each element of the gradients to `-max_value..=max_value`, after a scaling by their norm. The
-    /// first step returns an error for a bound that is negative or NaN.
+    /// Clips each element of the gradients to `-max_value..=max_value`, after a scaling by their
+    /// norm. The first step returns an error for a bound that is negative or NaN.
     ///
     /// # Examples
     ///

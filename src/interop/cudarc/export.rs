@@ -67,8 +67,8 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array is not contiguous, like most
-    /// views (copy it first, by [`to_uncached`](Self::to_uncached)), [`Unsupported`](ErrorKind::Unsupported)
-    /// if the array is tracked for gradients (export
+    /// views (copy it first, by [`to_uncached`](Self::to_uncached)),
+    /// [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (export
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and the errors of
     /// [`Device::cuda_context`](crate::Device::cuda_context).
     ///

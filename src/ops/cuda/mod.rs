@@ -8,10 +8,10 @@
 //! outside of this one launches a kernel.
 //!
 //! Architecture invariant: no function here is generic over an element type, so that each is
-//! compiled once. Arrays that are read are [`Operand`](crate::ops::expression::tree::Operand)s, new ones
-//! [`AnyArray`](crate::array::AnyArray)s. The type of the elements is part of the
-//! key of a kernel whose text depends on it. Only the descriptions of reducers and fills are made
-//! from types, as constants.
+//! compiled once. Arrays that are read are [`Operand`](crate::ops::expression::tree::Operand)s, new
+//! ones [`AnyArray`](crate::array::AnyArray)s. The type of the elements is part of the key of a
+//! kernel whose text depends on it. Only the descriptions of reducers and fills are made from
+//! types, as constants.
 
 mod add;
 mod code;

@@ -1,5 +1,5 @@
-//! Fourier transforms. The operands are checked here; the transforms are in [`host`](crate::ops::host)
-//! and in [`cuda`](crate::ops::cuda).
+//! Fourier transforms. The operands are checked here; the transforms are in
+//! [`host`](crate::ops::host) and in [`cuda`](crate::ops::cuda).
 //!
 //! Both devices have functions of the same names, which take any strides and any axis, and return
 //! row-major arrays.

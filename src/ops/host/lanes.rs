@@ -14,8 +14,8 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use cachescope_kernels::lanes::{LaneLoop, LaneLoops, Lanes};
 
-/// Returns the work of all jobs of `lanes`. Each element reads `bytes_read`, and makes an element of
-/// `bytes`. It takes `effort` times as long as to read and write the elements.
+/// Returns the work of all jobs of `lanes`. Each element reads `bytes_read`, and makes an element
+/// of `bytes`. It takes `effort` times as long as to read and write the elements.
 fn work_of(lanes: &Lanes, bytes_read: usize, bytes: usize, effort: usize) -> Work {
     if lanes.length == 0 {
         return Work::on_one_thread(0);

@@ -1,6 +1,6 @@
 //! Functions of single elements: as types, as values, and their loops over blocks of elements.
 //!
-//! A function is one row of [`functions!`](crate::functions), or has a file here. Its type
+//! A function is one row of `functions!`, or has a file here. Its type
 //! implements [`Function`](function::Function) for each element type; its table of
 //! [`Calls`](call::Calls) has it as a value, with a loop for each instruction set.
 

@@ -24,7 +24,7 @@ type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 /// The loops that multiply matrices of a type.
 #[derive(Debug)]
 pub struct ProductLoops {
-    /// Multiplies many small matrices. Its contract is as for a [`RowsLoop`].
+    /// Multiplies many small matrices. Its contract is as for a `RowsLoop`.
     pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
     /// Multiplies matrices and vectors.
     pub vector: RowsLoop,

@@ -39,11 +39,11 @@ pub struct ReductionLoops {
 /// The loops of a [`ReductionLoops`] that are compiled for each set of instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafLoops {
-    /// See [`leaves::rows`].
+    /// Reduces rows; see [`leaves`].
     pub rows: unsafe fn(&Rows, &mut Scratch),
-    /// See [`leaves::columns`].
+    /// Reduces columns; see [`leaves`].
     pub columns: unsafe fn(&Columns, &mut Scratch, &mut Scratch),
-    /// See [`leaves::finish`].
+    /// Writes the results of totals; see [`leaves`].
     pub finish: unsafe fn(&Scratch, usize, *mut u8, usize),
 }
 

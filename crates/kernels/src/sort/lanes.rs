@@ -81,7 +81,7 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
 ///
 /// # Safety
 ///
-/// As for [`sort_lane`](super::sort_lane); there must be as many keys as elements.
+/// The lane must be readable, and there must be as many keys as elements.
 pub unsafe fn write_keys<T: Element, O: AnyElement>(
     lane: Lane<'_, T, O>,
     keys: &mut [MaybeUninit<T::Key>],

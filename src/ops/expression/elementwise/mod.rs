@@ -1,5 +1,5 @@
-//! The elementwise operations: the rows of [`functions!`](cachescope_kernels::functions), the arithmetic
-//! operators, and operations with a signature of their own. The macros of
+//! The elementwise operations: the rows of [`functions!`](cachescope_kernels::functions), the
+//! arithmetic operators, and operations with a signature of their own. The macros of
 //! [`declare`](super::declare) expand the rows.
 
 pub(in crate::ops) mod arithmetic;

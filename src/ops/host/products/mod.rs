@@ -2,12 +2,14 @@
 //!
 //! The algorithm of a product depends only on its type and on the layouts of its operands. So its
 //! bits are equal on every run and for any number of threads. If one operand is a vector, the
-//! algorithm sums along rows or columns ([`vectors`](cachescope_kernels::products::vectors)). Many small products are computed one after
-//! another ([`tiny`](cachescope_kernels::products::tiny)), and a few rows times a transposed matrix as dot products ([`dots`](cachescope_kernels::products::dots)). Other
-//! products of `f32` and `f64` use the `gemm` crate ([`packed`](cachescope_kernels::products::packed)). Shorter
-//! floats use it by way of `f32` ([`widened`](cachescope_kernels::products::widened)), and complex numbers use it for their real and
-//! imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and small complex matrices are multiplied in blocks
-//! ([`blocks`](cachescope_kernels::products::blocks)).
+//! algorithm sums along rows or columns ([`vectors`](cachescope_kernels::products::vectors)). Many
+//! small products are computed one after another ([`tiny`](cachescope_kernels::products::tiny)),
+//! and a few rows times a transposed matrix as dot products
+//! ([`dots`](cachescope_kernels::products::dots)). Other products of `f32` and `f64` use the `gemm`
+//! crate ([`packed`](cachescope_kernels::products::packed)). Shorter floats use it by way of `f32`
+//! ([`widened`](cachescope_kernels::products::widened)), and complex numbers use it for their real
+//! and imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and small
+//! complex matrices are multiplied in blocks ([`blocks`](cachescope_kernels::products::blocks)).
 
 use std::ops::Range;
 

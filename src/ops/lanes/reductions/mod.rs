@@ -1,6 +1,7 @@
 //! Reductions of the elements of arrays and of expressions, over all elements or along axes.
 //!
-//! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), and a row that declares its methods.
+//! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), and a row that declares
+//! its methods.
 //!
 //! Elements are reduced in blocks. Within a block they are reduced into several partial results
 //! side by side, which the compiler turns into vector code; from block to block they are reduced
