@@ -10,7 +10,7 @@ fn run(child: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = format!("environment::{child}");
     command.args(["--exact", &test, "--include-ignored", "--nocapture"]);
-    for variable in ["DEVICE", "POOL", "MEMORY_LIMIT", "POLICY", "TRACE"] {
+    for variable in ["DEVICE", "POOL", "MEMORY_LIMIT", "POLICY", "PROFILE"] {
         command.env_remove(format!("CACHESCOPE_{variable}"));
     }
     command
@@ -192,11 +192,11 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn a_trace_records_the_requests_of_a_program_to_its_end() {
+fn a_log_has_the_requests_of_a_program_to_its_end() {
     let log = Scratch::new("direct");
     let variables = [
         ("CACHESCOPE_POOL", "direct"),
-        ("CACHESCOPE_TRACE", log.path()),
+        ("CACHESCOPE_PROFILE", log.path()),
     ];
     output_of("child_allocates_three_units", &variables);
     let row = |action: &str| (action.to_owned(), 1536);
@@ -204,27 +204,14 @@ fn a_trace_records_the_requests_of_a_program_to_its_end() {
 }
 
 #[test]
-fn a_trace_has_the_pages_that_a_pool_reserves() {
+fn a_log_has_the_pages_that_a_pool_reserves() {
     let log = Scratch::new("best-fit");
     output_of(
         "child_allocates_three_units",
-        &[("CACHESCOPE_TRACE", log.path())],
+        &[("CACHESCOPE_PROFILE", log.path())],
     );
     // The process-wide device keeps its segments to the end.
     assert_eq!(log.rows(), [("allocate".to_owned(), 2 << 20)]);
-}
-
-#[test]
-fn a_trace_that_cannot_be_written_is_an_error() {
-    let output_of = output_of(
-        "child_allocates",
-        &[("CACHESCOPE_TRACE", "no such folder/log.csv")],
-    );
-    let (array, own) = output_of.split_once(" | ").unwrap();
-    for outcome in [array, own] {
-        assert!(outcome.starts_with("Err(Io"), "{outcome}");
-        assert!(outcome.contains("no such folder"), "{outcome}");
-    }
 }
 
 #[test]
@@ -270,19 +257,16 @@ fn child_configures_a_device() {
 
 #[test]
 fn the_environment_does_not_change_what_a_program_configures() {
-    let log = Scratch::new("configured");
     let variables = [
         ("CACHESCOPE_POOL", "direct"),
         ("CACHESCOPE_MEMORY_LIMIT", "8MiB"),
         ("CACHESCOPE_POLICY", "bump"),
         ("CACHESCOPE_TIME_PHASES", "on"),
         ("CACHESCOPE_RECLAIM_WAIT", "0"),
-        ("CACHESCOPE_TRACE", log.path()),
     ];
     let configured = output_of("child_configures_a_device", &variables);
     assert_eq!(configured, output_of("child_configures_a_device", &[]));
     assert_eq!(configured, "3 recycle 0 true");
-    assert!(!log.0.exists(), "the trace is of no device");
     let wrong = [("CACHESCOPE_POOL", "bogus"), ("CACHESCOPE_POLICY", "hoard")];
     assert_eq!(output_of("child_configures_a_device", &wrong), configured);
 }

@@ -1,6 +1,6 @@
 //! Properties of single pools.
 
-use cachescope::{Buffer, Device, DeviceConfig, ErrorKind, PoolKind, Result, cache_scope};
+use cachescope::{Buffer, Device, ErrorKind, PoolKind, RecordOptions, Result, cache_scope};
 use under_test::device_with;
 
 use crate::pools::{MIB, assert_empty, config, device};
@@ -71,13 +71,11 @@ fn a_binned_pool_releases_the_memory_of_a_burst() -> Result<()> {
 }
 
 #[test]
-fn a_trace_of_a_direct_pool_names_the_stream_of_each_request() -> Result<()> {
+fn a_log_of_a_direct_pool_names_the_stream_of_each_request() -> Result<()> {
     let file = format!("cachescope-{}-streams.csv", std::process::id());
     let path = std::env::temp_dir().join(file);
-    let device = device_with(DeviceConfig {
-        trace: Some(path.clone()),
-        ..config(PoolKind::Direct)
-    })?;
+    let device = device_with(config(PoolKind::Direct))?;
+    let recording = device.record(RecordOptions::default())?;
     let first = Buffer::new(&device, 512)?;
     let stream = device.new_stream()?;
     let guard = stream.enter();
@@ -85,6 +83,7 @@ fn a_trace_of_a_direct_pool_names_the_stream_of_each_request() -> Result<()> {
     drop(guard);
     drop((first, second));
     device.synchronize()?;
+    recording.write(&path)?;
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let row = |line: &str| {

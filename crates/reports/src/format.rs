@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::profile::Profile;
-use crate::{dhat, flame, folded, page, perfetto, snapshot, table};
+use crate::{dhat, flame, folded, page, perfetto, reservations, snapshot, table};
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +24,13 @@ pub enum Format {
     Svg,
     /// A table.
     Text,
+    /// A log of reservations in RMM's format, as CSV.
+    Csv,
 }
 
 impl Format {
     /// Every format, at the place of its ending.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Html,
         Self::Pickle,
         Self::Json,
@@ -36,11 +38,12 @@ impl Format {
         Self::Folded,
         Self::Svg,
         Self::Text,
+        Self::Csv,
     ];
 
     /// The endings of files' names.
-    pub const ENDINGS: [&str; 7] = [
-        ".html", ".pickle", ".json", ".dhat", ".folded", ".svg", ".txt",
+    pub const ENDINGS: [&str; 8] = [
+        ".html", ".pickle", ".json", ".dhat", ".folded", ".svg", ".txt", ".csv",
     ];
 
     /// Returns the format that the ending of a file's name stands for.
@@ -86,6 +89,7 @@ impl Format {
             Self::Folded => folded::write(profile, out),
             Self::Svg => flame::write(profile, out),
             Self::Text => table::write(profile, out),
+            Self::Csv => reservations::write(profile, out),
         }
     }
 }

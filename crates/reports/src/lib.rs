@@ -17,6 +17,7 @@ pub mod page;
 pub mod perfetto;
 mod place;
 mod profile;
+pub mod reservations;
 mod sites;
 mod size;
 pub mod snapshot;

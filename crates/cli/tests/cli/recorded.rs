@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cachescope_memory::{Buffer, Device, DeviceConfig, PoolKind};
+use cachescope_memory::{Buffer, Device, DeviceConfig, PoolKind, RecordOptions};
 
 use crate::oracle::{self, POOLS};
 use crate::{Numbers, number, place, replayed, replayed_once, text};
@@ -34,15 +34,16 @@ fn the_lifetimes_of_networks_are_placed_apart_and_best_fit_is_tight_on_them() {
     }
 }
 
-/// Runs a random program on a separate device with a reservation log; returns its peak.
+/// Runs a random program on a separate device, and writes its log of reservations. Returns its
+/// peak.
 fn record(pool: PoolKind, expandable_segments: bool, log: &Path) -> u64 {
     let config = DeviceConfig {
         pool,
         expandable_segments,
-        trace: Some(log.to_owned()),
         ..DeviceConfig::default()
     };
     let device = Device::host_with(config).unwrap();
+    let recording = device.record(RecordOptions::default()).unwrap();
     let mut numbers = Numbers(3);
     let mut live = Vec::new();
     for _ in 0..2000 {
@@ -56,6 +57,7 @@ fn record(pool: PoolKind, expandable_segments: bool, log: &Path) -> u64 {
             device.trim(0);
         }
     }
+    recording.write(log).unwrap();
     device.memory_stats().peak_reserved_bytes
 }
 

@@ -1,6 +1,5 @@
 //! The configuration of a device, and the creation of devices.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cache::{CacheConfig, Caches, CachesConfig, Policy};
@@ -47,20 +46,6 @@ pub struct DeviceConfig {
     /// [`BestFit`](PoolKind::BestFit) on platforms with virtual memory; elsewhere each segment is a
     /// separate reservation.
     pub expandable_segments: bool,
-    /// The path of a log of every reservation and release of device memory, on all streams and
-    /// threads, in the CSV format of RMM's `logging_resource_adaptor`:
-    /// `Thread,Time,Action,Pointer,Size,Stream`, with times in UTC and numbered threads and
-    /// streams.
-    ///
-    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct), that is each
-    /// request that no named cache serves, rounded to 512 bytes: `CACHESCOPE_POOL=direct
-    /// CACHESCOPE_TRACE=log.csv program` records a log that `cachescope replay log.csv` can replay
-    /// through any other pool. Each committed page has its own row.
-    ///
-    /// The first device of the process that names the file truncates it; later ones append. It is
-    /// complete once its devices are dropped, after [`synchronize`](Device::synchronize), and at
-    /// process exit. The next call that reserves memory, or `synchronize`, returns a write error.
-    pub trace: Option<PathBuf>,
     /// Measures the time of the memory's phases, for [`memory_report`](Device::memory_report), with
     /// two clock readings each.
     pub time_phases: bool,
@@ -92,7 +77,6 @@ impl Default for DeviceConfig {
             pool: PoolKind::default(),
             memory_limit: None,
             expandable_segments: true,
-            trace: None,
             time_phases: false,
             policy: Policy::default(),
             tf32: false,
@@ -151,7 +135,6 @@ impl Device {
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool
     /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have.
-    /// [`Io`](crate::ErrorKind::Io) if the trace cannot be written.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_PROFILE` does not name
     /// a known format.
     #[track_caller]
@@ -220,8 +203,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Like [`cuda`](Self::cuda), except for variables; [`Io`](crate::ErrorKind::Io) if the trace
-    /// cannot be written.
+    /// The errors of [`cuda`](Self::cuda), without the errors of variables.
     #[track_caller]
     pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
         let mut backend = Cuda::open(ordinal).at_caller()?;
@@ -272,7 +254,6 @@ impl Device {
             limit_bytes: config.memory_limit,
             expandable: config.expandable_segments,
             fault: config.fault,
-            log_path: config.trace,
             time_phases: config.time_phases,
             reclaim_wait: config.reclaim_wait,
         };

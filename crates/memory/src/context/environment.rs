@@ -36,7 +36,6 @@ impl DeviceConfig {
     /// | `CACHESCOPE_POOL` | `pool` | best-fit, binned, direct, stream-ordered |
     /// | `CACHESCOPE_MEMORY_LIMIT` | `memory_limit` | 8GiB, 500MB, or 50%, of the memory of `device` |
     /// | `CACHESCOPE_POLICY` | `policy` | recycle, release, bump, plan |
-    /// | `CACHESCOPE_TRACE` | `trace` | a path |
     /// | `CACHESCOPE_TIME_PHASES` | `time_phases` | on, off |
     /// | `CACHESCOPE_RECLAIM_WAIT` | `reclaim_wait` | seconds, such as 0.5; 0 waits for nothing |
     ///
@@ -70,7 +69,6 @@ pub(super) fn of_environment(backend: &dyn Backend) -> Result<DeviceConfig> {
         pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
         memory_limit: size_setting("CACHESCOPE_MEMORY_LIMIT", backend.total_bytes())?,
         policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
-        trace: path("CACHESCOPE_TRACE"),
         time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
         reclaim_wait: setting("CACHESCOPE_RECLAIM_WAIT")?
             .map_or(DEFAULT_RECLAIM_WAIT, |Seconds(wait)| wait),

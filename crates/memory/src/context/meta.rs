@@ -87,7 +87,6 @@ impl Device {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a capacity of 0.
     /// [`Unsupported`](ErrorKind::Unsupported) on a platform where addresses cannot be reserved
     /// apart from memory, and for the pool [`StreamOrdered`](crate::PoolKind::StreamOrdered).
-    /// [`Io`](ErrorKind::Io) if the trace cannot be written.
     #[track_caller]
     pub fn meta(options: MetaOptions) -> Result<Self> {
         let MetaOptions {

@@ -253,7 +253,8 @@ impl Recording {
     /// Writes a report of the events so far. The extension of the file selects its format: `.html`,
     /// a page that any browser opens; `.pickle`, a snapshot for PyTorch's memory viewer; `.json`, a
     /// trace for Perfetto; `.dhat` (JSON) for DHAT's viewer; `.folded`, the stacks of the peak as
-    /// text; `.svg`, the flame graph of these stacks; `.txt`, a table.
+    /// text; `.svg`, the flame graph of these stacks; `.txt`, a table; `.csv`, a log of
+    /// reservations that `cachescope replay` reads.
     ///
     /// # Examples
     ///

@@ -106,7 +106,7 @@ impl Stream {
         let device = self.device();
         device.backend().synchronize(self.0.id()).at_caller()?;
         device.caches().memory().finish_kernels();
-        device.caches().memory().flush_deferred_error().at_caller()
+        device.caches().memory().take_deferred_error().at_caller()
     }
 
     /// Returns the number of the stream.

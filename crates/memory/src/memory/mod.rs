@@ -27,7 +27,6 @@ pub(crate) mod uses;
 mod waiting;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::device::{Backend, Destination, DevicePtr, PageCost, StreamId};
@@ -38,8 +37,6 @@ use crate::source::direct::DirectSource;
 use crate::source::expandable::Expandable;
 use crate::source::fault::{Fault, FaultPlan};
 use crate::source::limit::Limit;
-use crate::source::logging::Logging;
-use crate::source::reservation_log::ReservationLog;
 use crate::source::stream_ordered::StreamOrdered;
 use crate::source::{Source, SourcePart};
 use crate::sync::plain::AtomicU64;
@@ -81,7 +78,6 @@ pub(crate) struct MemoryConfig {
     /// True to use ranges (expandable segments) if pool and device support them.
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
-    pub(crate) log_path: Option<PathBuf>,
     pub(crate) time_phases: bool,
     /// The longest time that a request waits for threads inside of scopes.
     pub(crate) reclaim_wait: Duration,
@@ -94,7 +90,6 @@ impl Default for MemoryConfig {
             limit_bytes: None,
             expandable: true,
             fault: None,
-            log_path: None,
             time_phases: false,
             reclaim_wait: DEFAULT_RECLAIM_WAIT,
         }
@@ -187,7 +182,6 @@ pub struct DeviceMemory {
     expandable: Option<Arc<Expandable>>,
     /// The innermost source, if the pool is the driver's own.
     stream_ordered: Option<Arc<StreamOrdered>>,
-    log: Option<Arc<ReservationLog>>,
     /// The pool's rounding, readable without the lock.
     rounding: Rounding,
     /// The cost of an exchange with the pool, readable without the lock.
@@ -212,14 +206,6 @@ impl DeviceMemory {
         let is_ordered = config.pool == PoolKind::StreamOrdered;
         let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
         let ordered = ordered.transpose()?.map(Arc::new);
-        let log = config
-            .log_path
-            .as_deref()
-            .map(ReservationLog::open)
-            .transpose()?;
-        let page_bytes = expandable
-            .as_ref()
-            .map_or(u64::MAX, |source| source.page_bytes());
         let source: Box<dyn Source> = match (&expandable, &ordered) {
             (Some(expandable), _) => Box::new(Arc::clone(expandable)),
             (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
@@ -231,13 +217,15 @@ impl DeviceMemory {
             Some(PageCost::High) => ExchangeCost::BelowGrowth,
             Some(PageCost::Low) | None => ExchangeCost::Low,
         };
-        let source = with_adaptors(source, page_bytes, config.fault, log.as_ref())?;
+        let source = match config.fault {
+            Some(plan) => Box::new(Fault::new(source, plan)?),
+            None => source,
+        };
         Ok(Self {
             backend,
             source: Limit::new(source, config.limit_bytes),
             expandable,
             stream_ordered: ordered,
-            log,
             rounding: pool.rounding(),
             exchange_cost,
             state: Mutex::new(MemoryState::new(pool)),
@@ -343,15 +331,6 @@ impl DeviceMemory {
         self.state.lock().take_deferred_error()
     }
 
-    /// Flushes the reservation log and returns its error or the deferred one.
-    pub(crate) fn flush_deferred_error(&self) -> Result<()> {
-        self.take_deferred_error()?;
-        self.log.as_ref().map_or(Ok(()), |log| {
-            log.flush();
-            log.take_error()
-        })
-    }
-
     /// Defers an error to the next call that can return it: the first one in full, and the number
     /// of others.
     #[doc(hidden)]
@@ -432,23 +411,6 @@ impl fmt::Debug for DeviceMemory {
             .field("device", &self.backend.id())
             .finish_non_exhaustive()
     }
-}
-
-/// Wraps a source in the configured adaptors below the limit. `page_bytes` is the page size of its
-/// ranges.
-fn with_adaptors(
-    mut source: Box<dyn Source>,
-    page_bytes: u64,
-    fault: Option<FaultPlan>,
-    log: Option<&Arc<ReservationLog>>,
-) -> Result<Box<dyn Source>> {
-    if let Some(plan) = fault {
-        source = Box::new(Fault::new(source, plan)?);
-    }
-    if let Some(log) = log {
-        source = Box::new(Logging::new(source, page_bytes, Arc::clone(log)));
-    }
-    Ok(source)
 }
 
 /// Returns the error for a size beyond the address space.

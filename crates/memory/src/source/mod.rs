@@ -1,6 +1,6 @@
 //! Sources of segments: `direct` reserves from the backend, `expandable` also commits pages of
-//! ranges, and `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `logging`,
-//! `fault`) wrap any source and compose in any order.
+//! ranges, and `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `fault`)
+//! wrap any source and compose in any order.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,8 +12,6 @@ pub(crate) mod direct;
 pub(crate) mod expandable;
 pub(crate) mod fault;
 pub(crate) mod limit;
-pub(crate) mod logging;
-pub(crate) mod reservation_log;
 pub(crate) mod stream_ordered;
 #[cfg(test)]
 mod testing;

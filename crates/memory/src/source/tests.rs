@@ -1,15 +1,10 @@
 //! The sources over the host, and every stack of adaptors over them.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use super::direct::DirectSource;
 use super::expandable::Expandable;
 use super::fault::{Fault, FaultPlan};
 use super::limit::Limit;
-use super::logging::Logging;
-use super::reservation_log::ReservationLog;
-use super::testing::{TestSource, release, release_on, reserve, reserve_none};
+use super::testing::{TestSource, release, reserve, reserve_none};
 use super::*;
 use crate::device::Backend;
 use crate::device::host::{HostBackend, host_pointer};
@@ -18,68 +13,6 @@ use crate::sync::Arc;
 
 fn host() -> Arc<dyn Backend> {
     Arc::new(HostBackend::new())
-}
-
-/// A file path for the test `name`, removed on drop.
-struct TempLog(PathBuf);
-
-impl TempLog {
-    fn new(name: &str) -> Self {
-        let file = format!("cachescope-{}-{name}.csv", std::process::id());
-        Self(std::env::temp_dir().join(file))
-    }
-
-    fn log(&self) -> Arc<ReservationLog> {
-        ReservationLog::open(&self.0).unwrap()
-    }
-
-    fn text(&self) -> String {
-        self.log().flush();
-        std::fs::read_to_string(&self.0).unwrap()
-    }
-}
-
-impl Drop for TempLog {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Replays a log. Returns the numbers of rows that allocate, fail and free.
-fn replayed(text: &str) -> [u32; 3] {
-    let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("Thread,Time,Action,Pointer,Size,Stream"));
-    let mut live = BTreeMap::new();
-    let mut counts = [0; 3];
-    for line in lines {
-        let fields: Vec<_> = line.split(',').collect();
-        let [thread, time, action, pointer, size, stream] = fields[..] else {
-            panic!("{line}");
-        };
-        thread.parse::<u64>().unwrap();
-        assert_eq!(
-            (time.len(), &time[2..3], &time[8..9]),
-            (15, ":", "."),
-            "{line}"
-        );
-        assert!(stream.starts_with("0x"), "{line}");
-        match action {
-            "allocate" => {
-                counts[0] += 1;
-                assert_eq!(live.insert(pointer, size), None, "{line}: is live");
-            }
-            "allocate failure" => {
-                counts[1] += 1;
-                assert_eq!(pointer, "0x0", "{line}");
-            }
-            "free" => {
-                counts[2] += 1;
-                assert_eq!(live.remove(pointer), Some(size), "{line}: is not live");
-            }
-            _ => panic!("{line}"),
-        }
-    }
-    counts
 }
 
 #[test]
@@ -162,30 +95,28 @@ fn adaptors_compose_in_both_orders() {
 
 const PAGE: u64 = 2 << 20;
 
-/// Wraps a source in an adaptor, at this depth of a stack.
-type Adaptor<'a> = Box<dyn Fn(Box<dyn Source>, usize) -> Box<dyn Source> + 'a>;
+/// Wraps a source in an adaptor.
+type Adaptor = fn(Box<dyn Source>) -> Box<dyn Source>;
 
 /// Every stack of up to four adaptors over the host, repetitions included: it reserves and releases
-/// segments and pages, and its logs can be replayed.
+/// segments and pages.
 #[test]
 fn every_stack_of_adaptors_reserves_and_releases() {
-    // A log belongs to one source.
-    let logs = [0, 1, 2, 3].map(|depth| TempLog::new(&format!("stack-{depth}")));
-    let adaptors: [Adaptor<'_>; 4] = [
-        Box::new(|source, _| Box::new(Limit::new(source, Some(8192 + 2 * PAGE)))),
-        Box::new(|source, _| Box::new(Fault::new(source, FaultPlan::Nth(4)).unwrap())),
-        Box::new(|source, depth| Box::new(Logging::new(source, PAGE, logs[depth].log()))),
-        Box::new(|source, _| source),
+    let adaptors: [Adaptor; 3] = [
+        |source| Box::new(Limit::new(source, Some(8192 + 2 * PAGE))),
+        |source| Box::new(Fault::new(source, FaultPlan::Nth(4)).unwrap()),
+        |source| source,
     ];
-    for number in 0..4usize.pow(4) {
-        let order = [0, 1, 2, 3].map(|digit| number / 4usize.pow(digit) % 4);
+    for number in 0..3usize.pow(4) {
+        let order = [0, 1, 2, 3].map(|digit| number / 3usize.pow(digit) % 3);
         let pages = Expandable::new(&host(), None).map(Arc::new);
         let bottom: Box<dyn Source> = match &pages {
             Some(pages) => Box::new(Arc::clone(pages)),
             None => Box::new(DirectSource::new(host())),
         };
-        let stack = order.iter().zip(0..);
-        let source = stack.fold(bottom, |source, (&at, depth)| adaptors[at](source, depth));
+        let source = order
+            .iter()
+            .fold(bottom, |source, &at| adaptors[at](source));
         let first = reserve(&source, 4096);
         let second = reserve(&source, 4096);
         assert_ne!(first, second);
@@ -200,66 +131,4 @@ fn every_stack_of_adaptors_reserves_and_releases() {
         release(&source, first, 4096);
         release(&source, second, 4096);
     }
-    for log in &logs {
-        let [allocated, failed, freed] = replayed(&log.text());
-        assert_eq!(allocated, freed);
-        assert!(allocated > 100 && failed > 0, "{allocated} {failed}");
-    }
-}
-
-#[test]
-fn a_log_has_a_row_for_each_page_and_each_segment() {
-    let scratch = TempLog::new("rows");
-    let source = Logging::new(TestSource::new(4 * PAGE), PAGE, scratch.log());
-    let segment = source
-        .reserve(ReserveAt::Anywhere, 700, StreamId(2))
-        .unwrap()
-        .unwrap();
-    let pages = source.reserve(ReserveAt::Address(DevicePtr(PAGE)), 2 * PAGE, StreamId(0));
-    let pages = pages.unwrap().unwrap();
-    assert_eq!(
-        source
-            .reserve(ReserveAt::Anywhere, 9 * PAGE, StreamId(1))
-            .unwrap(),
-        None
-    );
-    release_on(&source, segment, 700, StreamId(2));
-    release_on(&source, pages, 2 * PAGE, StreamId(17));
-    // The first two columns are thread and time.
-    let text = scratch.text();
-    let rows: Vec<_> = text
-        .lines()
-        .map(|line| line.splitn(3, ',').nth(2).unwrap())
-        .collect();
-    let (segment, first, second) = (segment.0, pages.0, pages.0 + PAGE);
-    let expected = [
-        "Action,Pointer,Size,Stream".to_owned(),
-        format!("allocate,{segment:#x},700,0x2"),
-        format!("allocate,{first:#x},{PAGE},0x0"),
-        format!("allocate,{second:#x},{PAGE},0x0"),
-        format!("allocate failure,0x0,{},0x1", 9 * PAGE),
-        format!("free,{segment:#x},700,0x2"),
-        format!("free,{first:#x},{PAGE},0x11"),
-        format!("free,{second:#x},{PAGE},0x11"),
-    ];
-    assert_eq!(rows, expected);
-    replayed(&text);
-}
-
-#[test]
-fn devices_that_name_one_log_share_it() {
-    let scratch = TempLog::new("shared");
-    let threads = [1, 2, 3].map(|_| {
-        let source = Logging::new(DirectSource::new(host()), PAGE, scratch.log());
-        std::thread::spawn(move || {
-            for bytes in 1..500 {
-                let address = reserve(&source, bytes);
-                release(&source, address, bytes);
-            }
-        })
-    });
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert_eq!(replayed(&scratch.text()), [1497, 0, 1497]);
 }

@@ -196,7 +196,7 @@ impl Caches {
         // Blocks that were freed just now wait for events after all this work: a short wait, if
         // any.
         self.memory.drain_pending(WaitMode::Wait);
-        self.memory.flush_deferred_error()
+        self.memory.take_deferred_error()
     }
 
     /// Returns a handle that is not counted, for the device's own shards.
