@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call on a small array costs, in instructions: a figure that nothing else on the machine disturbs.
 
-    python3 benches/calls/count.py [--type f64] [--library CHECKOUT]...
+    python3 benches/calls/count.py [--type f64] [--library CHECKOUT]... [--save]
 
 Builds a program outside of the workspace against each checkout (this one by default), runs it under callgrind with 500
 and with 1,500 calls of each operation, and prints the difference divided by 1,000. Needs cargo and valgrind on the PATH.
@@ -12,7 +12,11 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import results  # noqa: E402
 
 # The operands have 2^e elements; `m` is a matrix of them, as square as it can be.
 OPERATIONS = {
@@ -91,11 +95,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", type=pathlib.Path, action="append")
     parser.add_argument("--type", choices=["f32", "f64"], default="f32")
+    parser.add_argument("--save", action="store_true", help="replace benches/results/calls.json")
     options = parser.parse_args()
     libraries = [library.resolve() for library in options.library or [root]]
     with tempfile.TemporaryDirectory() as temporary:
         programs = [build(pathlib.Path(temporary) / str(at), library, options.type) for at, library in enumerate(libraries)]
         print("elements of each column:", *(2**exponent for exponent in EXPONENTS for _ in programs))
+        rows = []
         for number, name in enumerate(OPERATIONS):
             counts = []
             for exponent in EXPONENTS:
@@ -103,6 +109,9 @@ def main():
                     few, many = (instructions(program, number, exponent, calls) for calls in (500, 1500))
                     counts.append((many - few) // 1000)
             print(f"{name:13}", *(f"{count:8,}" for count in counts), flush=True)
+            rows.append([name] + [f"{count:,}" for count in counts])
+        if options.save:
+            results.save("calls", rows=rows)
 
 
 if __name__ == "__main__":

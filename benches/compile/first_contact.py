@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a first contact with the project costs (workload W12), measured on a fresh clone.
 
-    python3 benches/compile/first_contact.py [--ci] [--folder FOLDER]
+    python3 benches/compile/first_contact.py [--ci] [--save] [--folder FOLDER]
 
 Clones the committed state of this checkout to a folder, builds everything from nothing, and prints a table: the main
 job (`train_digits`) from nothing, as wall time; the library alone once its dependencies are built, and when it begins
@@ -23,8 +23,9 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 import edit  # noqa: E402
+import results  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -41,8 +42,12 @@ class Timed:
         self.processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+ROWS = []
+
+
 def row(name, value):
     print(f"{name:<64} {value}", flush=True)
+    ROWS.append([name, value, ""])
 
 
 def units(target):
@@ -96,6 +101,7 @@ def tests(clone, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ci", action="store_true")
+    parser.add_argument("--save", action="store_true", help="replace benches/results/first-contact.json")
     parser.add_argument("--folder", type=pathlib.Path)
     arguments = parser.parse_args()
     folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="first-contact-"))
@@ -114,6 +120,8 @@ def main():
         shutil.rmtree(folder / "tests")
         if arguments.ci:
             row(".ci/run", f"{Timed(['.ci/run'], clone, folder / 'ci').wall / 60:.0f} min")
+        if arguments.save:
+            results.save("first-contact", rows=ROWS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -260,7 +260,7 @@ fn run(program: &[Step], group: &Group, streams: &[Stream]) -> Result<[i64; ARRA
                 arrays[array].update(|x| x % MODULUS)?;
             }
             Step::Broadcast { array, root } => {
-                group.broadcast_in_place(&mut arrays[array], root)?
+                group.broadcast_in_place(&mut arrays[array], root)?;
             }
             Step::AddRank { array, stream } => {
                 let _stream = streams[stream].enter();
