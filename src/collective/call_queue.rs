@@ -3,6 +3,10 @@
 //! The rank's own thread executes them, so that exchanges overlap with the rank's computation. A
 //! thread that waits for a call executes it itself if no thread has begun it. To wake another
 //! thread, and to be woken by it, takes longer than a small exchange.
+//!
+//! The rank's own thread is woken nevertheless, because no thread may wait for the call. It leaves
+//! the call to a waiting thread for some microseconds. Only the rank's own thread executes calls on
+//! a CUDA device: a waiting thread may be capturing a graph.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,11 @@
 //! The worker of a rank: executes the calls that the rank issues, in order, on its own thread or on
 //! a thread that waits for one of them.
+//!
+//! MPI makes progress only inside of its calls, so a thread makes them while the rank computes. Its
+//! queue orders a rank's calls over all its groups. So each pair of ranks begins its common calls
+//! in one order, and it is known which rank waits for which.
+//!
+//! To the memory, the worker is a stream: an exchange in flight is like a kernel in flight.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};

@@ -1,4 +1,9 @@
 //! Products of derivatives with vectors.
+//!
+//! A backward pass may itself be tracked. So `hvp` runs two backward passes, and `jvp` is the
+//! gradient of gradients that are linear in their seed. One table of rules serves all. The price is
+//! memory: the first pass frees nothing. A rule that saves other values than operands and results
+//! refuses second derivatives.
 
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};

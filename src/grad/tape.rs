@@ -1,4 +1,9 @@
 //! Tapes that a program opens and closes itself.
+//!
+//! A variable is a plain array: a handle of its memory holds a number, and the tape belongs to the
+//! thread. So an array that leaves the function keeps no tape alive, and every function of arrays
+//! can be differentiated unchanged. An operation without a gradient refuses tracked operands, so no
+//! value silently becomes a constant.
 
 use std::marker::PhantomData;
 use std::panic::Location;

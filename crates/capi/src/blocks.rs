@@ -1,7 +1,9 @@
 //! `malloc`, `calloc`, `realloc` and `free` with the signatures of NEP 49.
 //!
-//! The two words before a block name its owner and its size. So `free` trusts neither the size nor
-//! the cache that it is given.
+//! The two words before a block name its owner and its size. NumPy passes a size and a handler to
+//! `free`. The size may differ from the requested one, and the handler's cache need not own the
+//! block. So `free` trusts neither. A table by address would need a lock; the alignment of a block
+//! has room for the two words.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;

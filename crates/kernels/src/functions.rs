@@ -32,7 +32,7 @@
 //! - `rare`, of a `float`: the size from which on an argument is rare, see
 //!   [`Pass`](crate::element::scalar::pass::Pass);
 //! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; any function that it names is CUDA's
-//!   own or defined in `ops/cuda/prelude/functions.cuh`;
+//!   own or defined in `src/ops/cuda/prelude/functions.cuh`;
 //! - `example`: the operands and the result of the documentation's example; an operand in
 //!   parentheses is a scalar;
 //! - `exact`, of a `float` or a `power`: the function in `f64`, as the reference for the errors of

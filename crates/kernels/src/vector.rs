@@ -5,6 +5,10 @@
 //! [Some](Loop::WIDE) are compiled a third time, for AVX-512. The loop is plain code over single
 //! elements, which the compiler vectorises. The loop must be inlined as a whole, because functions
 //! that are called out of line, closures included, are compiled for the baseline only.
+//!
+//! A SIMD crate's packets would be in the signature of every function, a user's too, and have one
+//! width. The price of plain code is a rule: below a loop there is no branch, call or closure. An
+//! element that needs a branch is *rare*, and is computed again.
 
 /// A loop that writes to `Out`.
 pub trait Loop<Out: ?Sized> {

@@ -2,6 +2,10 @@
 //!
 //! Architecture invariant: this module compiles with and without the feature `mpi`, with the same
 //! signatures. So the layers above need no `cfg`.
+//!
+//! MPI gets memory of a device for calls that move bytes unchanged. Sums need the bytes on the
+//! host, which adds them in the order of the ranks. `send` returns before the peer receives, so it
+//! copies; the host has more memory to spare.
 
 #[cfg(not(feature = "mpi"))]
 mod disabled;

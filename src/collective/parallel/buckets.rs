@@ -1,4 +1,8 @@
 //! Buckets: arrays of consecutive gradients, which the ranks exchange as a whole.
+//!
+//! All ranks divide the gradients into identical buckets. Before the backward pass begins, the tape
+//! knows the order in which gradients will be complete. Rank 0 broadcasts its order in the first
+//! step. If the order changes later, a bucket is exchanged when its last gradient is complete.
 
 use std::any::Any;
 

@@ -1,4 +1,8 @@
 //! An optimizer whose states are divided among the ranks.
+//!
+//! States are divided by elements, not by parameters. So the parts are equal, even with one large
+//! embedding. An optimizer of whole matrices is refused: on parts of matrices it would silently be
+//! another algorithm.
 
 use std::panic::Location;
 

@@ -2,6 +2,10 @@
 //!
 //! The structures of [dlpack.h](https://github.com/dmlc/dlpack) are declared here, because the
 //! crates that have them bring a tensor trait or Python's bindings.
+//!
+//! A failed `from_dlpack` calls the deleter, whatever the error is. So a caller need not know the
+//! reason of an error to know the owner of the tensor. For another major version, DLPack demands
+//! the call. In Python the capsule is renamed first.
 
 #![allow(non_upper_case_globals, reason = "the names of dlpack.h")]
 

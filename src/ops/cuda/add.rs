@@ -3,6 +3,10 @@
 //! A sum of floats depends on its order, which is the order of the indices, as on the host.
 //! Therefore one thread adds to each element of the target, and no floats are added atomically.
 //! Writes take the same paths, so that the last of several values for one element remains.
+//!
+//! Sums of integers do not depend on the order. So each value has a thread that adds it atomically,
+//! and the time depends on the number of values alone. For floats, each of the blocks that own
+//! parts of the target reads all indices. That takes longest for many targets without other axes.
 
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
@@ -241,9 +245,10 @@ impl Scattered {
     }
 
     /// Updates with a block of threads for each range of the axis, in lanes that share their
-    /// indices. Each block reads all indices, 256 at a time, and then the values of its own. If
-    /// these are few of all, or if there are as many neighbouring lanes as threads, reading takes
-    /// all the time. If all indices are equal, each takes about ten cycles.
+    /// indices. Each block reads all indices, 256 at a time, and then the values of its own. If its
+    /// own values are few of all, reading dominates the time. Reading also dominates if the number
+    /// of neighbouring lanes reaches the number of threads. If all indices are equal, each takes
+    /// about ten cycles.
     #[track_caller]
     fn by_ranges(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let beside = division.beside.count();

@@ -1,13 +1,14 @@
-// The number of elements of each digit in the tiles of a line before a tile, passed from tile to
-// tile (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016).
-// Defined by the including text: `told_t`, whose bits are enough for the length of a line with the
-// upper two free. (For sums that do not fit a word with their flag, see `look_back.cuh`.)
+// The number of elements of each digit in all tiles of a line before a tile. The numbers are passed
+// from tile to tile (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled
+// Look-back", 2016). Defined by the including text: `told_t`. Its bits are enough for the length of
+// a line with the upper two free. (For sums that do not fit a word with their flag, see
+// `look_back.cuh`.)
 //
-// A tile has a word for each digit. The word is 0 at first, then the count in the tile, and in the
-// end the count in the tile and in all tiles before it. A word is read and written whole, its flag
-// with its count, and it guards no other memory, so no fence is needed. The first tile of a line
-// publishes the final count at once, and every other tile waits only for tiles before it. If tiles
-// are begun in their order, every tile that waits therefore makes progress.
+// A tile has a word for each digit. The word is 0 at first. Then it is the count in the tile. In
+// the end, it is the count in the tile and in all tiles before it. A word is read and written
+// whole, its flag with its count. It guards no other memory, so no fence is needed. The first tile
+// of a line publishes the final count at once. Every other tile waits only for tiles before it. If
+// tiles are begun in their order, every tile that waits therefore makes progress.
 
 // Flags: the count in the tile; the count in the tile and in all before it.
 #define CS_OWN ((told_t)1 << (8 * sizeof(told_t) - 2))

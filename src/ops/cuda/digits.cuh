@@ -1,7 +1,7 @@
-// Radix sort of lines by digits of eight bits of their keys, the least significant first (Knuth,
-// "The Art of Computer Programming", volume 3, section 5.2.5, algorithm R). Each element is read
-// and written once for each digit (Adinets and Merrill, "Onesweep", 2022). A tile has `CS_THREADS`
-// times `CS_EACH` elements of a line.
+// Radix sort of lines by digits of eight bits of their keys, the least significant digit first. See
+// Knuth, "The Art of Computer Programming", volume 3, section 5.2.5, algorithm R. Each element is
+// read and written once for each digit (Adinets and Merrill, "Onesweep", 2022). A tile has
+// `CS_THREADS` times `CS_EACH` elements of a line.
 
 #define CS_TILE (CS_THREADS * CS_EACH)
 #define CS_WARPS (CS_THREADS / 32)

@@ -1,5 +1,6 @@
-// Copies indices that were drawn from rows. A row that is no distribution has a fault: it is
-// reported, packed with the number of the row, and the indices that were drawn from it are 0.
+// Copies indices that were drawn from rows. If a row is not a distribution, it has a fault. The
+// fault is reported, packed with the number of the row. The indices that were drawn from the row
+// become 0.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const i64* __restrict__ drawn, const i64* __restrict__ faults, i64* __restrict__ to, Picked axis, u64 each,

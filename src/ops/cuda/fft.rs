@@ -98,9 +98,9 @@ pub(in crate::ops) fn spectra_of(
     transform.run_rows(order, rows.operand(), shape)
 }
 
-/// Returns the real numbers, in an array of `shape`, whose spectra begin with the numbers along the
-/// axis `at` of `x`, times the real number with the bits `factor`. cuFFT overwrites its input here,
-/// which is a copy of `x`.
+/// Returns the real numbers whose spectra begin with the numbers along the axis `at` of `x`, in an
+/// array of `shape`. They are multiplied by the real number with the bits `factor`. cuFFT
+/// overwrites its input, which is a copy of `x`.
 #[track_caller]
 pub(in crate::ops) fn reals_of(
     order: CudaOrder<'_>,
@@ -360,9 +360,10 @@ fn part_of(dtype: DType) -> DType {
     }
 }
 
-/// Returns copies of the first halves of the spectra along the last axis of `x`, times the real
-/// number with the bits `factor`, for rows of `length` real numbers. Missing elements are zero, and
-/// elements that must be real are made real, because cuFFT does not do so.
+/// Returns copies of the first halves of the spectra along the last axis of `x`, for rows of
+/// `length` real numbers. The copies are multiplied by the real number with the bits `factor`.
+/// Missing elements are zero. Elements that must be real are made real, because cuFFT does not do
+/// so.
 #[track_caller]
 fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: Bits) -> Result<AnyArray> {
     let (last, half) = (x.layout.ndim() - 1, length / 2 + 1);

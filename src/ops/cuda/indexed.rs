@@ -1,8 +1,8 @@
 //! Reading and marking at indices from an array on the device.
 //!
 //! Only the kernel checks the indices. It reports an index that is out of range, and the next call
-//! that synchronises returns the error. In its place, the result has zero. Rows that are no
-//! distribution to draw indices from are reported by the same words.
+//! that synchronises returns the error. For this index, the result is zero. Rows that are not a
+//! distribution to draw indices from are reported in this way, too.
 
 use super::copy::{WordKernel, Words, form_of, source, widening};
 use super::launch::{grid_of, launch};
@@ -190,7 +190,7 @@ pub(in crate::ops) fn reported(
     })
 }
 
-/// The kernels that report rows which are no distribution.
+/// The kernels that report rows which are not a distribution.
 struct Drawn;
 
 fn drawn_source(numbering: Numbering, bytes: usize) -> KernelSource {

@@ -7,17 +7,17 @@ use crate::ops::order::CudaOrder;
 /// The threads of a block, unless a kernel has a reason for another number.
 pub(super) const THREADS: u32 = 256;
 
-/// The most blocks along x that CUDA launches.
+/// The maximum number of blocks along x that CUDA launches.
 const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// Enqueues a kernel in `order`. `source` is called only if the kernel has not been compiled yet.
 ///
-/// The arguments are plain data with memory addresses, not handles, because a handle would keep the
-/// block from being reused, and no kernel does that. The kernel may rely on three things. The
-/// memory under the addresses stays reserved, because segments are released only once the streams
-/// that used their blocks are done. The operands were written before, and nothing else writes there
-/// meanwhile, because the stream of the kernel is ordered after the other streams that use its
-/// operands. The next use of the memory is ordered after the kernel.
+/// The arguments are plain data with memory addresses, not handles. A handle would keep the block
+/// from being reused, which no kernel does. The kernel may rely on three things. First, the memory
+/// under the addresses stays reserved: a segment is released only when the streams that used its
+/// blocks are done. Second, the operands were written before, and nothing else writes to them
+/// meanwhile: the stream of the kernel is ordered after the other streams that use its operands.
+/// Third, the next use of the memory is ordered after the kernel.
 ///
 /// Architecture invariant: each caller writes the text and the arguments side by side, so that they
 /// agree in number, size and meaning. It takes the addresses from arrays whose layouts bound every

@@ -1,7 +1,8 @@
 // Concurrent tiles that pass prefix sums to each other by decoupled look-back (Merrill and Garland,
 // 2016). A tile publishes its own sum. Once it has the sum of all tiles before it, it publishes the
-// sum of all tiles up to itself. To get that, it goes back to the nearest tile that published the
-// sum of all, and adds the own sums of the tiles after that one, in their order.
+// sum of all tiles up to itself. For this, it searches backwards for the nearest tile that
+// published the sum of all. To that sum, it adds the own sums of the tiles in between, in their
+// order.
 //
 // Invariant: the sum of all up to a tile is the sum of all up to the tile before it, merged with
 // the tile's own sum. This holds whether the tile publishes it or the next tile adds it up, so

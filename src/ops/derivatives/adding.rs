@@ -15,9 +15,9 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::aliasing::{Obstacle, Overwritable, Target};
 
-/// Returns the contribution summed over the axes along which `layout` has one element and the
-/// contribution has several, and over the axes along which `layout` repeats an element. A sum is
-/// in the type that it is computed in.
+/// Returns the contribution summed over the axes that `layout` lacks or broadcasts. An axis is
+/// broadcast if `layout` repeats an element along it, or has one element where the contribution has
+/// several. A sum is in the type that it is computed in.
 #[track_caller]
 pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();

@@ -184,9 +184,9 @@ impl Derivation<AnyArray> {
         sum_of(graph, &self.shape, axes)
     }
 
-    /// Returns the results of `graph`. A single one is written to the memory of `spare`, from which
-    /// the expression graph may read an operand, if nothing else has that memory and both are of
-    /// one size.
+    /// Returns the results of `graph`. A single result is written to the memory of `spare` if
+    /// nothing else has that memory, and both have one type and one shape. The expression graph may
+    /// read `spare` as an operand.
     #[track_caller]
     fn evaluated(
         &self,

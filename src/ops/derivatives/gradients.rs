@@ -1,4 +1,14 @@
 //! The gradients of a backward pass, and how contributions to them add up.
+//!
+//! # When is a gradient written over the one that it is computed from?
+//!
+//! A step owns the gradients of its results, and nothing reads them after the step. If an
+//! expression passes back one gradient that it computes, that gradient is written over the gradient
+//! of its result. This requires that no other handle has the memory. (A gradient that passes an
+//! addition unchanged has several handles.) It cannot be overwritten if gradients are tracked
+//! themselves. If one pass computes several gradients, there is memory for only one of them. A
+//! separate pass would cost more than the memory is worth. The test for one handle also lets the
+//! gradient of logits overwrite the logits' memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -73,8 +83,8 @@ impl Gradients {
         Self { placer, ..self }
     }
 
-    /// Returns the provided memory for the gradient `to`, if there is some, `to` covers all
-    /// elements of the value, and nothing was added to the gradient yet.
+    /// Returns the provided memory for the gradient `to`, if there is some. Returns `None` if `to`
+    /// does not cover all elements of the value, or the gradient has a contribution already.
     #[track_caller]
     pub(crate) fn place_of(&self, to: &Tracked) -> Result<Option<AnyArray>> {
         let Some(placer) = self.placer.as_ref() else {
@@ -236,7 +246,7 @@ impl Gradients {
     }
 }
 
-/// Returns true if an element is no number.
+/// Returns true if an element is NaN.
 #[track_caller]
 fn has_nan(array: &AnyArray) -> Result<bool> {
     let is_nan = array.lazy().ne(array.lazy()).any()?;

@@ -1,4 +1,9 @@
 //! The joint graph of a step: the template of its expression graph, and the nodes of the gradients.
+//!
+//! Derivatives are nodes, not types. Types of derivatives would at least double the types of
+//! expressions, and each training step would compile them in the user's crate. As nodes, the
+//! gradients of all operands are one graph, which both devices evaluate in one pass, with equal
+//! nodes once.
 
 use smallvec::SmallVec;
 

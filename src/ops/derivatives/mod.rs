@@ -1,11 +1,11 @@
 //! Derivatives of operations, and the tape that passes gradients back through them.
 //!
 //! An operation that reads tracked values records one step. For elementwise expressions, the step
-//! is derived from the expression graph, as nodes: the chain rule gives another expression graph
-//! for each operand, which is evaluated in one pass, in which the nodes of the forward pass are
-//! computed a second time in registers. So a step saves only arrays that these expression graphs
-//! read. Operations without a rule reject tracked values in `on_device!`, their entry point to both
-//! devices.
+//! is derived from the expression graph, as nodes. The chain rule gives the gradient of each
+//! operand as another expression graph. Its evaluation computes the nodes of the forward pass a
+//! second time, in registers. One pass can compute several gradients. So a step saves only arrays
+//! that these expression graphs read. Operations without a rule reject tracked values in
+//! `on_device!`, their entry point to both devices.
 
 mod activations;
 mod adding;

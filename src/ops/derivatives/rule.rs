@@ -157,9 +157,9 @@ impl RuledOperation {
         running.is_some_and(|running| running.operands[operand].tracked.is_some())
     }
 
-    /// Ends the operation with its result. If an operand is tracked, `rule` returns the function
-    /// that computes the gradients of all operands from the gradient of the result, and keeps the
-    /// arrays that this function needs.
+    /// Ends the operation with its result. If an operand is tracked, `rule` saves arrays and
+    /// returns a function. From these arrays and the gradient of the result, the function computes
+    /// the gradients of all operands.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish<R, C>(

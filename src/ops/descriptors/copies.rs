@@ -72,9 +72,9 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     Walk::over([vector.offset(), first], [(length, step)])
 }
 
-/// Returns a walk over each of several arrays, given by their layouts, and over its part of a new
-/// array of `shape`, in which the arrays are stored one after another along the axis `at`. The
-/// parts do not overlap, and cover the whole array.
+/// Returns a walk for each of several arrays, which are given by their layouts. It visits an array
+/// and its part of a new array of `shape`. The new array stores the arrays one after another along
+/// the axis `at`. The parts do not overlap, and cover the whole new array.
 ///
 /// # Panics
 ///

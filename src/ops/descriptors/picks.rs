@@ -78,9 +78,10 @@ impl Picking {
     }
 }
 
-/// Returns a walk over the elements of `target` at index 0, the indices and the values, for an
-/// operation that adds each of `values` to the element of `target` that its index selects along the
-/// axis `at`, or writes it there. All three broadcast to `shape`, except along this axis.
+/// Returns a walk over the elements of `target` at index 0, the indices and the values. It is for
+/// an operation that adds each of `values` to an element of `target`, or writes it there. The
+/// value's index selects this element along the axis `at`. Indices and values broadcast to `shape`,
+/// and so does `target`, except along this axis.
 ///
 /// # Panics
 ///

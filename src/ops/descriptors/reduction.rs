@@ -43,9 +43,9 @@ impl ReductionPlan {
 
     /// Returns the plan with one output for each position on the axes that are not `reduced`. The
     /// result `keeps` the reduced axes with a length of 1, or does not have them. If the reduced
-    /// elements are closer together in memory than the elements along the last of the other axes,
-    /// the reduced axes vary fastest. Otherwise the reduction takes the position of its last axis,
-    /// or of its first axis if its last axis comes after all kept axes that are longer than 1.
+    /// elements are closer in memory than the elements along the last kept axis, the reduced axes
+    /// vary fastest. Otherwise the reduction takes the position of its last axis. If its last axis
+    /// comes after all kept axes that are longer than 1, it takes the position of its first axis.
     pub(in crate::ops) fn along(
         graph: &ExpressionGraph<'_>,
         reduced: AxisSet,

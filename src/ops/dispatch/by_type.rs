@@ -6,8 +6,7 @@ use super::reduce::Reduction;
 use crate::array::DType;
 use cachescope_kernels::reduce::{Mean, Norm, Std, Sum, Var};
 
-/// A reduction for each type of elements that is no narrow float: `f32`, `f64`, and complex
-/// numbers of them if it is for them.
+/// The reductions of an operation for `f32`, `f64` and, if it has them, complex numbers of both.
 pub(in crate::ops) struct WideReduction([Option<Reduction>; 4]);
 
 impl WideReduction {

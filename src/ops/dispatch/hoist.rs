@@ -16,9 +16,9 @@ use crate::ops::expression::tree::Operand;
 #[derive(Debug)]
 pub(in crate::ops) struct Hoisted(Vec<(usize, AnyArray)>);
 
-/// The least number of function values that must be saved to justify the memory and the pass, on
-/// the host and on a GPU. On the host, a pass takes as long as some thousand values; on a GPU, as a
-/// launch, in which it computes some million.
+/// The minimum number of saved function values that justifies the memory and the pass, on the host
+/// and on a GPU. On the host, a pass takes as long as some thousand values. On a GPU, it takes as
+/// long as a launch, in which the GPU computes some million values.
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
@@ -72,7 +72,8 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
     if (0..nodes.len()).filter(is_call).all(is_whole) {
         return found;
     }
-    // The most elements that a node is read for. A node's readers come after it.
+    // The number of elements that a node is read for: the maximum of its readers, which come after
+    // it.
     let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, nodes.len());
     for &result in graph.results() {
         read_for[result] = count;

@@ -25,10 +25,10 @@ impl<E: Expr> Lazy<E> {
     /// Returns the expression with its computation erased from the type, as [`Iterator`]s are
     /// boxed.
     ///
-    /// It is evaluated in one pass like any other, block by block by the loops of the library. That
-    /// is nearly as fast if its operations are expensive or few, and a few times slower if many
-    /// cheap operations run on data in the cache. Boxing takes time and memory in proportion to its
-    /// operations and operands.
+    /// It is evaluated in one pass like any other expression, block by block, by the loops of the
+    /// library. If its operations are expensive or few, that is nearly as fast. If many cheap
+    /// operations run on data in the cache, it is a few times slower. Boxing takes time and memory
+    /// in proportion to its operations and operands.
     ///
     /// # Examples
     ///

@@ -17,7 +17,7 @@ use crate::error::{AtCaller, Result};
 use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
 use cachescope_kernels::elementwise::operation::Operation;
 
-/// The most results that are computed in one pass.
+/// The maximum number of results that are computed in one pass.
 pub(crate) const MOST_RESULTS: usize = 8;
 
 /// The results of a pass, each in its own allocation.
@@ -182,7 +182,7 @@ impl<'a> ExpressionGraph<'a> {
 
 struct GraphBuilder<'a, 'b> {
     graph: &'b mut ExpressionGraph<'a>,
-    // The nodes that are no node's operands yet.
+    // The nodes that are not operands of another node yet.
     stack: SmallVec<[u32; 8]>,
     outcome: Result<()>,
 }

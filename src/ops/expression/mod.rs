@@ -1,6 +1,13 @@
 //! Expressions: their types, their graph, and the functions that they apply.
 //!
 //! Building an expression neither fails nor allocates device memory.
+//!
+//! | Form | Its arrays | Use |
+//! |---|---|---|
+//! | static types (`node.rs`) | handles | a program's expressions: the compiler can make one loop of a type |
+//! | `AnyLazy` | handles | the library's expressions, and `BoxedLazy`: the nodes in a list, the type as a value |
+//! | `ExpressionGraph` | borrowed, with shapes | the evaluators of both devices; equal nodes are one |
+//! | `GraphTemplate` | placeholders | gradients, recomputation and bodies of written functions |
 
 mod any_array;
 pub(crate) mod any_lazy;

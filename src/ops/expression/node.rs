@@ -1,9 +1,8 @@
 //! The nodes of expressions, and the functions that they apply.
 //!
 //! There are three kinds: the elements of an array, one value for all, and a function of other
-//! nodes. A node is generic over its operands, so the same types serve for the tree of an
-//! expression, whose leaves are arrays, and for a device's kernel, whose leaves are views of
-//! memory.
+//! nodes. A node is generic over its operands, so its types serve for two purposes. In the tree of
+//! an expression, the leaves are arrays. In a device's kernel, the leaves are views of memory.
 
 pub(crate) use cachescope_kernels::elementwise::function::Function;
 pub use cachescope_kernels::elementwise::function::{Apply, Scalar};

@@ -6,7 +6,7 @@ use super::graph::{GraphNode, NodeKind};
 use super::node_shapes::NodeShape;
 use crate::array::{DType, Shape, bits_of};
 
-/// The most nodes that need no allocation.
+/// The maximum number of nodes that need no allocation.
 const INLINE_NODES: usize = 6;
 
 /// Nodes in order. Unlike a `SmallVec`, a list of nodes with a longer lifetime is also one of nodes

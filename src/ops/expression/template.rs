@@ -79,8 +79,8 @@ impl GraphTemplate {
         Graph::call(self, call, operands)
     }
 
-    /// Adds the body of a written function; for other functions, and for a body that is no function
-    /// of arrays, adds the call.
+    /// Adds the body of a written function whose partial derivatives are not written by hand. For
+    /// other functions, and if the body is not a function of arrays, adds the call.
     pub(in crate::ops) fn call_or_body(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
         if let (Some(add_body), None) = (call.body, call.partials)
             && let Some(result) = add_body(&mut Terms::new(self, operands))

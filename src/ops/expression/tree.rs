@@ -1,7 +1,7 @@
 //! Type-erased view of an expression, for code that must not be monomorphised per expression type.
 //!
-//! Nothing in the library is generic over the type of an expression except [`Expr`] itself and the
-//! one loop that it may become on the host, `host::Fusing::fused`.
+//! Nothing in the library is generic over the type of an expression except [`Expr`] itself and one
+//! loop. On the host, an expression may become this loop, `host::Fusing::fused`.
 
 use std::fmt;
 

@@ -126,7 +126,7 @@ fn gather<V: Copy>(
     selected
 }
 
-/// Writes `value` of the positions of the true flags, which are as many as `out` has elements.
+/// Writes `value` of the positions of the true flags to `out`, which has one element for each.
 #[inline(always)]
 fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
     let mut done = 0;

@@ -17,7 +17,7 @@ use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
 
-/// The most bytes of gradients of a kernel that are summed apart, by several threads.
+/// The maximum number of bytes of gradients of a kernel that are summed apart, by several threads.
 const SUMS_BYTES: usize = 1 << 20;
 /// The number of jobs from which a launch divides well among threads.
 const JOBS: usize = 16;
@@ -124,9 +124,10 @@ fn gathered<T: ConvFloat>(
     unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
 
-/// Returns the elements of the kernel in the order in which [`gather`] reads them: for each group,
-/// block of [`HEIGHT`] channels of the result, pass, channel of the source and tap, one element
-/// for each channel of the block, or zero.
+/// Returns the elements of the kernel in the order in which [`gather`] reads them. They are ordered
+/// by group, block of [`HEIGHT`] channels of the result, pass, channel of the source, and tap. For
+/// each tap, there is one element for each channel of the block. If there is no channel, the
+/// element is zero.
 #[track_caller]
 fn packed_kernel<T: ConvFloat>(
     order: HostOrder<'_>,

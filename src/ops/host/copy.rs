@@ -1,4 +1,9 @@
 //! Copies between elements of any strides.
+//!
+//! The C library copies a long run by one instruction, `rep movsb`. If the target's offset in its
+//! page is a few bytes above the source's, the processor treats the two as overlapping. It then
+//! copies byte by byte. In `roll` and `pad` of arrays from one pool that is the usual case. So long
+//! runs are copied in pieces of 512 bytes, by other instructions.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -289,14 +294,15 @@ pub(super) unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// If the target of a copy is further into its page than the source by fewer bytes than this, the
-/// processor mistakes the two for overlapping.
+/// The distance in bytes below which the processor mistakes source and target of a copy for
+/// overlapping. It is the target's offset in its page, minus the source's.
 const NEAR_BYTES: usize = 64;
 
 /// The processor compares addresses modulo this to detect overlap.
 const PAGE_BYTES: usize = 4096;
 
-/// The pieces in which such a run is copied: too small for the instruction that copies whole runs.
+/// The size in bytes of the pieces of a run that the processor would take for overlapping. Pieces
+/// are too small for the instruction that copies whole runs.
 const PIECE_BYTES: usize = 512;
 
 /// Like [`copy_run`], but neither the source nor the target has gaps.

@@ -127,7 +127,7 @@ pub(super) unsafe fn write(
     launch_source(order, work, (source, outputs), |source, outputs, range| {
         // SAFETY: the memory is alive while a launch runs, and its ranges lie in the index space
         // and do not overlap. The stream is ordered after what other streams do with the memory.
-        // The outputs are no part of the operands, and have room for all elements, by this
+        // The outputs are not part of the operands, and have room for all elements, by this
         // function's contract.
         unsafe { source.write(range, outputs) };
     });

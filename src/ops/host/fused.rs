@@ -91,8 +91,8 @@ enum Rest<'a> {
 }
 
 impl<'a, R: Run> Fused<'a, R> {
-    /// Returns the run of `tree` over `shape`, the shape of its operands, if the processor has the
-    /// instructions of its loop, and no better ones for the library's loops.
+    /// Returns the run of `tree` over `shape`, the shape of its operands. Returns `None` if the
+    /// processor lacks the instructions of its loop, or has better ones for the library's loops.
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);

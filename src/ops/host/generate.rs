@@ -37,7 +37,7 @@ pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
 /// Takes a fill.
 pub(in crate::ops) type TakeFill<'a> = &'a mut dyn FnMut(&dyn AnyFill);
 
-/// Gives the fill of so many elements to a function.
+/// A function that passes the fill of a number of elements to a [`TakeFill`].
 pub(in crate::ops) type Draw<'a> = &'a mut dyn FnMut(usize, TakeFill<'_>);
 
 /// A fill of elements of `T`.

@@ -43,7 +43,7 @@ pub(in crate::ops) fn along_axis(
 }
 
 /// Returns the array of `shape` whose lanes along `axis` a loop computes from the elements of a
-/// source, each of which reads as many bytes as given.
+/// source. Each element reads `bytes_each` bytes.
 ///
 /// # Safety
 ///

@@ -16,7 +16,7 @@ pub(in crate::ops) struct Work {
     grain: usize,
     // Long ranges begin at multiples of this.
     unit: usize,
-    // The most ranges for each thread.
+    // The maximum number of ranges for each thread.
     parts: usize,
 }
 
@@ -24,8 +24,8 @@ pub(in crate::ops) struct Work {
 /// µs, about as long as it takes to wake a thread and to wait for it.
 const GRAIN_BYTES: usize = 1 << 20;
 
-/// The most parts of a launch for each thread, so that a thread that is late leaves its parts to
-/// others.
+/// The maximum number of parts of a launch for each thread. With several parts, a thread that is
+/// late leaves its parts to others.
 const PARTS: usize = 4;
 
 impl Work {
@@ -172,7 +172,7 @@ pub(super) fn share(work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
     }
     let parts = count.div_ceil(grain).min(work.parts * threads);
     let each = count.div_ceil(parts);
-    // Items that are each worth a thread are no elements of a cache line.
+    // If a grain has fewer items than a unit, the items are too large to share a cache line.
     let each = match grain >= unit {
         true => each.next_multiple_of(unit),
         false => each,

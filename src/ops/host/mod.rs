@@ -12,6 +12,11 @@
 //! Architecture invariant: every kernel is run by [`launch`], and only the modules here read or
 //! write the elements of arrays for an operation. Except for the fused loop, nothing is generic
 //! over the type of an expression.
+//!
+//! A loop for each expression is fastest, but a program of many expressions compiles long, and is
+//! slow without optimisation. So an expression has a loop of its own in optimised builds alone,
+//! over dense operands or over blocks that are gathered for it. Both evaluators inline one function
+//! of an element.
 
 mod blocked;
 mod compact;

@@ -1,8 +1,8 @@
 //! The distribution of work to threads.
 //!
-//! The calling thread works through the parts of a range, and threads of rayon's current pool help
-//! it as soon as they have time. No thread waits for another one to begin: if no helper comes, the
-//! caller does everything. This is also the case if the caller is not a thread of the pool, where
+//! The calling thread works through the parts of a range. Threads of rayon's current pool help it
+//! as soon as they have time. No thread waits for another one to begin: if no helper comes, the
+//! caller does everything. A caller that is not a thread of the pool works this way, too. For it,
 //! `rayon::join` would move the work to the pool and block the caller.
 
 use std::any::Any;
@@ -22,8 +22,8 @@ thread_local! {
     static PENDING: Arc<AtomicUsize> = Arc::default();
 }
 
-/// The most pending helpers of a thread, for each thread that may help. Without a bound, helpers
-/// would pile up in the queues of a pool whose threads are all busy for long.
+/// The maximum number of pending helpers of a thread, for each thread that may help. Without a
+/// bound, helpers would pile up in the queues of a pool whose threads are all busy for long.
 const MOST_PENDING: usize = 4;
 
 /// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
@@ -133,8 +133,9 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// A body that several threads run. Helpers may find it long after its caller has returned, so they
-/// call the body only while they are counted in `helpers`, and are counted only until it is closed.
+/// A body that several threads run. Helpers may find it long after its caller has returned. So they
+/// call the body only while they are counted in `helpers`. They are counted only until the body is
+/// closed.
 struct SharedBody {
     body: &'static (dyn Fn(usize) + Sync),
     parts: usize,

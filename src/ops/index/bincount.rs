@@ -78,8 +78,8 @@ pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     Buffer::new(device, size_bytes).map(drop)
 }
 
-/// The number of tables that are used in turn if there are few places, so that equal elements one
-/// after another do not wait for each other's count.
+/// The number of tables that are used in turn if there are few places. With several tables, equal
+/// elements one after another do not wait for each other's count.
 const TURNS: usize = 4;
 
 /// The number of places from which on one table is enough.

@@ -11,8 +11,8 @@ use crate::ops::descriptors::Picking;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is no column; on a CUDA
-/// device, where the kernel checks the classes, from the next call that waits.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is not a column. On a CUDA
+/// device, the kernel checks the classes, and the next call that waits returns the error.
 #[track_caller]
 pub(in crate::ops) fn of_classes(table: &AnyArray, classes: &Array<i64>) -> Result<AnyArray> {
     check_classes(table, classes)?;

@@ -12,9 +12,9 @@ impl<T: AnyElement> Array<T> {
     /// Returns, for each index, the element at this index along `axis`, and at the index's own
     /// position along the other axes: NumPy's `take_along_axis`.
     ///
-    /// The array and `indices` have the same number of axes, and broadcast to each other on all
-    /// axes except `axis`, on which the result is as long as `indices`. A negative index counts
-    /// from the axis's end.
+    /// The array and `indices` have equally many axes, and broadcast to each other on all axes
+    /// except `axis`. On `axis`, the result is as long as `indices`. A negative index counts from
+    /// the axis's end.
     ///
     /// # Examples
     ///

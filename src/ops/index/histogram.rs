@@ -10,12 +10,13 @@ use crate::ops::descriptors::Side;
 use crate::ops::host::search_loops_of;
 
 impl<T: Float> Array<T> {
-    /// Returns the number of elements in each of `bins` ranges of one width, from the least to the
-    /// greatest element, and the `bins + 1` edges of the ranges: NumPy's `histogram`.
+    /// Returns the number of elements in each of `bins` ranges of equal width, and the `bins + 1`
+    /// edges of the ranges: NumPy's `histogram`.
     ///
-    /// Each range includes its lower edge; the last includes both. If all elements are equal, the
-    /// ranges extend from half below them to half above. For an array without elements, they cover
-    /// the numbers from 0 to 1. The call waits for the least and the greatest element.
+    /// The ranges extend from the least to the greatest element. Each range includes its lower
+    /// edge; the last includes both. If all elements are equal, the ranges extend from half below
+    /// them to half above. For an array without elements, they cover the numbers from 0 to 1. The
+    /// call waits for the least and the greatest element.
     ///
     /// # Examples
     ///

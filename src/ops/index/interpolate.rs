@@ -1,6 +1,6 @@
 //! Linear interpolation: one function for every operation that interpolates.
 //!
-//! Rule: an arm of weight 0 does not count, also if it is infinite or NaN. The result is computed
+//! Rule: an arm of weight 0 does not count, even if it is infinite or NaN. The result is computed
 //! in the accumulation type or a wider one, and rounded once. It is finite between finite arms, and
 //! equal to two equal ones.
 

@@ -25,7 +25,7 @@ impl<T: Integer> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or not
     /// below `classes`; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
     /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory): on the
-    /// host, labels that are no `i64` are converted first.
+    /// host, labels of another type than `i64` are converted first.
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         let shape = self.shape().iter().copied().chain([classes]);

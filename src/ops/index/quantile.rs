@@ -45,11 +45,11 @@ impl<T: Float> Array<T> {
     /// result does not have: for a `q` of 0 the least element, for 1 the greatest. A negative axis
     /// counts from the end.
     ///
-    /// The sorted elements have the positions 0, 1, …, n − 1, and the value is interpolated at q ·
-    /// (n − 1) between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If the two
-    /// are equal, the value equals them, also if they are infinite. Beside one infinite neighbour,
-    /// the value is infinite. If an element is NaN, the result is NaN. For the quantile of all
-    /// elements, write `x.flatten()?.quantile(q, 0)`.
+    /// The sorted elements have the positions 0, 1, …, n − 1. The value at the position q · (n − 1)
+    /// is interpolated between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If
+    /// the neighbours are equal, the value equals them, even if they are infinite. If only one of
+    /// them is infinite, the value is infinite. If an element is NaN, the result is NaN. For the
+    /// quantile of all elements, write `x.flatten()?.quantile(q, 0)`.
     ///
     /// # Examples
     ///

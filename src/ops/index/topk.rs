@@ -14,7 +14,7 @@ use crate::ops::host::{SortLoops, sort_loops_of};
 /// axis.
 const PART: usize = 2048;
 
-/// The most elements of a part for which selecting is faster than sorting.
+/// The maximum number of elements of a part for which selecting is faster than sorting.
 const FEW: usize = PART / 8;
 
 impl<T: Element> Array<T> {
@@ -22,9 +22,9 @@ impl<T: Element> Array<T> {
     ///
     /// NaN counts as greater than every number, as in PyTorch. Among equal elements, the one with
     /// the lower index comes first, and gets the gradient. If `k` is a small part of the axis, the
-    /// elements are selected instead of sorted: the call reads the elements once and sorts `k` of
-    /// them. Beside the result, it needs memory for a few times `k` elements (on CUDA devices for k
-    /// / 1024 of the elements, up to a `k` of 256).
+    /// elements are selected instead of sorted. The call then reads the elements once and sorts `k`
+    /// of them. Beside the result, it needs memory for a few times `k` elements. On CUDA devices,
+    /// it needs memory for k / 1024 of the elements, up to a `k` of 256.
     ///
     /// # Examples
     ///

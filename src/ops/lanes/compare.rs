@@ -132,7 +132,7 @@ impl<T: Float> RelativeEq for Array<T> {
             }
             let (left, right) = (left.to_f64(), right.to_f64());
             let difference = (left - right).abs();
-            // An infinite difference is no fraction of an infinite element.
+            // An infinite difference is never within a tolerance, even if an element is infinite.
             difference.is_finite()
                 && (difference <= epsilon
                     || difference <= left.abs().max(right.abs()) * max_relative)

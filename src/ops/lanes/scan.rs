@@ -269,7 +269,7 @@ struct Normalization {
     is_log: bool,
     /// The host's loops.
     host: &'static LaneLoops,
-    /// The same in `f32`, in which narrow floats are computed again.
+    /// The operation in `f32`, in which narrow floats are computed again.
     again: SoftmaxOf,
 }
 

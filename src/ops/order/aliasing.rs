@@ -99,8 +99,8 @@ pub(in crate::ops) enum Obstacle {
 pub(in crate::ops) struct Overwritable<'a>(&'a [Target<'a>]);
 
 impl<'a> Overwritable<'a> {
-    /// Returns `targets` if all of them can be overwritten with the expressions `read` in one pass,
-    /// while the expressions `held` hold memory but are not read.
+    /// Returns `targets` if all of them can be overwritten with the expressions `read` in one pass.
+    /// Meanwhile, the expressions `held` hold memory but are not read.
     pub(in crate::ops) fn new(
         targets: &'a [Target<'a>],
         read: &[&dyn Tree],

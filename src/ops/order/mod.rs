@@ -1,10 +1,10 @@
 //! The order of operations across streams: each operation is enqueued to its thread's current
 //! stream, which first waits for other streams' work on the operands' memory.
 //!
-//! An operation that enqueues work must exclude others from the memory that the work touches, from
-//! reading which streams used it until the work is enqueued. Against other operations, the borrow
-//! of the arrays does this. Graphs borrow nothing; only CUDA devices have them, and there
-//! [`CudaOrder::queue`] excludes their launches.
+//! An operation that enqueues work first reads which streams used the memory that the work touches.
+//! From then until the work is enqueued, it must exclude others from that memory. The borrow of the
+//! arrays excludes other operations. Graphs borrow nothing. Only CUDA devices have graphs, and
+//! there [`CudaOrder::queue`] excludes their launches.
 
 pub(in crate::ops) mod aliasing;
 pub(in crate::ops) mod pause;

@@ -1,5 +1,4 @@
-//! Warnings about code that is no error but may not do what was intended, in builds with debug
-//! assertions.
+//! Warnings about valid code that may not do what was intended, in builds with debug assertions.
 
 use std::collections::HashSet;
 use std::fmt;

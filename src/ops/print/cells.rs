@@ -10,7 +10,7 @@ use num_complex::Complex;
 use crate::array::{AnyElement, DType};
 use cachescope_kernels::element::scalar::convert;
 
-/// The most decimals of an element, without a precision.
+/// The maximum number of decimals of an element, without a precision.
 const MAX_DECIMALS: usize = 8;
 
 /// Returns the elements as cells of one width.
@@ -216,7 +216,7 @@ fn scientific(text: &str, decimals: usize, exponent_digits: usize) -> String {
 /// The format that all floating-point elements of one array share.
 struct Columns {
     digits: Digits,
-    /// The most decimals of a number.
+    /// The maximum number of decimals of a number.
     decimals: usize,
     /// True if every number has `decimals` decimals.
     is_fixed: bool,

@@ -10,13 +10,13 @@ use ndarray::SliceInfoElem;
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-/// The most elements of an array that is shown whole.
+/// The maximum number of elements of an array that is shown whole.
 const MAX_WHOLE_ELEMENTS: usize = 1000;
 
 /// The number of indices that an elided array shows at each end of an axis.
 const EDGE: usize = 3;
 
-/// The most characters of a row that does not wrap.
+/// The maximum number of characters of a row that does not wrap.
 const LINE_WIDTH: usize = 75;
 
 /// Returns whether an elided array shows only the ends of an axis.

@@ -71,7 +71,7 @@ impl DrawnFill {
     }
 }
 
-/// The fills that are compiled with the library: those of `f32` and `f64`.
+/// The fills of `f32` and `f64`, which are compiled with the library.
 static UNIFORM_FILLS: [DrawnFill; COMPILED_TYPES] =
     [DrawnFill::uniform::<f32>(), DrawnFill::uniform::<f64>()];
 static NORMAL_FILLS: [DrawnFill; COMPILED_TYPES] =

@@ -128,8 +128,8 @@ pub(crate) fn replace_thread_state(state: Generator) -> Generator {
     of_thread(|generator| std::mem::replace(generator, state))
 }
 
-// Draws for different purposes use different sequences of a seed, because a normal number consumes
-// words that a later draw of another kind would otherwise use again.
+// Draws for different purposes use different sequences of a seed. Otherwise, a later draw of
+// another kind would use words again that a normal number consumed.
 pub(super) const UNIFORM: u32 = 0;
 
 /// Returns the sequence of normal numbers that take draws of `words` words.

@@ -87,8 +87,8 @@ impl CheckedRows {
         }
     }
 
-    /// Returns the indices `drawn` from the rows, the last axis of which has the draws of one row.
-    /// On a CUDA device, enqueues the report of rows that are no distribution.
+    /// Returns the indices `drawn` from the rows; the last axis has the draws of one row. On a CUDA
+    /// device, enqueues the report of rows that are not a distribution.
     #[track_caller]
     pub(super) fn reported(&self, drawn: Array<i64>) -> Result<Array<i64>> {
         let Some(faults) = &self.faults else {

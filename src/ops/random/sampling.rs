@@ -34,7 +34,7 @@ impl<T: Float> Array<T> {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the array has rank 0 or a last axis of length
     /// 0; [`InvalidArgument`](ErrorKind::InvalidArgument), with the number of the row, if a row is
-    /// no distribution: if it has NaN, several logits of +∞, or none above −∞; and
+    /// not a distribution: if it has NaN, several logits of +∞, or none above −∞; and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn categorical(&self) -> Result<Array<i64>> {
@@ -274,8 +274,8 @@ fn multinomial(
     }
     let most = largest_weights(&weights)?;
     let rows = CheckedRows::of_weights(&weights, &most)?;
-    // A power of two, so that neither a sum of weights nor a weight beside a short wait overflows,
-    // and the weights of a row of small ones do not lose digits.
+    // The factor is a power of two. With it, neither a sum of weights nor a weight divided by a
+    // short wait overflows. In a row of small weights, the weights do not lose digits.
     let factor = select(
         most.gt(2.0_f64.powi(900)),
         2.0_f64.powi(-100),

@@ -26,10 +26,10 @@ impl<T: AnyElement> Array<T> {
     /// first.
     ///
     /// Every other handle counts as sharing: a clone, a view, and an expression that is still
-    /// alive, also one whose name was used again.
+    /// alive, even if its name was used again.
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that
     /// had to copy. Builds with debug assertions print a warning to standard error, once for each
-    /// such line, which names the line of the other handle too;
+    /// line that copies. The warning also names the line of the other handle.
     /// [`cache_record`](crate::Device::cache_record) marks the copies of a recorded scope.
     ///
     /// A write to a view goes to a copy of the view, and is lost if the view is a temporary. The

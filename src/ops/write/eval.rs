@@ -104,9 +104,9 @@ fn tracked_evaluation(
     Ok(results.pop().expect("there is one"))
 }
 
-/// Evaluates an expression by its loop, block by block, if its operands are on one host device and
-/// broadcast to the shape of one of them, and no tape tracks an operand. Returns the elements and
-/// their shape.
+/// Evaluates an expression by its loop, block by block, and returns the elements and their shape.
+/// Does so only under three conditions: the operands are on one host device, they broadcast to the
+/// shape of one of them, and no tape tracks an operand.
 #[track_caller]
 fn evaluate_by_blocks(
     value: &dyn host::Fusing,

@@ -1,5 +1,5 @@
 //! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values and `<< >>` of integers,
-//! between arrays, expressions and single values in every mix, with unary minus and `!`.
+//! with unary minus and `!`. The operands are arrays, expressions and single values in every mix.
 
 use std::ops;
 

@@ -50,9 +50,9 @@ pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
     expressions.evaluate()
 }
 
-/// Sets the elements of several arrays together, in place as [`Array::assign`] does: `values` gets
+/// Sets the elements of several arrays together, in place as [`Array::assign`] does. `values` gets
 /// each array as an expression, and returns the new values of all. The expressions read the old
-/// values, also of arrays that are set before. Arrays of one shape are read and written in one
+/// values, even of arrays that are set before. Arrays of one shape are read and written in one
 /// pass, in which common parts are computed once. Up to three small arrays on the host may be
 /// written one after another instead, which takes less time.
 ///
@@ -260,7 +260,8 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
 /// The number of elements up to which a loop for each target takes less time than one program for
 /// all: a part of the first-level cache.
 const SMALL: usize = 1 << 12;
-/// The most targets that are written in turn, because each computes common parts again.
+/// The maximum number of targets that are written in turn. It is small because each target computes
+/// common parts again.
 const FEW: usize = 3;
 
 /// Writes small targets one after another, by the fused loops of their expressions. Does so if each

@@ -108,7 +108,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
 
     /// Sets the part's elements to the elements of `value`, which broadcasts to the part's shape,
     /// as [`Array::assign`] does. If `value` reads this array, it reads the values from before the
-    /// write, also where the parts overlap.
+    /// write, even where the parts overlap.
     ///
     /// # Examples
     ///

@@ -1,5 +1,9 @@
 //! Loops over blocks of elements: one for each function and element type, compiled with the
 //! library.
+//!
+//! Exponentials, and functions that consist of them, are compiled a third time, for AVX-512
+//! (`Loop::WIDE`). The processor limits them, so longer vectors help. Memory limits other loops,
+//! which gain nothing.
 
 #[cfg(target_arch = "x86_64")]
 use std::hint::black_box;

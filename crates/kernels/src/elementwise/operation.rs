@@ -1,4 +1,9 @@
 //! The functions of the library by name, for rules that depend on the function.
+//!
+//! A function has a type, from which the compiler makes a fused loop, and a name here. Rules of
+//! derivatives meet a function at run time, as a `Call`, and match on its `Operation`. A function
+//! of `elementwise!` is `Operation::Written`. The `TypeId` of a call distinguishes written
+//! functions, and selects no rule.
 
 use crate::DType;
 

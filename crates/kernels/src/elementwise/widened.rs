@@ -3,6 +3,9 @@
 //!
 //! Each function computes these types in `f32` anyway. So only the loop of `f32` is compiled for
 //! each function, and the conversions are compiled once for all functions.
+//!
+//! A function that does not round, such as a maximum or a comparison, has loops of its own, which
+//! preserve the payload of a NaN.
 
 use std::mem::MaybeUninit;
 

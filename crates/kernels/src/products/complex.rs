@@ -1,5 +1,7 @@
 //! Products of complex matrices as four products of real ones: their real and imaginary parts. The
 //! parts are in the matrices' own memory at twice the strides, so nothing is copied.
+//!
+//! Complex kernels of the crate `gemm` would take longer to compile than all its others.
 
 use num_complex::Complex;
 

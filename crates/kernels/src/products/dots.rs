@@ -1,6 +1,9 @@
 //! Products of a few rows and a matrix whose columns are contiguous, such as the transposed weight
 //! of a layer. Each element is a dot product. The crate `gemm` would transpose the matrix first,
 //! which takes longer than the product.
+//!
+//! The order of an element's terms depends on the inner length alone. So the number of threads does
+//! not change the bits.
 
 use super::ProductPlace;
 use super::matrix::Matrix;

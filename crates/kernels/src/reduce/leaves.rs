@@ -2,6 +2,10 @@
 //!
 //! Totals and partial results are arguments, not fields, so that the compiler knows that nothing
 //! else points to them.
+//!
+//! The totals are finished by a pass of their own. So `var` and `std`, `logsumexp` and
+//! `cross_entropy`, and rows of any length share loops, which are the largest code of the library.
+//! The price is that pass, which matters only if there are many totals per element.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;

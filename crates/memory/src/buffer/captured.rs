@@ -1,8 +1,9 @@
 //! The memory that a capture uses.
 //!
-//! A graph names memory by address alone, so it pins the memory. A block is pinned alone, without a
+//! A graph names memory by address alone, so it pins the memory. A block is pinned without a
 //! counted handle, so that later writes to its arrays still use that block. For suballocations of a
-//! planned slab, the whole slab is held, because other requests of the scope use these addresses.
+//! planned slab, the whole slab is held: an entry on another thread or stream would write to these
+//! addresses. If the scope is entered again, it gets a second slab.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,6 +1,9 @@
-//! Blocks that suballocations are cut from. A suballocation has a header of its own, of the class
-//! [`SUBALLOCATION`]. When it drops, it goes to the free list of that class, as any block goes to
-//! the list of its class.
+//! Blocks that suballocations are cut from.
+//!
+//! A suballocation has a header of its own, of the class [`SUBALLOCATION`], above all size classes.
+//! When it drops, it goes to the free list of that class, by the path of every block and without
+//! another branch. In a bin of its size it could serve any request, and the arena could not detect
+//! when it is whole again.
 
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};

@@ -1,4 +1,7 @@
 //! The allocations and frees of an entry, in order: for reports, and for the planner.
+//!
+//! It is not read from the recorder, whose rings exist only during a recording and have the newest
+//! events alone. A record counts steps, not time. It is complete, or says what it lacks.
 
 use std::panic::Location;
 

@@ -1,7 +1,12 @@
 //! A named cache as a handle that any thread may use without a scope, for foreign code.
 //!
 //! One shard of the cache is reserved for the handle instead of for a thread. Every call visits the
-//! shard, so nobody is inside between two calls, also while an entry lasts.
+//! shard. So no thread is inside between two calls, even while an entry lasts.
+//!
+//! No stack of a thread can hold the entries of foreign code, such as Python's contexts: they
+//! interleave on one thread, move to other threads, and end in any order. One shard also makes the
+//! memory of an array idle at once, whichever thread frees it. Requests of several threads at one
+//! moment meet at a lock.
 
 use std::panic::Location;
 

@@ -1,4 +1,7 @@
 //! The stable codes of errors: a row for each class of mistakes.
+//!
+//! Programs match on kinds, so there are few of them. A page with one cause and one remedy needs
+//! finer classes.
 
 use super::ErrorKind;
 

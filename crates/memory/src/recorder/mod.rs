@@ -9,6 +9,10 @@
 //! thread allocates its ring; the first event of a scope stores its name; a thread whose locals are
 //! being destroyed borrows a ring for each event, under the lock of the rings; events inside of an
 //! operation with scratch memory are stored in a list until it ends.
+//!
+//! The recorder is a layer below the memory, because an event is recorded where it happens: a
+//! reservation in `memory/`, a drop in a shard. It knows time and names alone, so both may name it.
+//! Above the caches, each drop would call it by a trait object.
 
 mod backtraces;
 mod collect;

@@ -1,7 +1,11 @@
 //! The rings of a recorder, and their assignment to threads.
 //!
 //! A thread has a ring from its first event until it ends. Then the next thread without a ring gets
-//! it. So there are as many rings as threads that recorded at one time.
+//! it. So the number of rings is the largest number of threads that recorded at one time.
+//!
+//! A thread finds its ring by a `const` thread-local without a destructor. So it can record a drop
+//! after its other thread-locals were destroyed, where the crate `thread_local` panics. The list of
+//! all rings is under a lock, which a thread takes for its first event on a device.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;

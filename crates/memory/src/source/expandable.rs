@@ -1,4 +1,8 @@
 //! The expandable source: address ranges reserved ahead, with pages committed on demand.
+//!
+//! Pages are committed exactly, because a commit costs far less than the first write to a page. So
+//! `reserved_bytes` stays at the working set. Segments that are separate reservations cannot grow,
+//! so their sizes rise with the bytes of the pool.
 
 use super::direct::{DirectSource, outside_ranges};
 use super::{ReserveAt, Source, SourcePart};

@@ -22,8 +22,8 @@ CS_FN T cs_silu_beyond(T x, T far, T least) {
 CS_FN float cs_silu(float x) { return cs_silu_beyond(x, -80.0f, -150.0f); }
 CS_FN double cs_silu(double x) { return cs_silu_beyond(x, -700.0, -1100.0); }
 
-// x · erfc(-x / √2) / 2. The relative slope of erfc at `a` is about -2a, so the rounding error of
-// `a` counts for a² units in the last place far up, and is compensated. `rest` is 1 / √2 less
+// x · erfc(-x / √2) / 2. The relative slope of erfc at `a` is about -2a. So the rounding error of a
+// large `a` counts for a² units in the last place, and is compensated. `rest` is 1 / √2 minus
 // `root`.
 CS_FN double cs_gelu(double x) {
     const double root = 0.70710678118654757, rest = -4.833646656726457e-17;

@@ -120,7 +120,8 @@ impl Pairs {
     }
 
     /// Returns the cuBLAS calls that multiply operands which begin at these addresses. The products
-    /// are contiguous from `target` on. There are as many calls as [`calls`](Self::calls) returns.
+    /// are contiguous from `target` on. [`calls`](Self::calls) returns the number of calls. Returns
+    /// `None` if an operand must be copied first.
     pub(super) fn gemms(
         &self,
         element: GemmType,

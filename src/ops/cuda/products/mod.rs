@@ -167,8 +167,9 @@ fn by_cublas(
     })
 }
 
-/// Up to this many calls cost less than a copy of an operand. On an H200, a call of 12 matrices of
-/// 512 rows takes as long as the copies, and reaches half of the speed of one call of 96.
+/// The maximum number of calls that cost less than a copy of an operand. On an H200, a call of 12
+/// matrices of 512 rows takes as long as the copies. It reaches half of the speed of one call of 96
+/// matrices.
 const FEW_CALLS: usize = 1;
 
 /// Like [`FEW_CALLS`], if the copy would repeat broadcast elements.

@@ -12,7 +12,8 @@ const TILE: usize = 32;
 /// Lines of fewer elements than this are not worth a tile.
 const SHORT: usize = 8;
 
-/// The most shared memory of a block for tiles: little enough that several blocks run concurrently.
+/// The maximum shared memory of a block for tiles, in bytes: little enough that several blocks run
+/// concurrently.
 const SHARED_BYTES: usize = 32 << 10;
 
 /// A program that is walked by tiles of two axes. Along the last axis its target has no gaps. Along

@@ -246,7 +246,7 @@ impl Strided {
     }
 
     /// Returns whether `width` elements make whole words if they begin at a multiple of `width`
-    /// along the axis `last`, at every index along the axes before it.
+    /// along the axis `last`. This must hold at every index along the axes before it.
     fn is_aligned(&self, width: usize, last: usize) -> bool {
         let word = (width * self.element_bytes).min(16);
         let mut outer = self.strides[..last].iter();

@@ -33,11 +33,11 @@ pub(super) const MERGE: &str = include_str!("../merge.cuh");
 const REDUCE: &str = include_str!("../reduce.cuh");
 const PARTS: &str = include_str!("../parts.cuh");
 
-/// The most blocks if outputs are divided into parts: about as many as the largest device runs at
-/// once. Four times as many took an eighth longer on an H200.
+/// The maximum number of blocks if outputs are divided into parts: about as many as the largest
+/// device runs at once. Four times as many took an eighth longer on an H200.
 const MOST_BLOCKS: usize = 1024;
 
-/// The most blocks along x. If there are more tiles, each block processes several.
+/// The maximum number of blocks along x. If there are more tiles, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
 struct ReductionKernel<F>(PhantomData<F>);
@@ -93,7 +93,7 @@ impl ReductionKernels {
     }
 
     /// Adds to `text` the types and functions of the reducer, for elements that are computed in the
-    /// type `T`, and the functions by which threads merge totals.
+    /// type `T`. Also adds the functions by which threads merge totals.
     fn write(&self, text: &mut String) {
         let Self { cuda, item, .. } = self;
         let sums = item.accumulator().in_cuda();

@@ -2,7 +2,7 @@
 //!
 //! They are accumulated in the type that the host uses. The shape alone determines which sums are
 //! merged with which. If long lanes are cut into tiles, the sum of a tile is merged with the sum of
-//! all tiles before it, which are merged in their order, whichever tile does it and when.
+//! all tiles before it. Those tiles are merged in their order, whichever tile merges them and when.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ const SCAN: &str = include_str!("../scan.cuh");
 const LOOK_BACK: &str = include_str!("../look_back.cuh");
 const TILES: &str = include_str!("../scan_tiles.cuh");
 
-/// The most blocks. If there are more lanes or tiles, each block processes several.
+/// The maximum number of blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
 /// The elements of a tile that is a piece of one lane.
@@ -247,7 +247,7 @@ enum ScanAlgorithm {
     TilesApart,
 }
 
-/// The most elements that a thread holds if lanes are strided.
+/// The maximum number of elements that a thread holds if lanes are strided.
 const MOST_ROWS: usize = 32;
 
 /// The division of the work among blocks and threads.

@@ -29,7 +29,7 @@ const LANES: &str = include_str!("../softmax.cuh");
 const PARTS: &str = include_str!("../softmax_parts.cuh");
 const NORMAL: &str = include_str!("../normal.cuh");
 
-/// The most blocks of lanes. If there are more lanes, each block processes several.
+/// The maximum number of blocks of lanes. If there are more lanes, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels of lanes that fit; if `PACKED`, of lanes that are whole packs.
@@ -260,7 +260,8 @@ impl LaneParts {
     fn new(lanes: Lanes) -> Self {
         /// This many blocks fill a device for some rounds.
         const MANY: usize = 2048;
-        /// The least elements of a thread, so that the cost of merging the threads is negligible.
+        /// The minimum number of elements of a thread, so that the cost of merging the threads is
+        /// negligible.
         const LEAST: usize = 16;
         // A block merges the parts of a lane, one for each thread.
         let most = (lanes.length / (LEAST * THREADS as usize)).clamp(1, THREADS as usize);
@@ -292,7 +293,7 @@ impl SoftmaxSplit {
     fn new(lanes: Lanes, width: usize) -> Option<Self> {
         /// The elements of a thread of a long lane. On an H200, 8 and 32 take a third longer.
         const ELEMENTS: usize = 16;
-        /// The most threads of a lane.
+        /// The maximum number of threads of a lane.
         const MOST: usize = 512;
         let (length, outputs) = (lanes.length, lanes.count());
         if lanes.inner > 1 || length > MOST * ELEMENTS {

@@ -13,7 +13,7 @@ pub(super) struct DigitKernels;
 /// The number of values of a digit of eight bits.
 const DIGITS: usize = 256;
 
-/// The most tiles of a lane that a block counts.
+/// The maximum number of tiles of a lane that a block counts.
 const TOGETHER: usize = 16;
 
 /// Below this number of blocks, each block counts one tile.
@@ -63,10 +63,10 @@ struct Passes {
     widths: Widths,
     /// The tiles of each lane.
     tiles: usize,
-    /// The tickets of all passes, then the counts of all digits, then the words of the tiles for
-    /// the first pass and every other pass after it.
+    /// The tickets of all passes, the counts of all digits, and the words of the tiles, in this
+    /// order. The words are for the first pass and every other pass after it.
     control: Buffer,
-    /// The words of the tiles for the passes between those.
+    /// The words of the tiles for the passes in between.
     between: Option<Buffer>,
     counts: u64,
     words: u64,

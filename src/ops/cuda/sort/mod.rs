@@ -21,10 +21,10 @@ use crate::ops::order::CudaOrder;
 pub(super) const KEYS: &str = include_str!("../keys.cuh");
 const NETWORK: &str = include_str!("../sort.cuh");
 
-/// The most elements that a block sorts in shared memory.
+/// The maximum number of elements that a block sorts in shared memory.
 const ITEMS: usize = 2048;
 
-/// The most blocks. If there are more lanes or tiles, each block processes several.
+/// The maximum number of blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
 /// The kernels that sort short lanes, for each type of elements.

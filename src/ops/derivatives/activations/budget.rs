@@ -24,7 +24,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: u64,
-    /// The most bytes that were saved at once.
+    /// The maximum number of bytes that were saved at once.
     saved_bytes: Cell<u64>,
     /// The operations that ran again, by their line.
     recomputed: RefCell<BTreeMap<&'static Location<'static>, BudgetCounts>>,
@@ -81,7 +81,7 @@ impl Budget {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if it is no size.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if its value is not a size.
 #[track_caller]
 pub(in crate::ops::derivatives) fn read_environment() -> Result<()> {
     const VARIABLE: &str = "CACHESCOPE_ACTIVATION_BUDGET";

@@ -398,8 +398,8 @@ impl Store {
         cheapest.map(|(_, activation)| activation)
     }
 
-    /// Makes the values that the last step saves fit into the budget. Notes it if they do not fit
-    /// into the budget of the program: one that the store set itself is no promise.
+    /// Makes the values that the last step saves fit into the budget. Records it if they do not fit
+    /// into the program's budget. A budget that the store set itself is not a promise.
     pub(in crate::ops) fn settle_step(&self) {
         self.make_room();
         let bytes = self.bytes.get();

@@ -63,8 +63,9 @@ fn with_values<R>(see: impl FnOnce(&mut ValueActivations) -> R) -> Option<R> {
     VALUES.with_borrow_mut(|values| values.as_mut().map(see))
 }
 
-/// Returns the store of this thread's tape, if what steps save on `device` has a budget, or if the
-/// device's memory has a limit, so that the tape can release what it saved.
+/// Returns the store of this thread's tape, through which the tape can release what it saved.
+/// Returns `None` if there is no tape, or if it need not release anything: there is neither an
+/// activation budget nor a limit of the device's memory.
 pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     if budget::limit_bytes().is_none() && !device.has_memory_limit() {
         return None;

@@ -205,7 +205,7 @@ impl OperandBlocks {
     }
 }
 
-/// The most arrays of an expression whose operands are gathered for a fused loop.
+/// The maximum number of arrays of an expression whose operands are gathered for a fused loop.
 const MOST_LEAVES: usize = 8;
 
 impl ProgramStep {

@@ -40,9 +40,9 @@ pub(super) struct TileRows {
 }
 
 impl TileRows {
-    /// Returns the rows of `walk` if tiles pay: elements are closer together across rows than
-    /// along them, there are enough rows and columns for a tile, and the lines of a row do not stay
-    /// in the cache anyway.
+    /// Returns the rows of `walk` if tiles pay. For this, elements must be closer together across
+    /// rows than along them. There must be enough rows and columns for a tile, and the lines of a
+    /// row must not stay in the cache anyway.
     #[inline]
     pub(super) fn transposed(walk: &Walk<1>) -> Option<Self> {
         let (count, [across]) = walk.axes().rev().nth(1)?;

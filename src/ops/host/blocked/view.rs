@@ -1,5 +1,10 @@
 //! The leaves of a program whose elements are not consecutive in memory in the index space's order.
 //! Their elements are gathered, block by block.
+//!
+//! Every second element of a row is read as pairs, which compilers vectorise. The other half of a
+//! pair is in the same array's memory, and is dropped. If an array is overwritten while it is read,
+//! another thread may write the other half. So `store` names the memory that it writes, and views
+//! of that memory read single elements.
 
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
@@ -232,8 +237,8 @@ unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>])
         let (from, part) = (base.wrapping_add(at), rest.split_off_mut(..count));
         let part = part.expect("the runs are as long as `out`");
         // SAFETY: the row's elements from `at` on in steps of `stride` are elements of the view's
-        // innermost axis, which lie in the array's buffer by the invariant. Between them, the
-        // memory is the array's, too, and is not written to, as just checked.
+        // innermost axis. By the invariant, they lie in the array's buffer. The memory between them
+        // is the array's, too. It is read only if `reads_between` says that nothing writes to it.
         unsafe {
             match stride {
                 2 if view.reads_between => copy_every_second(from, part),
@@ -291,7 +296,7 @@ fn repeat<T: Copy>(value: T, to: &mut [MaybeUninit<T>]) {
     vectorised(Repeat(value), to);
 }
 
-/// The fewest elements for which vectors are selected.
+/// The minimum number of elements for which vector code is selected.
 const LONG: usize = 64;
 
 struct Repeat<T>(T);

@@ -32,7 +32,7 @@ fn tile_rows(row_bytes: usize) -> usize {
     (TILES_BYTES / row_bytes).clamp(line, 64)
 }
 
-/// The most bytes that slots may take together if there are more of them than threads.
+/// The maximum number of bytes that slots may take together if there are more of them than threads.
 const SPACE_BYTES: usize = 16 << 20;
 
 /// The alignment of the sections of a slot: a cache line.

@@ -10,6 +10,11 @@
 //! ([`widened`](cachescope_kernels::products::widened)), and complex numbers use it for their real
 //! and imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and small
 //! complex matrices are multiplied in blocks ([`blocks`](cachescope_kernels::products::blocks)).
+//!
+//! The crate `gemm` divides a product by rayon's iterators, which move it to the pool. So products
+//! are cut into parts here, one for each thread: of rows, or of columns if there are few rows. The
+//! parts are so large that `gemm` adds the terms of an element in an order that depends on the
+//! inner length alone. So the bits do not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -37,9 +42,9 @@ pub(in crate::ops) fn multiply(
     write_products(order, Products::new(pairs, [left, right]), shape)
 }
 
-/// Returns the products of each left matrix and the right matrix of equal number as an array of
-/// `shape`, which has as many elements as the products. The last two axes of a layout are the axes
-/// of a matrix.
+/// Returns the products of each left matrix and the right matrix of equal number, as an array of
+/// `shape`. The shape has as many elements as the products. The last two axes of a layout are the
+/// axes of a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks(
     order: HostOrder<'_>,
@@ -335,12 +340,12 @@ struct ProductParts {
 }
 
 impl ProductParts {
-    /// The fewest multiplications of a product with parts.
+    /// The minimum number of multiplications of a product with parts.
     const SHARED: usize = 1 << 22;
-    /// The least length of a part, and the least length of a part's other side.
+    /// The minimum length of a part, and the minimum length of a part's other side.
     const LEAST: usize = 32;
     const LEAST_OTHER: usize = 65;
-    /// The most parts.
+    /// The maximum number of parts.
     const MOST: usize = 64;
 
     /// Returns the parts of a product whose elements do not depend on its parts.

@@ -20,8 +20,9 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use cachescope_kernels::reduce::loops::{LeafLoops, ReductionLoops, Scratch};
 
-/// The most elements that are reduced one after another. Longer reductions are split into chunks,
-/// whose totals are merged two by two, by several threads if there are several.
+/// The maximum number of elements that are reduced one after another. Longer reductions are split
+/// into chunks. The totals of chunks are merged two by two, by several threads if there are
+/// several.
 const CHUNK: usize = 1 << 16;
 
 /// Reduces `graph` along the lanes of `plan`, by loops for elements of its type.
@@ -82,11 +83,10 @@ where
         work,
         (elements, &writes),
         |elements, &(loops, to, lanes), range| {
-            // SAFETY: the loops are for elements of the source's type, which they were
-            // made for. The memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after what other streams wrote, so a launch on it may read the
-            // operands; the output is no part of them, because it is new, and has room for the
-            // results.
+            // SAFETY: the loops are for elements of the source's type, which they were made for.
+            // The memory is alive while a launch runs, and its ranges do not overlap. The stream is
+            // ordered after what other streams wrote, so a launch on it may read the operands. The
+            // output is new, so it is not part of the operands. It has room for the results.
             unsafe { reduce_range(loops, elements.into(), lanes, to, range) };
         },
     );

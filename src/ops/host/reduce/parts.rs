@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::ops::host::launch::{Work, share};
 use cachescope_kernels::reduce::loops::Scratch;
 
-/// The most parts whose totals are in memory at once.
+/// The maximum number of parts whose totals are in memory at once.
 const PARTS: usize = 1024;
 
 /// Parts of `0..length` of at most `chunk`. Their ends depend on the lengths alone.

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::ops::descriptors::pairs;
 use crate::ops::order::HostOrder;
 
-/// The most memory that the rows of several lanes may take together in one launch.
+/// The maximum memory in bytes that the rows of several lanes may take together in one launch.
 const SPACE_BYTES: usize = 16 << 20;
 
 /// The cost of sorting, in passes over the elements.

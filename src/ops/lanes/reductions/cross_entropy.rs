@@ -86,8 +86,9 @@ fn cross_entropy(
     }))
 }
 
-/// Returns the gradient of the logits. It is the probability of each logit, minus 1 for the class
-/// of its row, times the gradient of the mean, divided by the number of rows. It is rounded once.
+/// Returns the gradient of the logits: the probability of each logit, minus 1 for the class of its
+/// row, times a factor. The factor is the gradient of the mean, divided by the number of rows. The
+/// result is rounded once.
 #[track_caller]
 fn back(
     logits: AnyArray,

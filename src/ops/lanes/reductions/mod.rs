@@ -3,16 +3,16 @@
 //! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), and a row that declares
 //! its methods.
 //!
-//! Elements are reduced in blocks. Within a block they are reduced into several partial results
-//! side by side, which the compiler turns into vector code; from block to block they are reduced
+//! Elements are reduced in blocks. Within a block, they are reduced into several partial results
+//! side by side, which the compiler turns into vector code. From block to block, they are reduced
 //! into a total. Totals of long chunks are merged in pairs. The order depends only on the shape and
-//! on the memory layout of the operands, so a result is equal on every run and for any number of
+//! on the memory layout of the operands. So a result is equal on every run and for any number of
 //! threads.
 //!
-//! CUDA devices reduce in these two steps too, in an order that also depends only on shape and
-//! layout (`ops/cuda/reduce/`), so a result is equal on every run and on every CUDA device.
-//! Results that are rounded are within a few units in the last place of the host's. Results that
-//! are not rounded are equal to the host's: integers, extremes, positions and truth.
+//! CUDA devices reduce in these two steps, too. Their order also depends only on shape and layout
+//! (`ops/cuda/reduce/`). So a result is equal on every run and on every CUDA device. Results that
+//! are rounded are within a few units in the last place of the host's. Results that are not rounded
+//! are equal to the host's: integers, extremes, positions and truth.
 
 mod cross_entropy;
 mod declare;

@@ -43,10 +43,10 @@ reductions! {
     argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
 
     /// Returns the variance of the elements, the mean of their squared distances from the mean. The
-    /// variance of integers and `bool` is an `f64`, the variance of floats has their own type
-    /// (`f16` and `bf16` are computed in `f32`). Blocks of elements are merged as Chan, Golub and
-    /// LeVeque do it ("Updating Formulae and a Pairwise Algorithm for Computing Sample Variances",
-    /// 1979), so a large mean costs no digits. The variance of nothing is NaN.
+    /// variance of integers and `bool` is an `f64`. The variance of floats has their own type
+    /// (`f16` and `bf16` are computed in `f32`). Blocks are merged as by Chan, Golub and LeVeque
+    /// ("Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979). So a
+    /// large mean costs no digits. The variance of nothing is NaN.
     var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
     /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 
-/// The most operands of an `einsum`.
+/// The maximum number of operands of an `einsum`.
 const MOST: usize = 8;
 
 /// The operands of an [`einsum`]: a tuple of one to eight `&Array<T>`, or a slice of them.

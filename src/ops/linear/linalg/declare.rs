@@ -182,9 +182,9 @@ pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 }
 
 /// Returns the reduced singular value decompositions `(u, s, vt)` of matrices `[.., m, n]`: `a = u
-/// diag(s) vt`, `u` of `[.., m, k]` with orthonormal columns, `s` of `[.., k]` from the largest to
-/// the smallest, and `vt` of `[.., k, n]` with orthonormal rows, `k` being the smaller of `m` and
-/// `n`. The signs of each pair of vectors are not specified.
+/// diag(s) vt`. With `k` the smaller of `m` and `n`, `u` is `[.., m, k]` with orthonormal columns.
+/// `s` is `[.., k]`, from the largest to the smallest value. `vt` is `[.., k, n]` with orthonormal
+/// rows. The signs of each pair of vectors are not specified.
 ///
 /// # Examples
 ///

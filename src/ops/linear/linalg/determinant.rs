@@ -52,7 +52,7 @@ pub(super) fn of_factors<T: Factorized>(
 }
 
 /// Returns the matrices of cofactors. For A = U diag(s) Vᵀ, they are U C Vᵀ with the sign of det U
-/// det V, where C is the diagonal matrix of the products of all other singular values.
+/// det V. C is the diagonal matrix of the products of all other singular values.
 #[track_caller]
 fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin_typed("det", &[a])?;
@@ -69,10 +69,10 @@ fn cofactors<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     }))
 }
 
-/// Returns the derivative of the cofactors along matrices Y: with X = Uᵀ Y V and the products
-/// M\[i, j] of all singular values except i and j, it is U (diag(M diag(X)) − M ∘ Xᵀ) Vᵀ, with the
-/// sign of det U det V. Between two directions, this is symmetric: the second derivative of the
-/// determinant.
+/// Returns the derivative of the cofactors along matrices Y. Let X be Uᵀ Y V, and M\[i, j] the
+/// product of all singular values except i and j. The derivative is U (diag(M diag(X)) − M ∘ Xᵀ)
+/// Vᵀ, with the sign of det U det V. Between two directions, it is symmetric: the second derivative
+/// of the determinant.
 #[track_caller]
 fn cofactor_changes<T: Factorized>(a: &Array<T>, y: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin_typed("det", &[a, y])?;

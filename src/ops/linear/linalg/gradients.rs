@@ -159,9 +159,9 @@ pub(super) fn of_eigen<T: Factorized>(
     Ok(untyped(&symmetric(&whole)?))
 }
 
-/// Returns the gradients for the shortest x that minimizes |A x − b|, with P = A⁺ the pseudoinverse
-/// (Golub and Pereyra 1973): −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P A) g)ᵀ for A, and Pᵀ g
-/// for b.
+/// Returns the gradients for the shortest x that minimizes |A x − b| (Golub and Pereyra 1973). Let
+/// P be the pseudoinverse A⁺. The gradient for A is −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P
+/// A) g)ᵀ. The gradient for b is Pᵀ g.
 #[track_caller]
 pub(super) fn of_least_squares<T: Factorized>(
     a: &Array<T>,
@@ -249,9 +249,9 @@ pub(super) fn of_singular<T: Factorized>(
     Ok(untyped(&whole))
 }
 
-/// Returns the gradient between different vectors. With X' = X − Xᵀ, Y' = Y − Yᵀ and F the inverse
-/// gaps of s², it is (F ∘ X') S + S (F ∘ Y'). This is ((X' + Y') / (s\[j] − s\[i]) + (X' − Y') /
-/// (s\[j] + s\[i])) / 2, so that only sums count between equal values.
+/// Returns the gradient between different vectors. Let X' be X − Xᵀ, Y' be Y − Yᵀ, and F the
+/// inverse gaps of s². The gradient is (F ∘ X') S + S (F ∘ Y'). It equals ((X' + Y') / (s\[j] −
+/// s\[i]) + (X' − Y') / (s\[j] + s\[i])) / 2. So only the sums count between equal values.
 #[track_caller]
 fn turned<T: Factorized>(
     s: &Array<T>,

@@ -1,4 +1,8 @@
 //! Scaled dot-product attention.
+//!
+//! The scores of all heads are the largest array of a transformer's step. So the rule of attention
+//! saves the three operands alone, and computes the scores of a block a second time. On the host,
+//! each of the three arrays of a block takes at most 1 MiB.
 
 mod gradients;
 
@@ -15,8 +19,9 @@ use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::index::check_size;
 
-/// The most bytes of scores at once, unless the scores of one query take more. The weights that are
-/// computed from them take as many bytes again. On the host, larger blocks are not faster.
+/// The maximum number of bytes of scores at once, unless the scores of one query take more. The
+/// weights that are computed from them take as many bytes again. On the host, larger blocks are not
+/// faster.
 const SCORES_BYTES: usize = 4 << 20;
 /// On a GPU, a block of scores has to fill it.
 const CUDA_SCORES_BYTES: usize = 32 << 20;
@@ -24,10 +29,10 @@ const CUDA_SCORES_BYTES: usize = 32 << 20;
 /// Returns softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values,
 /// weighted by the similarity of their keys to the query.
 ///
-/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before the
-/// last two count heads and broadcast, and the result has the shape `[.., lq, dv]`. If `causal` is
-/// set, the query `i` attends to the keys `j <= i` only: the mask begins at the first query and the
-/// first key, also if there are fewer keys than queries, as for PyTorch's `is_causal`. `f16` and
+/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`. The axes before the
+/// last two count heads, and broadcast. The result has the shape `[.., lq, dv]`. If `causal` is
+/// set, the query `i` attends to the keys `j <= i` only. The mask begins at the first query and the
+/// first key, even if there are fewer keys than queries, as for PyTorch's `is_causal`. `f16` and
 /// `bf16` are computed in `f32`.
 ///
 /// The scores of all heads are never stored: the work is split into blocks of heads, and of queries

@@ -9,20 +9,22 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::work_of;
 use crate::ops::descriptors::ConvLengths;
 
-/// The most bytes that are copied for a block of outputs, unless one row of them takes more. On the
-/// host, the size of the second-level cache; on a CUDA device, enough work for the whole device.
+/// The maximum number of bytes that are copied for a block of outputs, unless one row of them takes
+/// more. On the host, it is the size of the second-level cache. On a CUDA device, it is enough work
+/// for the whole device.
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
-/// The number of results of a channel and image below which the images are small, and the number of
-/// elements above which a kernel is large: it does not fit the second-level cache.
+/// The limits of small images and of large kernels. Images are small below this number of results
+/// of a channel and image. A kernel is large above this number of elements, because it does not fit
+/// the second-level cache.
 const SMALL_AREA: usize = 64;
 const LARGE_KERNEL: usize = 1 << 17;
-/// The most scratch memory of a job on the host.
+/// The maximum scratch memory of a job on the host, in bytes.
 const MOST_SCRATCH_BYTES: usize = 16 << 20;
-/// The number of rows that results reach from which scratch memory is limited to an eighth.
+/// The number of rows that results reach, above which scratch memory is limited to an eighth.
 const LONG_REACH: usize = 15;
-/// The most passes of the gradient of the images.
+/// The maximum number of passes of the gradient of the images.
 const MOST_PASSES: usize = 1 << 10;
 
 /// The arguments of a convolution that error messages name.
@@ -307,8 +309,9 @@ impl Geometry {
         fits.then_some(lengths)
     }
 
-    /// Returns the layout of the right factors in the input itself, one for each image and group,
-    /// if each element of the input is a column.
+    /// Returns the layout of the right factors in the input itself, one for each image and group.
+    /// Returns `None` if they need a copy: an element of the input is not a column, or the input
+    /// cannot be reshaped.
     #[track_caller]
     pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
         if !self.is_pointwise() {

@@ -1,9 +1,9 @@
 //! Convolutions.
 //!
 //! On the host, convolutions of `f32` and `f64` and their gradients have kernels of their own.
-//! Elsewhere they are products of matrices: the elements that each output is the sum of are copied
-//! to the columns of a matrix (`im2col`), for a block of the outputs at a time, and the kernel is
-//! multiplied with it. So a convolution runs wherever products and copies do.
+//! Elsewhere, they are products of matrices. The elements that each output is the sum of are copied
+//! to a column of a matrix (`im2col`). The matrix has the columns of one block of outputs at a
+//! time, and the kernel is multiplied by it. So a convolution runs wherever products and copies do.
 
 mod geometry;
 mod gradients;
@@ -67,12 +67,12 @@ impl<T: Numeric> Array<T> {
     /// outputs depends on group `g` of the channels. Sums are computed as by
     /// [`matmul`](Self::matmul).
     ///
-    /// Beside the result, a call on the host needs memory for a copy of the kernel, if the elements
-    /// are `f32` or `f64`. Otherwise, it needs memory for a block of the outputs. The elements that
-    /// they are the sums of take 1 MiB on the host and 64 MiB on a CUDA device, or one row of
-    /// outputs, `C * h * w * W'` elements, if that is more, and no more than there are. The block's
-    /// outputs and, with padding, the block's images also need memory. A kernel of one element with
-    /// stride 1 and no padding needs none if the input is dense.
+    /// Beside the result, the host's own kernels for `f32` and `f64` need memory for a copy of the
+    /// kernel. Other calls need memory for a block of the outputs. The elements that these outputs
+    /// are the sums of take at most 1 MiB on the host, and 64 MiB on a CUDA device. If one row of
+    /// outputs takes more, the block is one row of `C * h * w * W'` elements. The block's outputs
+    /// and, with padding, the block's images also need memory. A kernel of one element with stride
+    /// 1 and no padding needs none of this if the input is dense.
     ///
     /// # Examples
     ///

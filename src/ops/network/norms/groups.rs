@@ -9,8 +9,9 @@ use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 
 /// Returns `x`, of shape `[count, channels, ..]`, with each group of channels of each index
-/// normalized, times the weight plus the bias, of which both have an element for each channel. The
-/// operands are `[x, weight, bias]`. The number of `groups` must divide the channels.
+/// normalized. The normalized elements are multiplied by the weight, and the bias is added. Weight
+/// and bias have an element for each channel. The operands are `[x, weight, bias]`. The number of
+/// `groups` must divide the channels.
 #[track_caller]
 pub(crate) fn group_norm(
     operands: [&AnyArray; 3],
@@ -90,10 +91,10 @@ struct SavedGroups {
 }
 
 impl SavedGroups {
-    /// Returns the gradients of `x`, the weight and the bias. With n the normalized elements, a the
-    /// gradient times the weight, and means over a group, the gradient of `x` is scale (a − mean(a)
-    /// − n mean(a n)). The means are computed from sums over the places of a channel, of which the
-    /// gradients of the weight and of the bias are computed too.
+    /// Returns the gradients of `x`, the weight and the bias. Let n be the normalized elements, and
+    /// a the gradient times the weight. With means over a group, the gradient of `x` is scale (a −
+    /// mean(a) − n mean(a n)). The means are computed from sums over the places of a channel. The
+    /// gradients of the weight and of the bias are computed from these sums, too.
     #[track_caller]
     fn back(&self, x: &AnyArray, gradient: &AnyArray) -> Result<Vec<AnyArray>> {
         let split = split(x, self.groups);

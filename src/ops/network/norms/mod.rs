@@ -31,11 +31,10 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is no vector of the
-    /// length of the last axis, or the array has rank 0,
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is not a vector of
+    /// the length of the last axis, or the array has rank 0,
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `epsilon` is negative or not
-    /// finite,
-    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// finite, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {

@@ -10,11 +10,13 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::MOST_RESULTS;
 use cachescope_kernels::reduce::Max;
 
-/// The most elements of a window that is combined element by element, for all windows at once.
+/// The maximum number of elements of a window that is combined element by element, for all windows
+/// at once.
 const FEW: usize = 16;
 
-/// The most elements of a window whose gradient is one pass. With more, the expression graph is
-/// longer than its search for equal nodes reaches, so common parts would be computed again.
+/// The maximum number of elements of a window whose gradient is one pass. With more, the expression
+/// graph is longer than its search for equal nodes reaches. Common parts would then be computed
+/// again.
 const MOST_APART: usize = 6;
 const _: () = assert!(MOST_APART <= MOST_RESULTS);
 

@@ -6,6 +6,10 @@
 //! them again at the same moment. Then the close is lost, so a thread that waits closes them again
 //! each time that it looks. Nothing but the time of the answer depends on their values, and no
 //! other memory is published by them.
+//!
+//! One compare decides a hit: the number of the policy that serves it, or none. The states of all
+//! policies are stored side by side. An enum of them would take a second compare on a hit of Bump
+//! and Plan.
 
 use super::AllocatorState;
 use crate::cache::policy::Policy;

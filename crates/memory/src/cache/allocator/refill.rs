@@ -1,4 +1,4 @@
-//! The requests that are no hits: served by the policy, or with memory of the pool.
+//! Requests other than hits: served by the policy, or with memory of the pool.
 
 use super::{Allocator, AllocatorState, EMPTY_EPOCH, UNCACHED_EPOCH};
 use crate::cache::arena::SUBALLOCATION;

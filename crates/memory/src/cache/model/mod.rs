@@ -1,7 +1,6 @@
-//! Models of threads that affect each other through the caches, in every order of their steps and
-//! with every value that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test
-//! --profile loom --lib cache::model` runs them; `docs/internals/architecture.md` says what they
-//! cover.
+//! Models of threads that affect each other through the caches. They run in every order of the
+//! threads' steps, and with every value that the memory model lets a load see: `RUSTFLAGS="--cfg
+//! loom" cargo test --profile loom --lib cache::model`. Each file here says what its models cover.
 //!
 //! Each model is a program of two or three threads over the real types. It is small enough to be
 //! run in all orders with a bounded number of preemptions. A model fails by itself if two accesses

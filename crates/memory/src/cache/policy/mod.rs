@@ -3,6 +3,10 @@
 //! A policy is a file here, a variant of [`Policy`], and a line of [`Policies`]. It works on the
 //! free lists and arenas of one shard, and knows neither the shard nor a thread. It does not call
 //! the pool: it returns its [`Need`] instead.
+//!
+//! The memory's ladder may call the shard again: rung 3 takes idle blocks, and a callback may leave
+//! the scope or enter it with another policy. So the borrow of the shard ends before the memory is
+//! called. The policy is called again when an arena arrives.
 
 pub(super) mod bump;
 pub(super) mod free_lists;

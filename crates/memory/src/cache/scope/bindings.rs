@@ -1,4 +1,8 @@
 //! The shards that a thread has entered, reserved for it until it ends.
+//!
+//! The destructor of the scope stack ends the bindings, and a new thread adopts the free shard that
+//! was used last. The crate `thread_local` would pass the value of an ended thread to any thread
+//! that gets its slot.
 
 use std::collections::BTreeMap;
 use std::ptr;

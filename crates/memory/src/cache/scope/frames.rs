@@ -1,4 +1,9 @@
 //! The frames of a thread's stack of bindings, and the order in which they are removed.
+//!
+//! A frame holds the binding before it. An entry moves the bound shard from the thread-local to the
+//! frame, and an exit moves it back, so that nothing is counted. A frame is written to its slot
+//! field by field. A copy of a whole frame would load words of other sizes than were stored, which
+//! stalls the processor nearly as long as a compare-and-swap.
 
 use std::ops::Deref;
 use std::rc::Rc;

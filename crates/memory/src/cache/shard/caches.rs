@@ -1,4 +1,8 @@
 //! The caches of one device over its memory, and the counted handle on both.
+//!
+//! They are in the folder of the shard because the types refer to each other: a block finds its
+//! device through its home, and a device finds its shards. Only files of one folder may import each
+//! other.
 
 use std::fmt;
 use std::mem::ManuallyDrop;

@@ -3,6 +3,9 @@
 //!
 //! No header is ever popped singly. So a header that is taken and pushed again between a load and
 //! its compare-and-swap does no harm.
+//!
+//! A hit does not read the list, which is a cache line that other threads write. A miss takes it
+//! first.
 
 use std::ptr;
 

@@ -3,6 +3,11 @@
 //! To the layers above they are streams like all others, with numbers, and events at positions.
 //! Only the waiting differs. A stream of the device cannot wait for a thread, so the host waits
 //! when it submits the work that comes after.
+//!
+//! A use by a host stream has a position, because a wait for too much can be a deadlock: a rank's
+//! next exchange may need the thread that waits. The position of an exchange is known when it
+//! begins, so a later user waits for that exchange alone. Numbers of streams can be reused, even
+//! after a failure: a failure belongs to the positions of its owner.
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! A header is made when a block leaves the pool and lives until the block returns there. While the
 //! block moves between a cache and its users, its header moves with it. A header has one of two
 //! kinds of owner. If it is idle, it is a `Box` in a list. If it is handed out, its handles own it
-//! together, and the last handle to drop makes it a `Box` again and gives it to its home.
+//! together. The last handle to drop makes it a `Box` again and passes it to its home.
 //!
 //! Headers know only the address of that home. The layer above defines the handle, so that its drop
 //! reaches the home without a call through a pointer.

@@ -44,7 +44,7 @@ const ROW_CHUNK: usize = 1 << 14;
 /// The elements of a chunk that one thread sums alone.
 const COLUMN_CHUNK: usize = 1 << 8;
 
-/// The most elements of a row that one thread sums, and that a warp sums.
+/// The maximum number of elements of a row that one thread sums, and that a warp sums.
 const FEW: usize = 16;
 const SOME: usize = 1 << 10;
 
@@ -176,12 +176,12 @@ const ROWS: &str = include_str!("../rows.cuh");
 const COLUMNS: &str = include_str!("../columns.cuh");
 const CHUNKS: &str = include_str!("../chunks.cuh");
 
-/// The most bytes that a thread reads at once.
+/// The maximum number of bytes that a thread reads at once.
 const PACK_BYTES: usize = 16;
 
-/// Returns the number of elements of a matrix that are read at once. For the short types, one
-/// element is a small part of what a thread can read, so it is several if all packs are aligned to
-/// their size. Otherwise it is 1.
+/// Returns the number of elements of a matrix that are read at once. An element of a short type is
+/// a small part of what a thread can read. So the number is above 1 for short types, if all packs
+/// are aligned to their size. Otherwise it is 1.
 fn pack(
     kind: ProductKind,
     pairs: &Pairs,

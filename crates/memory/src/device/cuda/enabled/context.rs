@@ -1,4 +1,9 @@
 //! The context of an ordinal, shared by its [`Cuda`](super::Cuda) devices.
+//!
+//! A device without data has a context over an imitated driver, whose functions do nothing;
+//! `SimulatedDriver` has its segments and pages. The driver is the lowest place at which a GPU can
+//! be imitated. So each line above it is the line that runs on a GPU, and an operation needs no
+//! second description of its memory.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;

@@ -2,8 +2,14 @@
 //!
 //! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This
 //! module rejects work that would be wrong in a graph: work on another stream, another thread's
-//! work on this one, waits for captured work, and copies from and to the host, whose bytes would
-//! have changed when the graph runs.
+//! work on this one, and waits for captured work. It also rejects copies from and to the host,
+//! whose bytes would have changed when the graph runs.
+//!
+//! A launch reads the uses of a block, makes its stream wait, and records itself. An operation of
+//! another thread on the block does so, too, and each could miss the other. So the device has one
+//! lock: work on memory that a graph pins shares it, and a launch holds it exclusively. A lock in
+//! each block would charge every operation for what few programs do. Nothing is allocated under the
+//! lock, because a pressure callback may launch a graph.
 
 use std::ops::Range;
 use std::ptr;

@@ -1,5 +1,8 @@
 //! Page-locked staging buffers for copies between host and device, which the device accesses
 //! directly.
+//!
+//! No array is allocated in page-locked memory, so it has neither pool nor cache. A long copy
+//! passes through buffers of one size: the host fills one while the device empties another.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
