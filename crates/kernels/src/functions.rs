@@ -43,8 +43,8 @@
 //!   CUDA programming guide ("Mathematical Functions", CUDA 12) counts from the number nearest to
 //!   the exact result; `cuda` counts from the exact result, and is half a unit more.
 //!
-//! Operators, `cast` and `select` are declared in `ops/elementwise`, because they are no methods or
-//! have other signatures.
+//! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
+//! `elementwise/` of this crate. They are operators, or have other signatures than methods.
 
 #[doc(hidden)]
 #[macro_export]

@@ -163,7 +163,8 @@ fn an_infinite_bound_measures_the_norm() -> Result<()> {
 /// A schedule returns a number, so the step with it returns the error.
 #[test]
 fn a_schedule_of_nan_is_refused_by_the_step() {
-    let cosine = |step, (warmup, total), (max, min)| {
+    type Schedule = fn(usize, usize, usize, f64, f64) -> f64;
+    let cosine: Schedule = |step, warmup, total, max, min| {
         let rate = Cosine {
             warmup,
             total,
@@ -172,7 +173,7 @@ fn a_schedule_of_nan_is_refused_by_the_step() {
         };
         rate.at(step)
     };
-    let linear = |step, (warmup, total), (max, min)| {
+    let linear: Schedule = |step, warmup, total, max, min| {
         let rate = LinearDecay {
             warmup,
             total,
@@ -181,15 +182,17 @@ fn a_schedule_of_nan_is_refused_by_the_step() {
         };
         rate.at(step)
     };
-    let schedules: [&dyn Fn(usize, (usize, usize), (f64, f64)) -> f64; 2] = [&cosine, &linear];
-    for schedule in schedules {
+    for schedule in [cosine, linear] {
         for (max, min) in [(f64::NAN, 0.0), (1.0, f64::NAN)] {
-            assert!(schedule(5, (0, 10), (max, min)).is_nan());
+            assert!(schedule(5, 0, 10, max, min).is_nan());
         }
         for step in [0, 5, 10, 11, usize::MAX] {
-            for spans in [(0, 0), (5, 0), (0, 10), (10, 10), (usize::MAX, usize::MAX)] {
-                let rate = schedule(step, spans, (1.0, 0.25));
-                assert!((0.0..=1.0).contains(&rate), "{step} of {spans:?}: {rate}");
+            for (warmup, total) in [(0, 0), (5, 0), (0, 10), (10, 10), (usize::MAX, usize::MAX)] {
+                let rate = schedule(step, warmup, total, 1.0, 0.25);
+                assert!(
+                    (0.0..=1.0).contains(&rate),
+                    "{step} of ({warmup}, {total}): {rate}"
+                );
             }
         }
     }
