@@ -19,7 +19,7 @@ const RECORDED: RecordOptions = RecordOptions {
     max_bytes: 512 << 20,
 };
 
-/// The most lines of a program that the text lists.
+/// The maximum number of lines of a program that the text lists.
 const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.

@@ -44,7 +44,7 @@ const OPTIONS: RecordOptions = RecordOptions {
     max_bytes: 512 << 20,
 };
 
-/// The most lines of a program that a failure lists.
+/// The maximum number of lines of a program that a failure lists.
 const LINES: usize = 8;
 
 /// Runs `body`. Returns its result, and the peak of live bytes on the device, above what was live

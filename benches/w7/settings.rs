@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, driver};
 
-/// The most bytes that random allocations keep live, as in RMM's benchmark.
+/// The maximum number of bytes that random allocations keep live, as in RMM's benchmark.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
 /// The memory of the host that this benchmark assumes.
 const HOST_BYTES: u64 = 8 << 30;
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 7)]
     pub(crate) rounds: usize,
 
-    /// The least time of a batch, in milliseconds
+    /// The minimum time of a batch, in milliseconds
     #[arg(long, default_value_t = 20)]
     pub(crate) batch_ms: u64,
 
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     pub(crate) device: Device,
     /// The ordinal of the CUDA device; `None` on the host.
     pub(crate) ordinal: Option<usize>,
-    /// The most bytes that random allocations may have live at once.
+    /// The maximum number of bytes that random allocations may have live at once.
     pub(crate) live_bytes: u64,
     name: String,
     driver_version: i32,

@@ -19,7 +19,7 @@ pub use tokens::Tokens;
 pub struct Size {
     /// The number of tokens that exist.
     pub vocabulary: usize,
-    /// The most tokens that the network sees at once.
+    /// The maximum number of tokens that the network sees at once.
     pub context: usize,
     /// The length of the vector at each position.
     pub width: usize,

@@ -36,7 +36,7 @@ pub(crate) struct Figures {
     pub(crate) misses: u64,
     /// Segments reserved from the device.
     pub(crate) reserves: u64,
-    /// The most bytes that were ever reserved, data and model included.
+    /// The maximum number of bytes that were ever reserved, data and model included.
     pub(crate) peak_reserved_bytes: u64,
     /// Time of a step's reservations on an H100, by a table of measured costs of the driver's
     /// calls.

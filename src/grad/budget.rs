@@ -115,7 +115,7 @@ impl Drop for BudgetGuard {
 pub struct BudgetReport {
     /// The budget.
     pub budget_bytes: u64,
-    /// The most bytes that were saved at once, after each operation.
+    /// The maximum number of bytes that were saved at once, after each operation.
     pub saved_bytes: u64,
     /// The bytes of the results that were computed again.
     pub recomputed_bytes: u64,

@@ -7,13 +7,13 @@ use cachescope::{Buffer, CacheConfig, CacheStats, Device, DeviceConfig, Policy, 
 
 use crate::bounds::heap::peak_of;
 
-/// The most heap that an entry may take for its record, its plan and a copy of the record.
+/// The maximum heap that an entry may take for its record, its plan and a copy of the record.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The most requests of an entry that is planned.
+/// The maximum number of requests of an entry that is planned.
 const PLANNED: u64 = 1 << 15;
 
-/// The most allocations of an entry that are recorded.
+/// The maximum number of allocations of an entry that are recorded.
 const RECORDED: u64 = 1 << 17;
 
 /// Returns a device with a scope of this configuration.

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::cycles::CRATES;
 
-/// The most files that define a type of one name: two, or as many twins by feature or by platform.
+/// The maximum number of files that define a type of one name: two, or as many twins by feature or
+/// by platform.
 const MOST_FILES: usize = 2;
 
-/// The most lines of a file.
+/// The maximum number of lines of a file.
 const MOST_LINES: usize = 500;
 
 /// Returns the source files of all crates, except unit tests.

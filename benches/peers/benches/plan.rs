@@ -17,7 +17,7 @@ use cachescope_peers::training;
 /// The capacity that the inputs of MiniMalloc must fit.
 const CAPACITY: u64 = 1 << 20;
 
-/// The most time for a plan that does not reach the maximum load.
+/// The maximum time for a plan that does not reach the maximum load.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Lifetimes to plan for.

@@ -22,7 +22,7 @@ use crate::peers::Pair;
 
 /// The unit that sizes are rounded up to a multiple of.
 const UNIT_BYTES: u64 = 512;
-/// The most bytes that offset-allocator can count in units.
+/// The maximum number of bytes that offset-allocator can count in units.
 const REGION_BYTES: u64 = UNIT_BYTES << 31;
 
 /// An allocator, seen by the addresses of its blocks.

@@ -9,7 +9,7 @@ use crate::placers::Placer;
 
 /// The percentage of steps of the random program that allocate.
 const ALLOCATING_PERCENT: u8 = 73;
-/// The most bytes that the random program keeps live.
+/// The maximum number of bytes that the random program keeps live.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
 
 /// A sequence of steps that frees whatever it allocates.

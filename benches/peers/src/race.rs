@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The least duration of one batch: ten thousand times the cost of reading the clock, and short
+/// The minimum duration of one batch: ten thousand times the cost of reading the clock, and short
 /// enough that most batches are not interrupted.
 const BATCH: Duration = Duration::from_micros(500);
 

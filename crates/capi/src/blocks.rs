@@ -26,7 +26,7 @@ const PREFIX_BYTES: usize = ALIGNMENT;
 const LEAST_CACHED_BYTES: usize = 1024;
 /// The C library's alignment, which its fast path serves.
 const SYSTEM_ALIGNMENT: usize = 16;
-/// The most bytes that a small block needs beside its own.
+/// The maximum number of bytes that a small block needs beside its own.
 const SMALL_EXTRA_BYTES: usize = size_of::<Prefix>() + ALIGNMENT - SYSTEM_ALIGNMENT;
 
 /// The last words before a block.

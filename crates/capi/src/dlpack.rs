@@ -10,7 +10,7 @@ use crate::failure::{Code, Failure, Outcome};
 const VERSION: [u32; 2] = [1, 1];
 /// Memory of the host.
 const CPU: [i32; 2] = [1, 0];
-/// The most axes of a tensor.
+/// The maximum number of axes of a tensor.
 const MAX_NDIM: usize = 64;
 
 #[repr(C)]

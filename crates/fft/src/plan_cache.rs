@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Complex, Direction, OrOutOfMemory, OutOfMemory};
 
-/// The most plans that are kept.
+/// The maximum number of plans that are kept.
 pub const MOST: usize = 64;
 
-/// The most numbers in the rows of all kept plans together. A plan takes somewhat more memory than
-/// a row.
+/// The maximum number of elements in the rows of all kept plans together. A plan takes somewhat
+/// more memory than a row.
 pub const MOST_NUMBERS: usize = 1 << 23;
 
 /// The number of plans that are kept however long they are: a transform and its inverse.

@@ -4,5 +4,5 @@
 /// first-level cache together, and enough that the overhead of a step beside its loop is small.
 pub const BLOCK: usize = 1024;
 
-/// The most lines that are processed side by side.
+/// The maximum number of lines that are processed side by side.
 pub const RUN: usize = 256;

@@ -5,8 +5,8 @@ use std::ops::Range;
 /// The highest rank that an array can have.
 pub const MAX_RANK: usize = 8;
 
-/// The most axes of a walk: one more than an array may have, for an axis along which elements
-/// repeat.
+/// The maximum number of axes of a walk: one more than an array may have, for an axis along which
+/// elements repeat.
 const AXES: usize = MAX_RANK + 1;
 
 /// The elements that `K` operands pair up, in row-major order, over the fewest axes.

@@ -18,7 +18,7 @@ pub struct SiteSummary {
     pub scope: Option<String>,
     /// Bytes live at the end.
     pub live_bytes: u64,
-    /// The most bytes that were live at a time, of this line alone.
+    /// The maximum number of bytes that were live at a time, of this line alone.
     pub peak_bytes: u64,
     /// Bytes live at the peak of the device.
     pub device_peak_bytes: u64,

@@ -14,7 +14,7 @@ use crate::size::ByteSize;
 /// the left, since their ends are more specific.
 const WIDEST: usize = 48;
 
-/// The most lines that are listed for each growth.
+/// The maximum number of lines that are listed for each growth.
 const GROWTH_SITES: usize = 3;
 
 /// Writes a table of the lines that allocated, the highest own peak first, and a table of the

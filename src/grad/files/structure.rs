@@ -14,7 +14,7 @@ use crate::grad::parameters::{MapArrays, Parameters};
 use crate::grad::place::{Member, ParameterPath, follow_place, map_erased, members};
 use crate::ops::order::warn;
 
-/// The most names of one kind that an error lists.
+/// The maximum number of names of one kind that an error lists.
 const NAMED: usize = 8;
 
 /// The end of the name of a buffer that files of old versions of PyTorch lack. Nothing is computed

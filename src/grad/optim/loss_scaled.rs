@@ -11,12 +11,12 @@ use crate::ops::{scaled, scaled_wide};
 /// The scale of the first step, and the finite steps until it doubles, as in PyTorch.
 const FIRST_SCALE: f64 = 65_536.0;
 const INTERVAL: u64 = 2000;
-/// The least scale. If gradients are not finite with it, the cause is not the range of `f16`.
+/// The minimum scale. If gradients are not finite with it, the cause is not the range of `f16`.
 const LEAST_SCALE: f64 = 1.0 / 65_536.0;
 
 /// The scale that is not doubled any more, 2¹²⁷.
 const GREATEST_SCALE: f64 = f64::from_bits((1023 + 127) << 52);
-/// The least scale that a program may set, 2⁻¹²⁶. `f32` has fewer digits for numbers below.
+/// The minimum scale that a program may set, 2⁻¹²⁶. `f32` has fewer digits for numbers below.
 const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 
 /// An optimizer for gradients that are computed in `f16`, whose least positive number is 6 · 10⁻⁸:

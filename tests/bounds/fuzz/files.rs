@@ -57,7 +57,7 @@ struct Grammar<'r> {
     sharing: usize,
     /// One value in this number is of another kind.
     sense: usize,
-    /// The most elements of a list.
+    /// The maximum number of elements of a list.
     most: usize,
 }
 

@@ -26,7 +26,7 @@ use crate::bounds::snapshots::bounded;
 const SECONDS: &str = "CACHESCOPE_FUZZ_SECONDS";
 const SEED: &str = "CACHESCOPE_FUZZ_SEED";
 
-/// The most events of a profile whose reports are written.
+/// The maximum number of events of a profile whose reports are written.
 const MAX_REPORTED_EVENTS: usize = 500;
 
 /// The value of a variable, which must be a number if it is set.

@@ -26,7 +26,7 @@ const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, P
 /// Names that all threads use; the macro names some of them by a literal.
 const NAMES: [&str; 6] = ["recycle", "release", "bump", "plan", "any", ""];
 
-/// The most arrays that a thread keeps at a time.
+/// The maximum number of arrays that a thread keeps at a time.
 const KEPT: usize = 24;
 
 /// The deepest nesting of scopes.

@@ -21,7 +21,7 @@ pub const OUTPUTS: usize = 32;
 const CHANNELS: usize = 16;
 /// The number of channels of a tile.
 const HEIGHT: usize = 4;
-/// The most bytes of packed planes of several pieces.
+/// The maximum number of bytes of packed planes of several pieces.
 const BLOCK_BYTES: usize = 1 << 18;
 /// The number of results of a channel that are summed together, at least.
 pub const RESULTS: usize = 1024;

@@ -38,7 +38,8 @@ impl ConvLengths {
     /// Returns a bound of the scratch memory for one row of `count` results, in elements. Each of
     /// `channels` has a plane for each of the `phases`.
     fn row_elements(&self, channels: usize, phases: [usize; 2], count: usize) -> Option<usize> {
-        /// The most planes of a row that are packed without gaps, and the most rows of sums.
+        /// The maximum number of planes of a row that are packed without gaps, and the most rows of
+        /// sums.
         const PLANES: usize = 8;
         const SUMS: usize = 40;
         let planes = phases[1].max(PLANES.min(self.kernel[1]));

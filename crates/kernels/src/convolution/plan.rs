@@ -11,17 +11,17 @@ use std::ops::Range;
 
 use super::ConvLengths;
 
-/// The most bytes of packed planes and of sums that one job works on: a part of the second-level
-/// cache.
+/// The maximum number of bytes of packed planes and of sums that one job works on: a part of the
+/// second-level cache.
 const PIECE_BYTES: usize = 3 << 17;
 /// The number of jobs from which a launch divides well among threads.
 const JOBS: usize = 16;
-/// The fewest rows that are worth a job of their own.
+/// The minimum number of rows that are worth a job of their own.
 const LEAST_ROWS: usize = 8;
 
 /// The number of products that take as long as to pack an element.
 const PRODUCTS: usize = 13;
-/// The most planes of a row of a channel without gaps.
+/// The maximum number of planes of a row of a channel without gaps.
 const MOST_PLANES: usize = 8;
 
 /// The element of a kernel that is `at` along an axis, and what it is multiplied with.
@@ -225,9 +225,9 @@ pub struct ConvPlan {
 /// The scratch memory that a job needs for each of its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct PieceScratch {
-    /// The most channels that are packed at once.
+    /// The maximum number of channels that are packed at once.
     pub channels: usize,
-    /// The most channels of the result that are computed at once.
+    /// The maximum number of channels of the result that are computed at once.
     pub outputs: usize,
     /// The number of rows of sums.
     pub sums: usize,

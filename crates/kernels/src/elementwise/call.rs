@@ -88,5 +88,5 @@ impl Calls {
     }
 }
 
-/// The most operands of a function.
+/// The maximum number of operands of a function.
 pub const MOST_OPERANDS: usize = 4;

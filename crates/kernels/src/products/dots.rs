@@ -9,12 +9,12 @@ use super::ProductPlace;
 use super::matrix::Matrix;
 use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
-/// The most rows on the left, for a right matrix that fits the first-level cache and for a larger
-/// one. For more rows, a transposition takes little of the time.
+/// The maximum number of rows on the left, for a right matrix that fits the first-level cache and
+/// for a larger one. For more rows, a transposition takes little of the time.
 const MOST_ROWS: [usize; 2] = [16, 64];
 /// The size of a matrix that fits the first-level cache.
 const SMALL_BYTES: usize = 1 << 15;
-/// The least length of a dot product. Below, the sums of its registers take most of the time.
+/// The minimum length of a dot product. Below, the sums of its registers take most of the time.
 const LEAST_INNER: usize = 64;
 /// The columns whose products are in registers at once. Each register of a row is multiplied with
 /// each of a column.

@@ -11,7 +11,7 @@ use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
 use crate::{DType, Number};
 
-/// The most multiplications of one product.
+/// The maximum number of multiplications of one product.
 pub const MOST: usize = 100;
 
 /// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one

@@ -24,8 +24,8 @@ const CACHED_BYTES: usize = 1 << 19;
 /// The number of highest bits by which a row of more than [`CACHED_BYTES`] is divided.
 const PART_BITS: u32 = 8;
 
-/// The most bytes that all passes of a radix sort move for each item. Above this, comparisons are
-/// faster.
+/// The maximum number of bytes that all passes of a radix sort move for each item. Above this,
+/// comparisons are faster.
 const MOVED_BYTES: usize = 64;
 
 /// The number of items whose digits are counted together, one digit after another.

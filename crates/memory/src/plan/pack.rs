@@ -44,7 +44,7 @@ pub struct Packing {
     pub lower_bound_bytes: u64,
 }
 
-/// The least time for the first heuristic passes.
+/// The minimum time for the first heuristic passes.
 const FIRST_PASSES_TIME: Duration = Duration::from_millis(500);
 
 /// Packs by heuristics alone, in about a microsecond for each buffer and pass: fast enough for use

@@ -15,7 +15,7 @@ use crate::nesting::Nesting;
 use crate::profile::{Event, Frame, Profile};
 use crate::sites::{Key, SiteSummary, by_number};
 
-/// The most lines that are listed for each growth.
+/// The maximum number of lines that are listed for each growth.
 const GROWTH_SITES: usize = 5;
 
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {

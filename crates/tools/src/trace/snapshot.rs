@@ -61,7 +61,7 @@ pub struct DeviceTrace {
     /// The highest sum of the sizes of live allocations. An allocation whose free waited for a
     /// stream is live.
     pub peak_live_bytes: u64,
-    /// The most bytes that PyTorch had reserved from the device.
+    /// The maximum number of bytes that PyTorch had reserved from the device.
     pub peak_reserved_bytes: u64,
     /// The number of requests that failed for lack of memory.
     pub out_of_memory: u64,

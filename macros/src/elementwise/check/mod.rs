@@ -20,7 +20,7 @@ const ELEMENTS: [&str; 13] = [
     "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
 ];
 
-/// The most arguments that a function has.
+/// The maximum number of arguments that a function has.
 const MOST_ARGUMENTS: usize = 4;
 
 /// Returns an error at the first token of `tokens`: the whole of a loop is too much to underline.

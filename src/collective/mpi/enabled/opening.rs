@@ -12,7 +12,8 @@ use crate::collective::engine::{CallMemory, Work};
 use crate::collective::header::{HEADER_WORDS, MessageHeader};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most bytes that are sent with a header. MPI libraries send a message of this length eagerly.
+/// The maximum number of bytes that are sent with a header. MPI libraries send a message of this
+/// length eagerly.
 pub(super) const INLINE: usize = 3584;
 
 /// The words of a message.

@@ -189,7 +189,8 @@ proptest! {
 
 #[test]
 fn all_of_eight_axes() -> Result<()> {
-    // The most strides that an array may have, none of which can be merged, and one more.
+    // The maximum number of strides that an array may have, none of which can be merged, and one
+    // more.
     let array = Array::arange(0, 6561, 1)?.reshape([3; 8])?;
     let axes = [1, 0, 3, 2, 5, 4, 7, 6];
     let view = array.permute(&axes)?.slice(cachescope::ndarray::s![

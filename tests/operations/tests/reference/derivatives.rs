@@ -128,7 +128,7 @@ fn of_row<T: Narrow>(name: &str, row: &Array<T>, weights: &Array<T>) -> Result<A
     })
 }
 
-/// The most errors that the gradient of an argument may have, in units in the last place. Narrow
+/// The maximum error that the gradient of an argument may have, in units in the last place. Narrow
 /// types are computed in `f32` and rounded once.
 fn bound<T: Narrow>(line: &Line<'_>, place: usize) -> f64 {
     let scale = |units: f64| if T::ULP > 1e-6 { 0.6 } else { units };

@@ -7,7 +7,7 @@ use cachescope::{Array, Device, ErrorKind, Result};
 use crate::reference::book::{Book, Case};
 use crate::reference::stored::Stored;
 
-/// The most failures that are printed.
+/// The maximum number of failures that are printed.
 const SHOWN: usize = 25;
 
 /// A running case.

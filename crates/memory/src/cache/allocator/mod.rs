@@ -58,7 +58,7 @@ pub(super) struct AllocatorState {
     aging: Aging,
     /// The epoch from which on an exit has blocks to release.
     due_epoch: u64,
-    /// The most bytes that were handed out at a miss, by the blocks' own length.
+    /// The maximum number of bytes that were handed out at a miss, by the blocks' own length.
     peak_out_bytes: u64,
     /// The `peak_out_bytes` at the end of the previous entry.
     known_out_bytes: u64,

@@ -52,10 +52,10 @@ pub(in crate::cache) struct Bump {
     ends: Vec<u64>,
     /// The number of `ends` when each nested entry began.
     nested: Vec<usize>,
-    /// The most bytes that an entry handed out, and the epoch of the last entry that handed out
-    /// about as many.
+    /// The maximum number of bytes that an entry handed out, and the epoch of the last entry that
+    /// handed out about as many.
     high_water: (u64, u64),
-    /// The most bytes that an entry handed out since that epoch.
+    /// The maximum number of bytes that an entry handed out since that epoch.
     later_bytes: u64,
 }
 

@@ -62,7 +62,7 @@ impl KernelSource {
     }
 }
 
-/// The most letters of a function's name that are from the kernel's name.
+/// The maximum number of letters of a function's name that are from the kernel's name.
 const MOST_LETTERS: usize = 100;
 
 /// The launch dimensions of a kernel.
