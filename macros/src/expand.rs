@@ -8,8 +8,8 @@
 //! }
 //! ```
 //!
-//! The body is no closure, so `?`, `return`, `break` and `continue` leave through the guard. It is
-//! the arm of a `match`, because only there all of this holds:
+//! The body is not a closure, so `?`, `return`, `break` and `continue` leave through the guard. It
+//! is the arm of a `match`, because only there all of this holds:
 //!
 //! - temporaries of its last expression die at the end of the arm, before the guard, in every
 //!   edition; at the end of a block they would outlive the guard before edition 2024 (a `let`

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where one is no vector, and
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where one is not a vector, and
 /// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8, or the grid's size
 /// overflows.
 #[track_caller]

@@ -97,7 +97,7 @@ impl Steps {
             .map(|part| part.as_mut_ptr().cast::<u8>());
         let apply = |run: BlockLoop, left: *const u8, right: *const u8, to: *mut u8| {
             // SAFETY: the operands have `count` values: rows by this function's contract, scratch
-            // memory because a loop has written it. `to` is scratch memory that is no operand.
+            // memory because a loop has written it. `to` is scratch memory that is not an operand.
             unsafe { run(&[left, right, left, left], to, count) };
             to.cast_const()
         };

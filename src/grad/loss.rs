@@ -80,7 +80,7 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///
 /// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
 /// on purpose. If the parameters reach the value only through these, the gradients are zeros,
-/// without an error. A structure without parameters is no error, either.
+/// without an error. A structure without parameters is not an error, either.
 ///
 /// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp): the outer
 /// function differentiates the value and the gradients that the inner one returns, for what its own

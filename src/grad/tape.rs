@@ -220,8 +220,8 @@ impl Tape {
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value;
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches it, or
-    /// if an array of `variables` is no variable of this tape, is a part or another view of one, or
-    /// is named twice; the errors of the operations of the backward pass.
+    /// if an array of `variables` is not a variable of this tape, is a part or another view of one,
+    /// or is named twice; the errors of the operations of the backward pass.
     #[track_caller]
     pub fn gradients<P: Parameters, L: Loss>(
         self,
@@ -309,7 +309,7 @@ impl Tape {
         self.check_reached(loss)
     }
 
-    /// Returns an error if no variable reaches the loss. It is no error if the program read a
+    /// Returns an error if no variable reaches the loss. It is not an error if the program read a
     /// variable and made a constant on purpose, because the loss may then be intended.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {

@@ -107,7 +107,7 @@ fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
     Ok(())
 }
 
-/// A budget that a tape sets itself, under a memory limit, is no promise that can be broken.
+/// A budget that a tape sets itself, under a memory limit, is not a promise that can be broken.
 #[test]
 fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
     let device = Device::host_with(DeviceConfig {

@@ -114,7 +114,7 @@ fn what_is_refused_stays_the_callers() {
     assert_eq!(calls.count(), 0);
 }
 
-/// The alignment of a `Complex<f32>` is 4, although its size is 8: it is no word of 8 bytes.
+/// The alignment of a `Complex<f32>` is 4, although its size is 8: it is not a word of 8 bytes.
 #[test]
 fn complex_numbers_may_begin_between_words() -> Result<()> {
     let device = device();

@@ -125,7 +125,7 @@ const CRATES: [Layers; 4] = [
     },
 ];
 
-/// Names that are no layers: a crate's root, and the `macro_rules!` entry points, which only their
+/// Names that are not layers: a crate's root, and the `macro_rules!` entry points, which only their
 /// callers expand.
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 

@@ -5,7 +5,7 @@ use faer::dyn_stack::{MemBuffer, StackReq};
 
 use crate::{Failure, Outcome};
 
-/// Returns memory of that size, or an error: a lack of memory is no reason to end the program.
+/// Returns memory of that size, or an error: a lack of memory is not a reason to end the program.
 pub(crate) fn workspace(needed: StackReq) -> Outcome<MemBuffer> {
     MemBuffer::try_new(needed).map_err(|_| Failure::OutOfMemory)
 }

@@ -11,7 +11,7 @@ use crate::profile::{EventKind, Profile};
 ///
 /// Only entries count that were entered and left in the recording, and that are not inside another
 /// entry of their scope. The memory that grows was allocated in entries, on their thread. A block
-/// that replaces a block of an earlier entry is no growth.
+/// that replaces a block of an earlier entry is not growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeGrowth {

@@ -10,8 +10,8 @@
 //! names in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl`
 //! and `cs_shr`, which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number that
 //! takes the type of the other operand; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, which
-//! give a constant by its bits; `cs_common<T, …>`, the type among these that is no literal's; and
-//! `cs_wide`, which makes a `float` of `f16` and `bf16`.
+//! give a constant by its bits; `cs_common<T, …>`, the type among these that is not a literal's;
+//! and `cs_wide`, which makes a `float` of `f16` and `bf16`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;

@@ -110,7 +110,7 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
     for _ in 0..MAX_LINKS {
         match fs::read_link(&target) {
             Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
-            // It is no link, or does not exist.
+            // It is not a link, or does not exist.
             Err(_) => return Ok(target),
         }
     }

@@ -254,7 +254,7 @@ fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients:
     Ok(())
 }
 
-/// Moves all parameters, for an optimizer that is no [`Rule`].
+/// Moves all parameters, for an optimizer that is not a [`Rule`].
 #[track_caller]
 pub(super) fn step_any<P: Parameters>(
     optimizer: &mut impl Optimizer,

@@ -36,13 +36,13 @@ pub struct Muon {
     pub rate: f64,
     momentum: f64,
     decay: f64,
-    /// The settings of the steps of arrays that are no matrices. Its own states are unused.
+    /// The settings of the steps of arrays that are not matrices. Its own states are unused.
     pub others: AdamW,
     memory: Memory,
 }
 
 impl Muon {
-    /// Makes an optimizer with momentum 0.95, without decay. Arrays that are no matrices move at a
+    /// Makes an optimizer with momentum 0.95, without decay. Arrays that are not matrices move at a
     /// learning rate of 3 · 10⁻⁴.
     ///
     /// # Examples

@@ -49,7 +49,7 @@ impl Search<'_> {
             slope,
             point: start.clone(),
         };
-        // False for NaN, so that a length whose loss is no number is too long.
+        // False for NaN, so that a length whose loss is not a number is too long.
         let decreases = |trial: &Trial| trial.point.loss <= first.point.loss + C1 * trial.t * slope;
         let is_flat = |trial: &Trial| trial.slope.abs() <= -C2 * slope;
         let (mut before, mut trial) = (first.clone(), self.at(t)?);
@@ -111,7 +111,7 @@ impl Search<'_> {
     }
 }
 
-/// Makes the end with the smaller loss the first one. A loss that is no number is never first.
+/// Makes the end with the smaller loss the first one. A loss that is not a number is never first.
 fn order(bracket: &mut [Trial; 2]) {
     let [first, second] = [&bracket[0], &bracket[1]].map(|trial| trial.point.loss);
     if second < first || first.is_nan() {

@@ -81,7 +81,8 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is no archive or is truncated.
+    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is not an archive or is
+    /// truncated.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();

@@ -132,7 +132,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is no NumPy file or is
+    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is not a NumPy file or is
     /// truncated; [`InvalidArgument`](ErrorKind::InvalidArgument) if it holds another type;
     /// [`InvalidShape`](ErrorKind::InvalidShape) if its array has more than 8 axes; and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).

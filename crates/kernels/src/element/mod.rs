@@ -191,7 +191,7 @@ pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOp
 ///
 /// Besides these bounds, every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`]
 /// has `num_traits::Float`. Generic code that needs more of single values adds these bounds. (They
-/// are no supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.)
+/// are not supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.)
 /// Operators on single values are Rust's; only operators on arrays wrap.
 ///
 /// # Examples

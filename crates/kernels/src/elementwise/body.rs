@@ -31,7 +31,7 @@ pub struct Terms<'a> {
     pub(super) graph: &'a mut dyn Graph,
     /// The nodes of the arguments.
     pub(super) arguments: &'a [u32],
-    /// True if a part is no function of arrays.
+    /// True if a part is not a function of arrays.
     pub(super) is_opaque: bool,
 }
 

@@ -41,7 +41,7 @@ impl ProductLoops {
     ///
     /// # Panics
     ///
-    /// Panics if they are no numbers.
+    /// Panics if they are not numbers.
     pub fn of(dtype: DType) -> &'static Self {
         static F32: ProductLoops = ProductLoops::packed::<f32>();
         static F64: ProductLoops = ProductLoops::packed::<f64>();

@@ -1,5 +1,5 @@
-//! The path of a request that is no hit. A miss uses free memory of the shard, then evicts and uses
-//! the pool, then uses the memory's reclaim ladder.
+//! The path of a request that is not a hit. A miss uses free memory of the shard, then evicts and
+//! uses the pool, then uses the memory's reclaim ladder.
 
 use std::panic::Location;
 use std::ptr;

@@ -32,7 +32,7 @@ pub struct CacheConfig {
     /// entries.
     pub keep_entries: Option<u64>,
     /// A block that was not used for this long returns to the pool. Checked at exits, at requests
-    /// of any thread that are no hits, in statistics and trims (there is no background thread), at
+    /// of any thread that are not hits, in statistics and trims (there is no background thread), at
     /// most eight times in this period. Unbounded by default.
     pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for

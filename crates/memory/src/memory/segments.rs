@@ -14,7 +14,7 @@ use crate::pool::{Pool, SegmentId, Span};
 
 /// A segment or range.
 ///
-/// Invariants: a segment that is no range holds all its bytes by one reservation; a range that
+/// Invariants: a segment that is not a range holds all its bytes by one reservation; a range that
 /// holds nothing has no reservations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {

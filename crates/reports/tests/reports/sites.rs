@@ -370,7 +370,7 @@ fn of_two_columns() -> Profile {
         program.push(EventKind::Miss, call_site, number << 12, 1000);
         program.exit(0);
     }
-    // An operation is no allocation: its line keeps its text, unless two allocations share it.
+    // An operation is not an allocation: its line keeps its text, unless two allocations share it.
     for call_site in [2, 4] {
         program.push(EventKind::OperationBegin, call_site, 0, 0);
         program.push(EventKind::OperationEnd, call_site, 0, 0);

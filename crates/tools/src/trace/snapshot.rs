@@ -99,12 +99,12 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
-    /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; if an
-    /// address is allocated while it is alive, freed twice, or freed inside of a live block; and
+    /// [`Io`](crate::ErrorKind::Io) if `input` cannot be read, is not a pickle of plain data of the
+    /// protocols 2 to 5, or is not a snapshot; if an entry lacks a value that its action needs; if
+    /// an address is allocated while it is alive, freed twice, or freed inside of a live block; and
     /// if segments or blocks overlap, a block ends beyond its segment, or its state is not known.
-    /// Also if the file has 4 GiB or more, or if shared values would take more memory than 64
-    /// bytes for each byte of the file, and 1 MiB.
+    /// Also if the file has 4 GiB or more, or if shared values would take more memory than 64 bytes
+    /// for each byte of the file, and 1 MiB.
     pub fn read(name: impl Display, input: impl Read) -> Result<Self> {
         let devices = read_devices(name, input, DeviceTrace::of)?;
         Ok(Self { devices })

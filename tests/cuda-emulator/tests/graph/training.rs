@@ -111,7 +111,7 @@ fn a_whole_step_with_adam_is_captured() -> Result<()> {
     }
     assert_close(&captured.parameters()?, &eager.parameters()?);
     assert_eq!(captured.optimizer.read_steps()?, 9);
-    // A step that is no launch continues with this count.
+    // A step that is not a launch continues with this count.
     captured.step()?;
     eager.step()?;
     assert_close(&captured.parameters()?, &eager.parameters()?);

@@ -1,7 +1,7 @@
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, Result};
 
-// Losses that are no arrays.
+// Losses that are not arrays.
 fn losses(x: &Array<f32>) -> Result<()> {
     value_and_grad(x, |x| x.square().sum()?.item())?;
     value_and_grad(x, |x| Ok(x.square().sum()))?;

@@ -98,7 +98,7 @@ fn extreme_logits() -> Result<()> {
     Ok(())
 }
 
-/// Rows of weights that are no distribution, and a part of the error.
+/// Rows of weights that are not distributions, and a part of the error.
 const BAD_WEIGHTS: [(&[f64], &str); 9] = [
     (&[f64::INFINITY, 1.0, 1.0], "infinite"),
     (&[1.0, f64::INFINITY, f64::INFINITY], "infinite"),
@@ -111,7 +111,7 @@ const BAD_WEIGHTS: [(&[f64], &str); 9] = [
     (&[0.0, -0.0, -0.0], "no weight above 0"),
 ];
 
-/// Rows of logits that are no distribution, and a part of the error.
+/// Rows of logits that are not distributions, and a part of the error.
 const BAD_LOGITS: [(&[f64], &str); 6] = [
     (&[0.0, f64::NAN, 1.0], "NaN"),
     (&[f64::NAN, f64::NAN, f64::NAN], "NaN"),

@@ -245,7 +245,7 @@ fn errors_name_the_array() {
         arrays.insert("lm_head.weight".into(), (vec![300, 32], vec![0.0; 9600]));
     });
     assert!(head.unwrap_err().contains("\"lm_head.weight\" differs"));
-    // The width of 32 is no multiple of 64, and so the heads have to be given.
+    // The width of 32 is not a multiple of 64, and so the heads have to be given.
     let path = folder().join("model.safetensors");
     let error = Gpt2::read_file(&path, None).unwrap_err().to_string();
     assert!(

@@ -104,7 +104,7 @@ fn a_loss_that_is_never_finite_is_an_error() -> Result<()> {
         "{text}"
     );
     assert_eq!((x.to_vec()?, optimizer.skipped_steps()), (vec![1.0; 2], 32));
-    // The error is no state: a finite loss moves the parameters.
+    // The error is not a state: a finite loss moves the parameters.
     value_and_step(&mut x, &mut optimizer, |x| line(x, 1.0))?;
     assert!(x.to_vec()?[0] < 1.0);
     Ok(())

@@ -268,7 +268,7 @@ fn gradients_are_exact_at_all_sizes() -> Result<()> {
     Ok(())
 }
 
-/// A window of −∞ at the border: its padding is no largest element.
+/// A window of −∞ at the border: its padding is not a largest element.
 #[test]
 fn padding_gets_no_gradient() -> Result<()> {
     use cachescope::grad::nn::{PoolOptions, max_pool2d};

@@ -56,7 +56,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Adds a part that is no function of arrays.
+    /// Adds a part that is not a function of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
         self.scalar(DType::Bool, Bits::default(), false)
@@ -83,7 +83,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Converts operands to one type: the type of the first operand that is no literal.
+    /// Converts operands to one type: the type of the first operand that is not a literal.
     fn unified<const N: usize>(&mut self, operands: [Term; N]) -> [Term; N] {
         let typed = operands.iter().find(|own| !own.is_literal);
         let Some(dtype) = typed.map(|own| self.dtype(*own)) else {
@@ -92,14 +92,14 @@ impl Terms<'_> {
         operands.map(|own| self.typed(own, dtype))
     }
 
-    /// Returns the number of the result, or `None` if a part is no function of arrays.
+    /// Returns the number of the result, or `None` if a part is not a function of arrays.
     #[must_use]
     pub fn finish(&self, result: Term) -> Option<u32> {
         (!self.is_opaque).then_some(result.number)
     }
 }
 
-/// Adds a constant. The compiler reports once, in the GPU's text, if a name is no constant.
+/// Adds a constant. The compiler reports once, in the GPU's text, if a name is not a constant.
 pub fn constant(constant: &Constant, terms: &mut Terms<'_>) -> Term {
     let (dtype, bits) = constant.value;
     terms.scalar(dtype, bits, false)
@@ -218,12 +218,12 @@ pub mod operators {
         terms.append(Negated::CALLS.get(terms.dtype(x)), &[x])
     }
 
-    /// `x << count`, which is no function of arrays.
+    /// `x << count`, which is not a function of arrays.
     pub fn shl(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }
 
-    /// `x >> count`, which is no function of arrays.
+    /// `x >> count`, which is not a function of arrays.
     pub fn shr(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }

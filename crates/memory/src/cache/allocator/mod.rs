@@ -283,7 +283,7 @@ impl Allocator<'_> {
     }
 
     /// Counts the arenas that serve requests, the unused bytes of the others, and the idle
-    /// suballocations, which are no blocks of their own.
+    /// suballocations, which are not blocks of their own.
     pub(super) fn count_arenas(&mut self) {
         let (idle, arenas) = dispatch!(self.policies, policy => policy.idle_and_arenas());
         let idle = idle + self.store.idle_suballocations().iter().count();

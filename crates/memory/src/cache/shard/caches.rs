@@ -56,7 +56,7 @@ pub(crate) struct Caches {
     /// conclusive.
     pub(in crate::cache) moving: Mutex<()>,
     /// The idle blocks that threads inside of scopes released while they dropped another. The next
-    /// request that is no hit returns them to the pool.
+    /// request that is not a hit returns them to the pool.
     handed_over: RemoteFreeList,
     /// The home of blocks that belong to no cache; made on first use.
     pub(in crate::cache) uncached: Mutex<Option<Arc<Shard>>>,
@@ -152,7 +152,7 @@ impl Caches {
         handed_over_bytes + self.return_idle(idle)
     }
 
-    /// Takes idle blocks from a thread that must not wait, for the next request that is no hit.
+    /// Takes idle blocks from a thread that must not wait, for the next request that is not a hit.
     pub(super) fn hand_over(&self, idle: List) {
         for header in idle {
             let pushed = self.handed_over.push(header);

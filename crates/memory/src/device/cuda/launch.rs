@@ -179,7 +179,7 @@ impl Indexing {
     }
 }
 
-/// The reason for which a row is no distribution to draw an index from.
+/// The reason for which a row is not a distribution to draw an index from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub enum RowFault {

@@ -18,7 +18,7 @@ pub(crate) use fallback::{heavy_barrier, is_asymmetric};
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
 pub(crate) use linux::{heavy_barrier, is_asymmetric};
 
-/// Restrains the compiler: a compiler fence, which is no instruction.
+/// Restrains the compiler: a compiler fence, which is not an instruction.
 #[inline]
 pub(crate) fn light_barrier() {
     compiler_fence(Ordering::SeqCst);

@@ -42,7 +42,7 @@ pub(super) enum Value {
 
 const _: () = assert!(size_of::<Value>() == 8);
 
-/// The content of a value that is no container.
+/// The content of a value that is not a container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scalar<'a> {
     None,

@@ -17,7 +17,7 @@ use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, re
 use crate::trace::live_blocks::LiveBlocks;
 use crate::trace::pickle::{Pickle, Value};
 
-/// The categories that are no scope: PyTorch's, and the one that our own snapshots use.
+/// The categories that are not scopes: PyTorch's, and the one that our own snapshots use.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 
 /// The file of frames of which only the function is known.
