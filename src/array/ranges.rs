@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 impl<T: Numeric> Array<T> {
     /// Returns the values `start`, `start + step`, … that come before `stop`: none of them is, or
     /// rounds to, `stop` or a number beyond it. If `start` is before `stop`, the first value is
-    /// `start`, also if the step is infinite.
+    /// `start`, even if the step is infinite.
     ///
     /// Each value is computed from its position, so that rounding does not add up. Floats are
     /// computed in `f64` and rounded once. Numbers of `f32`, `f16` and `bf16` stand for the

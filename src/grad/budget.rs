@@ -20,7 +20,7 @@ use crate::sync::OfThisThread;
 /// numbers are drawn again from their counters. The gradients have the same bits as without a
 /// budget.
 ///
-/// The budget counts each array that an operation saves, also if the program holds it as well:
+/// The budget counts each array that an operation saves, even if the program holds it as well:
 /// intermediate values, and constants such as a batch or a mask. It does not count parameters,
 /// gradients, and what one step of the backward pass works on. An array that the program writes in
 /// place stays as it was saved. Budgets nest: the smallest one counts. In a scope under

@@ -331,7 +331,7 @@ fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     Ok(())
 }
 
-/// An entry that needs less than its plan counts as shorter, also if others come between.
+/// An entry that needs less than its plan counts as shorter, even if others come between.
 #[test]
 fn a_plan_shrinks_though_other_entries_come_between() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;

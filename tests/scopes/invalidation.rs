@@ -140,7 +140,7 @@ fn a_cache_removed_from_inside_is_another_one_when_entered_again() -> Result<()>
 
 #[test]
 fn removal_races_with_entering() -> Result<()> {
-    /// Ends the removing threads, also if the test fails.
+    /// Ends the removing threads, even if the test fails.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
         fn drop(&mut self) {

@@ -121,7 +121,7 @@ impl Owned {
         Ok(())
     }
 
-    /// Drops the array without reading it, also while work on it is pending.
+    /// Drops the array without reading it, even while work on it is pending.
     pub(crate) fn drop_unread(mut self) {
         self.unread = true;
     }

@@ -167,7 +167,7 @@ macro_rules! real {
                     rows: &mut [Complex<Self>],
                     scratch: &mut [Complex<Self>],
                 ) {
-                    // One number is its own transform, also where it is infinite.
+                    // One number is its own transform, even where it is infinite.
                     if plan.length() > 1 {
                         plan.rows.process_with_scratch(rows, scratch);
                     }

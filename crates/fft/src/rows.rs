@@ -23,7 +23,7 @@ pub(crate) fn forward<T: FftNum + Pod>(
         "as many spectra as rows"
     );
     if length == 1 {
-        // One number is its own transform, also where it is infinite.
+        // One number is its own transform, even where it is infinite.
         let pairs = spectra.iter_mut().zip(rows);
         return pairs.for_each(|(spectrum, &row)| *spectrum = Complex::new(row, T::zero()));
     }

@@ -74,7 +74,7 @@ pub mod scope {
 /// The crate [cudarc], whose types [`Device::cuda_context`] and [`Stream::cuda_stream`] return.
 ///
 /// A kernel takes [`Buffer::address`] as its pointer. Launch it on the stream that was current when
-/// its buffers were allocated: their memory is reused in the order of that stream, also if they are
+/// its buffers were allocated: their memory is reused in the order of that stream, even if they are
 /// dropped before the kernel has run.
 ///
 /// # Examples

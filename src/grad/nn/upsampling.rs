@@ -19,7 +19,7 @@ pub enum Upsampling {
 /// Returns images with `size` rows and columns, the last two axes. It also makes images smaller,
 /// without a filter against aliasing.
 ///
-/// `f16` and `bf16` are interpolated in `f32`. An element of weight 0 does not count, also if it is
+/// `f16` and `bf16` are interpolated in `f32`. An element of weight 0 does not count, even if it is
 /// infinite or NaN.
 ///
 /// # Examples

@@ -16,7 +16,7 @@ impl<T: AnyElement> Array<T> {
     /// Imports a tensor of DLPack 1.x as an array, without a copy: what `__dlpack__` of an array of
     /// NumPy, PyTorch, JAX or CuPy returns.
     ///
-    /// The call takes the tensor, also if it fails: its deleter is called exactly once, by this
+    /// The call takes the tensor, even if it fails: its deleter is called exactly once, by this
     /// library. After an error it has been called. Otherwise it is called as the destructor of
     /// [`from_raw_parts`](Self::from_raw_parts) is: not by the drop of the last array over the
     /// memory, but by the next call on the device that allocates outside of a cache's idle blocks,

@@ -77,7 +77,7 @@ fn room_for<T>(result: cachescope::Result<T>) -> Option<T> {
     result.map_err(|error| expect_refusal(&error)).ok()
 }
 
-/// On drop, invalidates caches and allocates in a scope, also while a panic unwinds.
+/// On drop, invalidates caches and allocates in a scope, even while a panic unwinds.
 struct Invalidates<'a> {
     device: &'a Device,
     index: usize,

@@ -166,7 +166,7 @@ unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) 
 }
 
 /// The loop of [`firsts`]: compares each value with the one before it. Equal elements have equal
-/// keys, also if they are NaN.
+/// keys, even if they are NaN.
 struct Firsts<'a, T> {
     values: &'a [T],
 }

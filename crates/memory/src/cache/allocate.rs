@@ -16,7 +16,7 @@ use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
 
 impl Caches {
-    /// Serves a request that was no hit of the current shard.
+    /// Serves a request that missed in the current shard.
     #[cold]
     #[inline(never)]
     pub(super) fn allocate_otherwise(
@@ -30,7 +30,7 @@ impl Caches {
         self.allocate_slowly(bytes, current_stream(self), call_site)
     }
 
-    /// Serves any request that was no hit.
+    /// Serves any request that missed.
     #[inline(never)]
     pub(super) fn allocate_slowly(
         &self,

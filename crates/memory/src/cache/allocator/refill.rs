@@ -10,7 +10,7 @@ use crate::memory::Block;
 use crate::memory::header::{HandedOut, Header};
 
 impl Allocator<'_> {
-    /// Serves a request that was no hit, or returns the memory that it needs. A request between two
+    /// Serves a request that missed, or returns the memory that it needs. A request between two
     /// entries is never served from an arena: the next entry hands out all of it.
     pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<HandedOut, Need> {
         let AllocatorState {
@@ -107,7 +107,7 @@ impl Allocator<'_> {
         Header::new(Block::EMPTY, 0, self.store.home()).hand_out(0, EMPTY_EPOCH)
     }
 
-    /// Hands out a block that was no hit, and records it if the entry is recorded.
+    /// Hands out the block of a request that missed, and records it if the entry is recorded.
     fn hand_out(&mut self, mut header: Box<Header>, request: &Request) -> HandedOut {
         let mut epoch = self.store.epoch;
         if let Some(index) = self.state.store.record_allocation(self.counters, request) {

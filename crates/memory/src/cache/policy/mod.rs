@@ -75,7 +75,7 @@ pub(super) enum Need {
     Arena { bytes: u64, min_bytes: u64 },
 }
 
-/// The block that serves a request that was no hit, or the memory that it needs.
+/// The block that serves a request that missed, or the memory that it needs.
 pub(super) type Refill = Result<Box<Header>, Need>;
 
 /// The idle memory that a policy is to release to the pool.
@@ -114,7 +114,7 @@ pub(super) trait CachePolicy {
     /// Ends an entry inside another one.
     fn end_nested(&mut self, _store: &mut Store) {}
 
-    /// Serves a request that was no hit, or returns the memory that it needs.
+    /// Serves a request that missed, or returns the memory that it needs.
     fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         let _ = counters;
         let fit = store.pop_tightest(request.size, request.stream);

@@ -192,7 +192,7 @@ pub(in crate::cache) fn current_has_waiter() -> bool {
     unsafe { current().as_ref() }.is_some_and(Shard::has_waiter)
 }
 
-/// Serves a request that was no hit, without draining the blocks that other threads dropped.
+/// Serves a request that missed, without draining the blocks that other threads dropped.
 pub(in crate::cache) fn refill_current(caches: &Caches, request: &Request) -> Option<BlockHandle> {
     let mut guard = current_on(caches)?.own();
     let served = guard.slow_hit(request);

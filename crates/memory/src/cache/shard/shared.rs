@@ -1,4 +1,4 @@
-//! A shard that threads use by visits alone. Nobody is inside it, also while an entry lasts, so
+//! A shard that threads use by visits alone. Nobody is inside it, even while an entry lasts, so
 //! that an entry belongs to no thread: it may begin on one thread, and end on another.
 
 use std::mem;

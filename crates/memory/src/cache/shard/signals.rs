@@ -169,8 +169,8 @@ impl Shard {
         guard.release_idle()
     }
 
-    /// Takes back a block that was no fast free. Called by the holder. If a thread waits for
-    /// memory, the idle blocks go to a list of the device, without a lock.
+    /// Takes back a block that was not freed by the fast path. Called by the holder. If a thread
+    /// waits for memory, the idle blocks go to a list of the device, without a lock.
     pub(super) fn free_by_holder(&self, header: Box<Header>) {
         let mut guard = self.own();
         guard.free_slowly(header);

@@ -18,7 +18,7 @@ pub(super) fn allocate(cache: &SharedCache, bytes: u64) -> SharedBlock {
     }
 }
 
-/// Frees a block, also if its shard is in use.
+/// Frees a block, even if its shard is in use.
 pub(super) fn free(block: SharedBlock) {
     drop(block.free());
 }

@@ -122,7 +122,7 @@ impl Blas {
             0 => (ptr::null_mut(), 0),
             address => (address as *mut c_void, bytes),
         };
-        // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
+        // Sums of `f16` and `bf16` stay in `f32`, even where partial sums are combined.
         let mode = cublas::MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
         // The stream first: setting it resets the workspace.
         // SAFETY: the handle was just created, streams live longer than it, and the workspace is
