@@ -1,5 +1,5 @@
-//! k-means: finds the centres of clouds of points, by moving each centre to the mean of the points
-//! that are nearest to it, again and again (Lloyd 1982).
+//! k-means: finds the centres of clouds of points (Lloyd 1982). Each step moves each centre to the
+//! mean of the points that are nearest to it.
 
 use cachescope::Generator;
 use cachescope::prelude::*;

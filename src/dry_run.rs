@@ -24,9 +24,9 @@ const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.
 ///
-/// `Display` writes both peaks, and the calls of a simulated driver. Then come the peaks in the
-/// first and in the last entry of each scope that was entered twice, and the lines that held most
-/// at the peak.
+/// `Display` writes both peaks, and the calls of a simulated driver. For each scope that was
+/// entered twice, the peaks in the first and in the last entry follow. At the end are the lines
+/// that held most at the peak.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DryRun<R> {

@@ -89,8 +89,8 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 }
 
 impl Graph {
-    /// Launches the graph on the stream that it was captured on, ordered after earlier work of
-    /// other streams on its arrays, and before their later work.
+    /// Launches the graph on the stream that it was captured on. The launch is ordered after
+    /// earlier work of other streams on its arrays, and before their later work.
     ///
     /// Several threads may launch, and use the arrays, concurrently: each launch is atomic, in
     /// unspecified order.

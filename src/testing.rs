@@ -338,10 +338,10 @@ macro_rules! assert_no_allocations {
     }};
 }
 
-/// Asserts that the live bytes do not grow from entry to entry:
-/// `assert_no_growth!("step", 10, { .. })`. It enters the named scope on the current device `times`
-/// times, and compares what is live on the device after the first entry and after the last. `?` and
-/// `return` act on the code around it; `continue` starts the next entry.
+/// Asserts that the live bytes do not grow from entry to entry: `assert_no_growth!("step", 10, { ..
+/// })`. It enters the named scope on the current device `times` times. Then it compares the live
+/// bytes of the device after the first entry and after the last. `?` and `return` act on the code
+/// around it; `continue` starts the next entry.
 ///
 /// # Panics
 ///

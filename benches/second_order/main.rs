@@ -1,6 +1,5 @@
-//! Gradients of gradients, for a script to time beside JAX: each line that comes in is `NAME
-//! TIMES`, a step and the number of its runs, and is answered by the nanoseconds that they took and
-//! the loss.
+//! Gradients of gradients, for a script to time beside JAX. Each line of the input is `NAME TIMES`,
+//! a step and the number of its runs. The answer is the nanoseconds that they took, and the loss.
 //!
 //! ```text
 //! $ echo penalty 10 | RAYON_NUM_THREADS=1 cargo bench --bench second_order

@@ -1,5 +1,5 @@
-//! A server under a limit: threads that enter one scope, and make three requests of mixed sizes in
-//! it, under a limit that is a multiple of what they have live at the peak. (BENCHMARKS: W16.)
+//! A server under a limit: threads enter one scope, and make three requests of mixed sizes in it.
+//! The limit is a multiple of the bytes that they have live at the peak. (BENCHMARKS: W16.)
 //!
 //! `cargo bench --bench server [-- SCOPES]`
 //!

@@ -17,9 +17,8 @@ use shared::digits::{Digits, PIXELS};
 const BATCH_SIZE: usize = 256;
 /// The hidden units of the network, in the other programs too.
 pub(crate) const HIDDEN_UNITS: usize = 512;
-/// With this number of hidden units, a twentieth of a step's memory is more than a page of a GPU,
-/// which is 2 MiB, so a memory limit can enforce it. With the other number a step needs 2 MiB in
-/// all.
+/// With this number of hidden units, a twentieth of a step's memory is more than a page of a GPU (2
+/// MiB). So a memory limit can enforce it. With the other number a step needs 2 MiB in all.
 pub(crate) const MANY_HIDDEN_UNITS: usize = 8192;
 /// The steps after which losses are compared.
 const CHECKED_STEPS: usize = 10;

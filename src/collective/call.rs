@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The operation that combines the elements of all ranks into one.
 ///
-/// On threads and over MPI, sums are computed in the order of the ranks, so that they repeat bit by
-/// bit, on any machine and by either engine. `f16` and `bf16` are summed in `f32` and rounded once.
+/// On threads and over MPI, sums are computed in the order of the ranks. So they repeat bit by bit,
+/// on any machine and by either engine. `f16` and `bf16` are summed in `f32` and rounded once.
 /// Integers wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -84,8 +84,8 @@ pub(super) trait Engine: Send {
     ///
     /// # Safety
     ///
-    /// Until this returns, and for good where its failure keeps the memory, source and target are
-    /// readable and writable, aligned for the elements, and used by nothing else.
+    /// Source and target are readable and writable, aligned for the elements, and used by nothing
+    /// else. This holds until the function returns, and for good if its failure keeps the memory.
     unsafe fn run(
         &mut self,
         work: &Work,

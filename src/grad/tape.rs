@@ -108,7 +108,7 @@ impl Tape {
     /// that tape. Then the outer tape tracks the gradients.
     ///
     /// If a checkpoint calls the function, and will call it again in the backward pass, the part
-    /// ends with the function, and nothing tracks the gradients of this first run.
+    /// ends with the function. Nothing tracks the gradients of this first run.
     #[track_caller]
     pub(super) fn begin_nested(function: &'static str) -> Result<Self> {
         // An optimizer's step has no derivative.

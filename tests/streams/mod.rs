@@ -23,8 +23,8 @@ pub(crate) fn size_factor() -> usize {
     if is_gpu { 64 } else { 1 }
 }
 
-/// Returns the length of an array that is large enough to have a segment, or pages, of its own, and
-/// to keep a stream at work: 4 MiB, more on a GPU.
+/// Returns the length of a large array: 4 MiB, more on a GPU. It has a segment, or pages, of its
+/// own, and keeps a stream at work.
 fn length() -> usize {
     size_factor() << 20
 }

@@ -1,6 +1,6 @@
-//! This library's array operations for a script to time beside others: each line that comes in is
-//! `NAME SIDE TIMES`, an operation or `copy`, the rows of its square matrices and how often to do
-//! it, and is answered by the nanoseconds that this took.
+//! This library's array operations for a script to time beside others. Each line of the input is
+//! `NAME SIDE TIMES`: an operation or `copy`, the rows of its square matrices and the number of
+//! runs. The answer is the nanoseconds that they took.
 //!
 //! ```text
 //! $ echo a+b 256 1000 | cargo run --release --manifest-path benches/peers/Cargo.toml --example arrays

@@ -1,6 +1,6 @@
-//! This library's operations on whole arrays for a script to time beside NumPy's: each line that
-//! comes in is `NAME SIDE TIMES`, an operation, the rows of its square matrices and how often to do
-//! it, and is answered by the nanoseconds that this took. `names` is answered by all names.
+//! This library's operations on whole arrays for a script to time beside NumPy's. Each line of the
+//! input is `NAME SIDE TIMES`: an operation, the rows of its square matrices and the number of
+//! runs. The answer is the nanoseconds that they took. `names` is answered by all names.
 //!
 //! ```text
 //! $ echo 'nonzero 256 10' | cargo run --release --manifest-path benches/peers/Cargo.toml --example operations

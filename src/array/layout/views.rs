@@ -344,8 +344,8 @@ impl Layout {
         })
     }
 
-    /// Returns the layout of the elements at equal indices on two axes of one length, as one axis
-    /// in the place of `first`, which is before `second`.
+    /// Returns the layout of the elements at equal indices on two axes of one length. One axis in
+    /// the place of `first` replaces both. `first` is before `second`.
     pub(crate) fn diagonal(&self, first: usize, second: usize) -> Self {
         debug_assert!(first < second && self.dims()[first] == self.dims()[second]);
         let mut diagonal = *self;

@@ -85,8 +85,8 @@ impl ThreadEngine {
                 completion(Ok(()));
                 // After a panic, the others would wait for ever.
                 let shared = catch_unwind(|| {
-                    // SAFETY: all members have arrived with equal calls, so each slot has memory
-                    // of the sizes that the call says, and it stays valid until the next
+                    // SAFETY: all members have arrived with equal calls, so each slot has memory of
+                    // the sizes that the call says. The memory stays valid until the next
                     // rendezvous.
                     unsafe { share(members, call, &slots) }
                 });

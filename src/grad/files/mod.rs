@@ -113,7 +113,7 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 ///
 /// The new structure has buffers of its own, so that later updates do not reach `like`. A buffer of
 /// floats is read from any float type. If the file has none of the buffers, as files of earlier
-/// versions, they are copied from `like`, and a build with debug assertions warns once for each
+/// versions, they are copied from `like`. A build with debug assertions then warns once for each
 /// line. A file may also lack `num_batches_tracked`, as files of old versions of PyTorch do.
 ///
 /// The types and shapes in the file are compared before an array is read. So whatever the file

@@ -1,11 +1,11 @@
 //! Hugging Face's format: eight bytes with the length of the header, the header as JSON, and the
 //! elements.
 //!
-//! The crate [`safetensors`] parses the header, and checks that the arrays are consecutive without
-//! gaps, and that each has as many bytes as its shape takes. The file is read by plain reads, not
+//! The crate [`safetensors`] parses the header. It checks that the arrays are consecutive without
+//! gaps, and that each has the bytes that its shape takes. The file is read by plain reads, not
 //! mapped. If another program truncates a mapped file, this process is killed; if it writes to the
-//! file, values change under a shared reference. Plain reads cost nothing more, because each
-//! element is read only once, into a buffer of constant size on its way to the device.
+//! file, values change under a shared reference. Plain reads cost nothing more: each element is
+//! read once, into a buffer of constant size on its way to the device.
 
 use std::cmp::Reverse;
 use std::fs::File;

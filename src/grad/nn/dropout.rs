@@ -78,9 +78,9 @@ pub fn drop_path<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
     of_leading_axes(x, 1, probability)
 }
 
-/// Sets elements of `x` to the negative limit of SELU with the given probability, and scales all so
-/// that a mean of 0 and a variance of 1 stay (Klambauer et al. 2017). Use it in training only,
-/// after SELU.
+/// Sets elements of `x` to the negative limit of SELU with the given probability (Klambauer et al.
+/// 2017). All elements are scaled so that a mean of 0 and a variance of 1 stay. Use it in training
+/// only, after SELU.
 ///
 /// # Examples
 ///

@@ -5,8 +5,8 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::{concat, eval, stack};
 
-/// A rotary position embedding (Su et al. 2021): it turns each pair of elements of queries and keys
-/// by an angle in proportion to the position, so that their products depend on distances alone.
+/// A rotary position embedding (Su et al. 2021). It turns each pair of elements of queries and keys
+/// by an angle in proportion to the position. So their products depend on distances alone.
 ///
 /// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are turned
 /// in `f32`.
@@ -30,8 +30,8 @@ use crate::ops::{concat, eval, stack};
 pub struct Rotary {
     /// The base of the wavelengths: 10 000.
     pub base: f64,
-    /// True if neighbours are the pairs, as in the paper, and false if element i is paired with
-    /// element i + width / 2, as in Llama's published weights.
+    /// True if neighbours are the pairs, as in the paper. False if element i is paired with element
+    /// i + width / 2, as in Llama's published weights.
     pub pairs_neighbours: bool,
 }
 

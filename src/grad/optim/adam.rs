@@ -167,8 +167,8 @@ macro_rules! adam {
             }
 
             /// Writes the field `rate`, and the steps of a state that was set, to the device of the
-            /// parameters, for the next launch of a captured step. Does nothing before the first
-            /// step, or if the optimizer is not [`capturable`](Self::capturable).
+            /// parameters. The next launch of a captured step reads them. Does nothing before the
+            /// first step, or if the optimizer is not [`capturable`](Self::capturable).
             ///
             /// # Examples
             ///

@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// A learning rate that grows linearly from 0 to `max` over the first `warmup` steps, and then
-/// falls to `min` at step `total` along half of a cosine (Loshchilov and Hutter 2017).
+/// A learning rate that grows linearly from 0 to `max` over the first `warmup` steps. Then it falls
+/// to `min` at step `total` along half of a cosine (Loshchilov and Hutter 2017).
 ///
 /// # Examples
 ///

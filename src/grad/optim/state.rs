@@ -15,9 +15,9 @@ use crate::ops::derivatives::zeros_like;
 /// It can be saved to a [file](crate::grad::files), beside the parameters.
 ///
 /// A state is stored in the [accumulation type](Float::Computed) of its parameter. If the parameter
-/// has a narrower one, `f16` or `bf16`, the array in the structure has the rounded elements of the
-/// state, and the exact ones behind them in the same memory. A clone has them, too; a write to the
-/// array removes them. [`Stateful::set_state`] restores the exact elements. A traversal of an
+/// is of `f16` or `bf16`, the array in the structure has the rounded elements of the state. The
+/// exact ones are behind them in the same memory. A clone has them, too; a write to the array
+/// removes them. [`Stateful::set_state`] restores the exact elements. A traversal of an
 /// `OptimizerState` visits the exact elements, so a file has them, in `f32`, under the name of the
 /// state. A file whose states are of the parameter's type can still be loaded.
 ///

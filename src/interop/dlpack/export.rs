@@ -28,10 +28,10 @@ impl<T: AnyElement> Array<T> {
     /// Exports the array as a tensor of DLPack 1.x, without a copy: for `np.from_dlpack`,
     /// `torch.from_dlpack` and other libraries of this process.
     ///
-    /// The tensor pins the array's memory until its deleter is called. The deleter may be called
-    /// on any thread, also after the scope has ended, its cache was invalidated, and the array and
-    /// its device were dropped. Strides are the array's own, so any view can be exported; for an
-    /// axis of length 1, it is the number of elements of the axes behind.
+    /// The tensor pins the array's memory until its deleter is called. The deleter may be called on
+    /// any thread. It may be called after the scope has ended, its cache was invalidated, and the
+    /// array and its device were dropped. Strides are the array's own, so any view can be exported.
+    /// The stride of an axis of length 1 is the number of elements of the axes behind.
     ///
     /// The tensor is read-only ([`DLPACK_FLAG_BITMASK_READ_ONLY`]), because this array and its
     /// clones have the memory, too. They never change what the consumer sees: a later write to them

@@ -15,8 +15,8 @@ const WORTH_THREADS: usize = 1 << 20;
 
 /// Copies one matrix into another with ordinary vector stores, as arithmetic stores its results.
 ///
-/// Each element is combined with a mask that the compiler cannot know to be zero, or the loop would
-/// become a call of `memcpy`, which goes around the caches where that pays for it.
+/// Each element is combined with a mask that the compiler cannot know to be zero. Otherwise the
+/// loop would become a call of `memcpy`, which bypasses the caches if that is faster.
 pub fn copy(task: Task, threads: usize) -> Run {
     let source: Vec<Bits> = task.operand(0).into_iter().map(Number::to_bits).collect();
     let mut target = vec![0; source.len()];

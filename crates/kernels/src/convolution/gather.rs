@@ -1,10 +1,10 @@
 //! Convolutions, and the gradients of images: sums of products of packed planes and elements of the
 //! kernel.
 //!
-//! A tile of sums, of some channels of the result times some vectors of adjacent results, stays in
-//! registers while the loop runs over the channels and taps. The kernel is packed in the order of
-//! this loop. Each sum has one order, whatever the tile that it is in, so results do not depend on
-//! the division of the work.
+//! A tile of sums is some channels of the result times some vectors of adjacent results. It stays
+//! in registers while the loop runs over the channels and taps. The kernel is packed in the order
+//! of this loop. Each sum has one order in every tile, so results do not depend on the division of
+//! the work.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
     /// # Safety
     ///
     /// The processor must have the vectors. At each position, the planes must have a vector behind
-    /// each offset, the kernel must have `M` elements for each channel and tap, and the sums must
-    /// be writable.
+    /// each offset, and the sums must be writable. The kernel must have `M` elements for each
+    /// channel and tap.
     #[inline(always)]
     unsafe fn run<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,

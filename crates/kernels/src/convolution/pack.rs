@@ -127,8 +127,8 @@ unsafe fn pack_phases<T: AnyElement>(
     }
 }
 
-/// Writes the rows of a piece of the result of one channel to `to`, in rows of the planes' pitch,
-/// and zeros behind each row up to `length` elements.
+/// Writes the rows of a piece of the result of one channel to `to`, in rows of the planes' pitch.
+/// Writes zeros behind each row up to `length` elements.
 ///
 /// # Safety
 ///

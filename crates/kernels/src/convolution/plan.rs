@@ -4,8 +4,8 @@
 //! The images are packed into planes, so that all results of a row read contiguous elements for
 //! each element of the kernel. A convolution with stride s has s × s planes for a channel: plane
 //! (a, b) holds the elements whose padded coordinates are a and b modulo s. The gradient of the
-//! images has one plane for a channel of the result's gradient, and its results are divided into s
-//! × s classes instead. The results of a class read equal elements of the kernel, at fixed offsets.
+//! images has one plane for a channel of the result's gradient. Its results are divided into s × s
+//! classes instead. The results of a class read equal elements of the kernel, at fixed offsets.
 
 use std::ops::Range;
 

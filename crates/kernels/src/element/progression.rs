@@ -1,9 +1,9 @@
 //! Ranges of floats: their number of values, and each value from its position.
 //!
 //! Rule: bounds and steps are the decimals that a program wrote. For a type of fewer digits than
-//! `f64`, a number stands for the shortest decimal that rounds to it, so that a step of 0.1 is a
-//! tenth in every type. The count is ⌈(stop − start) / step⌉ in `f64`, without the values at the
-//! end that round to `stop` or beyond it, and at least one if `start` is before `stop`.
+//! `f64`, a number stands for the shortest decimal that rounds to it. So a step of 0.1 is a tenth
+//! in every type. The count is ⌈(stop − start) / step⌉ in `f64`, without the values at the end that
+//! round to `stop` or beyond it. It is at least one if `start` is before `stop`.
 
 use std::f64::consts::LOG2_10;
 

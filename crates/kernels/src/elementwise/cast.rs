@@ -41,7 +41,7 @@ macro_rules! integer_loops {
 }
 
 /// Returns the loops between integers; `None` for other types. Bits are cut off or added, so the
-/// sign of the result does not matter, and the sign of the argument matters only if bits are added.
+/// sign of the result does not matter. The sign of the argument matters only if bits are added.
 const fn of_integers(from: DType, to: DType) -> Option<Loops> {
     let (Some(target), Some(unsigned)) = (unsigned(to), unsigned(from)) else {
         return None;

@@ -214,8 +214,8 @@ pub unsafe fn fill_block<R: Run, L: Pass>(
 }
 
 /// Like [`fill_block`], with correct values for rare elements, and out of line. Each pass uses FMA
-/// if the processor has it, so that every element except the rare ones is equal to the one of the
-/// fast pass.
+/// if the processor has it. So every element except the rare ones is equal to the one of the fast
+/// pass.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 //! Products of `f16` and `bf16`, computed in `f32`.
 //!
-//! The `gemm` crate has a product for `f16`, but rounds intermediate sums to `f16` if the inner
-//! length is large or an operand is a vector.
+//! The `gemm` crate has a product for `f16`. But if the inner length is large or an operand is a
+//! vector, it rounds intermediate sums to `f16`.
 
 use std::mem::MaybeUninit;
 
@@ -51,8 +51,8 @@ pub unsafe fn multiply<T: AnyElement>(
                 is_begun: step > 0,
                 factor: 1.0,
             };
-            // SAFETY: both parts lie within their matrices, whose memory is alive and not written
-            // to by the caller's contract, and the sums have room for a product of the parts.
+            // SAFETY: both parts lie within their matrices. By the caller's contract, the memory of
+            // these is alive and not written to. The sums have room for a product of the parts.
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut scratch.left);
                 let right = widen(&right.part(step, column, depth, width), &mut scratch.right);

@@ -145,9 +145,9 @@ fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// Returns a number below `bound` with uniform probability (Lemire, "Fast random integer generation
-/// in an interval", 2019), from the two words that are drawn at `place`. A draw that would bias the
-/// result is refused, and the words at the same place are drawn anew.
+/// Returns a number below `bound` with uniform probability, from the two words that are drawn at
+/// `place`. (Lemire, "Fast random integer generation in an interval", 2019.) A draw that would bias
+/// the result is refused, and the words at the same place are drawn anew.
 #[inline(always)]
 pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
     let (steps, low) = product(number(words[0], words[1]), bound);

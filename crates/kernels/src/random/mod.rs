@@ -23,9 +23,8 @@ pub trait Fill<T>: Copy + Send + Sync + 'static {
     /// The name in error messages.
     const NAME: &'static str;
 
-    /// The function in CUDA C++, in parts: the structure `Operands`, whose first member is `draws`,
-    /// and the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` from a block
-    /// of words.
+    /// The function in CUDA C++, in parts. The first member of the structure `Operands` is `draws`.
+    /// The function `fill` makes `CS_BLOCK` elements of the stored type `I` from a block of words.
     const CUDA: &'static [&'static str];
 
     /// Calls `visit` with the bits of every member of `Operands`, each of which takes eight bytes.

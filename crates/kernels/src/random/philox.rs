@@ -1,7 +1,7 @@
 //! The words of a seed: Philox 4x32-10 over a counter.
 //!
-//! The counter consists of the number of a block of four words, the sequence that the block belongs
-//! to, and the number of times that the words at this position have been refused.
+//! The counter consists of the number of a block of four words, the sequence of the block, and a
+//! number of refusals. That is how often the words at this position were refused.
 
 /// The number of words that one application of the cipher yields.
 const BLOCK_WORDS: usize = 4;

@@ -119,8 +119,8 @@ pub enum ReductionRule {
 }
 
 /// A reducer in CUDA C++, as types and expressions. `T` is the type in which elements are computed,
-/// `A` the type of their sums, `M` the type of their means, and `R` the stored type of the result.
-/// Names with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
+/// and `R` the stored type of the result. `A` is the type of sums, and `M` the type of means. Names
+/// with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaReducer {
     /// The type of a partial result, which takes in a few elements one by one.

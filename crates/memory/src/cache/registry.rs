@@ -283,8 +283,8 @@ impl Caches {
     }
 
     /// Closes the caches after the last handle has dropped: all idle memory returns to the device.
-    /// If a live array meanwhile returned the device to a thread, that thread has a handle again,
-    /// and closes the caches again when it drops the handle.
+    /// If a live array meanwhile returned the device to a thread, that thread has a handle again.
+    /// It closes the caches again when it drops the handle.
     pub(super) fn close(&self) {
         let names: Vec<_> = self.registry.lock().named.keys().cloned().collect();
         for name in names {

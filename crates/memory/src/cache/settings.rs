@@ -31,9 +31,9 @@ pub struct CacheConfig {
     /// but may still be evicted for blocks of other sizes. 64 by default. Checked once in as many
     /// entries.
     pub keep_entries: Option<u64>,
-    /// A block that was not used for this long returns to the pool. Checked at exits, at requests
-    /// of any thread that are not hits, in statistics and trims (there is no background thread), at
-    /// most eight times in this period. Unbounded by default.
+    /// A block that was not used for this long returns to the pool. There is no background thread:
+    /// exits, misses of any thread, statistics and trims check this, at most eight times in this
+    /// period. Unbounded by default.
     pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for
     /// [`cache_record`](crate::Device::cache_record). Each request then takes the slow path, except

@@ -51,7 +51,7 @@ pub struct DeviceConfig {
     pub time_phases: bool,
     /// The policy of caches that were never configured.
     pub policy: Policy,
-    /// Lets `matmul` of `f32` round its operands to TF32 (11 significant bits instead of 24), which
+    /// Lets `matmul` of `f32` round its operands to TF32 (11 significant bits instead of 24). This
     /// is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default;
     /// has no effect on the host.
     pub tf32: bool,

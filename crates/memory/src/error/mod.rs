@@ -310,8 +310,8 @@ pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static L
 }
 
 /// Returns true if `file` is in the sources of `cachescope` or `cachescope-tools`, which build on
-/// this crate, given the folder `own` of the sources of this crate. In the repository they are
-/// `src` and `crates/tools/src`, given `crates/memory/src`. Packages are beside the package of this
+/// this crate. `own` is the folder of the sources of this crate. In the repository they are `src`
+/// and `crates/tools/src`, given `crates/memory/src`. Packages are beside the package of this
 /// crate.
 pub(crate) fn is_above(file: &str, own: &str) -> bool {
     // Allocates nothing: each step of a backward pass looks its line up.

@@ -39,9 +39,9 @@ pub struct MemoryStats {
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the start or the last
-    /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound: threads inside scopes may
-    /// reach their own peaks at different times, and an array dropped outside its scope counts as
-    /// live until its cache is entered or inspected, or an allocation misses the caches.
+    /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound, because threads inside
+    /// scopes may reach their own peaks at different times. An array dropped outside its scope
+    /// counts as live until its cache is entered or inspected, or an allocation misses the caches.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes` since the start or the last `reset_peaks`.
     pub peak_reserved_bytes: u64,

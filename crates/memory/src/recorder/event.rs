@@ -45,8 +45,8 @@ impl EventRecord {
         }
     }
 
-    /// Returns the words of the event. The first word has the kind in its lowest 8 bits, the scope
-    /// in the next 24, the stream in the next 16, and the stack in the highest.
+    /// Returns the words of the event. The first word has, from its lowest bits on: 8 bits of the
+    /// kind, 24 of the scope, 16 of the stream, and the stack.
     pub(super) fn to_words(self, time_ns: u64) -> [u64; WORDS] {
         let scope = self.scope & 0xff_ffff;
         let [stream, stack] = [self.stream.0, self.stack].map(u64::from);

@@ -15,7 +15,7 @@ const UNLIMITED: u64 = u64::MAX;
 ///   progress: bytes are claimed before the source below is called, and unclaimed after it has
 ///   released, so the source below never exceeds it;
 /// - memory that a source below keeps does not count here, nor towards the limit. That source
-///   releases it before it reserves more, so the held bytes are at most the larger of the bytes
+///   releases it before it reserves more. So the held bytes are at most the larger of the bytes
 ///   held before and the bytes reserved now.
 #[derive(Debug)]
 pub(crate) struct Limit<S> {

@@ -1,8 +1,8 @@
 //! Ranks that are processes, over the MPI library that the program was built with.
 //!
-//! Architecture invariant: one thread of a process at a time, which has the engine, makes calls of
-//! MPI from the beginning of the world to its end, and none of these calls blocks. A wait is a loop
-//! that lets MPI make progress, receives control messages about ranks that are gone, and has a
+//! Architecture invariant: from the beginning of the world to its end, one thread of a process at a
+//! time makes calls of MPI. That thread has the engine. None of these calls blocks. A wait is a
+//! loop that lets MPI make progress, receives control messages about ranks that are gone, and has a
 //! deadline.
 
 mod comm;

@@ -1,7 +1,7 @@
 //! The start of a collective call: each member sends the header of its call to each other one.
 //!
 //! Small data is sent with the header. So a small call takes one message between each pair of
-//! ranks, and a large one transfers its data when all ranks have memory for it.
+//! ranks. A large one transfers its data when all ranks have memory for it.
 
 use super::MpiEngine;
 use super::comm::{MpiRequest, Tag, arrived_of};

@@ -13,7 +13,7 @@ use cachescope::{Device, DeviceConfig, Result};
 /// The number of emulated devices of this process, as the table of suites sets it.
 const DEVICES: usize = 4;
 
-/// Returns a lock that one test at a time holds, because the emulator counts the calls of the whole
+/// Returns a lock that one test at a time holds. The emulator counts the calls of the whole
 /// process, and a call of one test may run the work of another test's devices.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

@@ -134,8 +134,8 @@ fn same<T>(value: T) -> T {
     value
 }
 
-// A sum, a product or a quotient of two halves does not change if it is rounded to `f32` first,
-// because the significand of `f32` has more than twice the digits of a half (Figueroa, 1995).
+// A sum, a product or a quotient of two halves does not change if it is rounded to `f32` first. The
+// significand of `f32` has more than twice the digits of a half (Figueroa, 1995).
 float_arithmetic! {
     f32: same, same, u32;
     f64: same, same, u64;

@@ -58,8 +58,8 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
 /// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
-/// At most this fraction of the mapped bytes is kept for the next commit, or the bytes that were
-/// just unmapped for it, if these are more.
+/// At most this fraction of the mapped bytes is kept for the next commit. If the bytes that were
+/// just unmapped for it are more, at most these are kept.
 const KEPT_DIVISOR: u64 = 4;
 
 /// The ranges of a device.

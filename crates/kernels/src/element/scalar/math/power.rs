@@ -186,7 +186,7 @@ fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
 }
 
-/// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of
+/// A polynomial takes the estimate to 23 bits, and rounding makes its square exact. A step of
 /// Newton's iteration ends within 0.67 units in the last place.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {

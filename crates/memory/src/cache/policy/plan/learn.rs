@@ -119,7 +119,8 @@ impl Plan {
     }
 
     /// Ends the entry. It counts as a use of its sequence if it followed at least half of the
-    /// sequence, and as a use of its whole length unless its requests were much shorter.
+    /// sequence. It also counts as a use of its whole length, unless its requests were much
+    /// shorter.
     pub(super) fn end_sequence(&mut self, epoch: u64, spare_bytes: u64) {
         if self.following {
             self.differed = 0;

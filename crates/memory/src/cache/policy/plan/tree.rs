@@ -393,8 +393,8 @@ mod tests {
     }
 
     proptest! {
-        /// On every path, requests that overlap in the slab have lifetimes that do not overlap, and
-        /// the earlier request is reached from the later one through `before`.
+        /// On every path, requests that overlap in the slab have lifetimes that do not overlap. The
+        /// earlier request is reached from the later one through `before`.
         #[test]
         fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
             let sequences = distinct(&all);

@@ -13,7 +13,7 @@ use super::error::DriverResult;
 ///
 /// Invariants: every position up to `done` is done. `outstanding` is ascending and above `done`;
 /// the driver has recorded each of its events behind the work of its position. `free_events` are
-/// events of done positions. They are reused on this stream only, so a thread that still waits for
+/// events of done positions. They are reused on this stream only. So a thread that still waits for
 /// a reused event waits for a later position, never an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
@@ -48,8 +48,8 @@ impl StreamProgress {
         self.outstanding.get(index).copied()
     }
 
-    /// Checks whether the first positions are done, so that the number of events is bounded by the
-    /// unfinished work, even in a program that only records.
+    /// Checks whether the first positions are done. So the unfinished work bounds the number of
+    /// events, even in a program that only records.
     pub(super) fn poll_completed(&mut self, driver: &Driver) -> DriverResult {
         while let Some(&(position, event)) = self.outstanding.front() {
             if !is_done(driver, event)? {
