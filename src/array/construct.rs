@@ -17,8 +17,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8 or the size
-    /// overflows, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the rank is above 8 or the size
+    /// overflows, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Result<Self> {
         Self::full(shape, T::zero())

@@ -176,7 +176,7 @@ fn an_archive_that_is_cut_or_too_long_is_an_error() -> Result<()> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: crate::regressions(), ..ProptestConfig::default() })]
 
-    /// Changes several bytes at once, also in the ways that a damaged disk does.
+    /// Changes several bytes at once, some in the ways that a damaged disk does.
     #[test]
     fn an_archive_with_bytes_overwritten_is_whole_or_an_error(
         is_compressed: bool,

@@ -141,7 +141,7 @@ fn max_bytes_holds_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// Requested ≤ allocated ≤ reserved, also in the middle of entries. Free and used bytes are the
+/// Requested ≤ allocated ≤ reserved, in the middle of entries, too. Free and used bytes are the
 /// reserved ones, and no two blocks overlap.
 #[test]
 fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {

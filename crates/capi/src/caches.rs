@@ -1,7 +1,7 @@
 //! The caches of the process by name, and the lock around everything but hits and frees.
 //!
-//! A cache is never freed: arrays name it in their handlers for as long as they live, and there are
-//! as many caches as a program has names.
+//! A cache is never freed: live arrays name it in their handlers, and a program has one cache for
+//! each name.
 
 use std::path::PathBuf;
 use std::ptr;

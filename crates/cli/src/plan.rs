@@ -20,9 +20,9 @@ use crate::snapshot;
 
 /// Packs buffers with known lifetimes into one slab, as small as possible.
 ///
-/// Prints the number of buffers, the maximal load (the most bytes alive at one moment, a lower
-/// bound on the slab), the slab, their ratio, and the seconds taken. Exits with 1 if there is no
-/// plan within the capacity, or none was found in time.
+/// Prints the number of buffers, the maximum load, the slab, their ratio, and the seconds taken.
+/// The maximum load is the maximum of the bytes alive at one moment, a lower bound on the slab.
+/// Exits with 1 if there is no plan within the capacity, or none was found in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
     /// Lifetimes in MiniMalloc's format (id,lower,upper,size, and alignment and gaps if present) or

@@ -126,7 +126,7 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     ) -> Outcome;
 
     /// Writes the singular values of a matrix of `[m, n]` rows and columns, the largest first. If
-    /// `vectors` is given, also writes the rows of `u` and of the transposed `v`, with the shapes
+    /// `vectors` is given, also writes the rows of `u` and of the transposed `v`. Their shapes are
     /// `[m, k]` and `[k, n]`, where `k` is the smaller of `m` and `n`. `rows` are the rows of the
     /// matrix.
     ///

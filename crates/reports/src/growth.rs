@@ -25,8 +25,8 @@ pub struct ScopeGrowth {
     /// over the second half of the entries. The first half is skipped because it includes what is
     /// made once.
     pub left_bytes_per_entry: u64,
-    /// The number of entries in a row, up to the last, at whose exit the live bytes of the cache
-    /// were higher than at the exit before.
+    /// The number of entries in a row, up to the last, that raised the live bytes of the cache: at
+    /// the exit they were higher than at the exit before.
     pub rising_entries: u64,
     /// The lines that grow, the largest growth first.
     pub sites: Vec<SiteGrowth>,

@@ -1,9 +1,9 @@
 //! `elementwise!`: functions of single elements, written as Rust.
 //!
 //! A call is parsed as Rust functions and checked to contain only what can run on every device
-//! ([`check`]). The result is a small tree ([`tree`]), from which three walks make the host's form
-//! ([`host`]), the text for a GPU ([`cuda`]) and the terms that derivatives are derived of
-//! ([`terms`]), so the forms cannot differ.
+//! ([`check`]). The result is a small tree ([`tree`]). Three walks make of it the host's form
+//! ([`host`]), the text for a GPU ([`cuda`]) and the terms for derivatives ([`terms`]). So the
+//! forms cannot differ.
 
 mod check;
 mod cuda;

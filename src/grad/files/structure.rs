@@ -146,7 +146,7 @@ impl<S: ArraySource> MapArrays for StructureReader<S> {
         self.source.read(self.place.name(), like.device(), shape)
     }
 
-    /// Reads a state, also one that was saved in the type of its parameter.
+    /// Reads a state. It may have been saved in the type of its parameter.
     fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
         let (device, shape) = (like.device(), like.layout().shape());
         let read = self.source.read(self.place.name(), device, shape);

@@ -208,7 +208,7 @@ unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
     }
 }
 
-/// Returns the sum of the products of a row's elements and `factors`, of which there are as many.
+/// Returns the sum of the products of a row's elements and `factors`, which are equal in number.
 ///
 /// # Safety
 ///

@@ -1,11 +1,11 @@
 //! The entries of a snapshot, and the memory that they lead to.
 //!
-//! The viewer walks the entries backwards from the state at the end. That fails if a block is in no
-//! segment, if a pending block is not found, or if a segment is unmapped that does not exist. So
-//! the memory is followed forwards here, and lost events are added. Blocks that an allocation or a
-//! released segment overlaps are freed before it. The addresses of a block are mapped before it. If
-//! the allocation of a freed block was lost and its addresses have earlier entries, an allocation
-//! is added after these.
+//! The viewer walks the entries backwards from the state at the end. That fails if a block is
+//! outside of all segments, if a pending block is not found, or if an unmapped segment does not
+//! exist. So the memory is followed forwards here, and lost events are added. Blocks that an
+//! allocation or a released segment overlaps are freed before it. The addresses of a block are
+//! mapped before it. If the allocation of a freed block was lost and its addresses have earlier
+//! entries, an allocation is added after these.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -151,8 +151,8 @@ impl MpiEngine {
                 header.group == group && work.call.check_received(&call, from).is_ok();
             if is_expected && bytes > INLINE {
                 let place = memory.target;
-                // SAFETY: by this function's contract, the target has as many bytes as the call
-                // says, which are as many as the message has.
+                // SAFETY: by this function's contract, the target has the bytes that the call says.
+                // The message has the same number of bytes.
                 unsafe { self.receive_body(work, from, (place, bytes)) }?;
                 return Ok(Ok(()));
             }

@@ -63,7 +63,7 @@ impl Plan {
         let mut from_rows = half(matches!(kind, Type::CUFFT_C2R | Type::CUFFT_Z2D));
         let mut to_rows = half(matches!(kind, Type::CUFFT_R2C | Type::CUFFT_D2Z));
         let mut work_bytes = 0;
-        // SAFETY: there are as many lengths as the rank.
+        // SAFETY: the number of lengths is the rank.
         let made = unsafe {
             cufft::cufftMakePlanMany64(
                 handle,

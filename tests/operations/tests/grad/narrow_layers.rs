@@ -58,7 +58,7 @@ const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("matmul", 1.0, Some(1.0)),
 ];
 
-/// The largest element, or a size at which a square has no room in `f16`.
+/// The largest element, or a size at which a square overflows `f16`.
 const SIZES: [f64; 5] = [6e4, 300.0, 1.0, 1e-3, 0.0];
 
 /// Returns numbers that every type has.

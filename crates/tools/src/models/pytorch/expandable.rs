@@ -41,7 +41,7 @@ impl ExpandablePool {
     }
 
     /// Returns the free part for a request. A part with unmapped pages behind it counts with the
-    /// size that it can grow to, so that the end of the range is kept for requests that fit nowhere
+    /// size that it can grow to. So the end of the range is kept for requests that fit nowhere
     /// else.
     fn best_fit(&self, bytes: u64) -> Option<u64> {
         let mut best = None;

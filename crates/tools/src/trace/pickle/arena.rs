@@ -53,9 +53,9 @@ struct ElementRun {
 
 /// The containers of a file while it is read.
 ///
-/// Invariant: the counts of containers, of elements and of runs are at most the length of the
-/// file, which is below 2³². A byte makes at most one container, extends at most one, which has at
-/// most one run for each time, and pushes at most one element.
+/// Invariant: the counts of containers, of elements and of runs are at most the length of the file,
+/// which is below 2³². A byte makes at most one container, extends at most one, and pushes at most
+/// one element. A container has at most one run for each time that it is extended.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     open: Vec<OpenContainer>,

@@ -23,7 +23,7 @@ const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 /// The file of frames of which only the function is known.
 const NO_FILE: &str = "??";
 
-/// The memory of an event and its copies (216 bytes), of its addresses in the maps (150), and of
+/// The memory of an event: itself and its copies (216 bytes), its addresses in the maps (150), and
 /// its entries in the maps of lists and categories (150).
 const EVENT_BYTES: u64 = 512;
 

@@ -287,7 +287,7 @@ impl Functions {
             .map(|lengths| lengths[2 - rank..].as_mut_ptr());
         let kind = cufft::TYPES[plan.kind as usize][usize::from(plan.is_wide)];
         let mut workspace_bytes = 0;
-        // SAFETY: by this function's contract; the lengths are as many as the rank, and what is
+        // SAFETY: by this function's contract. The number of lengths is the rank, and what is
         // written is writable.
         unsafe {
             self.set_auto_allocation(handle, 0)?;
