@@ -2,10 +2,10 @@
 //! machine.
 //!
 //! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. It starts itself
-//! under `mpirun`, and there the two ways over MPI take turns in the same processes, on the same
-//! memory and with the same settings of MPI. A time is the time of the slowest rank, from a barrier
-//! on until the array can be read. The median is shown, and for the ways over MPI also the fastest
-//! tenth, which other programs on the machine disturb least.
+//! under `mpirun`. There the two ways over MPI take turns in the same processes, on the same memory
+//! and with the same settings of MPI. A time is the time of the slowest rank, from a barrier on
+//! until the array can be read. The median is shown. For the ways over MPI the fastest tenth is
+//! shown, too, because other programs on the machine disturb it least.
 
 use std::ffi::c_int;
 use std::process::Command;

@@ -105,8 +105,8 @@ impl Parameter {
     }
 }
 
-/// The cross-entropy of the scores' softmax, as the sum over all rows and so of rank 0, and the
-/// gradient of its mean by the scores.
+/// The cross-entropy of the scores' softmax, summed over all rows (rank 0), and the gradient of its
+/// mean by the scores.
 fn cross_entropy(
     scores: &Array<f32>,
     labels: &Array<i64>,

@@ -207,9 +207,8 @@ macro_rules! functions {
         }
 
         /// Shifts the bits of each element right by a number of places and keeps the sign, like
-        /// NumPy's `right_shift`. If that number is negative, or not less than the number of bits,
-        /// the result is −1 for a negative element and 0 for any other. The operator `>>` does this
-        /// too.
+        /// NumPy's `right_shift`. If that number is negative, or at least the number of bits, a
+        /// negative element gives −1 and any other gives 0. The operator `>>` does this too.
         shr Shr(x, places) integer {
             host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
             example: i32 [-16, 3], [2, 40] => [-4, 0];

@@ -1,5 +1,5 @@
-//! GPT-2's tokens: pairs of bytes, and of what they make, are merged in the order of a list
-//! (Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016).
+//! GPT-2's tokens: pairs of bytes, and of what they make, are merged in the order of a list.
+//! (Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.)
 
 use std::collections::HashMap;
 use std::fs;

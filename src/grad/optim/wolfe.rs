@@ -1,6 +1,5 @@
-//! A line search for the strong Wolfe conditions (Nocedal and Wright 2006, "Numerical
-//! Optimization", algorithms 3.5 and 3.6), with the constants and the order of PyTorch's
-//! `_strong_wolfe`.
+//! A line search for the strong Wolfe conditions, with the constants and the order of PyTorch's
+//! `_strong_wolfe`. (Nocedal and Wright 2006, "Numerical Optimization", algorithms 3.5 and 3.6.)
 
 use super::lbfgs::{Evaluate, Point};
 use crate::array::Array;

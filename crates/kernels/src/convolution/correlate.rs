@@ -1,5 +1,5 @@
-//! The gradient of a kernel: for each of its elements, the sum over all images and results of the
-//! products of the result's gradient with the element that the kernel's element covered.
+//! The gradient of a kernel. Each of its elements gets a sum over all images and results. The terms
+//! are the result's gradient times the element that the kernel's element covered.
 //!
 //! Both are packed into planes with rows of one pitch. Between the rows of the gradient are zeros,
 //! so that a plane is one long row. A tile of sums is of some channels of the result times some

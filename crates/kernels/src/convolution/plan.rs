@@ -97,9 +97,9 @@ impl AxisPlan {
         }
     }
 
-    /// Returns the axis `at` of the gradient of the images: the element q gets the products of the
-    /// kernel's elements k and the gradients of the results (q + padding − dilation k) / stride,
-    /// where the division has no remainder.
+    /// Returns the axis `at` of the gradient of the images. The element q gets the products of the
+    /// kernel's elements k and the gradients of the results (q + padding − dilation k) / stride.
+    /// Divisions with a remainder have no result.
     fn transposed(lengths: &ConvLengths, at: usize) -> Self {
         let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
         let (padding, length) = (lengths.padding[at], lengths.image[at]);
@@ -137,7 +137,7 @@ impl AxisPlan {
     }
 
     /// Gives each offset a plane of its own, if there are few, and if packing these takes less time
-    /// than the elements between the rows of results, each of which is multiplied `products` times.
+    /// than the elements between the rows of results. Each of those is multiplied `products` times.
     /// Then rows of results follow each other without gaps.
     fn without_gaps(mut self, products: usize) -> Self {
         let taps = self.classes.iter().flat_map(|class| &class.taps);

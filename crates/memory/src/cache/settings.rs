@@ -23,8 +23,8 @@ pub struct CacheConfig {
     /// The treatment of idle blocks. A change takes effect at the next outermost entry. The default
     /// is `DeviceConfig::policy` for a cache that was never configured, else [`Policy::Recycle`].
     pub policy: Policy,
-    /// The most bytes, live and idle together, that the cache may hold over all its threads;
-    /// requests beyond it are served as if outside the scope. Unbounded by default.
+    /// The maximum number of bytes, live and idle together, that the cache may hold over all its
+    /// threads. Requests beyond it are served as if outside the scope. Unbounded by default.
     pub max_bytes: Option<u64>,
     /// A block that this many outermost entries of its thread did not use returns to the pool. So
     /// blocks that only a first entry needed are not kept forever. With `None`, blocks do not age,

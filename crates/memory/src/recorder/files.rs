@@ -1,6 +1,6 @@
 //! Report files, and `CACHESCOPE_PROFILE`. With it, every device is recorded from its beginning.
-//! Its report is written at exit, at the signals that end a program, at an interval, and when a
-//! request first fails for lack of memory.
+//! Its report is written at exit, at the signals that end a program, and at an interval. It is also
+//! written when a request first fails for lack of memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

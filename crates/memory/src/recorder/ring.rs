@@ -1,4 +1,4 @@
-//! The most recent events of a thread, and of the threads that had the ring before it.
+//! The recent events of a thread, and of the threads that had the ring before it.
 //!
 //! Only the owner writes. Any thread reads.
 

@@ -22,8 +22,8 @@ use super::live_blocks::LiveBlocks;
 use super::pickle::Pickle;
 use crate::error::Result;
 
-/// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its
-/// addresses in the maps (112) and its ends in the order for the peak (48).
+/// The memory of a lifetime, in bytes: 192 for itself and its id while their vector grows, 112 for
+/// its addresses in the maps, 48 for its ends in the order for the peak.
 const LIFETIME_BYTES: u64 = 384;
 
 /// A recorded program of PyTorch.

@@ -1,9 +1,9 @@
 //! Best fit with immediate split and coalesce.
 //!
 //! Small and large requests have separate segments, as in PyTorch's caching allocator, so that a
-//! small long-lived array does not pin a large segment. Within a partition, a request is served by
-//! the smallest fit among the first few blocks of its size class, else of the next non-empty class.
-//! On random and recorded lifetimes this packs as tightly as an exhaustive search. [`placement`]
+//! small long-lived array does not pin a large segment. Within a partition, a request takes the
+//! smallest fit among the first few blocks of its size class, else of the next non-empty class. On
+//! random and recorded lifetimes this packs as tightly as an exhaustive search. [`placement`]
 //! decides from which end of the block the request is cut. A take is constant time, except if no
 //! longer class has a block: then the request's own class and the wilderness are searched
 //! completely. So a request is refused only if nothing in its partition fits.
@@ -45,9 +45,9 @@ const MAX_GROWTH_BYTES: u64 = 512 << 20;
 /// - the blocks of a segment or range, from `first` along `after`, tile it exactly in order of
 ///   their offsets; `first` is the same node for the lifetime of the segment;
 /// - of two neighbours at most one is free, and at most one is uncommitted;
-/// - a free block is in the bin of its size in the partition of its segment, or in the wilderness
-///   bin if only uncommitted memory follows it; an uncommitted block (only ranges have any) is in
-///   the partition's uncommitted list; a used block is in neither;
+/// - a free block is in the bin of its size in the partition of its segment; if only uncommitted
+///   memory follows it, it is in the wilderness bin; an uncommitted block (only ranges have any) is
+///   in the partition's uncommitted list; a used block is in neither;
 /// - offsets are multiples of [`UNIT_BYTES`], and so are lengths except the length of a segment's
 ///   last block;
 /// - `free_bytes` is the sum over the free blocks.
