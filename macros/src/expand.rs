@@ -12,9 +12,8 @@
 //! is the arm of a `match`, because only there all of this holds:
 //!
 //! - temporaries of its last expression die at the end of the arm, before the guard, in every
-//!   edition; at the end of a block they would outlive the guard before edition 2024 (a `let`
-//!   extends the life of some, as in `let x = cache_scope!("a", { &make() })`, here as in a plain
-//!   block);
+//!   edition; at the end of a block they would outlive the guard before edition 2024. As in a plain
+//!   block, a `let` extends the life of some: `let x = cache_scope!("a", { &make() })`;
 //! - the type that the caller expects reaches the value, so coercions and closures infer as in a
 //!   plain block; a `let` for the value would stop that;
 //! - no code follows it, so a block that diverges leaves nothing unreachable.

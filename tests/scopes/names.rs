@@ -53,7 +53,7 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
         assert!(grown.unwrap_or(0) < 200 << 20, "{policy}: {grown:?}");
-        // The minimum that a cache keeps. The maximum is Bump's chunk for small requests.
+        // Each policy has a minimum that a cache keeps. Bump's is the largest: a chunk of 64 KiB.
         let most_bytes = (MANY * (64 << 10) + 64 * MIB) as u64;
         let reserved_bytes = device.memory_stats().reserved_bytes;
         assert!(reserved_bytes <= most_bytes, "{policy}: {reserved_bytes}");

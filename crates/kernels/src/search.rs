@@ -37,7 +37,7 @@ impl SearchLoops {
     }
 }
 
-/// The loops that are compiled with the library: those of `f32` and `f64`.
+/// The loops that are compiled with the library, for `f32` and `f64`.
 static COMPILED: [SearchLoops; COMPILED_TYPES] =
     [SearchLoops::of::<f32>(), SearchLoops::of::<f64>()];
 

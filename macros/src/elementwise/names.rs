@@ -1,9 +1,9 @@
 //! Names of the expansion that cannot collide with the user's.
 //!
-//! Only locals have hygiene. Every path inside its item or block sees a type parameter or a
-//! constant, so its name is not a word of the call. A function's parameter has hygiene, but is an
-//! error where a static, a constant or a unit structure has its name. So it takes the word of one
-//! of the user's parameters, for which the same holds.
+//! Only locals have hygiene. A type parameter or a constant is visible to every path inside its
+//! item or block. So its name is not a word of the call. A function's parameter has hygiene, but is
+//! an error where a static, a constant or a unit structure has its name. So it takes the word of
+//! one of the user's parameters, for which the same holds.
 
 use std::collections::HashSet;
 

@@ -131,8 +131,8 @@ impl<T: Float> RunningStatistics<T> {
         Ok(())
     }
 
-    /// Returns the means and the variances for a computation. They are not rounded, where those of
-    /// [`arrays`](Self::arrays) are rounded copies.
+    /// Returns the means and the variances for a computation, from before any conversion. If the
+    /// layer was converted, [`arrays`](Self::arrays) may return rounded copies.
     #[track_caller]
     pub(super) fn moments(&self) -> Result<[Array<T::Computed>; 2]> {
         let Some(source) = &self.source else {

@@ -182,9 +182,9 @@ pub trait Optimizer {
         gradient: &Array<T>,
     ) -> Result<()>;
 
-    /// Like [`step_one`](Self::step_one), but for a gradient in the
-    /// [accumulation type](Float::Computed) of the parameter, which has elements that `T` may not
-    /// have. An optimizer that scales gradients, and wraps another one, passes them on by this
+    /// Like [`step_one`](Self::step_one), with a gradient in the
+    /// [accumulation type](Float::Computed) of the parameter, which can represent numbers that `T`
+    /// cannot. An optimizer that scales gradients, and wraps another one, passes them on by this
     /// method. The default rounds the gradient to `T`; the optimizers of
     /// [this library](crate::grad::optim) do not round it.
     ///
@@ -236,9 +236,10 @@ pub trait Optimizer {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a setting outside of its domain,
-    /// naming it: a learning rate is from 0 to 3.4e38, a momentum coefficient from 0 to 1, a decay
-    /// rate of a mean from 0 to below 1, a weight decay from 0 to 1 over the learning rate.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a setting outside of its domain.
+    /// The message names the setting. A learning rate is from 0 to 3.4e38, and a momentum
+    /// coefficient from 0 to 1. A decay rate of a mean is from 0 to below 1. A weight decay is from
+    /// 0 to 1 over the learning rate.
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
         Ok(())

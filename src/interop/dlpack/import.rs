@@ -19,8 +19,8 @@ impl<T: AnyElement> Array<T> {
     /// The call takes the tensor, even if it fails: its deleter is called exactly once, by this
     /// library. After an error it has been called. Otherwise it is called as the destructor of
     /// [`from_raw_parts`](Self::from_raw_parts) is: by a later call on the device, not by the drop
-    /// of the last array over the memory. That is the next call that allocates outside of a cache's
-    /// idle blocks, imports or synchronises. In Python, rename the capsule before the call.
+    /// of the last array over the memory. That is the next call that misses its scope's cache,
+    /// imports memory, trims or synchronises. In Python, rename the capsule before the call.
     ///
     /// The array is on the tensor's device: on the current device if that has the tensor's kind of
     /// memory, otherwise on [`Device::host`] or [`Device::cuda`]. Any strides are taken as they

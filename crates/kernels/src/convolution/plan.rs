@@ -136,9 +136,9 @@ impl AxisPlan {
         }
     }
 
-    /// Gives each offset a plane of its own, if there are few, and if packing these takes less time
-    /// than the elements between the rows of results. Each of those is multiplied `products` times.
-    /// Then rows of results follow each other without gaps.
+    /// Gives each offset a plane of its own, so that rows of results follow each other without
+    /// gaps. Does so only if there are few offsets, and if packing the planes takes less time than
+    /// the gaps. Each element of a gap would be multiplied `products` times.
     fn without_gaps(mut self, products: usize) -> Self {
         let taps = self.classes.iter().flat_map(|class| &class.taps);
         let mut starts: Vec<_> = taps.map(|tap| (tap.phase, tap.offset)).collect();

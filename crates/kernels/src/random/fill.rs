@@ -146,8 +146,8 @@ fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
 }
 
 /// Returns a number below `bound` with uniform probability, from the two words that are drawn at
-/// `place`. (Lemire, "Fast random integer generation in an interval", 2019.) A draw that would bias
-/// the result is refused, and the words at the same place are drawn anew.
+/// `place`. If a draw would bias the result, it is refused, and new words are drawn at `place`.
+/// Source: Lemire, "Fast random integer generation in an interval", 2019.
 #[inline(always)]
 pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
     let (steps, low) = product(number(words[0], words[1]), bound);

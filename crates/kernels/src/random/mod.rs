@@ -37,7 +37,7 @@ pub trait Fill<T>: Copy + Send + Sync + 'static {
 /// long as the elements, and nobody else's.
 pub type FillLoop = unsafe fn(*const u8, usize, *mut u8, usize);
 
-/// The loops that are compiled with the library: those of `f32` and `f64`.
+/// The loops that are compiled with the library, for `f32` and `f64`.
 static UNIFORM: [FillLoop; COMPILED_TYPES] = [
     fill_loop::<f32, fill::Uniform>,
     fill_loop::<f64, fill::Uniform>,

@@ -107,7 +107,7 @@ impl SortLoops {
     }
 }
 
-/// The loops that are compiled with the library: those of `f32` and `f64`.
+/// The loops that are compiled with the library, for `f32` and `f64`.
 static COMPILED: [SortLoops; COMPILED_TYPES] =
     [SortLoops::of_floats::<f32>(), SortLoops::of_floats::<f64>()];
 

@@ -3,9 +3,9 @@
 /// The order of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The least first.
+    /// Smallest value first.
     Ascending,
-    /// The greatest first.
+    /// Largest value first.
     Descending,
 }
 

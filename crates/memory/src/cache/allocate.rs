@@ -136,8 +136,8 @@ impl Caches {
         guard.refill(request).map(BlockHandle::from)
     }
 
-    /// Serves a request from a new arena of `bytes`. If there is no room for it, a block of the
-    /// request's own size becomes the arena, if that is at least `min_bytes`.
+    /// Serves a request from a new arena of `bytes`. If that would need a reclaim, and the
+    /// request's own size is at least `min_bytes`, a block of that size becomes the arena instead.
     fn refill_from_arena(
         &self,
         shard: &Shard,

@@ -99,7 +99,7 @@ pub(super) struct Recording {
     step: u64,
     /// The entry's first epoch. Blocks that were handed out before it belong to an earlier entry.
     entry_epoch: u64,
-    /// The number of requests that the shard had served before the first one that had no room.
+    /// The number of requests that the shard had served before the first one that did not fit.
     stopped_at: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ impl Recording {
         self.recorded.iter().map(|recorded| recorded.record)
     }
 
-    /// Records an allocation. Returns its index, or `None` if there is no room for it.
+    /// Records an allocation. Returns its index, or `None` if the record is full.
     pub(super) fn allocated(&mut self, request: &Request) -> Option<u32> {
         if self.recorded.len() == self.most || !self.is_open() {
             return None;

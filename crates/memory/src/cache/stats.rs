@@ -48,7 +48,7 @@ pub struct CacheStats {
     pub pending_bytes: u64,
     /// Entries that differed from their plan, under [`Policy::Plan`](crate::Policy::Plan).
     pub divergences: u64,
-    /// Requests of recorded entries that had no room in the record. Neither
+    /// Requests that were not recorded because the record of their entry was full. Neither
     /// [`cache_record`](crate::Device::cache_record) nor a plan includes them.
     pub unrecorded: u64,
     /// Blocks that are live after their scope's exit.

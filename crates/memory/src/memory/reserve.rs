@@ -5,7 +5,7 @@
 //! pages elsewhere are released first. While only a few pages are in use, memory for other sizes is
 //! used before that. So drifting sizes, which leave gaps that nothing fits, do not raise reserved
 //! far above used bytes. A program that repeats its sizes pays nothing. A separate segment is
-//! reserved where there are no ranges, and where a limit leaves no room for whole pages.
+//! reserved if there are no ranges, or if the limit does not allow whole pages.
 //!
 //! If a page is expensive, as on a GPU, growth inside the bound takes whole steps. Beyond the
 //! bound, idle pages are released only while few pages are reserved. The bound rises each time, so
@@ -66,8 +66,8 @@ impl DeviceMemory {
         source.map_or(PageCost::Low, |source| source.page_cost())
     }
 
-    /// Returns the pages to commit for a block of `bytes`, in a new range if the existing ones have
-    /// no room; `None` without ranges.
+    /// Returns the pages to commit for a block of `bytes`. If it fits in none of the existing
+    /// ranges, adds a range. Returns `None` without ranges.
     fn expansion(&self, state: &mut MemoryState, bytes: u64) -> Result<Option<Pages>> {
         let Some(source) = &self.expandable else {
             return Ok(None);

@@ -71,8 +71,9 @@ impl Segment {
 ///   `reserves` less `releases`;
 /// - `vacant` lists the unused indices;
 /// - a pool that does not keep idle segments has none;
-/// - a block is pending only if its streams were not known to be done at the last check, or if its
-///   memory is released in the order of a stream that was being captured.
+/// - a block is pending only if its streams were not known to be done at the last check. The
+///   exception is a block whose memory is released in the order of a stream that was being
+///   captured.
 pub(super) struct MemoryState {
     pub(super) pool: Box<dyn Pool>,
     pub(super) pending: PendingBlocks,

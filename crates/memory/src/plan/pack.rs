@@ -97,9 +97,9 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
 /// Packs buffers so that no two that are live at one moment overlap.
 ///
 /// Heuristics run first. Then branch and bound runs until the time limit. It is complete: given
-/// enough time, it finds a plan within a capacity, or proves that none exists. If the time limit is
-/// long enough for first fit by falling size, and by falling size times lifetime, the slab is never
-/// larger than with these.
+/// enough time, it finds a plan within a capacity, or proves that none exists. Two of the
+/// heuristics are first fit by falling size, and by falling size times lifetime. If the time limit
+/// is long enough for both, the slab is never larger than with either of them.
 ///
 /// # Examples
 ///

@@ -63,8 +63,9 @@ struct Gap {
 /// The lowest free offset of each section above every placed item.
 ///
 /// Invariants:
-/// - the sections are cut into runs; `ends[f]` is the end of the run that begins at `f`,
-///   `firsts[e]` the first section of the run that ends at `e`, and `floors[f]` its floor;
+/// - the sections are cut into runs;
+/// - `ends[f]` is the end of the run that begins at `f`, and `floors[f]` is its floor;
+/// - `firsts[e]` is the first section of the run that ends at `e`;
 /// - neighbouring runs have different floors;
 /// - `queue` holds every run, and possibly stale ones.
 #[derive(Debug)]

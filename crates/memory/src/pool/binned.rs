@@ -4,13 +4,13 @@
 //! free blocks of a size are a stack. Nothing is split or coalesced. This is the simplest and
 //! fastest pool, but wastes up to half of each block.
 //!
-//! CuArrays.jl samples the used share of each bin every one to five seconds, and frees the idle
+//! CuArrays.jl samples the used share of each bin every one to five seconds. It frees the idle
 //! blocks that exceed the maximum of the last five samples. Here the window counts takes instead of
-//! time. A bin is a stack. So the blocks that were not needed during a window are exactly those at
-//! the bottom that the stack never shrank to: an exact count in constant time.
-//! [`decayed_segments`](Pool::decayed_segments) returns them when a window closes. A program that
-//! its caches serve takes nothing, closes no window and keeps its memory. CuArrays.jl bypasses the
-//! pool for requests above 100 MiB; here bins cover all sizes.
+//! time. A bin is a stack. So the blocks that were not needed during a window are exactly the
+//! bottom blocks that the stack never shrank to. Their count is exact, and takes constant time.
+//! [`decayed_segments`](Pool::decayed_segments) returns them when a window closes. If the caches
+//! serve a program, it takes nothing, closes no window and keeps its memory. CuArrays.jl bypasses
+//! the pool for requests above 100 MiB; here bins cover all sizes.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};

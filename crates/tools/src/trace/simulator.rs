@@ -79,7 +79,7 @@ impl Simulator {
         })
     }
 
-    /// Returns a block of at least `bytes`, or `None` if the limit leaves no room.
+    /// Returns a block of at least `bytes`, or `None` if it does not fit within the limit.
     ///
     /// # Examples
     ///

@@ -22,8 +22,8 @@ use super::live_blocks::LiveBlocks;
 use super::pickle::Pickle;
 use crate::error::Result;
 
-/// The memory of a lifetime, in bytes: 192 for itself and its id while their vector grows, 112 for
-/// its addresses in the maps, 48 for its ends in the order for the peak.
+/// An upper bound of the memory of a lifetime, in bytes. Itself and its id take 192 while their
+/// vector grows. Its addresses in the maps take 112, and its ends in the order for the peak 48.
 const LIFETIME_BYTES: u64 = 384;
 
 /// A recorded program of PyTorch.
@@ -99,12 +99,14 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) if `input` cannot be read, is not a pickle of plain data of the
-    /// protocols 2 to 5, or is not a snapshot; if an entry lacks a value that its action needs; if
-    /// an address is allocated while it is alive, freed twice, or freed inside of a live block; and
-    /// if segments or blocks overlap, a block ends beyond its segment, or its state is not known.
-    /// Also if the file has 4 GiB or more, or if shared values would take more memory than 64 bytes
-    /// for each byte of the file, and 1 MiB.
+    /// [`Io`](crate::ErrorKind::Io) in these cases:
+    /// - `input` cannot be read, is not a pickle of plain data of the protocols 2 to 5, or is not a
+    ///   snapshot;
+    /// - an entry lacks a value that its action needs;
+    /// - an address is allocated while it is live, freed twice, or freed inside of a live block;
+    /// - segments or blocks overlap, a block ends beyond its segment, or its state is not known;
+    /// - the file has 4 GiB or more;
+    /// - shared values would take more memory than 1 MiB plus 64 bytes for each byte of the file.
     pub fn read(name: impl Display, input: impl Read) -> Result<Self> {
         let devices = read_devices(name, input, DeviceTrace::of)?;
         Ok(Self { devices })

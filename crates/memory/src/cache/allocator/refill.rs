@@ -31,7 +31,7 @@ impl Allocator<'_> {
         Ok(self.hand_out(header, request))
     }
 
-    /// Looks for a free block once more, because there is no room for the arena that
+    /// Looks for a free block once more, because the memory lacks room for the arena that
     /// [`refill`](Self::refill) requested.
     pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Result<HandedOut, Need> {
         dispatch!(self.policies, policy => policy.without_arena());

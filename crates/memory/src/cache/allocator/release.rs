@@ -31,12 +31,12 @@ impl Allocator<'_> {
     /// Evicts idle blocks of other sizes to the pool, for a request that none of them fits. All are
     /// evicted at once, so that neighbours coalesce.
     ///
-    /// If the cache would own more than was ever handed out at once, or the memory would have to
-    /// grow (`to_grow`), it evicts blocks that served nothing since the entry began. If the memory
-    /// would have to grow, and the cache would also own more than the peak (twice the peak, in a
-    /// first entry), it evicts the other blocks as well, and the slab if no plan is followed. So an
-    /// entry that repeats finds a block for each of its requests. An entry that varies takes its
-    /// memory from blocks that it does not need.
+    /// The peak is the maximum that was ever handed out at once. If the cache would own more than
+    /// the peak, or the memory would have to grow (`to_grow`), unused blocks are evicted: those
+    /// that served nothing since the entry began. If both hold, the other blocks are evicted as
+    /// well, and the slab if no plan is followed. In a first entry, the cache must exceed twice the
+    /// peak for that. So an entry that repeats finds a block for each of its requests. An entry
+    /// that varies takes its memory from blocks that it does not need.
     ///
     /// The memory reports the cost of an exchange. If it keeps nothing idle, each exchange would be
     /// two driver calls: then the cache may own twice the peak before it evicts anything. If growth

@@ -263,9 +263,9 @@ impl Bump {
         rounded_bytes <= self.limit - self.cursor
     }
 
-    /// Returns the length of the arena for a request that has no room. The first arena of an entry
-    /// is to serve all of it. Later requests, or requests before the need is known, get an arena of
-    /// their own size, but small ones share an arena.
+    /// Returns the length of a new arena for a request of `rounded_bytes`. If the need of an entry
+    /// is known, its first arena serves all of it. Otherwise, and for later arenas, the length is
+    /// the request's own; small requests share an arena.
     fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
         let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
         let bytes = if is_small {

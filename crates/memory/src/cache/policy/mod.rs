@@ -135,8 +135,8 @@ pub(super) trait CachePolicy {
         self.refill(store, counters, request)
     }
 
-    /// Continues without the arena that [`refill`](Self::refill) requested, because there is no
-    /// room for it.
+    /// Continues without the arena that [`refill`](Self::refill) requested, because the memory
+    /// lacks room for it.
     fn without_arena(&mut self) {}
 
     /// Notes that a request was served with a block of its own.

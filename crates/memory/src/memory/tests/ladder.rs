@@ -239,7 +239,7 @@ fn every_pool_reclaims_from_the_layer_above() {
 
 #[test]
 fn a_longer_reclaimed_block_is_released_and_not_used_up() {
-    // The limit has no room beside the four, so they are released for the one.
+    // The block of 4 MiB fills the limit, so it is released for the request of 1 MiB.
     let memory = Arc::new(memory_of(PoolKind::Binned, Some(4 * MIB), None));
     let four = memory.allocate(&request(4 * MIB)).unwrap();
     let caches = Arc::new(FakeCaches {

@@ -16,8 +16,8 @@ use crate::plan::deadline::Deadline;
 /// The number of nodes between two readings of the clock.
 const DEADLINE_NODES: u64 = 64;
 
-/// The number of rises in one propagation after which a cycle of bounds is given up. Without
-/// alignments, one rise of the first offset already proves that the cycle has no end.
+/// The maximum number of rises in one propagation. Above it, the search abandons the branch without
+/// a proof. Without alignments, one rise of the first offset proves that a cycle has no end.
 const MAX_RISES: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ struct OffsetSearch<'a> {
     trail: Vec<(u32, u64)>,
     queue: VecDeque<u32>,
     is_queued: Vec<bool>,
-    /// Set if a branch was given up without a proof.
+    /// Set if the search abandoned a branch without a proof.
     is_incomplete: bool,
 }
 
@@ -130,7 +130,7 @@ impl<'a> OffsetSearch<'a> {
         }
     }
 
-    /// Orders buffers that are equal but for their offsets. Returns false if there is no plan.
+    /// Orders buffers that differ only in their offsets. Returns false if there is no plan.
     fn order_identical(&mut self, bound: u64) -> bool {
         let mut last = std::collections::HashMap::new();
         for (index, buffer) in (0_u32..).zip(self.buffers) {

@@ -53,8 +53,8 @@ impl SimulatedPool {
         Ok(Self { model, peak_end: 0 })
     }
 
-    /// Returns a block of at least `units` units (not 0) and its offset, or `None` if the range has
-    /// no room.
+    /// Returns a block of at least `units` units (not 0) and its offset, or `None` if it does not
+    /// fit in the range.
     #[inline]
     pub fn take(&mut self, units: u64) -> Option<(SimulatedBlock, u64)> {
         let bytes = units.checked_mul(UNIT_BYTES)?;

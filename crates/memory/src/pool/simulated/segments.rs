@@ -65,7 +65,7 @@ impl SimulatedSegments {
         self.pool.take(bytes, STREAM)
     }
 
-    /// Adds a segment for a request of `bytes`. Returns false if there is no room.
+    /// Adds a segment for a request of `bytes`. Returns false if it does not fit in the range.
     fn reserve(&mut self, bytes: u64) -> bool {
         let segment_bytes = self.pool.segment_bytes(bytes);
         let Some(place) = self.range.take(segment_bytes) else {

@@ -7,8 +7,8 @@
 //! - If none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for
 //!   requests below 10 MiB; above, the request rounded up to 2 MiB. Expandable segments grow at
 //!   their end instead, in pages of 2 and 20 MiB.
-//! - The rest of a larger block is split off if it has at least 512 bytes in the small pool and in
-//!   expandable segments, or more than 1 MiB in the large pool.
+//! - The rest of a larger block is split off if it is large enough: at least 512 bytes in the small
+//!   pool and in expandable segments, and more than 1 MiB in the large pool otherwise.
 //! - Freed blocks merge with free neighbours of their segment.
 //! - Nothing is released to the device until it has no more memory. Then all wholly free segments
 //!   are released, or all wholly free pages of expandable segments, and the request is tried once

@@ -173,7 +173,8 @@ impl Naive {
                 }
             }
             pages.retain(|&page| page < start + bytes);
-            // Page by page, but none of a hole whose pages find no room together.
+            // Maps the pages hole by hole. If the pages of a hole exceed the rest of the budget,
+            // none of them is mapped.
             let mut left_bytes = room_bytes;
             for pages in pages.chunk_by(|page, next| page + page_bytes == *next) {
                 let hole_bytes = pages.len() as u64 * page_bytes;

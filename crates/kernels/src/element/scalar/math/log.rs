@@ -60,8 +60,8 @@ fn split(x: f64) -> (f64, f64) {
     (m, k)
 }
 
-/// Returns h and t of ln(1 + f) = f − (h − t), where h is f² / 2. With s = f / (2 + f), it is the
-/// series of 2 · artanh(s), arranged as in Sun's fdlibm so that the leading terms are exact.
+/// Returns h and t of ln(1 + f) = f − (h − t), where h is f² / 2. The series is 2 · artanh(s) with
+/// s = f / (2 + f). It is arranged as in Sun's fdlibm, so that the leading terms are exact.
 #[inline(always)]
 fn series<L: Pass>(f: f64) -> (f64, f64) {
     let s = f / (2.0 + f);

@@ -87,9 +87,10 @@ struct RequestRun {
 ///   child of its parent has;
 /// - if two requests on a path overlap in the slab, and `i` is the later one, then one of the
 ///   [`before`](Self::before) of `i` overlaps with the earlier request: it is the earlier request
-///   itself, or lies between the two on the path. So if all of these are idle, and each request was
-///   handed out only while its own `before` were idle, every request that overlaps with `i` is
-///   idle.
+///   itself, or lies between the two on the path.
+///
+/// Suppose that each request was handed out only while its own `before` were idle. If all `before`
+/// of `i` are idle, then every request that overlaps with `i` is idle.
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,

@@ -19,7 +19,7 @@ use crate::sync::plain::Mutex;
 /// device's memory that cuFFT allocates itself.
 const MOST_PLANS: usize = 64;
 
-/// The most recently used cuFFT plans of a device.
+/// Cache of the most recently used cuFFT plans of a device.
 ///
 /// The stream and the work area are a plan's state. The lock is held from the calls that set them
 /// until the work is queued, so that threads may use one plan on several streams.
