@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """What the library weighs, beside the committed figures of `budget.csv`.
 
-    python3 benches/compile/budget.py code [--target FOLDER] [--write REASON]
+    python3 benches/compile/budget.py code [--target FOLDER] [--write REASON] [--save]
     python3 benches/compile/budget.py time
 
 `code` prints the machine code of the workspace's crates that a release build of the main job (`train_digits`) has
 linked, and the bytes of copies: of functions of the library that are compiled several times, for several types, all
 but the largest. Loops over elements, which are compiled for each type on purpose, do not count. The command fails if
 one of these has grown by more than 3 % over its committed figure. `--write` commits the figures of this build with a
-reason. Code size predicts compile time: a second of a processor makes 31 to 35 KB.
+reason, and `--save` replaces benches/results/code.json. Code size predicts compile time: a second of a processor makes 31 to 35 KB.
 
 `time` prints the processor time by crate of a user's first build from nothing, in release and in debug with README's
 profile: the program of `edit.py`. It downloads first; nothing else should be running.
@@ -24,8 +24,10 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 import edit  # noqa: E402
+import results  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "benches" / "compile" / "budget.csv"
@@ -77,10 +79,22 @@ def committed():
         return {row["crate"]: row for row in csv.DictReader(file)}
 
 
-def code(target, reason):
+def save(sizes):
+    """Writes the summary of benches/results/code.json. Targets are of workload W12."""
+    megabytes = [(sizes["cachescope"] + sizes["cachescope_kernels"]) / 1e6, sizes[COPIES] / 1e6]
+    is_met = megabytes[0] <= 4.0 and megabytes[1] <= 0.3
+    text = "code of `cachescope` and `cachescope-kernels`; copies without loops"
+    measured = f"{megabytes[0]:.2f}; {megabytes[1]:.2f} MB"
+    row = ["W12", text, measured, "4.0; 0.3 MB", results.verdict(is_met)]
+    results.save("code", machine="any machine", summary=[row])
+
+
+def code(target, reason, is_saved):
     now, before = code_bytes(target), committed()
     if "cachescope" not in now:
         sys.exit(f"error: no release build of the library in {target}")
+    if is_saved:
+        save(now)
     grown = []
     for crate, size in now.items():
         limit = int(before[crate]["bytes"]) if crate in before else 0
@@ -131,10 +145,11 @@ def main():
     of_code = commands.add_parser("code")
     of_code.add_argument("--target", type=pathlib.Path, default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")))
     of_code.add_argument("--write", metavar="REASON")
+    of_code.add_argument("--save", action="store_true", help="replace benches/results/code.json")
     commands.add_parser("time")
     arguments = parser.parse_args()
     if arguments.command == "code":
-        code(arguments.target, arguments.write)
+        code(arguments.target, arguments.write, arguments.save)
     else:
         time()
 

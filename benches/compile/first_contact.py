@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What a first contact with the project costs (workload W12), measured on a fresh clone.
 
-    python3 benches/compile/first_contact.py [--ci] [--save] [--folder FOLDER]
+    python3 benches/compile/first_contact.py [--ci] [--save] [--folder FOLDER] [--log FILE]
 
 Clones the committed state of this checkout to a folder, builds everything from nothing, and prints a table: the main
 job (`train_digits`) from nothing, as wall time; the library alone once its dependencies are built, and when it begins
 in a build from nothing; a user's first build in release and debug with the profile that README gives, as processor
 time, an edit of one line of it, and a debug step over a release step; `cargo test` from nothing, compiling and running,
 and the size of what it leaves; the same of the tests that `.ci/run` adds. `--ci` times `.ci/run`, too. Downloads happen before anything is timed.
-Nothing else should be running.
+Nothing else should be running. `--save` replaces benches/results/first-contact.json; `--log` measures nothing, and reads
+the rows that an earlier run printed to a file.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 import edit  # noqa: E402
 import results  # noqa: E402
@@ -42,12 +44,52 @@ class Timed:
         self.processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-ROWS = []
+ROWS = {}
 
 
 def row(name, value):
     print(f"{name:<64} {value}", flush=True)
-    ROWS.append([name, value, ""])
+    ROWS[name] = value
+
+
+def logged(path):
+    """Returns the rows that an earlier run printed, between the lines of cargo."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {line[:64].strip(): line[65:] for line in lines if len(line) > 65 and line[0] != " " and "  " in line[:65]}
+
+
+def save(rows):
+    """Writes the rows that were measured, with the targets of W8 and W12, and the figures of other pages."""
+    # Workload, names in `rows`, their targets, text and unit. `.ci/run` is optional.
+    targets = [
+        ("W12", ["main job from nothing"], [100], "main job from nothing, wall time", "s"),
+        ("W12", ["a user's first build, release", "a user's first build, debug"], [200, 180],
+         "a user's first build, processor time: release, debug", "s"),
+        ("W12", ["the library, its dependencies built"], [60], "the library and its crates alone, wall time", "s"),
+        ("W8", ["an edit of one line, release", "an edit of one line, debug"], [5, 3], "an edit of one line: release, debug", "s"),
+        ("W8", ["a debug step over a release step"], [3], "a debug step over a release step", ""),
+        ("W12", [".ci/run"], [30], "`.ci/run` on a fresh clone", "min"),
+    ]
+    summary = []
+    for workload, names, limits, text, unit in targets:
+        missing = [name for name in names if name not in rows]
+        if missing and missing != [".ci/run"]:
+            sys.exit(f"error: the run did not measure {', '.join(missing)}: nothing is saved")
+        if not missing:
+            values = [rows[name].split()[0] for name in names]
+            is_met = all(float(value) <= limit for value, limit in zip(values, limits))
+            cells = [f"{', '.join(map(str, figures))} {unit}".strip() for figures in (values, limits)]
+            summary.append([workload, text, *cells, results.verdict(is_met)])
+    figures = {
+        "main_job": ("main job from nothing", " s"),
+        "first_build_release": ("a user's first build, release", " s"),
+        "first_build_debug": ("a user's first build, debug", " s"),
+        "edit_release": ("an edit of one line, release", " s"),
+        "edit_debug": ("an edit of one line, debug", " s"),
+        "debug_step": ("a debug step over a release step", ""),
+    }
+    texts = {figure: rows[name].split()[0] + unit for figure, (name, unit) in figures.items()}
+    results.save("first-contact", summary=summary, figures=texts)
 
 
 def units(target):
@@ -103,7 +145,13 @@ def main():
     parser.add_argument("--ci", action="store_true")
     parser.add_argument("--save", action="store_true", help="replace benches/results/first-contact.json")
     parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--log", type=pathlib.Path, help="of a run of today, on this machine")
     arguments = parser.parse_args()
+    if arguments.log:
+        ROWS.update(logged(arguments.log))
+        for name, value in ROWS.items():
+            print(f"{name:<64} {value}")
+        return save(ROWS) if arguments.save else None
     folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="first-contact-"))
     folder.mkdir(parents=True, exist_ok=True)
     clone = folder / "clone"
@@ -121,7 +169,7 @@ def main():
         if arguments.ci:
             row(".ci/run", f"{Timed(['.ci/run'], clone, folder / 'ci').wall / 60:.0f} min")
         if arguments.save:
-            results.save("first-contact", rows=ROWS)
+            save(ROWS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The tables of W4, W6 and W10 in one go, as Markdown, each row with its best peer.
 
-    python3 benches/peers/tables.py [--rounds 31] [--python venv/bin/python] [--programs FOLDER] [PART]…
+    python3 benches/peers/tables.py [--rounds 31] [--python venv/bin/python] [--programs FOLDER] [--save] [PART]…
 
 Builds the benchmarks of this package, and runs all parts or the named ones: hit, arrays, double (arrays of f64),
 training. Without cargo, `--programs` names a folder with executables of these names. A ratio is the best peer's time over
 this library's: below 1 this library is slower, and the row says so. `--python` names an interpreter with PyTorch, which
-then takes part in the training. The load of the machine is printed before and after, because figures of a busy machine
-count less.
+then takes part in the training. `--save` replaces the files of these parts in benches/results. The load of the machine is
+printed before and after, because figures of a busy machine count less.
 """
 
 import argparse
@@ -16,11 +16,16 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 MANIFEST = ["--manifest-path", str(PACKAGE / "Cargo.toml")]
 # What is measured beside others, and is no peer: ways in which this library, or the machine, does a task.
 NO_PEERS = ("copy", "memcpy", "in place")
+# Rows and columns of docs/benchmarks.md.
+SAVED_ALLOCATORS = ("cachescope, hit", "cachescope, no scope (the pool)", "mimalloc", "jemalloc", "glibc")
+SAVED_OPERATIONS = ("a+b", "a+row", "a+column", "chain", "exp", "softmax", "sum", "sum_axis0")
+SAVED_SIZES = ((16, 1), (1 << 10, 1), (1 << 16, 1), (1 << 22, 1), (1 << 16, 2), (1 << 22, 2))
 FIGURE = re.compile(r"^  (.{34}) +([\d.]+) ns +([\d.]+) x$")
 
 
@@ -41,6 +46,15 @@ def verdict(ratio):
     return f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
 
 
+def results():
+    """Returns the module that stores results, which a copy of this script elsewhere does not have."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(PACKAGE.parent))
+    import results as module
+
+    return module
+
+
 def machine():
     info = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
@@ -59,12 +73,53 @@ def benchmark(options, name, *features):
     return output([*command, str(options.rounds)])
 
 
+def nanos_text(nanos):
+    return f"{nanos:.1f}" if nanos < 100 else f"{nanos:.0f}"
+
+
+def save_hit(tables):
+    """Saves the hit beside each peer, and policies and scopes in pairs of the measure."""
+    store = results()
+    buffers = {title.split(",")[0].removeprefix("one buffer of "): of for title, of in tables.items() if title[:3] == "one"}
+    rows = [[name] + [nanos_text(of[name]) for of in buffers.values()] for name in SAVED_ALLOCATORS]
+    small = buffers["4 KiB"]
+    figures = {"cpu_hit": f"{small['cachescope, hit']:.1f} ns", "cpu_hit_mimalloc": f"{small['mimalloc']:.1f} ns"}
+    store.save("hit", rows=rows, figures=figures)
+
+    pairs = [{name: nanos / next(iter(of.values())) for name, nanos in of.items()} for of in tables.values()]
+    by_title = {title.lower(): of for title, of in zip(tables, pairs)}
+    entries = next(of for title, of in by_title.items() if "to an entry" in title)
+    empty = {policy: by_title[f"an empty scope under {policy}"] for policy in ("recycle", "release", "bump", "plan")}
+    many = [entries[f"cachescope, {policy}"] for policy in ("Recycle", "Bump", "Plan")]
+    kinds = {
+        "an empty scope, its name a literal": "a literal",
+        "its name computed": "a computed name",
+        "entered by a handle": "a handle",
+    }
+    rows = [["a hit of 4 KiB, 64 in an entry", f"{many[0]:.2f}", "–", f"{many[1]:.2f}", f"{many[2]:.2f}"]]
+    rows += [[text] + [f"{of[name]:.2f}" for of in empty.values()] for text, name in kinds.items()]
+    one = [of["a literal, with one hit of 4 KiB"] for of in empty.values()]
+    rows.append(["a literal, with one hit", f"{one[0]:.2f}", "–", f"{one[2]:.2f}", f"{one[3]:.2f}"])
+    hits = [of["cachescope, hit"] for of in pairs[: len(buffers)]]
+    slowest = max((of[name], name, policy.title()) for policy, of in empty.items() for name in kinds.values())
+    are_met = [max(hits) < 1, many[0] <= 1.0 and max(many[1:]) <= 1.2, slowest[0] <= 2.0]
+    summary = [
+        ["W4", "a hit against mimalloc's pair of 256 B", f"{min(hits):.2f} to {max(hits):.2f} ×", "1 ×"],
+        ["W4", "64 hits and their entry: Recycle, Bump, Plan", ", ".join(f"{of:.2f}" for of in many) + " ×", "1, 1.2, 1.2 ×"],
+        ["W4", f"an empty scope, the slowest ({slowest[1]} under {slowest[2]})", f"{slowest[0]:.2f} ×", "2 ×"],
+    ]
+    alone = small["cachescope, hit"]
+    note = f"The pair took {alone / hits[1]:.1f} ns, and a hit {alone:.1f} ns."
+    store.save("scopes", rows=rows, note=note, summary=[row + [store.verdict(met)] for row, met in zip(summary, are_met)])
+
+
 def hit(options):
     """W4: each table's first row is the measure; a name with "cachescope" in it is this library's."""
-    text = benchmark(options, "hit")
+    text, tables = benchmark(options, "hit"), {}
     for part in text.split("\n\n")[1:]:
         title, *lines = part.strip().split("\n")
         figures = [(match[1].strip(), float(match[2])) for match in map(FIGURE.match, lines) if match]
+        tables[title] = dict(figures)
         own = [figure for figure in figures if "cachescope" in figure[0]]
         peers = [figure for figure in figures[1:] if own and "cachescope" not in figure[0]]
         # Scopes have no peers.
@@ -77,26 +132,62 @@ def hit(options):
             rows.append([name, f"{nanos:.1f}", f"{nanos / measure:.2f}", *against])
         print(f"### {title}\n")
         table(["", "ns", "× the measure", "best peer", "ns", "its time over this library's"], rows)
+    if options.save:
+        save_hit(tables)
+
+
+def save_arrays(best):
+    """Saves the ratios of the best peer, by elements (or rows of a product), threads and operation."""
+    store = results()
+    rows = [[f"`{name}`"] + [verdict(best[of][name]) for of in SAVED_SIZES] for name in SAVED_OPERATIONS]
+    worst = [min((ratio, name) for name, ratio in best[size, 1].items()) for size in (16, 1 << 22)]
+    products = [[ratio for name, ratio in best["products", threads].items()] for threads in (1, 2)]
+    spans = ", ".join(f"{min(ratios):.2f} to {max(ratios):.2f}" for ratios in products)
+    summary = [
+        ["W6", "operations against ndarray, candle, the worst: 16, 2^22 elements",
+         f"{worst[0][0]:.2f}, {worst[1][0]:.2f} ×", "1 ×", store.verdict(min(worst)[0] >= 1)],
+        ["W6", "products of 64 to 2,048 rows: one thread, two", f"{spans} ×", "1 ×", store.verdict(min(map(min, products)) >= 1)],
+    ]
+    store.save("arrays", rows=rows, summary=summary)
 
 
 def arrays(options, *features):
     """W6: rows of `arrays`, whose columns have a width of their own."""
-    text = benchmark(options, "arrays", *features)
+    text, best_peers = benchmark(options, "arrays", *features), {}
     for part in text.split("\n\n")[1:] if not text.startswith("\n") else text[1:].split("\n\n"):
         title, heading, *lines = part.strip("\n").split("\n")
+        size, threads = re.search(r"^(?:(\d+) elements|products).* (\d+) thread", title).groups()
+        saved = best_peers.setdefault((int(size) if size else "products", int(threads)), {})
         names = [heading[42 + 10 * at :][:10].strip() for at in range((len(heading) - 42) // 10)]
         rows = []
         for line in lines:
             ratios = [line[42 + 10 * at :][:10].strip() for at in range(len(names))]
             peers = [(float(ratio), name) for name, ratio in zip(names, ratios) if ratio != "-" and name not in NO_PEERS]
             ratio, best = min(peers)
+            saved[line[:12].strip()] = ratio
             rows.append([line[:12].strip(), line[12:25].strip(), line[33:42].strip(), best, verdict(ratio)])
         print(f"### {title.split(';')[0]}\n")
         table(["", "ns", "of copy", "best peer", "its time over this library's"], rows)
+    if options.save and not features:
+        save_arrays(best_peers)
 
 
 def double(options):
     arrays(options, "double")
+
+
+def save_training(cases):
+    """Saves this library's steps under Recycle beside PyTorch's."""
+    store, rows, ratios = results(), [], []
+    for (network, size), figures in cases.items():
+        (peak, step), (torch_peak, torch_step) = figures["cachescope"], figures["torch"]
+        ratios.append((torch_step / step, torch_peak / peak))
+        rows.append([f"{network.upper()}, {size}", f"{step:.2f}", f"{ratios[-1][0]:.2f}", f"{peak:,}", f"{ratios[-1][1]:.2f}"])
+    spans = [f"{min(of):.2f} to {max(of):.2f}" for of in zip(*ratios)]
+    is_met = min(map(min, ratios)) >= 1
+    text = "a training step against PyTorch, on the host: time; peak"
+    summary = [["W10", text, f"{spans[0]}; {spans[1]} ×", "1; 1 ×", store.verdict(is_met)]]
+    store.save("training", rows=rows, note="Under Recycle.", summary=summary)
 
 
 def training(options):
@@ -127,6 +218,8 @@ def training(options):
     heading = ["", "ms", "fastest peer", "its time over this library's", "peak, bytes", "least peak of a peer over it"]
     print("### Training with gradients, one thread\n")
     table(heading, rows)
+    if options.save:
+        save_training(cases)
 
 
 def main():
@@ -135,10 +228,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--python")
     parser.add_argument("--programs", type=pathlib.Path)
+    parser.add_argument("--save", action="store_true", help="replace the files of these parts in benches/results")
     parser.add_argument("parts", nargs="*", choices=[*parts, []], metavar="PART")
     options = parser.parse_args()
+    parts_run = options.parts or list(parts)
+    if options.save and "training" in parts_run and not options.python:
+        parser.error("--save of the training needs --python, for PyTorch")
     machine()
-    for name in options.parts or parts:
+    for name in parts_run:
         parts[name](options)
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 

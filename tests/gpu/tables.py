@@ -1,7 +1,14 @@
 """What was measured, as tables of Markdown. A ratio is a contestant's time over that of the row's first one, so
-above 1 this library is faster."""
+above 1 this library is faster.
 
+    python3 tests/gpu/tables.py target/gpu/out/w7.json
+
+In the repository, writes the results of a run into benches/results, for docs/benchmarks.md."""
+
+import json
+import pathlib
 import statistics
+import sys
 
 # What an operation has to read and write, in matrices; a row or a column is nothing beside them.
 MATRICES = {
@@ -279,3 +286,98 @@ def self_check():
     assert [nanos_text(n) for n in (3.25, 250, 25e3, 25e6)] == ["3.2 ns", "250 ns", "25.0 µs", "25.00 ms"]
     print("the tables add up")
     return 0
+
+
+# Contestants in docs/benchmarks.md, and the operations.
+SAVED_PEERS = ("CuPy", "PyTorch (C++)")
+SAVED_STEPS = {
+    "digits-direct": "no pool",
+    "digits-pool": "a pool",
+    "digits-recycle": "Recycle",
+    "digits-plan": "Plan",
+    "digits-graph": "as a graph",
+    "CuPy": "CuPy",
+    "PyTorch, eager": "PyTorch, eager",
+    "PyTorch, graph": "PyTorch, graph",
+}
+SAVED_OPERATIONS = {"a+b": "`a + b`", "fused": "fused chain", "softmax": "softmax", "sum": "sum", "matmul": "matmul"}
+
+
+def times_text(row, name):
+    contestant = row["contestants"].get(name)
+    return f"{contestant['ratio']:.0f} ×" if contestant else "–"
+
+
+def saved_hit(rows):
+    """The rows and figures of gpu-hit."""
+    hits_of = [row for row in rows if row["task"] == "hit"]
+    body = []
+    for row in hits_of:
+        ratios = [times_text(row, name) for name in ("pool", "driver", *SAVED_PEERS)]
+        body.append([bytes_text(row["size"]), nanos_text(row["contestants"]["hit"]["nanos"]), *ratios])
+    small = next(row for row in hits_of if row["size"] == 4 << 10)
+    pytorch = small["contestants"]["PyTorch (C++)"]["ratio"]
+    return body, {"gpu_hit": nanos_text(small["contestants"]["hit"]["nanos"]), "gpu_hit_pytorch": f"{pytorch:.0f}"}
+
+
+def saved_random(rows):
+    """The rows of gpu-random."""
+    body = []
+    for row in (row for row in rows if row["section"] == "W1"):
+        of = row["contestants"]
+        cells = [bytes_text(row["size"]), f"{of['random']['nanos']:.0f}", f"{spread(of['random']):.3f}"]
+        body.append(cells + [f"{of[name]['ratio']:.2f} ×, {spread(of[name]):.3f}" for name in ("driver-random", *SAVED_PEERS)])
+    return body
+
+
+def saved_step(rows):
+    """The rows and figures of gpu-step: the smallest digits step."""
+    row = min((row for row in rows if row["task"] == "digits"), key=lambda row: row["size"])
+    of = row["contestants"]
+    body = [[text, nanos_text(of[name]["nanos"]), f"{of[name]['ratio']:.2f} ×"] for name, text in SAVED_STEPS.items()]
+    figures = {"gpu_digits": f"{of['digits-recycle']['nanos'] / 1e3:.0f} µs"}
+    return body, figures | {"gpu_digits_pytorch": nanos_text(of["PyTorch, eager"]["nanos"])}
+
+
+def saved_operations(rows):
+    """The rows of gpu-operations: each operation at 2^22 and 2^26 elements."""
+    body = []
+    for task, text in SAVED_OPERATIONS.items():
+        cells = [text]
+        for row in sorted((row for row in rows if row["task"] == task), key=lambda row: row["size"]):
+            if row["size"] >= BOUND_BY_MEMORY:
+                share = of_copy(row)
+                cells += [nanos_text(row["contestants"][task]["nanos"]), f"{share:.2f}" if share is not None else "–"]
+                cells += [ratio_text(row, name) for name in ("CuPy", "PyTorch")]
+        body.append(cells)
+    return body
+
+
+def save(path):
+    """Writes the results gpu-hit, gpu-random, gpu-step and gpu-operations of a run that w7.py stored."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benches"))
+    import results
+
+    stored = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    facts, rows = stored["facts"], stored["rows"]
+    if stored["problems"]:
+        sys.exit(f"error: {path}: {len(stored['problems'])} problems, so nothing is saved: {stored['problems'][0]}")
+    named = {"machine": results.machine(f"{facts['name']}, {facts['driver']}"), "date": facts["date"]}
+    words = {"W4": ("a hit",), "W5": ("the loop", "the digits step"), "W6": ("the fused chain", "every operation")}
+    summary = {
+        workload: [[workload, f"on a GPU: {row[0]}", *row[1:]] for row in verdicts(rows) if row[0].startswith(of)]
+        for workload, of in words.items()
+    }
+    body, figures = saved_hit(rows)
+    results.save("gpu-hit", **named, rows=body, figures=figures | {"gpu_date": facts["date"]}, summary=summary["W4"])
+    results.save("gpu-random", **named, rows=saved_random(rows))
+    body, figures = saved_step(rows)
+    results.save("gpu-step", **named, rows=body, figures=figures, summary=summary["W5"])
+    results.save("gpu-operations", **named, rows=saved_operations(rows), summary=summary["W6"])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    save(sys.argv[1])
