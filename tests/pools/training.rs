@@ -1,5 +1,5 @@
 //! A recorded training step under a limit of little more than its working set: CuArrays' experiment
-//! in miniature. (Its pools took 2.0 and 2.8 times as long there; see `docs/benchmarks.md`.)
+//! in miniature. (Its pools took 2.0 and 2.8 times as long there.)
 
 use std::time::{Duration, Instant};
 

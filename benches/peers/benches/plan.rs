@@ -1,7 +1,6 @@
 //! Plans for lifetimes that are known beforehand: how small a slab, and how soon. (BENCHMARKS: W3.)
 //!
-//! The peers, minimalloc and idealloc, are not crates; docs/benchmarks.md has their figures. Greedy
-//! placements are computed here.
+//! The peers, minimalloc and idealloc, are not crates. Greedy placements are computed here.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench plan [-- ROUNDS | --quick]`
 

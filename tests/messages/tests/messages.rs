@@ -1,6 +1,6 @@
-//! Mistakes that the compiler finds, each with the message and the place that the user sees. They
-//! are in calls of the macros (`macros`), and in the use of arrays and expressions (`arrays`), of
-//! gradients (`gradients`), and of a feature that is off (`features`).
+//! Mistakes that the compiler finds, each with the message and the place that the user sees.
+//! The folders are calls of macros (`macros`), the use of arrays and expressions (`arrays`),
+//! gradients (`gradients`), and features that are off (`features`).
 //!
 //! `TRYBUILD=overwrite cargo test --package messages` writes the expected messages anew.
 

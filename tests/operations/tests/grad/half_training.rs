@@ -303,7 +303,7 @@ fn report<N: Network, C: Float, O: Optimizer>(case: &str, optimizer: fn() -> O) 
     Ok(())
 }
 
-/// Prints the figures of docs/benchmarks.md.
+/// Prints the losses and accuracies of each type.
 #[test]
 #[ignore = "30 trainings"]
 fn figures() -> Result<()> {
