@@ -1,15 +1,15 @@
 //! A log of reservations in the format of RMM's `logging_resource_adaptor`, which
 //! `cachescope replay` reads.
 //!
-//! Memory that was reserved in one step may be released in several. So a reservation has a row for
-//! each part that a release ends or begins with, and every row that frees matches one that
-//! allocates.
+//! Memory that was reserved in one step may be released in several. So all addresses are divided
+//! where a reservation or a release begins or ends, and each part has a row of its own. Every row
+//! that frees matches one that allocates.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 
 use crate::profile::{Event, EventKind, Profile};
+use crate::snapshot::reserved::{AddressSpan, Reserved};
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
@@ -40,9 +40,10 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         bytes: segment.bytes,
         ..Event::new(EventKind::Reserve, 0)
     });
-    let cuts = cuts_of(profile);
-    let mut live = BTreeMap::new();
-    for event in began.chain(profile.events.iter().copied()) {
+    let events = || began.clone().chain(profile.events.iter().copied());
+    let cuts = cuts(events());
+    let mut reserved = Reserved::default();
+    for event in events() {
         let time = TimeOfDay::of(profile.began_unix_ns.saturating_add(event.time_ns));
         let mut row = |action: &str, address: u64, bytes: u64| {
             let Event { thread, stream, .. } = event;
@@ -53,19 +54,17 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         };
         match event.kind {
             EventKind::Reserve => {
-                for (address, bytes) in parts(&event, &cuts) {
-                    live.insert(address, bytes);
-                    row("allocate", address, bytes)?;
+                for gap in reserved.fill(span(&event), 0) {
+                    for part in parts(gap, &cuts) {
+                        row("allocate", part.start, part.bytes())?;
+                    }
                 }
             }
             EventKind::Release => {
-                let freed: Vec<_> = live
-                    .range(event.address..end_of(&event))
-                    .map(|(&address, &bytes)| (address, bytes))
-                    .collect();
-                for (address, bytes) in freed {
-                    live.remove(&address);
-                    row("free", address, bytes)?;
+                for range in reserved.remove(span(&event)) {
+                    for part in parts(range.span, &cuts) {
+                        row("free", part.start, part.bytes())?;
+                    }
                 }
             }
             EventKind::OutOfMemory => row("allocate failure", 0, event.bytes)?,
@@ -75,32 +74,30 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-fn end_of(event: &Event) -> u64 {
-    event.address.saturating_add(event.bytes)
+fn span(event: &Event) -> AddressSpan {
+    AddressSpan::new(event.address, event.bytes)
 }
 
-/// Returns the addresses at which releases begin and end.
-fn cuts_of(profile: &Profile) -> BTreeSet<u64> {
-    let releases = profile.events.iter();
-    releases
-        .filter(|event| event.kind == EventKind::Release)
-        .flat_map(|event| [event.address, end_of(event)])
-        .collect()
+/// Returns the addresses at which reservations and releases begin and end, in order.
+fn cuts(events: impl Iterator<Item = Event>) -> Vec<u64> {
+    let mut cuts: Vec<u64> = events
+        .filter(|event| matches!(event.kind, EventKind::Reserve | EventKind::Release))
+        .map(|event| span(&event))
+        .flat_map(|span| [span.start, span.end])
+        .collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
 }
 
-/// Returns the parts of a reservation, address and bytes: it is divided at the cuts inside it.
-fn parts<'a>(event: &Event, cuts: &'a BTreeSet<u64>) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-    let (start, end) = (event.address, end_of(event));
-    let inside = cuts
-        .range(start..end)
-        .copied()
-        .filter(move |&cut| cut > start);
-    let mut begin = start;
-    inside.chain((start < end).then_some(end)).map(move |cut| {
-        let part = (begin, cut - begin);
-        begin = cut;
-        part
-    })
+/// Returns the parts of a span that begins and ends at cuts.
+fn parts(span: AddressSpan, cuts: &[u64]) -> impl Iterator<Item = AddressSpan> {
+    let first = cuts.partition_point(|&cut| cut < span.start);
+    let inside = cuts[first..].windows(2).map(|pair| AddressSpan {
+        start: pair[0],
+        end: pair[1],
+    });
+    inside.take_while(move |part| part.end <= span.end)
 }
 
 /// The time since midnight, UTC, in microseconds.
@@ -192,13 +189,44 @@ mod tests {
         let events = vec![
             event(EventKind::Reserve, u64::MAX - 1, u64::MAX, 0),
             event(EventKind::Reserve, 7, 0, 0),
+            event(EventKind::Reserve, (1 << 62) - 1, u64::MAX, 0),
             event(EventKind::Release, 0, u64::MAX, 0),
             event(EventKind::Release, u64::MAX, 3, 0),
         ];
-        let rows = rows(&Profile {
-            events,
-            ..Profile::default()
-        });
-        assert_eq!(rows.len(), 2, "{rows:?}");
+        let expected = ["allocate", "free"]
+            .map(|action| format!("{action},0x3fffffffffffffff,{},0x0", 1_u64 << 62));
+        assert_eq!(
+            rows(&Profile {
+                events,
+                ..Profile::default()
+            }),
+            expected
+        );
+    }
+
+    /// Memory that is reserved while it is held has no second row, and none is freed twice.
+    #[test]
+    fn memory_that_is_held_has_one_row() {
+        let events = vec![
+            event(EventKind::Reserve, 0x1000, 0x1000, 0),
+            event(EventKind::Reserve, 0x1800, 0x1000, 0),
+            event(EventKind::Release, 0x1000, 0x1800, 0),
+            event(EventKind::Release, 0x1000, 0x1800, 0),
+        ];
+        let expected = [
+            "allocate,0x1000,2048,0x0",
+            "allocate,0x1800,2048,0x0",
+            "allocate,0x2000,2048,0x0",
+            "free,0x1000,2048,0x0",
+            "free,0x1800,2048,0x0",
+            "free,0x2000,2048,0x0",
+        ];
+        assert_eq!(
+            rows(&Profile {
+                events,
+                ..Profile::default()
+            }),
+            expected
+        );
     }
 }
