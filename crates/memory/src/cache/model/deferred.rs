@@ -1,5 +1,5 @@
-//! Deferred entries, which hold no shard, against threads that visit, signal or close the shard, or
-//! drop blocks of it.
+//! Deferred entries, which hold no shard or have no frame, against threads that visit, signal or
+//! close the shard, or drop blocks of it.
 
 use super::*;
 
@@ -56,6 +56,78 @@ fn defer_while(
         verify(&bench);
         bench.end();
     });
+}
+
+/// Like [`defer_while`], but the entry before has a request. So only the frame of this one is
+/// deferred.
+fn enter_while(
+    work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
+    looks: bool,
+    verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
+) {
+    check(move || {
+        let bench = Bench::new();
+        let block = {
+            let _scope = bench.enter_lazily();
+            bench.warm();
+            bench.request()
+        };
+        let other = bench.spawn(move |bench| work(bench, Some(block)));
+        {
+            let _scope = bench.enter_lazily();
+            drop(bench.request());
+            if looks {
+                assert!(scope::current_scope().is_some(), "this makes the frame");
+            }
+        }
+        other.join().unwrap();
+        bench.check();
+        verify(&bench);
+        bench.end();
+    });
+}
+
+#[test]
+fn an_entry_after_a_request_holds_its_shard() {
+    check(|| {
+        let bench = Bench::new();
+        for _ in 0..2 {
+            let _scope = bench.enter_lazily();
+            assert!(bench.shard_is_held());
+            bench.warm();
+        }
+        assert!(!bench.shard_is_held());
+        assert_eq!(bench.caches.cache_stats("a").unwrap().entries, 2);
+        bench.end();
+    });
+}
+
+#[test]
+fn what_happens_during_an_entry_without_a_frame_is_followed() {
+    for looks in [false, true] {
+        let visit = |bench: &Bench, block: Option<BlockHandle>| {
+            bench.caches.cache_stats("a");
+            drop(block);
+        };
+        enter_while(visit, looks, |bench| {
+            let stats = bench.caches.cache_stats("a").unwrap();
+            assert_eq!((stats.entries, stats.live_blocks), (2, 0));
+        });
+        let invalidate = |bench: &Bench, block| {
+            bench.caches.invalidate("a");
+            drop(block);
+        };
+        enter_while(invalidate, looks, |bench| {
+            assert_eq!(bench.caches.cache_stats("a").unwrap().entries, 2);
+        });
+        let remove = |bench: &Bench, block| {
+            bench.caches.remove("a");
+            drop(block);
+        };
+        enter_while(remove, looks, |bench| {
+            assert!(bench.shards().len() <= 1, "the cache after the removed one");
+        });
+    }
 }
 
 #[test]

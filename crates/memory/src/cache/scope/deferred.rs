@@ -1,19 +1,26 @@
-//! The deferred entry: the thread's innermost entry, while nothing was requested in it. Most of
-//! what an entry does serves its requests, so an entry without one does not enter its shard.
+//! The deferred entry: the thread's innermost entry, while nothing needs more of it.
+//!
+//! Most of what an entry does serves its requests. So an entry that follows one without a request
+//! does not enter its shard. A hit fails meanwhile, because requests do not see the current shard,
+//! and takes the slow path. If the entry before had a request, this one enters its shard. Then only
+//! its frame is deferred, which serves inner entries.
 //!
 //! Architecture invariant: everything that reads the stack of bindings or the current shard, except
-//! a hit and a drop, calls [`settle`] first, which makes the entry. A hit fails meanwhile, because
-//! requests do not see the current shard, and takes the slow path.
+//! a hit and a drop, calls [`settle`] first, which makes the entry.
 
 use std::mem;
 use std::ptr;
 use std::rc::Rc;
 
 use super::call_site::{CallSiteCache, Place};
-use super::entrance::{NOT_DEFERRED, entrance, with_entrance};
+use super::entrance::{Entrance, NOT_DEFERRED, entrance, with_entrance};
+use super::frames::{CurrentDevice, FrameKind};
+use super::stream::entered_stream;
 use super::{Entered, STACK};
 use crate::cache::settings::EntryOptions;
-use crate::cache::shard::{CachesRef, LocalShard, hide_current, reveal_current};
+use crate::cache::shard::{
+    CachesRef, LocalShard, hide_current, reveal_current, set_current, with_current,
+};
 
 /// Enters the cache of `place` again, on `device` or on the current device, if `options` are as in
 /// the thread's last entry there. Defers the entry if it can wait for a request. Returns `None` if
@@ -36,16 +43,49 @@ pub(crate) fn reenter(
     // The frame that makes a device current keeps it alive, and is not made yet.
     let is_kept = !makes_current || device.is_some_and(|device| device.is_permanent());
     if !is_kept || !shard.can_skip_entry() {
+        if is_kept && thread.bindings.get() == 0 {
+            return enter_without_frame(thread, shard, slot, makes_current);
+        }
         drop(call_sites);
         return enter_slot(slot, makes_current);
     }
-    let serial = thread.last_serial.get() + 1;
-    thread.serial.set(serial);
     thread.shard.set(&raw const ***shard);
-    thread.slot.set(slot);
-    thread.makes_current.set(makes_current);
     thread.outer.set(hide_current());
-    Some(Entered::new(serial))
+    Some(thread.defer(slot, makes_current, false))
+}
+
+impl Entrance {
+    /// Begins a deferred entry.
+    #[inline(always)]
+    fn defer(&self, slot: usize, makes_current: bool, is_inside: bool) -> Entered {
+        let serial = self.last_serial.get() + 1;
+        self.serial.set(serial);
+        self.is_inside.set(is_inside);
+        self.slot.set(slot);
+        self.makes_current.set(makes_current);
+        Entered::new(serial)
+    }
+}
+
+/// Enters a shard outside of every binding, without a frame. Returns `None` if it cannot be
+/// entered, or if the thread entered a stream.
+#[inline(never)]
+fn enter_without_frame(
+    thread: &Entrance,
+    shard: &LocalShard,
+    slot: usize,
+    makes_current: bool,
+) -> Option<Entered> {
+    if !entered_stream().0.is_null() {
+        return enter_slot(slot, makes_current);
+    }
+    if !shard.enter() {
+        return None;
+    }
+    let before = set_current(Some(Rc::clone(shard)));
+    debug_assert!(before.is_none(), "no frame binds a shard");
+    mem::forget(before); // Without a test.
+    Some(thread.defer(slot, makes_current, true))
 }
 
 /// Enters the shard in a slot of the call-site cache. Returns `None` if it cannot be entered.
@@ -66,6 +106,10 @@ pub(super) fn end_deferred(serial: u64) -> bool {
     if thread.serial.get() != serial {
         return false;
     }
+    if thread.is_inside.get() {
+        leave_without_frame(thread);
+        return true;
+    }
     let shard = thread.deferred_shard();
     if shard.has_remote() && !shard.is_closed() {
         return false; // The exit takes back what was dropped.
@@ -74,6 +118,15 @@ pub(super) fn end_deferred(serial: u64) -> bool {
     reveal_current(thread.outer.get());
     shard.skip_entry();
     true
+}
+
+/// Ends the deferred entry, which has entered its shard.
+#[inline(never)]
+fn leave_without_frame(thread: &Entrance) {
+    thread.serial.set(NOT_DEFERRED);
+    if let Some(shard) = set_current(None) {
+        shard.exit();
+    }
 }
 
 /// Makes the deferred entry, if there is one. Returns true if there was one.
@@ -91,14 +144,30 @@ pub(crate) fn settle() -> bool {
 fn make_deferred() {
     let thread = entrance();
     thread.serial.set(NOT_DEFERRED);
-    reveal_current(thread.outer.get());
     let (slot, makes_current) = (thread.slot.get(), thread.makes_current.get());
+    if thread.is_inside.get() {
+        return make_frame(makes_current);
+    }
+    reveal_current(thread.outer.get());
     let is_as_before = thread.call_sites.borrow().holds_at(slot);
     let entered = is_as_before.then(|| enter_slot(slot, makes_current));
     match entered.flatten() {
         Some(entered) => mem::forget(entered), // Its guard exists.
         None => enter_anew(slot, makes_current),
     }
+}
+
+/// Makes the frame of the current shard, the first that binds one.
+fn make_frame(makes_current: bool) {
+    let _ = STACK.try_with(|stack| {
+        let device = with_current(|shard| {
+            let device = shard.filter(|_| makes_current).map(|shard| shard.device());
+            device.map(CurrentDevice::new)
+        });
+        stack
+            .borrow_mut()
+            .push_frame(FrameKind::Shard, device, None)
+    });
 }
 
 /// Makes a deferred entry whose cache another thread removed or configured meanwhile, as if it
@@ -138,8 +207,13 @@ pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &Loca
 /// Forgets the deferred entry, whose guard was forgotten, and the call sites. The thread ends.
 pub(super) fn end_thread() {
     with_entrance(|thread| {
-        if thread.serial.replace(NOT_DEFERRED) != NOT_DEFERRED {
-            reveal_current(thread.outer.get());
+        if thread.serial.get() != NOT_DEFERRED {
+            if thread.is_inside.get() {
+                leave_without_frame(thread);
+            } else {
+                thread.serial.set(NOT_DEFERRED);
+                reveal_current(thread.outer.get());
+            }
         }
         drop(thread.call_sites.replace(CallSiteCache::new()));
     });

@@ -17,6 +17,9 @@ pub(super) struct Entrance {
     pub(super) last_serial: Cell<u64>,
     /// The serial that the frame of the deferred entry will have.
     pub(super) serial: Cell<u64>,
+    /// True if only the frame of the deferred entry is deferred: the thread is inside the shard,
+    /// which is current.
+    pub(super) is_inside: Cell<bool>,
     /// The shard of the deferred entry, which the call-site cache keeps alive.
     pub(super) shard: Cell<*const Shard>,
     /// The slot of the deferred entry in the call-site cache.
@@ -25,6 +28,8 @@ pub(super) struct Entrance {
     pub(super) makes_current: Cell<bool>,
     /// The device of the shard that was current before the deferred entry, or null.
     pub(super) outer: Cell<*const Caches>,
+    /// The number of frames that bind a shard, or bind none instead.
+    pub(super) bindings: Cell<usize>,
     pub(super) call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
 }
 
@@ -45,10 +50,12 @@ thread_local! {
             device: Cell::new(ptr::null()),
             last_serial: Cell::new(0),
             serial: Cell::new(NOT_DEFERRED),
+            is_inside: Cell::new(false),
             shard: Cell::new(ptr::null()),
             slot: Cell::new(0),
             makes_current: Cell::new(false),
             outer: Cell::new(ptr::null()),
+            bindings: Cell::new(0),
             call_sites: ManuallyDrop::new(RefCell::new(CallSiteCache::new())),
         }
     };

@@ -61,7 +61,8 @@ impl Drop for Popped {
 /// Invariants:
 /// - each frame that changed the current shard holds the previous one; for the lowest frame, that
 ///   is none;
-/// - [`entrance()`] has the [`current_device`](Self::current_device), or null;
+/// - [`entrance()`] has the [`current_device`](Self::current_device), or null, and the number of
+///   frames that bind a shard, or none;
 /// - [`note_stream`] was last given [`innermost_stream`](Self::innermost_stream), and
 ///   [`set_current_stream`] the stream of the current shard's device.
 struct Stack {
@@ -204,6 +205,10 @@ impl Stack {
         if let Some(device) = &device {
             entrance().device.set(device.as_ptr());
         }
+        if kind == FrameKind::Shard {
+            let bindings = &entrance().bindings;
+            bindings.set(bindings.get() + 1);
+        }
         self.frames.push(kind, device, before)
     }
 
@@ -253,7 +258,11 @@ impl Stack {
         };
         let (kind, device, before) = (frame.kind, frame.device.take(), frame.before.take());
         let shard = match kind {
-            FrameKind::Shard => set_current(before),
+            FrameKind::Shard => {
+                let bindings = &entrance().bindings;
+                bindings.set(bindings.get() - 1);
+                set_current(before)
+            }
             FrameKind::Device => before, // `None`: it binds no shard.
         };
         if device.is_some() {

@@ -115,12 +115,23 @@ fn the_shard_that_was_used_last_is_taken_over_first() {
 #[test]
 fn a_forgotten_guard_does_not_keep_the_shard() {
     let caches = caches(None, None);
-    let forgetful = caches.clone();
-    thread::spawn(move || std::mem::forget(enter(&forgetful, "a", None)))
-        .join()
-        .unwrap();
-    visit(&caches);
-    assert_eq!(shards(&caches), 1);
+    for entries in 1..4 {
+        let forgetful = caches.clone();
+        let forget = move || {
+            let _device = scope::enter_device(&forgetful);
+            // From the second entry on, its frame is deferred.
+            for entry in 0..entries {
+                let scope = enter(&forgetful, "a", None);
+                drop(forgetful.allocate_on(1000, StreamId::default()));
+                if entry + 1 == entries {
+                    std::mem::forget(scope);
+                }
+            }
+        };
+        thread::spawn(forget).join().unwrap();
+        visit(&caches);
+        assert_eq!(shards(&caches), 1);
+    }
 }
 
 #[test]

@@ -60,6 +60,9 @@ impl Caches {
         let mut policies = [Policy::Recycle, Policy::Bump, Policy::Plan].into_iter();
         let hit = policies.find_map(|policy| self.hit(policy, bytes));
         set_current_stream(StreamId::default());
+        if hit.is_none() && scope::settle() {
+            return self.allocate_on(bytes, stream);
+        }
         hit.map_or_else(
             || self.allocate_slowly(bytes, stream, Location::caller()),
             Ok,
@@ -67,12 +70,23 @@ impl Caches {
     }
 }
 
+/// Enters a cache as a program does: at a place that the thread remembers.
 fn enter(caches: &CachesRef, name: &str, policy: Option<Policy>) -> Entered {
     let options = EntryOptions {
         policy,
         max_bytes: None,
     };
-    scope::enter_name_on(caches, name, &options)
+    let place = Place::name(name);
+    let again = || scope::reenter(place, Some(caches), &options);
+    let known = again().or_else(|| {
+        scope::settle();
+        again()
+    });
+    known.unwrap_or_else(|| {
+        let entered = scope::enter_name_on(caches, name, &options);
+        scope::remember(&entered, place, &options);
+        entered
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -165,10 +179,13 @@ impl Model {
     }
 }
 
-fn run(caches: &CachesRef, steps: Vec<CacheStep>) {
+/// Runs a program inside of the device. Checks after each `stride` steps: a check makes a deferred
+/// entry, which then serves no step.
+fn run(caches: &CachesRef, steps: Vec<CacheStep>, stride: usize) {
+    let _device = scope::enter_device(caches);
     let mut model = Model::default();
     let mut entered = Vec::new();
-    for step in steps {
+    for (index, step) in steps.into_iter().enumerate() {
         match step {
             CacheStep::Enter(name, policy) if entered.len() < 6 => {
                 entered.push(enter(caches, NAMES[name], policy));
@@ -205,12 +222,19 @@ fn run(caches: &CachesRef, steps: Vec<CacheStep>) {
             CacheStep::Trim => drop(caches.trim(0)),
             CacheStep::LookUp => drop(caches.memory_stats()),
         }
-        caches.check();
-        model.check(caches);
+        if index % stride == 0 {
+            caches.check();
+            model.check(caches);
+        }
     }
     while let Some(guard) = entered.pop() {
         drop(guard);
     }
+    let shards = caches.all().into_iter().flat_map(|cache| cache.shards());
+    assert!(
+        shards.into_iter().all(|shard| !shard.is_held()),
+        "all were left"
+    );
     drop(model);
     caches.invalidate_all();
     caches.trim(0);
@@ -235,8 +259,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_agree_with_a_naive_model(pool in pools(), steps in steps()) {
-        run(&caches_over(pool, None, None), steps);
+    fn random_programs_agree_with_a_naive_model(
+        pool in pools(),
+        steps in steps(),
+        stride in 1usize..6,
+    ) {
+        run(&caches_over(pool, None, None), steps, stride);
     }
 
     #[test]
@@ -244,8 +272,9 @@ proptest! {
         pool in pools(),
         steps in steps(),
         limit in 100_000u64..3_000_000,
+        stride in 1usize..6,
     ) {
-        run(&caches_over(pool, Some(limit), None), steps);
+        run(&caches_over(pool, Some(limit), None), steps, stride);
     }
 
     #[test]
@@ -253,9 +282,10 @@ proptest! {
         pool in pools(),
         steps in steps(),
         seed: u64,
+        stride in 1usize..6,
     ) {
         let fault = FaultPlan::Random { probability: 0.3, seed };
-        run(&caches_over(pool, Some(4 << 20), Some(fault)), steps);
+        run(&caches_over(pool, Some(4 << 20), Some(fault)), steps, stride);
     }
 }
 
