@@ -38,6 +38,15 @@ OPERATIONS = {
     "zeros": "black_box(Array::<T>::zeros(n).unwrap());",
     "gradients": "black_box(value_and_grad(&w, |w| ((w * &a + &b).sin() * 2.0 - &d).square().mean()).unwrap());",
 }
+# Outside of every scope; the hit is inside of the scope of the others.
+SCOPES = {
+    "a hit": "drop(black_box(Buffer::new(&device, 4096)));",
+    "a scope": 'cache_scope!("scope", { black_box(()) });',
+    "its name computed": "cache_scope!(name.as_str(), { black_box(()) });",
+    "by a handle": "let _scope = handle.enter();",
+    "a scope with one hit": 'cache_scope!("one hit", { drop(black_box(Buffer::new(&device, 4096))) });',
+    "by a handle, with one hit": "let _scope = handle.enter(); drop(black_box(Buffer::new(&device, 4096)));",
+}
 EXPONENTS = (4, 10)
 # The operations in docs/benchmarks.md.
 SAVED = ("a + b", "chain", "softmax", "slice", "zeros", "gradients")
@@ -45,7 +54,7 @@ SAVED = ("a + b", "chain", "softmax", "slice", "zeros", "gradients")
 MAIN = """
 use cachescope::ndarray::s;
 use cachescope::grad::value_and_grad;
-use cachescope::{Array, Device, cache_scope};
+use cachescope::{Array, Buffer, Device, cache_scope};
 use std::hint::black_box;
 
 type T = %s;
@@ -61,14 +70,14 @@ fn main() {
     let m = Array::<T>::ones([rows, columns]).unwrap();
     let row = Array::<T>::ones(columns).unwrap();
     let column = Array::<T>::ones([rows, 1]).unwrap();
-    cache_scope!("calls", {
-        for _ in 0..calls {
-            match operation {
+    let (name, handle) = (format!("name {rows}"), device.scope("handle"));
+    let _scope = (operation <= %d).then(|| device.scope("calls").enter());
+    for _ in 0..calls {
+        match operation {
 %s
-                _ => unreachable!(),
-            }
+            _ => unreachable!(),
         }
-    });
+    }
 }
 """
 
@@ -80,8 +89,10 @@ def build(folder, library, element):
         f'cachescope = {{ path = "{library}" }}\n[workspace]\n'
     )
     (folder / "Cargo.lock").write_bytes((library / "Cargo.lock").read_bytes())
-    arms = "\n".join(f"{number} => {{ {call} }}" for number, call in enumerate(OPERATIONS.values()))
-    (folder / "src" / "main.rs").write_text(MAIN % (element, arms))
+    # A loop of its own, because what the others repeat is a tenth of an empty scope.
+    calls = [*OPERATIONS.values(), *(f"for _ in 0..calls {{ {call} }} break;" for call in SCOPES.values())]
+    arms = "\n".join(f"{number} => {{ {call} }}" for number, call in enumerate(calls))
+    (folder / "src" / "main.rs").write_text(MAIN % (element, len(OPERATIONS), arms))
     subprocess.run(["cargo", "build", "--offline", "--quiet", "--release"], cwd=folder, check=True)
     return folder / "target" / "release" / "calls"
 
@@ -106,17 +117,19 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         programs = [build(pathlib.Path(temporary) / str(at), library, options.type) for at, library in enumerate(libraries)]
         print("elements of each column:", *(2**exponent for exponent in EXPONENTS for _ in programs))
-        rows = []
-        for number, name in enumerate(OPERATIONS):
+        rows, scopes = [], []
+        for number, name in enumerate([*OPERATIONS, *SCOPES]):
             counts = []
-            for exponent in EXPONENTS:
+            for exponent in EXPONENTS if name in OPERATIONS else EXPONENTS[:1]:
                 for program in programs:
                     few, many = (instructions(program, number, exponent, calls) for calls in (500, 1500))
                     counts.append((many - few) // 1000)
-            print(f"{name:13}", *(f"{count:8,}" for count in counts), flush=True)
-            rows.append([name] + [f"{count:,}" for count in counts])
+            print(f"{name:25}", *(f"{count:8,}" for count in counts), flush=True)
+            label = f"`{name}`" if "+" in name else name
+            (rows if name in OPERATIONS else scopes).append([label] + [f"{count:,}" for count in counts])
         if options.save:
-            results.save("calls", rows=[row for row in rows if row[0] in SAVED])
+            note = "With its drop or exit: " + ", ".join(f"{name} {count}" for name, count in scopes) + "."
+            results.save("calls", rows=[row for row in rows if row[0].strip("`") in SAVED], note=note)
 
 
 if __name__ == "__main__":
