@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tables of W4, W6 and W10 in one go, as Markdown, each row with its best peer.
+"""The tables of W4, W6, W10 and W16 in one go, as Markdown, each row with its best peer.
 
     python3 benches/peers/tables.py [--rounds 31] [--python venv/bin/python] [--programs FOLDER] [--save] [PART]…
 
 Builds the benchmarks of this package, and runs all parts or the named ones: hit, arrays, double (arrays of f64),
-training. Without cargo, `--programs` names a folder with executables of these names. A ratio is the best peer's time over
+training, server. Without cargo, `--programs` names a folder with executables of these names. A ratio is the best peer's time over
 this library's: below 1 this library is slower, and the row says so. `--python` names an interpreter with PyTorch, which
 then takes part in the training. `--save` replaces the files of these parts in benches/results. The load of the machine is
 printed before and after, because figures of a busy machine count less.
@@ -15,6 +15,7 @@ import datetime
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
@@ -24,8 +25,10 @@ MANIFEST = ["--manifest-path", str(PACKAGE / "Cargo.toml")]
 NO_PEERS = ("copy", "memcpy", "in place")
 # Rows and columns of docs/benchmarks.md.
 SAVED_ALLOCATORS = ("cachescope, hit", "cachescope, no scope (the pool)", "mimalloc", "jemalloc", "glibc")
-SAVED_OPERATIONS = ("a+b", "a+row", "a+column", "chain", "exp", "softmax", "sum", "sum_axis0")
+SAVED_OPERATIONS = ("a+b", "a+row", "chain", "softmax", "sum", "sum_axis0")
 SAVED_SIZES = ((16, 1), (1 << 10, 1), (1 << 16, 1), (1 << 22, 1), (1 << 16, 2), (1 << 22, 2))
+SERVER_ROWS = ("150 %", "110 %", "100 %", "one lock", "mimalloc", "jemalloc")
+SERVED = re.compile(r"^(\S.*?) {2,}(\d+) +([\d.]+) +(\d+) +(\d+) +(\S+)$", re.M)
 FIGURE = re.compile(r"^  (.{34}) +([\d.]+) ns +([\d.]+) x$")
 
 
@@ -64,13 +67,13 @@ def machine():
     print(f"{datetime.date.today()}, load {os.getloadavg()[0]:.1f}\n", flush=True)
 
 
-def benchmark(options, name, *features):
+def benchmark(options, name, *features, arguments=None):
     """What the benchmark prints: from the folder of programs, or built with these features."""
     if options.programs:
         command = [options.programs / "-".join([name, *features])]
     else:
         command = ["cargo", "bench", *MANIFEST, "--bench", name, *(f"--features={feature}" for feature in features), "--"]
-    return output([*command, str(options.rounds)])
+    return output([*command, *(arguments or [str(options.rounds)])])
 
 
 def nanos_text(nanos):
@@ -93,7 +96,6 @@ def save_hit(tables):
     many = [entries[f"cachescope, {policy}"] for policy in ("Recycle", "Bump", "Plan")]
     kinds = {
         "an empty scope, its name a literal": "a literal",
-        "its name computed": "a computed name",
         "entered by a handle": "a handle",
     }
     rows = [["a hit of 4 KiB, 64 in an entry", f"{many[0]:.2f}", "–", f"{many[1]:.2f}", f"{many[2]:.2f}"]]
@@ -182,7 +184,7 @@ def save_training(cases):
     for (network, size), figures in cases.items():
         (peak, step), (torch_peak, torch_step) = figures["cachescope"], figures["torch"]
         ratios.append((torch_step / step, torch_peak / peak))
-        rows.append([f"{network.upper()}, {size}", f"{step:.2f}", f"{ratios[-1][0]:.2f}", f"{peak:,}", f"{ratios[-1][1]:.2f}"])
+        rows.append([f"{network.upper()}, {size}", f"{step:.2f}", f"{ratios[-1][0]:.2f}", f"{peak / 1e6:.1f}", f"{ratios[-1][1]:.2f}"])
     spans = [f"{min(of):.2f} to {max(of):.2f}" for of in zip(*ratios)]
     is_met = min(map(min, ratios)) >= 1
     text = "a training step against PyTorch, on the host: time; peak"
@@ -222,8 +224,33 @@ def training(options):
         save_training(cases)
 
 
+def server(options):
+    """W16: medians of several runs, which differ by how threads are scheduled."""
+    rates, refused = {}, 0
+    for _ in range(options.rounds):
+        for part in benchmark(options, "server", arguments=["40000"]).split("\n\n")[1:]:
+            threads = int(part.split()[0])
+            for name, rate, ratio, _, with_room, _ in SERVED.findall(part):
+                row = next((row for row in SERVER_ROWS if name.startswith(row)), None)
+                rates.setdefault(threads, {}).setdefault(row, []).append(float(ratio) if row else float(rate))
+                refused += int(with_room) if row and "%" in name else 0
+    rows = []
+    for threads, of in rates.items():
+        median = {row: statistics.median(values) for row, values in of.items()}
+        rows.append([str(threads), f"{median[None]:,.0f}"] + [f"{median[row]:.2f}" for row in SERVER_ROWS])
+    print("### A server under a limit\n")
+    table(["threads", "requests a second, no limit", *SERVER_ROWS], rows)
+    if options.save:
+        tight = [row[2 + SERVER_ROWS.index("110 %")] for row in rows]
+        texts = [f"refusals with room; the rate at 110 %: {', '.join(map(str, rates))} threads",
+                 f"{refused}; {', '.join(tight)} ×"]
+        store = results()
+        is_met = refused == 0 and min(map(float, tight)) >= 0.8
+        store.save("server", rows=rows, summary=[["W16", *texts, "0; 0.8 ×", store.verdict(is_met)]])
+
+
 def main():
-    parts = {"hit": hit, "arrays": arrays, "double": double, "training": training}
+    parts = {"hit": hit, "arrays": arrays, "double": double, "training": training, "server": server}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--python")

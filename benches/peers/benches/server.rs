@@ -1,15 +1,17 @@
 //! A server under a limit: threads enter one scope, and make three requests of mixed sizes in it.
-//! The limit is a multiple of the bytes that they have live at the peak. (BENCHMARKS: W16.)
+//! The limit is a multiple of what the threads have live at their peaks, each its own. So at 100 %
+//! no request has to be refused, however the threads are scheduled. (BENCHMARKS: W16.)
 //!
-//! `cargo bench --bench server [-- SCOPES]`
+//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench server [-- SCOPES [THREADS]]`
 //!
 //! *One lock* is the pool of the same device outside of every scope, where each request and each
-//! drop takes its lock. *The system's* is `malloc` without a limit.
+//! drop takes its lock. The other allocators have no limit.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use cachescope::{Buffer, Device, DeviceConfig, Result};
+use cachescope_peers::peers::{Glibc, Jemalloc, Mimalloc, Pair, Raw};
 
 /// The requests in one scope.
 const REQUESTS: u32 = 3;
@@ -29,9 +31,20 @@ impl Block for Buffer {
     }
 }
 
-impl Block for Vec<u8> {
+/// A block of another allocator.
+struct Malloced<P: Pair<Block = Raw<P>> + Default>(Option<Raw<P>>);
+
+impl<P: Pair<Block = Raw<P>> + Default> Block for Malloced<P> {
     fn address(&self) -> *mut u8 {
-        self.as_ptr().cast_mut()
+        self.0.as_ref().expect("until it drops").address()
+    }
+}
+
+impl<P: Pair<Block = Raw<P>> + Default> Drop for Malloced<P> {
+    fn drop(&mut self) {
+        if let Some(block) = self.0.take() {
+            P::default().free(block);
+        }
     }
 }
 
@@ -42,6 +55,8 @@ struct Figures {
     /// The part of `refused` that had room beside live blocks, by the report.
     with_room: u64,
     longest: Duration,
+    /// The sum of the threads' peaks of live bytes.
+    peak_bytes: u64,
     time: Duration,
 }
 
@@ -59,13 +74,14 @@ fn run<B: Block>(
             refused: 0,
             with_room: 0,
             longest: Duration::ZERO,
+            peak_bytes: 0,
             time: Duration::ZERO,
         };
         let mut random = u64::from(thread) + 1;
         barrier.wait();
         for _ in 0..rounds {
             enter(&mut || {
-                let mut before = None;
+                let mut before: Option<(B, u64)> = None;
                 for _ in 0..REQUESTS {
                     // Knuth's generator (MMIX). The squares make short requests as common as in
                     // programs.
@@ -74,6 +90,8 @@ fn run<B: Block>(
                         .wrapping_add(1442695040888963407);
                     let share = (random >> 33) as f64 / (1u64 << 31) as f64;
                     let bytes = 1 + (share * share * LONGEST as f64) as u64;
+                    let live_bytes = before.as_ref().map_or(0, |(_, bytes)| *bytes);
+                    own.peak_bytes = own.peak_bytes.max(live_bytes + bytes);
                     let begun = Instant::now();
                     let served = request(bytes);
                     own.longest = own.longest.max(begun.elapsed());
@@ -84,7 +102,7 @@ fn run<B: Block>(
                                 // SAFETY: the block is live, and longer than the offset.
                                 unsafe { block.address().add(offset).write_volatile(1) }
                             }
-                            before = Some(block);
+                            before = Some((block, bytes));
                         }
                         Err(error) => {
                             let report = error.out_of_memory_report().expect("out of memory");
@@ -104,6 +122,7 @@ fn run<B: Block>(
         refused: 0,
         with_room: 0,
         longest: Duration::ZERO,
+        peak_bytes: 0,
         time: Duration::ZERO,
     };
     std::thread::scope(|scope| {
@@ -119,6 +138,7 @@ fn run<B: Block>(
             sum.refused += own.refused;
             sum.with_room += own.with_room;
             sum.longest = sum.longest.max(own.longest);
+            sum.peak_bytes += own.peak_bytes;
         }
         sum.time = begun.elapsed();
     });
@@ -142,12 +162,13 @@ fn main() -> Result<()> {
     let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
     let rounds: u32 = numbers.next().unwrap_or(40_000);
     println!("requests a second; x: against no limit; refused; refused with room; longest request");
-    for threads in [2, 16, 64] {
+    let only = numbers.next();
+    for threads in only.map_or(vec![2, 16, 64], |threads| vec![threads]) {
         let rounds = rounds / threads;
         println!("\n{threads} threads, {rounds} scopes each");
         let device = Device::host_with(DeviceConfig::default())?;
         let free = scoped(&device, threads, rounds);
-        let peak = device.memory_stats().peak_live_bytes;
+        let peak = free.peak_bytes;
         let first = Some(row("no limit", &free, None));
         for percent in [150, 110, 100] {
             let config = DeviceConfig {
@@ -169,13 +190,9 @@ fn main() -> Result<()> {
         let request = |bytes| Buffer::new(&device, bytes as usize);
         let locked = run(threads, rounds, |inside| inside(), request);
         row("one lock, 110 %", &locked, first);
-        let system = run(
-            threads,
-            rounds,
-            |inside| inside(),
-            |bytes| Ok(Vec::with_capacity(bytes as usize)),
-        );
-        row("the system's, no limit", &system, first);
+        malloced::<Mimalloc>("mimalloc, no limit", threads, rounds, first);
+        malloced::<Jemalloc>("jemalloc, no limit", threads, rounds, first);
+        malloced::<Glibc>("glibc, no limit", threads, rounds, first);
     }
     Ok(())
 }
@@ -191,4 +208,15 @@ fn scoped(device: &Device, threads: u32, rounds: u32) -> Figures {
         },
         |bytes| Buffer::new(device, bytes as usize),
     )
+}
+
+/// Runs the threads with another allocator.
+fn malloced<P: Pair<Block = Raw<P>> + Default>(
+    name: &str,
+    threads: u32,
+    rounds: u32,
+    first: Option<f64>,
+) {
+    let request = |bytes| Ok(Malloced::<P>(Some(P::default().allocate(bytes as usize))));
+    row(name, &run(threads, rounds, |inside| inside(), request), first);
 }

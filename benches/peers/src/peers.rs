@@ -20,6 +20,13 @@ pub trait Pair {
 #[derive(Debug)]
 pub struct Raw<P>(*mut c_void, PhantomData<P>);
 
+impl<P> Raw<P> {
+    /// Returns the address of the first byte.
+    pub fn address(&self) -> *mut u8 {
+        self.0.cast()
+    }
+}
+
 /// `malloc` and `free` under three names, called through the C ABI as Rust calls them.
 macro_rules! c_pair {
     ($(#[$doc:meta])* $name:ident, $malloc:path, $free:path) => {
