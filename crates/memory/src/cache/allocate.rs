@@ -12,7 +12,7 @@ use super::shard::{
 };
 use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
-use crate::memory::{self, Block, Destructor};
+use crate::memory::{self, Destructor};
 use crate::recorder::EventKind;
 
 impl Caches {
@@ -136,48 +136,6 @@ impl Caches {
         guard.refill(request).map(BlockHandle::from)
     }
 
-    /// Serves a request from a new arena of `bytes`. If that would need a reclaim, and the
-    /// request's own size is at least `min_bytes`, a block of that size becomes the arena instead.
-    fn refill_from_arena(
-        &self,
-        shard: &Shard,
-        bytes: u64,
-        min_bytes: u64,
-        request: &Request,
-    ) -> Result<Option<BlockHandle>> {
-        let mut arena = self.allocate_arena(shard, bytes, request)?;
-        if arena.is_none() && min_bytes <= request.size.rounded_bytes {
-            arena = Some(self.memory.allocate(&to_memory(Some(shard), request))?);
-        }
-        let mut guard = shard.guard();
-        let (served, surplus) = match (&mut guard, arena) {
-            (Some(guard), Some(arena)) => guard.refill_from(arena, request),
-            (Some(guard), None) => (guard.without_arena(request), None),
-            (None, arena) => (Err(Need::Block), arena),
-        };
-        drop(guard);
-        self.memory.free(surplus);
-        Ok(served.ok().map(BlockHandle::from))
-    }
-
-    /// Allocates an arena, if there is room for it without reclaiming memory.
-    fn allocate_arena(
-        &self,
-        shard: &Shard,
-        bytes: u64,
-        request: &Request,
-    ) -> Result<Option<Block>> {
-        if !self.has_room(shard, bytes) {
-            return Ok(None);
-        }
-        self.drain_uncached();
-        let request = memory::Request {
-            bytes,
-            ..to_memory(Some(shard), request)
-        };
-        self.memory.allocate_without_reclaim(&request)
-    }
-
     /// Serves a request from free memory of the pool, including idle blocks of other sizes that the
     /// shard evicts. Returns `None` if the memory has to grow.
     fn allocate_from_pool(&self, shard: &Shard, request: &Request) -> Option<BlockHandle> {
@@ -223,7 +181,7 @@ impl Caches {
 
     /// Returns true if the shard's cache may own `bytes` more. Releases the idle blocks of this
     /// shard if that makes room.
-    fn has_room(&self, shard: &Shard, bytes: u64) -> bool {
+    pub(super) fn has_room(&self, shard: &Shard, bytes: u64) -> bool {
         let settings = shard.settings.as_ref();
         let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());
         if max_bytes == u64::MAX {
@@ -315,7 +273,7 @@ impl Caches {
 }
 
 /// Converts a shard's request into a request to the memory.
-fn to_memory<'a>(shard: Option<&'a Shard>, request: &Request) -> memory::Request<'a> {
+pub(super) fn to_memory<'a>(shard: Option<&'a Shard>, request: &Request) -> memory::Request<'a> {
     let settings = shard.and_then(|shard| shard.settings.as_ref());
     memory::Request {
         bytes: request.size.requested_bytes,

@@ -9,6 +9,7 @@
 //! the contents of a block, and knows nothing of arrays.
 
 mod allocate;
+mod allocate_arena;
 mod allocator;
 mod arena;
 #[cfg(all(test, loom))]

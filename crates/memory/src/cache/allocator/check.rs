@@ -2,7 +2,6 @@
 
 use super::{Allocator, AllocatorState};
 use crate::cache::arena::{ARENA, SUBALLOCATION};
-use crate::cache::policy::{CachePolicy, dispatch};
 use crate::memory::header::Header;
 use crate::pool::size_class::floor_class;
 
@@ -13,12 +12,13 @@ impl Allocator<'_> {
         assert!(self.store.exit_epoch <= epoch && self.store.invalidation_epoch <= epoch);
         let frees = self.fast_path.frees(epoch);
         assert!(frees || self.fast_path.frees_slowly());
-        let (kept, _) = dispatch!(self.policies, policy => policy.idle_and_arenas());
+        let (kept, _) = self.policies.idle_and_arenas();
         let AllocatorState {
             store, policies, ..
         } = &mut *self.state;
         let (lists, suballocations) = store.lists();
-        let arenas = dispatch!(policies, policy => policy.check(suballocations, epoch));
+        let policy = policies.arenas();
+        let arenas = policy.map_or(0, |policy| policy.check(suballocations, epoch));
         let arena_bytes = arenas + store.detached.bytes();
         let mut blocks = kept + suballocations.iter().count();
         let (mut bytes, mut listed) = (0, 0);

@@ -2,7 +2,7 @@
 
 use super::{Allocator, AllocatorState, EMPTY_EPOCH};
 use crate::cache::arena::SUBALLOCATION;
-use crate::cache::policy::{CachePolicy, Policy, dispatch};
+use crate::cache::policy::Policy;
 use crate::cache::record::RECORDED;
 use crate::device::StreamId;
 use crate::memory::Block;
@@ -111,19 +111,6 @@ impl Allocator<'_> {
             self.store.push(header);
         } else {
             self.state.store.defer(self.counters, header);
-        }
-    }
-
-    fn free_suballocation(&mut self, mut header: Box<Header>) {
-        if !header.block.other_uses.is_empty() {
-            dispatch!(self.policies, policy => policy.share(&mut header));
-            self.store.detached.share(&mut header);
-            self.update_fast_path();
-        }
-        if header.epoch() == self.store.epoch {
-            self.store.push(header);
-        } else {
-            self.store.free_detached(header);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! reenters the allocator while it is borrowed.
 
 mod aging;
+mod arena;
 #[cfg(test)]
 mod check;
 mod fast_path;
@@ -98,15 +99,19 @@ impl AllocatorState {
     /// Begins an entry inside another one.
     pub(super) fn begin_nested(&mut self) {
         self.depth += 1;
-        dispatch!(self.policies, policy => policy.begin_nested());
+        if let Some(policy) = self.policies.arenas() {
+            policy.begin_nested();
+        }
     }
 
     /// Ends an entry. Returns true for the outermost one.
     #[inline]
     pub(super) fn end_nested(&mut self) -> bool {
         self.depth -= 1;
-        if self.depth > 0 {
-            dispatch!(self.policies, policy => policy.end_nested(&mut self.store));
+        if self.depth > 0
+            && let Some(policy) = self.policies.arenas()
+        {
+            policy.end_nested(&mut self.store);
         }
         self.depth == 0
     }
@@ -201,7 +206,7 @@ impl Allocator<'_> {
             self.release_all();
             // Arenas with live suballocations were detached at the last exit, so nothing is left in
             // the policy.
-            let left = dispatch!(self.policies, policy => policy.idle_and_arenas());
+            let left = self.policies.idle_and_arenas();
             debug_assert_eq!(left, (0, 0), "the policy before keeps something");
             self.policies.activate(config.policy);
         }
@@ -220,10 +225,7 @@ impl Allocator<'_> {
 
     /// Invalidates the live blocks: they go to the pool when they drop.
     pub(super) fn invalidate(&mut self) {
-        let AllocatorState {
-            store, policies, ..
-        } = &mut *self.state;
-        dispatch!(policies, policy => policy.detach(store, false));
+        self.detach_arenas();
         self.store.epoch += 1;
         self.store.invalidation_epoch = self.store.epoch;
         self.update_free_epoch();
@@ -280,17 +282,5 @@ impl Allocator<'_> {
     pub(super) fn close(&mut self) -> (u64, DetachedArenas) {
         let headers = self.counters.live_blocks.get() + self.empties;
         (headers, mem::take(&mut self.store.detached))
-    }
-
-    /// Counts the arenas that serve requests, the unused bytes of the others, and the idle
-    /// suballocations, which are not blocks of their own.
-    pub(super) fn count_arenas(&mut self) {
-        let (idle, arenas) = dispatch!(self.policies, policy => policy.idle_and_arenas());
-        let idle = idle + self.store.idle_suballocations().iter().count();
-        self.counters.idle_suballocations.set(idle as u64);
-        self.counters.arenas.set(arenas as u64);
-        self.counters
-            .detached_bytes
-            .set(self.store.detached.unused_bytes());
     }
 }

@@ -5,7 +5,6 @@ use crate::cache::arena::SUBALLOCATION;
 use crate::cache::policy::{CachePolicy, Need, dispatch};
 use crate::cache::record::RECORDED;
 use crate::cache::request::Request;
-use crate::device::DevicePtr;
 use crate::memory::Block;
 use crate::memory::header::{HandedOut, Header};
 
@@ -29,46 +28,6 @@ impl Allocator<'_> {
         let header = served?;
         self.counters.hits.add(1);
         Ok(self.hand_out(header, request))
-    }
-
-    /// Looks for a free block once more, because the memory lacks room for the arena that
-    /// [`refill`](Self::refill) requested.
-    pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Result<HandedOut, Need> {
-        dispatch!(self.policies, policy => policy.without_arena());
-        self.refill(request)
-    }
-
-    /// Serves a request from a new arena. Returns the arena if it is not needed any more: a
-    /// callback of the memory may have left the scope, or entered it with another policy.
-    pub(in crate::cache) fn refill_from(
-        &mut self,
-        arena: Block,
-        request: &Request,
-    ) -> (Result<HandedOut, Need>, Option<Block>) {
-        if !self.is_entered() {
-            return (Err(Need::Block), Some(arena));
-        }
-        match self.refill(request) {
-            Err(Need::Arena { min_bytes, .. }) if min_bytes <= arena.bytes() => {}
-            other => return (other, Some(arena)),
-        }
-        self.due_epoch = 0; // A first arena may not be the last: the exit checks.
-        let AllocatorState {
-            store, policies, ..
-        } = &mut *self.state;
-        let arena = store.new_arena(self.counters, arena);
-        let served = dispatch!(
-            policies,
-            policy => policy.add_arena(store, self.counters, arena, request)
-        );
-        self.update_fast_path();
-        match served {
-            Ok(header) => {
-                self.counters.misses.add(1);
-                (Ok(self.hand_out(header, request)), None)
-            }
-            Err(need) => (Err(need), None),
-        }
     }
 
     /// Hands out a block of the pool. This shard is its home from now on.
@@ -108,48 +67,19 @@ impl Allocator<'_> {
     }
 
     /// Hands out the block of a request that missed, and records it if the entry is recorded.
-    fn hand_out(&mut self, mut header: Box<Header>, request: &Request) -> HandedOut {
+    pub(super) fn hand_out(&mut self, mut header: Box<Header>, request: &Request) -> HandedOut {
         let mut epoch = self.store.epoch;
         if let Some(index) = self.state.store.record_allocation(self.counters, request) {
             header.record_index = index;
             epoch |= RECORDED;
         }
         if header.class != SUBALLOCATION && self.is_entered() {
-            dispatch!(self.policies, policy => policy.note_block(request));
+            self.note_block(request);
         }
         self.update_fast_path();
         let requested_bytes = request.size.requested_bytes;
         self.counters
             .count_out(header.block.bytes(), requested_bytes);
         header.hand_out(requested_bytes, epoch)
-    }
-
-    /// Hands out a slab as a whole. The slab is detached, so that nothing else is served from it.
-    /// Its live suballocations stay valid.
-    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<HandedOut> {
-        let AllocatorState {
-            store, policies, ..
-        } = &mut *self.state;
-        if dispatch!(policies, policy => policy.detach_at(store, address)) {
-            store.epoch += 1;
-        }
-        self.update_fast_path();
-        self.update_free_epoch();
-        let home = self.store.home();
-        let (slab, epoch) = self.state.store.detached.export(address)?;
-        let slab_bytes = slab.block.bytes();
-        let block = slab.block.new_suballocation();
-        let mut header = Header::new(block, SUBALLOCATION, home);
-        header.join_slab(slab);
-        self.counters.owned_blocks.add(1);
-        self.counters.count_out(0, slab_bytes);
-        if !self.is_entered() {
-            // As for every block that is live between two entries.
-            self.store.exit_epoch = self.store.epoch;
-        }
-        if epoch < self.store.exit_epoch {
-            self.counters.escaped_blocks.add(1);
-        }
-        Some(header.hand_out(slab_bytes, epoch))
     }
 }

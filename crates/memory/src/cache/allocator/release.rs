@@ -2,7 +2,7 @@
 
 use super::{Allocator, AllocatorState};
 use crate::cache::arena::{ARENA, SUBALLOCATION};
-use crate::cache::policy::{CachePolicy, Trim, dispatch};
+use crate::cache::policy::Trim;
 use crate::cache::request::Request;
 use crate::device::StreamId;
 use crate::memory::ExchangeCost;
@@ -17,7 +17,9 @@ impl AllocatorState {
     }
 
     pub(super) fn trim(&mut self, trim: Trim) {
-        dispatch!(self.policies, policy => policy.trim(&mut self.store, trim));
+        if let Some(policy) = self.policies.arenas() {
+            policy.trim(&mut self.store, trim);
+        }
     }
 
     pub(super) fn release_all(&mut self) {

@@ -4,7 +4,7 @@
 //!
 //! The header of a suballocation that dropped serves the next request.
 
-use super::{CachePolicy, Need, Policy, Refill, Trim};
+use super::{ArenaPolicy, CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 use crate::cache::record::RecordedAllocation;
 use crate::cache::request::{Request, Size};
@@ -68,6 +68,51 @@ impl CachePolicy for Bump {
         true
     }
 
+    fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
+        let Size { rounded_bytes, .. } = request.size;
+        if !self.arenas.is_empty() && request.stream != self.stream {
+            let fit = store.pop_tightest(request.size, request.stream);
+            return fit.ok_or(Need::Block);
+        }
+        if !self.has_room(rounded_bytes) {
+            return Err(Need::Arena {
+                bytes: self.arena_bytes(rounded_bytes),
+                min_bytes: rounded_bytes,
+            });
+        }
+        if store.idle_suballocations().is_empty()
+            && let Some(arena) = self.arenas.first()
+        {
+            let header = store.new_suballocation(counters, arena.block.new_suballocation());
+            store.push(header);
+            self.headers += 1;
+        }
+        self.ends.reserve(1);
+        let header = self.allocate(store, rounded_bytes, request.stream);
+        header.ok_or(Need::Block)
+    }
+
+    /// Resets the cursor. Arenas that are still in use are detached. Several arenas, or shared
+    /// ones, are released.
+    fn end(
+        &mut self,
+        store: &mut Store,
+        counters: &Counters,
+        escapes: bool,
+    ) -> Option<Vec<RecordedAllocation>> {
+        if escapes {
+            self.detach(store, true);
+        }
+        if self.arenas.count() > 1 || self.arenas.is_shared() {
+            self.release_arenas(store);
+        }
+        self.reset(store.epoch);
+        let (recorded, _) = store.finish_recording(counters)?;
+        Some(recorded)
+    }
+}
+
+impl ArenaPolicy for Bump {
     fn begin_nested(&mut self) {
         if self.nested.is_empty() {
             self.ends.push(self.cursor);
@@ -95,30 +140,6 @@ impl CachePolicy for Bump {
         if self.nested.is_empty() && self.ends.len() == mark {
             self.ends.pop(); // The cursor at the beginning.
         }
-    }
-
-    fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
-        let Size { rounded_bytes, .. } = request.size;
-        if !self.arenas.is_empty() && request.stream != self.stream {
-            let fit = store.pop_tightest(request.size, request.stream);
-            return fit.ok_or(Need::Block);
-        }
-        if !self.has_room(rounded_bytes) {
-            return Err(Need::Arena {
-                bytes: self.arena_bytes(rounded_bytes),
-                min_bytes: rounded_bytes,
-            });
-        }
-        if store.idle_suballocations().is_empty()
-            && let Some(arena) = self.arenas.first()
-        {
-            let header = store.new_suballocation(counters, arena.block.new_suballocation());
-            store.push(header);
-            self.headers += 1;
-        }
-        self.ends.reserve(1);
-        let header = self.allocate(store, rounded_bytes, request.stream);
-        header.ok_or(Need::Block)
     }
 
     /// Moves the cursor to the arena. After the request, moves it back to the previous arena, if
@@ -149,25 +170,6 @@ impl CachePolicy for Bump {
 
     fn share(&mut self, suballocation: &mut Header) {
         self.arenas.share(suballocation);
-    }
-
-    /// Resets the cursor. Arenas that are still in use are detached. Several arenas, or shared
-    /// ones, are released.
-    fn end(
-        &mut self,
-        store: &mut Store,
-        counters: &Counters,
-        escapes: bool,
-    ) -> Option<Vec<RecordedAllocation>> {
-        if escapes {
-            self.detach(store, true);
-        }
-        if self.arenas.count() > 1 || self.arenas.is_shared() {
-            self.release_arenas(store);
-        }
-        self.reset(store.epoch);
-        let (recorded, _) = store.finish_recording(counters)?;
-        Some(recorded)
     }
 
     fn detach(&mut self, store: &mut Store, _escape: bool) {

@@ -8,12 +8,14 @@
 //! the scope or enter it with another policy. So the borrow of the shard ends before the memory is
 //! called. The policy is called again when an arena arrives.
 
+mod arenas;
 pub(super) mod bump;
 pub(super) mod free_lists;
 pub(super) mod plan;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(super) use self::arenas::ArenaPolicy;
 use self::bump::Bump;
 use self::free_lists::FreeLists;
 use self::plan::Plan;
@@ -21,8 +23,7 @@ use super::record::RecordedAllocation;
 use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
-use crate::device::DevicePtr;
-use crate::memory::header::{Header, List};
+use crate::memory::header::Header;
 use crate::naming::names;
 
 /// The treatment of a named cache's idle blocks.
@@ -89,7 +90,8 @@ pub(super) enum Trim {
     OlderThan(u64),
 }
 
-/// A policy of one shard. `store` holds the state that all policies share.
+/// A policy of one shard. `store` holds the state that all policies share. [`ArenaPolicy`] has the
+/// methods of policies with arenas.
 pub(super) trait CachePolicy {
     /// Returns the policy that serves the next request if that is a hit.
     fn fast_path(&self) -> Policy;
@@ -108,42 +110,12 @@ pub(super) trait CachePolicy {
         store.record_as_set();
     }
 
-    /// Begins an entry inside another one.
-    fn begin_nested(&mut self) {}
-
-    /// Ends an entry inside another one.
-    fn end_nested(&mut self, _store: &mut Store) {}
-
     /// Serves a request that missed, or returns the memory that it needs.
     fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         let _ = counters;
         let fit = store.pop_tightest(request.size, request.stream);
         fit.ok_or(Need::Block)
     }
-
-    /// Takes an arena that [`refill`](Self::refill) has just requested, and serves the request from
-    /// it.
-    fn add_arena(
-        &mut self,
-        store: &mut Store,
-        counters: &Counters,
-        arena: Box<Header>,
-        request: &Request,
-    ) -> Refill {
-        debug_assert!(false, "{} asks for no arena", self.fast_path());
-        store.release(List::from(arena));
-        self.refill(store, counters, request)
-    }
-
-    /// Continues without the arena that [`refill`](Self::refill) requested, because the memory
-    /// lacks room for it.
-    fn without_arena(&mut self) {}
-
-    /// Notes that a request was served with a block of its own.
-    fn note_block(&mut self, _request: &Request) {}
-
-    /// Notes the free of a suballocation that other streams may still use.
-    fn share(&mut self, _suballocation: &mut Header) {}
 
     /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns the
     /// record of the entry.
@@ -157,34 +129,9 @@ pub(super) trait CachePolicy {
         Some(recorded)
     }
 
-    /// Detaches arenas with live suballocations, because the epoch is about to advance. If
-    /// suballocations `escape` from an entry, the next entry serves those requests from other
-    /// memory.
-    fn detach(&mut self, _store: &mut Store, _escape: bool) {}
-
-    /// Detaches the arena that contains `address`, live or not. Returns false if no arena contains
-    /// it.
-    fn detach_at(&mut self, _store: &mut Store, _address: DevicePtr) -> bool {
-        false
-    }
-
     /// Returns true if idle blocks stay in the cache after the exit.
     fn keeps_idle(&self) -> bool {
         true
-    }
-
-    /// Releases idle arenas and suballocations to `store`.
-    fn trim(&mut self, _store: &mut Store, _trim: Trim) {}
-
-    /// Returns the number of idle suballocations that are not in `store`, and of arenas.
-    fn idle_and_arenas(&self) -> (usize, usize) {
-        (0, 0)
-    }
-
-    /// Asserts the invariants, and returns the bytes of all arenas.
-    #[cfg(test)]
-    fn check(&self, _idle: &List, _epoch: u64) -> u64 {
-        0
     }
 }
 

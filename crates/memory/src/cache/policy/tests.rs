@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cache::request::Size;
-use crate::device::StreamId;
+use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
-use crate::memory::header::Home;
+use crate::memory::header::{Home, List};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 
@@ -71,8 +71,10 @@ impl Bench {
         self.counters.misses.add(1);
         let index = self.store.record_allocation(&self.counters, &request);
         header.record_index = index.unwrap_or(u32::MAX);
-        if header.class != crate::cache::arena::SUBALLOCATION {
-            dispatch!(self.policies, policy => policy.note_block(&request));
+        if header.class != crate::cache::arena::SUBALLOCATION
+            && let Some(policy) = self.policies.arenas()
+        {
+            policy.note_block(&request);
         }
         header
     }
@@ -88,10 +90,8 @@ impl Bench {
             let block = self.fresh(bytes);
             let (store, counters) = (&mut self.store, &self.counters);
             let arena = store.new_arena(counters, block);
-            served = dispatch!(
-                self.policies,
-                policy => policy.add_arena(store, counters, arena, request)
-            );
+            let policy = self.policies.arenas().expect("it asked for one");
+            served = policy.add_arena(store, counters, arena, request);
         }
         served.unwrap_or_else(|_| {
             let block = self.fresh(request.size.rounded_bytes);
@@ -188,8 +188,10 @@ proptest! {
             bench.enter(&first, 0);
         }
         bench.store.release_free_lists();
-        dispatch!(bench.policies, policy => policy.trim(&mut bench.store, Trim::All));
-        let (idle, arenas) = dispatch!(bench.policies, policy => policy.idle_and_arenas());
+        if let Some(policy) = bench.policies.arenas() {
+            policy.trim(&mut bench.store, Trim::All);
+        }
+        let (idle, arenas) = bench.policies.idle_and_arenas();
         prop_assert_eq!((idle, arenas, bench.store.idle().count()), (0, 0, 0));
         bench.enter(&first, 0);
     }

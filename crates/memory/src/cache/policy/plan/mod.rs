@@ -9,7 +9,7 @@ mod tree;
 
 use std::mem;
 
-use super::{CachePolicy, Need, Policy, Refill, Trim};
+use super::{ArenaPolicy, CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 #[cfg(test)]
 use crate::cache::arena::SUBALLOCATION;
@@ -156,6 +156,33 @@ impl CachePolicy for Plan {
         header.ok_or(Need::Block)
     }
 
+    fn end(
+        &mut self,
+        store: &mut Store,
+        counters: &Counters,
+        escapes: bool,
+    ) -> Option<Vec<RecordedAllocation>> {
+        self.sort_in(store);
+        let spare_bytes = self.spare_bytes();
+        if escapes {
+            self.detach(store, true);
+        }
+        if self.slab.is_shared() {
+            self.release_slab(store);
+        }
+        let recorded = store.finish_recording(counters);
+        self.end_sequence(store.epoch, spare_bytes);
+        if !self.following {
+            self.learn(store, counters, recorded.as_ref());
+        }
+        self.served = counters.served();
+        self.replan(store);
+        let (recorded, is_whole) = recorded?;
+        (is_whole || store.records).then_some(recorded)
+    }
+}
+
+impl ArenaPolicy for Plan {
     fn add_arena(
         &mut self,
         store: &mut Store,
@@ -192,31 +219,6 @@ impl CachePolicy for Plan {
     fn share(&mut self, suballocation: &mut Header) {
         self.slab.share(suballocation);
         self.following = false;
-    }
-
-    fn end(
-        &mut self,
-        store: &mut Store,
-        counters: &Counters,
-        escapes: bool,
-    ) -> Option<Vec<RecordedAllocation>> {
-        self.sort_in(store);
-        let spare_bytes = self.spare_bytes();
-        if escapes {
-            self.detach(store, true);
-        }
-        if self.slab.is_shared() {
-            self.release_slab(store);
-        }
-        let recorded = store.finish_recording(counters);
-        self.end_sequence(store.epoch, spare_bytes);
-        if !self.following {
-            self.learn(store, counters, recorded.as_ref());
-        }
-        self.served = counters.served();
-        self.replan(store);
-        let (recorded, is_whole) = recorded?;
-        (is_whole || store.records).then_some(recorded)
     }
 
     /// Detaches the slab if one of its suballocations is live. If these `escape` from an entry, the

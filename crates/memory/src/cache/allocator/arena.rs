@@ -1,0 +1,131 @@
+//! Arenas in an allocator: the requests that a new arena serves, the frees of suballocations, and
+//! arenas that outlive an entry.
+
+use super::{Allocator, AllocatorState};
+use crate::cache::arena::SUBALLOCATION;
+use crate::cache::policy::Need;
+use crate::cache::request::Request;
+use crate::device::DevicePtr;
+use crate::memory::Block;
+use crate::memory::header::{HandedOut, Header};
+
+impl AllocatorState {
+    /// Detaches the arenas with live suballocations, because the epoch is about to advance.
+    pub(super) fn detach_arenas(&mut self) {
+        if let Some(policy) = self.policies.arenas() {
+            policy.detach(&mut self.store, false);
+        }
+    }
+
+    /// Notes that a request was served with a block of its own.
+    pub(super) fn note_block(&mut self, request: &Request) {
+        if let Some(policy) = self.policies.arenas() {
+            policy.note_block(request);
+        }
+    }
+}
+
+impl Allocator<'_> {
+    /// Looks for a free block once more, because the memory lacks room for the arena that
+    /// [`refill`](Self::refill) requested.
+    pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Result<HandedOut, Need> {
+        if let Some(policy) = self.policies.arenas() {
+            policy.without_arena();
+        }
+        self.refill(request)
+    }
+
+    /// Serves a request from a new arena. Returns the arena if it is not needed any more: a
+    /// callback of the memory may have left the scope, or entered it with another policy.
+    pub(in crate::cache) fn refill_from(
+        &mut self,
+        arena: Block,
+        request: &Request,
+    ) -> (Result<HandedOut, Need>, Option<Block>) {
+        if !self.is_entered() {
+            return (Err(Need::Block), Some(arena));
+        }
+        match self.refill(request) {
+            Err(Need::Arena { min_bytes, .. }) if min_bytes <= arena.bytes() => {}
+            other => return (other, Some(arena)),
+        }
+        let AllocatorState {
+            store,
+            policies,
+            due_epoch,
+            ..
+        } = &mut *self.state;
+        let Some(policy) = policies.arenas() else {
+            return (Err(Need::Block), Some(arena));
+        };
+        *due_epoch = 0; // A first arena may not be the last: the exit checks.
+        let arena = store.new_arena(self.counters, arena);
+        let served = policy.add_arena(store, self.counters, arena, request);
+        self.update_fast_path();
+        match served {
+            Ok(header) => {
+                self.counters.misses.add(1);
+                (Ok(self.hand_out(header, request)), None)
+            }
+            Err(need) => (Err(need), None),
+        }
+    }
+
+    /// Hands out a slab as a whole. The slab is detached, so that nothing else is served from it.
+    /// Its live suballocations stay valid.
+    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<HandedOut> {
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
+        if let Some(policy) = policies.arenas()
+            && policy.detach_at(store, address)
+        {
+            store.epoch += 1;
+        }
+        self.update_fast_path();
+        self.update_free_epoch();
+        let home = self.store.home();
+        let (slab, epoch) = self.state.store.detached.export(address)?;
+        let slab_bytes = slab.block.bytes();
+        let block = slab.block.new_suballocation();
+        let mut header = Header::new(block, SUBALLOCATION, home);
+        header.join_slab(slab);
+        self.counters.owned_blocks.add(1);
+        self.counters.count_out(0, slab_bytes);
+        if !self.is_entered() {
+            // As for every block that is live between two entries.
+            self.store.exit_epoch = self.store.epoch;
+        }
+        if epoch < self.store.exit_epoch {
+            self.counters.escaped_blocks.add(1);
+        }
+        Some(header.hand_out(slab_bytes, epoch))
+    }
+
+    pub(super) fn free_suballocation(&mut self, mut header: Box<Header>) {
+        if !header.block.other_uses.is_empty() {
+            if let Some(policy) = self.policies.arenas() {
+                policy.share(&mut header);
+            }
+            self.store.detached.share(&mut header);
+            self.update_fast_path();
+        }
+        if header.epoch() == self.store.epoch {
+            self.store.push(header);
+        } else {
+            self.store.free_detached(header);
+        }
+    }
+
+    /// Counts the arenas that serve requests, the unused bytes of the others, and the idle
+    /// suballocations, which are not blocks of their own.
+    pub(in crate::cache) fn count_arenas(&mut self) {
+        let (idle, arenas) = self.policies.idle_and_arenas();
+        let idle = idle + self.store.idle_suballocations().iter().count();
+        self.counters.idle_suballocations.set(idle as u64);
+        self.counters.arenas.set(arenas as u64);
+        self.counters
+            .detached_bytes
+            .set(self.store.detached.unused_bytes());
+    }
+}
