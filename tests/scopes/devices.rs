@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::thread;
 
-use cachescope::{Array, Buffer, Device, ErrorKind, Policy, Result, cache_scope, scope};
+use cachescope::{
+    Array, Buffer, Device, DeviceConfig, ErrorKind, MetaOptions, Policy, Result, cache_scope, scope,
+};
 
 use crate::scopes::{device, stats};
 
@@ -215,4 +217,39 @@ fn a_scope_entered_in_the_last_moments_of_a_thread_binds_nothing() {
     ended.join().unwrap();
     assert_eq!(device.memory_stats().live_blocks, 0);
     assert!(device.cache_stats("late").is_none(), "nothing was bound");
+}
+
+#[test]
+fn a_host_buffer_is_filled_and_written_in_place() -> Result<()> {
+    #[derive(Clone, Copy)]
+    #[repr(align(4096))]
+    struct Page;
+
+    let host = Device::host_with(DeviceConfig::default())?;
+    let address = cache_scope!("fill", device = &host, {
+        let mut buffer = Buffer::new(&host, 1001)?;
+        let pairs = buffer.fill_host((7_u16, -1.5_f32))?;
+        assert_eq!(pairs.len(), 1001 / 8);
+        pairs[124].1 = 2.0;
+        assert!(pairs[..124].iter().all(|pair| *pair == (7, -1.5)));
+        assert!(buffer.fill_host([0_u64; 200])?.is_empty(), "none fits");
+        assert!(buffer.fill_host(())?.is_empty());
+        buffer.address()
+    });
+    let empty = Buffer::new(&host, 0)?.fill_host(1_u8)?.len();
+    assert_eq!(empty, 0);
+
+    let mut again = Buffer::new(&host, 8192)?;
+    let shared = again.share();
+    let refused = |result: Result<usize>| result.unwrap_err().kind() == ErrorKind::Unsupported;
+    assert!(refused(again.fill_host(0_u8).map(|own| own.len())));
+    drop(shared);
+    assert_eq!(again.fill_host(0_u8)?.len(), 8192);
+    if !again.address().is_multiple_of(4096) {
+        assert!(refused(again.fill_host(Page).map(|own| own.len())));
+    }
+    let mut nothing = Buffer::new(&Device::meta(MetaOptions::default())?, 512)?;
+    assert!(refused(nothing.fill_host(0_u8).map(|own| own.len())));
+    assert_ne!(address, 0);
+    Ok(())
 }

@@ -1,8 +1,6 @@
 //! Scratch buffers of a loop on the host: a device with a pool of its own, and a scope around the
 //! loop's body. Each entry smooths a signal by a running mean over a table of prefix sums.
 
-use std::slice;
-
 use cachescope_memory::{
     Buffer, CacheStats, Device, DeviceConfig, PoolKind, Result, cache_scope, scope,
 };
@@ -12,36 +10,20 @@ const ENTRIES: usize = 300;
 const WIDTH: usize = 8;
 const TOLERANCE: f64 = 1e-9;
 
-/// Allocates a buffer of `length` zeros, at least one, on a host device.
-fn zeros(device: &Device, length: usize) -> Result<Buffer> {
-    let mut buffer = Buffer::new(device, length * size_of::<f64>())?;
-    // SAFETY: the buffer's memory is the host's, and `buffer` is its only handle.
-    unsafe { pointer(&mut buffer).write_bytes(0, length) };
-    Ok(buffer)
-}
-
-/// Returns the pointer to the first number of a buffer on a host device.
-fn pointer(buffer: &mut Buffer) -> *mut f64 {
-    std::ptr::with_exposed_provenance_mut(buffer.address() as usize)
-}
-
-/// Returns the numbers of a buffer that [`zeros`] allocated.
-fn numbers(buffer: &mut Buffer) -> &mut [f64] {
-    let length = buffer.size_bytes() / size_of::<f64>();
-    // SAFETY: the memory is initialised, aligned to 512 bytes, and holds `length` numbers. It stays
-    // allocated as long as `buffer`, the only handle, which is borrowed mutably.
-    unsafe { slice::from_raw_parts_mut(pointer(buffer), length) }
+/// Allocates a buffer for `length` numbers.
+fn numbers(device: &Device, length: usize) -> Result<Buffer> {
+    Buffer::new(device, length * size_of::<f64>())
 }
 
 /// Returns the sum of the means of each `WIDTH` adjacent numbers.
 fn smooth(device: &Device, signal: &[f64]) -> Result<f64> {
-    let mut sums = zeros(device, signal.len() + 1)?;
-    let sums = numbers(&mut sums);
+    let mut sums = numbers(device, signal.len() + 1)?;
+    let sums = sums.fill_host(0.0)?;
     for (i, value) in signal.iter().enumerate() {
         sums[i + 1] = sums[i] + value;
     }
-    let mut means = zeros(device, signal.len() + 1 - WIDTH)?;
-    let means = numbers(&mut means);
+    let mut means = numbers(device, signal.len() + 1 - WIDTH)?;
+    let means: &mut [f64] = means.fill_host(0.0)?;
     for (i, mean) in means.iter_mut().enumerate() {
         *mean = (sums[i + WIDTH] - sums[i]) / WIDTH as f64;
     }

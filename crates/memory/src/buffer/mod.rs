@@ -10,6 +10,7 @@ use std::ptr;
 
 use crate::cache::BlockHandle;
 use crate::context::Device;
+use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, StreamId, Use};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::memory::Destructor;
@@ -170,6 +171,63 @@ impl Buffer {
     #[inline]
     pub fn device(&self) -> &Device {
         Device::from_caches(self.block.home().device())
+    }
+
+    /// Writes `value` to all of the memory, which is a host's, and returns its elements. Waits for
+    /// work that uses the memory. Bytes at the end that do not make an element are left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, cache_scope};
+    ///
+    /// let device = Device::host();
+    /// cache_scope!("scratch", {
+    ///     let mut buffer = Buffer::new(&device, 4096)?;
+    ///     let sums: &mut [f64] = buffer.fill_host(0.0)?;
+    ///     sums[1] = sums[0] + 0.5;
+    ///     assert_eq!((sums.len(), sums[1]), (512, 0.5));
+    /// });
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the memory is not a host's, if the device
+    /// has no data, if another handle shares the memory, or if `T` needs an alignment that the
+    /// memory does not have: above 512 bytes, if it is not imported.
+    #[track_caller]
+    pub fn fill_host<T: Copy>(&mut self, value: T) -> Result<&mut [T]> {
+        let backend = self.device().backend();
+        let reason = if backend.id() != DeviceId::Host || backend.is_meta() {
+            Some("the memory is not a host's")
+        } else if self.holders() != 1 {
+            Some("another handle shares the memory")
+        } else if !self.address().is_multiple_of(align_of::<T>() as u64) {
+            Some("the elements need a larger alignment than the memory has")
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            let text = format!("fill_host: {reason}");
+            return Err(Error::new(ErrorCode::Support, text).at(Location::caller()));
+        }
+        if size_of::<T>() == 0 || self.size_bytes() == 0 {
+            return Ok(&mut []);
+        }
+        let stream = self.stream();
+        self.use_on(stream, Use::Write)?;
+        backend.synchronize(stream).at_caller()?;
+        let first: *mut T = host_pointer(DevicePtr(self.address())).cast();
+        let count = self.size_bytes() / size_of::<T>();
+        for index in 0..count {
+            // SAFETY: the element lies in this block of the host, which is aligned for it. Its
+            // only handle is borrowed mutably, and all work that used it is done.
+            unsafe { first.add(index).write(value) };
+        }
+        // SAFETY: as above, and all elements were written.
+        Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
     }
 
     /// Orders `stream` before it uses the memory: a read after the writes of other streams, a write
