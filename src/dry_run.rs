@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use cachescope_reports::{EventKind, Profile, SiteSummary, by_call_site};
 
 use crate::MetaOptions;
+use crate::array::sort_descending;
 use crate::context::{Device, RecordOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::keeping_generator;
@@ -71,7 +72,7 @@ impl<R> DryRun<R> {
     /// ```
     pub fn by_call_site(&self) -> Vec<SiteSummary> {
         let mut sites = by_call_site(&self.profile);
-        sites.sort_by_key(|site| std::cmp::Reverse(site.device_peak_bytes));
+        sort_descending(&mut sites, |site| site.device_peak_bytes);
         sites
     }
 

@@ -25,11 +25,12 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use cachescope_reports::{AllocationLifetime, Event, Peak, Profile, lifetimes, live_at};
 
+use crate::array::sort_descending;
 use crate::context::{Device, RecordOptions, Recording};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size::ByteSize;
@@ -104,14 +105,15 @@ impl Measured {
 
     /// Returns the lines of these lifetimes with their bytes, the largest first.
     fn lines<'a>(&self, chosen: impl Iterator<Item = &'a AllocationLifetime>) -> String {
-        let mut lines: HashMap<String, (u64, u64)> = HashMap::new();
+        let mut lines: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for lifetime in chosen {
             let (count, bytes) = lines.entry(self.line(lifetime)).or_default();
             *count += 1;
             *bytes += lifetime.bytes;
         }
         let mut lines: Vec<_> = lines.into_iter().collect();
-        lines.sort_by(|(a, (_, a_bytes)), (b, (_, b_bytes))| b_bytes.cmp(a_bytes).then(a.cmp(b)));
+        // They are in the order of their names.
+        sort_descending(&mut lines, |(_, (_, bytes))| *bytes);
         let mut text = String::new();
         for (line, (count, bytes)) in lines.iter().take(LINES) {
             let _ = write!(

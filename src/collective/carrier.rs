@@ -5,6 +5,7 @@ use super::engine::{Members, Settings, WORLD, Work};
 use super::memory::Spans;
 use super::nccl::NcclCarrier;
 use super::worker::Worker;
+use crate::array::sort_ascending;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -132,7 +133,7 @@ impl HostCarrier {
         let mut same: Vec<usize> = (0..size)
             .filter(|&rank| of(rank).0 == color as u64)
             .collect();
-        same.sort_by_key(|&rank| of(rank).1);
+        sort_ascending(&mut same, |&rank| of(rank).1);
         let place = same.iter().position(|rank| rank == own);
         let members = Members {
             group: of(same[0]).2,

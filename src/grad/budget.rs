@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
 
+use crate::array::sort_descending;
 use crate::ops::derivatives::{Budget, BudgetCounts};
 use crate::size::ByteSize;
 use crate::sync::OfThisThread;
@@ -135,7 +136,7 @@ impl fmt::Display for BudgetReport {
             self.recomputed_operations
         )?;
         let mut lines: Vec<_> = self.lines.iter().collect();
-        lines.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.bytes));
+        sort_descending(&mut lines, |(_, counts)| counts.bytes);
         for (line, counts) in lines {
             let bytes = ByteSize(counts.bytes).to_string();
             writeln!(f, "{bytes:>12} {:>8} ×  {line}", counts.operations)?;

@@ -1,12 +1,11 @@
 //! Values of functions of parameters, and their gradients.
 
 use std::cell::Cell;
-use std::cmp::Reverse;
 use std::marker::PhantomData;
 
 use super::parameters::Parameters;
 use super::tape::Tape;
-use crate::array::{Array, Float, Shape};
+use crate::array::{Array, Float, Shape, sort_descending};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{
     constant, detect_anomalies, is_live, note_constants, steps, tracked,
@@ -189,7 +188,7 @@ pub fn print_saved<P: Parameters, L: Loss>(
     let mut saved = Vec::new();
     steps(&mut |step| saved.push((step.back.saved_bytes, step.call_site)));
     saved.retain(|(bytes, _)| *bytes > 0);
-    saved.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    sort_descending(&mut saved, |(bytes, _)| *bytes);
     for (bytes, call_site) in saved {
         println!("{:>12}  {call_site}", ByteSize(bytes).to_string());
     }

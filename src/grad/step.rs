@@ -1,6 +1,5 @@
 //! Optimizer steps inside of the backward pass.
 
-use std::cmp::Reverse;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -9,7 +8,7 @@ use super::optim::interface::Optimizer;
 use super::parameters::{Parameters, ZipArrays};
 use super::place::{name_of, no_elements};
 use super::tape::Tape;
-use crate::array::{Array, Float};
+use crate::array::{Array, Float, sort_descending};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     Gradients, Placer, backward_in_places, constant, detects_anomalies, first_reader,
@@ -117,7 +116,7 @@ pub(crate) struct Order<'a> {
 /// first.
 fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..variables.len()).collect();
-    order.sort_by_key(|&number| Reverse(first_reader(variables[number])));
+    sort_descending(&mut order, |&number| first_reader(variables[number]) as u64);
     order
 }
 

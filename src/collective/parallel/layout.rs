@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::array::DType;
+use crate::array::{DType, sort_ascending};
 
 /// The slot of a gradient: its position in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,10 +100,11 @@ impl BucketLayout {
     fn in_order_of_their_ends(mut self, order: &[usize]) -> Self {
         let ready = |bucket: &BucketShape| {
             let last = bucket.members.last();
-            order.iter().position(|number| Some(number) == last)
+            let place = order.iter().position(|number| Some(number) == last);
+            place.map_or(0, |place| place as u64 + 1)
         };
         let mut sorted: Vec<usize> = (0..self.buckets.len()).collect();
-        sorted.sort_by_key(|&own| ready(&self.buckets[own]));
+        sort_ascending(&mut sorted, |&own| ready(&self.buckets[own]));
         for slot in &mut self.slots {
             let place = sorted.iter().position(|&own| own == slot.bucket);
             slot.bucket = place.expect("each bucket is there once");

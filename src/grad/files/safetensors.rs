@@ -7,7 +7,6 @@
 //! file, values change under a shared reference. Plain reads cost nothing more: each element is
 //! read once, into a buffer of constant size on its way to the device.
 
-use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::panic::Location;
@@ -17,7 +16,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{self, AnyElement, Array, DType, Float, Shape};
+use crate::array::{self, AnyElement, Array, DType, Float, Shape, sort_descending};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
@@ -70,7 +69,7 @@ impl<'c> SafetensorsTarget<'c> {
 /// aligned for its type.
 fn metadata(entries: &[&Member], context: &FileContext<'_>) -> Result<Metadata> {
     let mut sorted = entries.to_vec();
-    sorted.sort_by_key(|entry| Reverse(entry.dtype.size_bytes()));
+    sort_descending(&mut sorted, |entry| entry.dtype.size_bytes() as u64);
     let mut end = 0_usize;
     let mut infos = Vec::new();
     for Member { name, dtype, shape } in sorted {

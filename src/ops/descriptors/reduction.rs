@@ -1,9 +1,7 @@
 //! The elements that a reduction reads, and their order.
 
-use std::cmp::Reverse;
-
 use super::{IndexSpace, Lanes};
-use crate::array::{AxisSet, MAX_RANK, Shape};
+use crate::array::{AxisSet, MAX_RANK, Shape, sort_axes_descending};
 use crate::error::Result;
 use crate::ops::expression::graph::ExpressionGraph;
 
@@ -28,7 +26,7 @@ impl ReductionPlan {
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         if !is_positional {
             let reach = graph.reach_of_axes(shape);
-            axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
+            sort_axes_descending(&mut axes[..shape.ndim()], |axis| reach[axis]);
         }
         Ok(Self {
             space: IndexSpace::reordered(shape, axes),
@@ -70,7 +68,7 @@ impl ReductionPlan {
         let (kept, own) = order.split_at_mut(count);
         let split = split_outputs(dims, &reach, kept, own);
         if !is_positional && own.len() > 1 {
-            own.sort_by_key(|&axis| Reverse(reach[axis]));
+            sort_axes_descending(own, |axis| reach[axis]);
         }
         let length = |axes: &[usize]| axes.iter().map(|&axis| dims[axis]).product();
         let lanes = Lanes {

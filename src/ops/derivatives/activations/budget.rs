@@ -1,12 +1,12 @@
 //! The activation budgets of a thread, and what each of them counts.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
+use crate::array::sort_descending;
 use crate::context::{Device, size_setting};
 use crate::error::Result;
 use crate::size::ByteSize;
@@ -146,7 +146,7 @@ pub(super) fn report_release(bytes: u64, released: &[(u64, Option<&'static Locat
         }
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
-    lines.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    sort_descending(&mut lines, |(_, bytes)| *bytes);
     let mut text = format!(
         "warning: the memory limit was reached: {} that a backward pass saved were released, and are computed again \
          (shown once; grad::activation_budget sets a budget beforehand)",

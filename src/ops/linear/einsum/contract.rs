@@ -1,13 +1,11 @@
 //! The contraction of two operands: a product of matrices, or an elementwise product as an
 //! expression.
 
-use std::cmp::Reverse;
-
 use smallvec::SmallVec;
 
 use super::path::{Operands, Path};
 use super::subscripts::{Label, LabelSet, Labels, Subscripts, members, set_of};
-use crate::array::{Array, DType, MAX_RANK, Number, Shape};
+use crate::array::{Array, DType, MAX_RANK, Number, Shape, sort_axes_descending};
 use crate::error::Result;
 use crate::ops::expression::boxed::BoxedLazy;
 
@@ -250,6 +248,6 @@ impl<T: Number> Contraction<'_, T> {
 /// often be merged into one axis.
 fn by_reach<T: Number>(product: &Product<T>, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();
-    labels.sort_by_key(|&label| Reverse(product.reach(label)));
+    sort_axes_descending(&mut labels, |label| product.reach(label));
     labels
 }
