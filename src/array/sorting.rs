@@ -1,6 +1,6 @@
 //! Sorts of short lists, compiled once for all types.
 //!
-//! The standard library's sorts are compiled for each type and key, into five to ten kilobytes each.
+//! The standard library's sorts are compiled for each type and key: five to ten kilobytes each.
 
 /// Sorts items by a number in ascending order. The order of equal items stays.
 pub(crate) fn sort_ascending<T>(items: &mut [T], number: impl FnMut(&T) -> u64) {
