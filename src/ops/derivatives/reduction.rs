@@ -347,6 +347,12 @@ impl DerivedReduction {
                     None => kept,
                 };
                 let result = result.map(broadcast).transpose()?;
+                let upstream = match (upstream, &result) {
+                    (Some(own), Some(softmax)) if rule == Rule::Softmax && is_live() => {
+                        Some(centred(&own, softmax, axes)?)
+                    }
+                    (upstream, _) => upstream,
+                };
                 let mut sums = SmallVec::<[AnyArray; 2]>::new();
                 for &summand in &summands {
                     let saved_value = |own: Placeholder| given(own, &upstream, &result, &sums);
@@ -380,6 +386,21 @@ impl DerivedReduction {
             }
         })
     }
+}
+
+/// Returns gradients without their mean, weighted by a softmax along one of `axes`. This changes no
+/// gradient of a softmax. But derivatives of that gradient get the two steps of the rule, because
+/// this array is a step of its own.
+#[track_caller]
+fn centred(gradient: &AnyArray, softmax: &AnyArray, axes: AxisSet) -> Result<AnyArray> {
+    let all = 0..gradient.layout.ndim();
+    let own: Vec<isize> = all
+        .filter(|&axis| axes.contains(axis))
+        .map(|axis| axis as isize)
+        .collect();
+    let wide = || gradient.lazy().cast(gradient.dtype.computed_in());
+    let mean = (wide() * softmax.lazy()).sum_keepdims(own)?;
+    (wide() - mean.lazy()).cast(gradient.dtype).eval()
 }
 
 /// Returns the array of a placeholder of a rule.

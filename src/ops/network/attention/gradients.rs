@@ -49,9 +49,12 @@ pub(super) fn of_operands(
             let of_weights = gradient.matmul(&v.swap_axes(-2, -1)?)?;
             let of_v = weights.swap_axes(-2, -1)?.matmul(&gradient)?;
             let mean = (of_weights.lazy() * weights.lazy()).sum_keepdims(-1)?;
-            let apart = of_weights.lazy() - mean.lazy();
-            let of_scores = (weights.lazy() * apart * sizes.scale()).eval()?;
-            drop((weights, of_weights, mean));
+            // The mean is subtracted in two steps, because it is rounded: if one weight is nearly
+            // 1, the rest has the digits.
+            let apart = || of_weights.lazy() - mean.lazy();
+            let rest = (apart() * weights.lazy()).sum_keepdims(-1)?;
+            let of_scores = (weights.lazy() * (apart() - rest.lazy()) * sizes.scale()).eval()?;
+            drop((weights, of_weights, mean, rest));
             let of_q = of_scores.matmul(&k)?;
             let of_k = of_scores.swap_axes(-2, -1)?.matmul(&q)?;
             let at_queries = selection(&heads, queries.clone());

@@ -14,6 +14,7 @@ mod empty;
 mod equal_values;
 mod factors;
 mod files;
+mod flat;
 #[cfg(feature = "safetensors")]
 mod gpt2;
 mod half;
@@ -31,6 +32,7 @@ mod narrow_layers;
 mod narrow_steps;
 mod narrow_sums;
 mod nested;
+mod nested_optimizers;
 mod operations;
 mod optimizers;
 mod prefetch;

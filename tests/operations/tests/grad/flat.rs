@@ -1,0 +1,67 @@
+//! Softmax, and what is made of it, where one weight is nearly 1: derivatives keep the digits of
+//! the others.
+
+use cachescope::grad::{jvp, value_and_grad};
+use cachescope::{Array, Float, Result, attention};
+use half::bf16;
+
+use super::narrow::number;
+
+/// Returns the weights of two logits of which the first is `apart` above the second, and their
+/// product.
+fn weights(apart: f64) -> ([f64; 2], f64) {
+    let small = 1.0 / (1.0 + apart.exp());
+    ([1.0 - small, small], small * (1.0 - small))
+}
+
+/// Asserts that values are within a part of `tolerance` of what is expected.
+#[track_caller]
+fn assert_near<T: Float>(values: &Array<T>, expected: &[f64], tolerance: f64) {
+    let values = values.cast::<f64>().eval().unwrap().to_vec().unwrap();
+    assert_eq!(values.len(), expected.len());
+    for (value, expected) in values.iter().zip(expected) {
+        let error = (value - expected).abs() / expected.abs();
+        assert!(error <= tolerance, "{values:?}, expected {expected:e}");
+    }
+}
+
+fn tangents_of_softmax<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
+    let logits = Array::from_slice(&[number::<T>(apart), T::zero()], [1, 2])?;
+    let along = Array::from_slice(&[T::one(), T::zero()], [1, 2])?;
+    let (_, tangent) = jvp(&logits, &along, |x| x.softmax(1))?;
+    let (_, product) = weights(apart);
+    assert_near(&tangent, &[product, -product], tolerance);
+    Ok(())
+}
+
+#[test]
+fn tangents_of_softmax_keep_their_digits() -> Result<()> {
+    tangents_of_softmax::<f64>(37.43, 1e-2)?;
+    tangents_of_softmax::<f64>(3.0, 1e-14)?;
+    tangents_of_softmax::<f32>(10.0, 1e-5)?;
+    tangents_of_softmax::<f32>(16.5, 1e-2)?;
+    tangents_of_softmax::<bf16>(5.0, 1e-2)
+}
+
+/// One query of `apart`, and the keys and values 1 and 0: the result is the first weight.
+fn gradient_of_attention<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
+    let query = Array::from_slice(&[number::<T>(apart)], [1, 1])?;
+    let keys = Array::from_slice(&[T::one(), T::zero()], [2, 1])?;
+    let (_, gradient) = value_and_grad(&query, |q| attention(q, &keys, &keys, false)?.sum())?;
+    assert_near(&gradient, &[weights(apart).1], tolerance);
+    let (_, of_keys) = value_and_grad(&keys, |keys| {
+        let values = Array::from_slice(&[T::one(), T::zero()], [2, 1])?;
+        attention(&query, keys, &values, false)?.sum()
+    })?;
+    let slope = apart * weights(apart).1;
+    assert_near(&of_keys, &[slope, -slope], tolerance);
+    Ok(())
+}
+
+#[test]
+fn gradients_of_attention_keep_their_digits() -> Result<()> {
+    gradient_of_attention::<f64>(37.43, 1e-2)?;
+    gradient_of_attention::<f64>(2.0, 1e-14)?;
+    gradient_of_attention::<f32>(17.0, 1e-2)?;
+    gradient_of_attention::<bf16>(17.0, 2e-2)
+}
