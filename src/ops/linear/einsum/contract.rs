@@ -109,7 +109,7 @@ impl<T: Number> Product<T> {
 }
 
 /// Returns whether elements have fewer digits than sums of their products need.
-fn is_short<T: Number>() -> bool {
+pub(super) fn is_short<T: Number>() -> bool {
     matches!(T::DTYPE, DType::F16 | DType::Bf16)
 }
 

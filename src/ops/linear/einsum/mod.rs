@@ -6,7 +6,7 @@ mod subscripts;
 
 use smallvec::SmallVec;
 
-use self::contract::{Contraction, Labelled, summed};
+use self::contract::{Contraction, Labelled, is_short, summed};
 use self::path::Path;
 use self::subscripts::{LabelSet, Labels, Subscripts, set_of};
 use crate::array::{Array, Number, Shape};
@@ -156,10 +156,44 @@ fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T
     let lengths = subscripts.output.iter().map(|&l| subscripts.length(l));
     let shape: Shape = lengths.collect();
     check_size("einsum", &shape, T::DTYPE)?;
-    match contracted(&subscripts, operands, &shape) {
+    let result = match is_short::<T>() && takes_passes(&subscripts) {
+        true => contracted_wide(&subscripts, operands, &shape),
+        false => contracted(&subscripts, operands, &shape),
+    };
+    match result {
         Ok(result) => Ok(result),
         Err(error) => Err(error.of("einsum")),
     }
+}
+
+/// Returns whether a contraction has results between the operands and the end: of more than two
+/// operands, or of sums over labels of one operand alone.
+fn takes_passes(subscripts: &Subscripts) -> bool {
+    let is_long = |&label: &u8| subscripts.length(label) != 1;
+    let set_of =
+        |labels: &Labels| set_of(&labels.iter().copied().filter(is_long).collect::<Labels>());
+    match &subscripts.operands[..] {
+        [_] => false,
+        [first, second] => {
+            let (first, second) = (set_of(first), set_of(second));
+            let kept = set_of(&subscripts.output);
+            first & !(second | kept) != 0 || second & !(first | kept) != 0
+        }
+        _ => true,
+    }
+}
+
+/// Returns a contraction that is computed in `f32`, and rounded once.
+#[track_caller]
+fn contracted_wide<T: Number>(
+    subscripts: &Subscripts,
+    operands: &[&Array<T>],
+    shape: &Shape,
+) -> Result<Array<T>> {
+    let wide = operands.iter().map(|own| own.cast::<f32>().eval_unfused());
+    let wide: SmallVec<[Array<f32>; 4]> = wide.collect::<Result<_>>()?;
+    let wide: SmallVec<[&Array<f32>; 4]> = wide.iter().collect();
+    contracted(subscripts, &wide, shape)?.converted()
 }
 
 #[track_caller]

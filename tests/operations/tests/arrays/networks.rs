@@ -2,6 +2,7 @@
 //! and the memory that is used.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
+use half::f16;
 use under_test::device_with;
 
 use crate::arrays::fails;
@@ -322,4 +323,59 @@ fn attention_does_not_store_the_scores_of_all_heads() -> Result<()> {
     assert!(peak <= 66 << 20, "{peak}");
     assert!(peak < (heads * length * length * 4) as u64 / 2, "{peak}");
     Ok(())
+}
+
+/// Compares a contraction of halves with the contraction of the same numbers in `f64`, which is
+/// rounded once.
+fn rounds_once(subscripts: &str, operands: &[(&[f64], &[usize])]) {
+    let halves: Vec<Array<f16>> = (operands.iter())
+        .map(|(values, shape)| {
+            let values: Vec<f16> = values.iter().map(|value| f16::from_f64(*value)).collect();
+            Array::from_slice(&values, *shape).unwrap()
+        })
+        .collect();
+    let wide: Vec<Array<f64>> = (halves.iter())
+        .map(|own| own.cast::<f64>().eval().unwrap())
+        .collect();
+    let result = einsum(subscripts, &halves.iter().collect::<Vec<_>>()[..]).unwrap();
+    let expected = einsum(subscripts, &wide.iter().collect::<Vec<_>>()[..]).unwrap();
+    for (result, expected) in (result.to_vec().unwrap().iter()).zip(expected.to_vec().unwrap()) {
+        let near = f16::from_f64(expected).to_f64();
+        let error = (result.to_f64() - near).abs();
+        assert!(
+            error <= near.abs() * 1e-3,
+            "{subscripts}: {result}, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn contractions_of_several_operands_are_rounded_once() {
+    let small = 1e-3;
+    rounds_once(
+        "i,i,i->i",
+        &[(&[300.0], &[1]), (&[300.0], &[1]), (&[0.01], &[1])],
+    );
+    rounds_once(
+        "i,i,i->i",
+        &[(&[300.0; 3], &[3]), (&[300.0; 3], &[3]), (&[0.01; 3], &[3])],
+    );
+    rounds_once(
+        "ij,jk,kl->il",
+        &[
+            (&[300.0; 2], &[1, 2]),
+            (&[400.0; 2], &[2, 1]),
+            (&[small], &[1, 1]),
+        ],
+    );
+    rounds_once("i,j->", &[(&[6e4; 2], &[2]), (&[small], &[1])]);
+    rounds_once("ij,k->k", &[(&[3e4; 4], &[2, 2]), (&[0.01, 0.02], &[2])]);
+    rounds_once(
+        "ij,j,j->i",
+        &[
+            (&[0.5, -0.25], &[1, 2]),
+            (&[300.0; 2], &[2]),
+            (&[300.0; 2], &[2]),
+        ],
+    );
 }
