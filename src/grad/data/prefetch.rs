@@ -8,6 +8,9 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::{replace_thread_state, split_thread_generator};
 
+/// The largest number of batches ahead.
+const MOST_AHEAD: usize = 1 << 16;
+
 /// An iterator over batches that another thread prepares while a step runs.
 ///
 /// The thread works on the device that was current in the call of [`new`](Self::new), on a stream
@@ -67,8 +70,9 @@ impl<T: Send + 'static> Prefetch<T> {
         let device = Device::current();
         let stream = device.new_stream()?;
         let generator = split_thread_generator();
-        // One more batch waits in the thread, to be put into the channel.
-        let (sender, receiver) = sync_channel(ahead.max(1) - 1);
+        // One more batch waits in the thread, to be put into the channel, which has its memory from
+        // the start.
+        let (sender, receiver) = sync_channel(ahead.clamp(1, MOST_AHEAD) - 1);
         let prepare = move || {
             let (_device, _stream) = (device.enter(), stream.enter());
             replace_thread_state(generator);

@@ -43,7 +43,7 @@ impl<T: Float> Attention<T> {
     pub fn new(width: usize, heads: usize, causal: bool) -> Result<Self> {
         check(width, heads)?;
         Ok(Self {
-            qkv: Linear::new(width, 3 * width)?,
+            qkv: Linear::new(width, width.saturating_mul(3))?,
             out: Linear::new(width, width)?,
             heads,
             causal,

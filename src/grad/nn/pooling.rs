@@ -75,6 +75,14 @@ impl PoolOptions {
         if self.padding == [0, 0] || x.ndim() < 2 {
             return Ok(x.clone());
         }
+        let image = &x.shape()[x.ndim() - 2..];
+        if image.contains(&0) {
+            let text = format!(
+                "the padding {:?} surrounds an image of {image:?}: no elements",
+                self.padding
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         let mut margins = vec![(0, 0); x.ndim() - 2];
         margins.extend(self.padding.map(|own| (own, own)));
         x.pad(&margins, <T as AnyElement>::from_f64(value))

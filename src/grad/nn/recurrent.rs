@@ -98,7 +98,7 @@ impl<T: Float> Gru<T> {
             state = (&n + z * (&state - &n)).eval_unfused()?;
             states.push(state.clone());
         }
-        Ok((steps.all(x, &states)?, state))
+        Ok((steps.all(&products, &states)?, state))
     }
 }
 
@@ -197,7 +197,7 @@ impl<T: Float> Lstm<T> {
             (state, cell) = eval((out * next.tanh(), next))?;
             states.push(state.clone());
         }
-        Ok((steps.all(x, &states)?, (state, cell)))
+        Ok((steps.all(&products, &states)?, (state, cell)))
     }
 }
 
@@ -313,10 +313,11 @@ impl Steps {
 
     /// Returns the states of all steps in one array.
     #[track_caller]
-    fn all<T: Float>(&self, x: &Array<T>, states: &[Array<T>]) -> Result<Array<T>> {
+    fn all<T: Float>(&self, products: &Array<T>, states: &[Array<T>]) -> Result<Array<T>> {
         if states.is_empty() {
-            let _device = x.device().enter();
-            return Array::zeros([self.batch, 0, self.width]);
+            // No elements, but of the products, so that a tape knows them.
+            let none = products.layout().part(2, 0..self.width, 1)?;
+            return products.viewed(none).lazy().eval_unfused();
         }
         stack(&states.iter().collect::<Vec<_>>(), 1)
     }

@@ -63,12 +63,12 @@ impl Rotary {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `x` has fewer than two axes, or an odd
-    /// width, or if the base is not finite and above 0.
+    /// width, or if the base is not a normal number above 0.
     #[track_caller]
     pub fn forward<T: Float>(&self, x: &Array<T>, first: usize) -> Result<Array<T>> {
-        if !(self.base > 0.0 && self.base.is_finite()) {
+        if !(self.base > 0.0 && self.base.is_normal()) {
             let base = self.base;
-            let text = format!("Rotary: base is {base}, expected a finite number above 0");
+            let text = format!("Rotary: base is {base}, expected a normal number above 0");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let &[.., length, width] = x.shape() else {

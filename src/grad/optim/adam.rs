@@ -186,9 +186,11 @@ macro_rules! adam {
             ///
             /// # Errors
             ///
-            /// The errors of [`Array::fill`].
+            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a setting outside of its
+            /// domain, and the errors of [`Array::fill`].
             #[track_caller]
             pub fn write_rate(&mut self) -> Result<()> {
+                Rule::check(self)?;
                 self.memory.clock.write(self.rate)
             }
         }

@@ -6,6 +6,7 @@ use super::rounded::is_narrow;
 use super::state::{Stateful, forward_states};
 use crate::array::{AnyArray, Array, DType, Float};
 use crate::context::Device;
+use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
@@ -207,7 +208,7 @@ impl<O: Optimizer> Clipped<O> {
 
     /// Returns true if a step changes gradients.
     fn clips(&self) -> bool {
-        self.max_norm.is_some_and(f64::is_finite) || self.max_value.is_some()
+        self.norm_bound().is_some() || self.max_value.is_some()
     }
 
     /// Returns a gradient, clipped by the norm and by value, in the type that it is computed in.
@@ -215,7 +216,7 @@ impl<O: Optimizer> Clipped<O> {
     fn clipped(&self, gradient: &AnyArray) -> Result<AnyArray> {
         let mut clipped = widened(gradient);
         let dtype = clipped.dtype();
-        if let Some(most) = self.max_norm.filter(|most| most.is_finite()) {
+        if let Some(most) = self.norm_bound() {
             let factor = self.factor(most, gradient.device())?;
             let [first, second] = split(factor, dtype);
             clipped = clipped * first * second;
@@ -227,10 +228,15 @@ impl<O: Optimizer> Clipped<O> {
         clipped.eval()
     }
 
+    /// Returns the bound of the norm of the gradients of a scaled loss, if it clips any.
+    fn norm_bound(&self) -> Option<f64> {
+        let bound = self.max_norm.map(|most| most * self.scale);
+        bound.filter(|most| most.is_finite())
+    }
+
     /// Returns the factor, at most 1, that scales gradients to the norm `most`, on `device`.
     #[track_caller]
     fn factor(&self, most: f64, device: &Device) -> Result<AnyLazy> {
-        let most = most * self.scale;
         let norm = self.norm.as_ref().filter(|_| self.has_norm);
         let norm = norm.ok_or_else(without_norm)?.to_device(device)?;
         // No division by a norm of 0.
@@ -273,7 +279,18 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
     fn set_norm(&mut self, norm: &Array<f64>) {
         self.norm = Some(norm.clone());
         self.has_norm = true;
-        self.optimizer.set_norm(norm);
+        if !self.optimizer.needs_norm() {
+            return;
+        }
+        // A norm that is not finite becomes NaN.
+        let clipped = self.norm_bound().map(|most| {
+            let _outside = enter_uncached();
+            (norm.minimum(most) + (norm - norm)).eval_unfused()
+        });
+        match clipped.transpose() {
+            Ok(clipped) => self.optimizer.set_norm(clipped.as_ref().unwrap_or(norm)),
+            Err(_) => self.has_norm = false, // The step returns an error.
+        }
     }
 
     fn loss_scale(&self) -> f64 {

@@ -269,6 +269,7 @@ impl<O: Optimizer> LossScaled<O> {
     /// of the next step.
     #[track_caller]
     fn decide(&mut self, norm: &Array<f64>) -> Result<()> {
+        self.check_scales()?;
         let scale = self.scale;
         if !norm.item()?.is_finite() {
             return self.skip();
@@ -286,6 +287,17 @@ impl<O: Optimizer> LossScaled<O> {
                 .set_norm(&(norm * (1.0 / scale)).eval_unfused()?);
         }
         Ok(())
+    }
+
+    /// Returns an error if the wrapped optimizer scales the loss, too.
+    #[track_caller]
+    fn check_scales(&self) -> Result<()> {
+        if self.optimizer.loss_scale() == 1.0 {
+            return Ok(());
+        }
+        let text =
+            "LossScaled: the wrapped optimizer scales the loss, too, expected one `LossScaled`";
+        Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
     /// Returns the scale of the gradients of the present step; `None` if the step is skipped.
@@ -403,6 +415,7 @@ impl<O: Optimizer> Optimizer for LossScaled<O> {
 
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
+        self.check_scales()?;
         self.optimizer.check_settings()
     }
 }

@@ -76,6 +76,8 @@ fn by_share(
     if step < warmup {
         return max * step as f64 / warmup as f64;
     }
-    let length = total.saturating_sub(warmup).max(1) as f64;
-    fall(((step - warmup) as f64 / length).min(1.0))
+    if step >= total {
+        return fall(1.0);
+    }
+    fall((step - warmup) as f64 / (total - warmup) as f64)
 }

@@ -8,6 +8,9 @@ use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Factorized;
 
 /// A norm of a matrix, which [`norm`](crate::linalg::norm) computes.
+///
+/// At a matrix of zeros, the gradient of `Frobenius` is 0, and all second derivatives too. If
+/// several columns or rows have the largest sum, `One` and `Infinity` share the gradient equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MatrixNorm {

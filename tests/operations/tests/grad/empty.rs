@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 #[cfg(feature = "fft")]
 use cachescope::fft;
+use cachescope::grad::nn::{Gru, Lstm};
 use cachescope::grad::value_and_grad;
 #[cfg(feature = "linalg")]
 use cachescope::linalg::{self, MatrixNorm};
@@ -206,4 +207,20 @@ fn a_batch_of_none_is_tracked() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn sequences_of_no_steps_are_tracked() {
+    let (gru, lstm) = (
+        Gru::<f64>::new(4, 2).unwrap(),
+        Lstm::<f64>::new(4, 2).unwrap(),
+    );
+    let x = Array::ones([2, 0, 4]).unwrap();
+    let outcomes = [
+        fault(&x, |x| gru.forward(x, None)?.0.sum()),
+        fault(&x, |x| lstm.forward(x, None)?.0.sum()),
+    ];
+    for outcome in outcomes {
+        assert_eq!(outcome, Some(None));
+    }
 }

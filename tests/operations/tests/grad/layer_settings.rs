@@ -106,3 +106,23 @@ fn refuses_lengths_of_nothing() {
     }
     assert_refused(adaptive_avg_pool2d(&images, [0, 1]), "windows", 0);
 }
+
+#[test]
+fn sizes_beyond_every_memory_are_errors() {
+    let outcome = Attention::<f32>::new(usize::MAX / 3 + 1, 1, true);
+    assert!(outcome.is_err(), "a layer of that width");
+}
+
+#[test]
+fn padding_around_no_image_is_refused() {
+    let options = PoolOptions {
+        padding: [1, 1],
+        counts_padding: false,
+        ..PoolOptions::of([2, 2])
+    };
+    for shape in [[1, 2, 0, 4], [1, 2, 4, 0]] {
+        let image = Array::<f32>::zeros(shape).unwrap();
+        assert_refused(max_pool2d(&image, options), "padding", "[1, 1]");
+        assert_refused(avg_pool2d(&image, options), "padding", "[1, 1]");
+    }
+}
