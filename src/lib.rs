@@ -182,9 +182,9 @@ pub mod fft {
 ///
 /// Second derivatives of functions of the values are right at equal values. With vectors, they are
 /// right by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp), which choose the vectors that
-/// are smooth along their direction. Gradients of gradients by
-/// [`value_and_grad`](crate::grad::value_and_grad) leave out what vectors of equal values
-/// contribute.
+/// are smooth along their direction. For weights of single elements of V f(w) Vᵀ, `hvp` is NaN at
+/// equal values. Gradients of gradients by [`value_and_grad`](crate::grad::value_and_grad) leave
+/// out what vectors of equal values contribute.
 ///
 /// There are no derivatives where the order of values counts and two are equal, of singular values
 /// of 0 unless the loss is even in them (the nuclear norm is not), of [`qr`](linalg::qr) of
