@@ -91,26 +91,24 @@ fn cross_entropy(
 /// result is rounded once.
 #[track_caller]
 fn back(
-    logits: AnyArray,
+    mut logits: AnyArray,
     classes: &Array<i64>,
-    rows: RowLosses,
+    mut rows: RowLosses,
     gradient: &AnyArray,
 ) -> Result<AnyArray> {
+    let dtype = logits.dtype;
     let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
-    let rows = match is_any_tracked(&[&logits])? {
-        true => {
-            static LOGSUMEXP: Reduction = Reduction::of::<Logsumexp, f64>();
-            let wide = logits.lazy().cast(DType::F64);
-            let picked = gathered(&logits, &classes, 1)?.squeeze(1)?;
-            let picked = picked.lazy().cast(DType::F64);
-            let sums = wide.reduced(&LOGSUMEXP, &1.into(), false)?;
-            let losses = (sums.lazy() - picked).eval()?;
-            RowLosses { sums, losses }
-        }
-        false => rows,
-    };
-    weighted(logits, (&rows, &classes), gradient, scale)
+    if is_any_tracked(&[&logits])? {
+        // In `f64`, so that the parts of a second derivative are added in it: they nearly cancel.
+        static LOGSUMEXP: Reduction = Reduction::of::<Logsumexp, f64>();
+        logits = logits.converted(DType::F64)?;
+        let picked = gathered(&logits, &classes, 1)?.squeeze(1)?;
+        let sums = logits.lazy().reduced(&LOGSUMEXP, &1.into(), false)?;
+        let losses = (sums.lazy() - picked.lazy()).eval()?;
+        rows = RowLosses { sums, losses };
+    }
+    weighted(logits, (&rows, &classes), gradient, scale)?.converted(dtype)
 }
 
 /// Returns the probability of each logit, minus 1 for the class of its row, times `gradient` and

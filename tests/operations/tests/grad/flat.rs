@@ -1,7 +1,7 @@
 //! Softmax, and what is made of it, where one weight is nearly 1: derivatives keep the digits of
 //! the others.
 
-use cachescope::grad::{jvp, value_and_grad};
+use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::{Array, Float, Result, attention};
 use half::bf16;
 
@@ -64,4 +64,24 @@ fn gradients_of_attention_keep_their_digits() -> Result<()> {
     gradient_of_attention::<f64>(2.0, 1e-14)?;
     gradient_of_attention::<f32>(17.0, 1e-2)?;
     gradient_of_attention::<bf16>(17.0, 2e-2)
+}
+
+/// The second derivative of the loss of either class is that of the logarithm of the sum.
+fn curvature_of_cross_entropy<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
+    let logits = Array::from_slice(&[number::<T>(apart), T::zero()], [1, 2])?;
+    let along = Array::from_slice(&[T::one(), T::zero()], [1, 2])?;
+    let (_, product) = weights(apart);
+    for class in [0, 1] {
+        let classes = Array::from_slice(&[class], 1)?;
+        let (_, curvature) = hvp(&logits, &along, |x| x.cross_entropy(&classes))?;
+        assert_near(&curvature, &[product, -product], tolerance);
+    }
+    Ok(())
+}
+
+#[test]
+fn second_derivatives_of_cross_entropy_keep_their_digits() -> Result<()> {
+    curvature_of_cross_entropy::<f64>(10.0, 1e-10)?;
+    curvature_of_cross_entropy::<f32>(20.0, 1e-5)?;
+    curvature_of_cross_entropy::<bf16>(5.0, 1e-2)
 }
