@@ -133,6 +133,41 @@ fn ranges_that_are_longer_in_numpy() -> Result<()> {
     Ok(())
 }
 
+/// Ranges that single rounded numbers would miscount, and their lengths.
+#[test]
+fn ranges_of_decimals_of_every_size() -> Result<()> {
+    fn lengths<T: Float>(rows: &[(f64, f64, f64, usize)]) -> Result<()> {
+        for &(start, stop, step, length) in rows {
+            let ends = [start, stop, step].map(T::from_f64);
+            let forwards = Array::arange(ends[0], ends[1], ends[2])?;
+            let backwards = Array::arange(-ends[0], -ends[1], -ends[2])?;
+            let name = format!("{} from {start} to {stop} in steps of {step}", T::NAME);
+            assert_eq!(
+                (forwards.len(), backwards.len()),
+                (length, length),
+                "{name}"
+            );
+        }
+        Ok(())
+    }
+    lengths::<bf16>(&[
+        (1.06, 1.16, 0.01, 10),
+        (1.09, 1.12, 0.01, 3),
+        (1.16, 1.17, 0.01, 1),
+        (3e37, 0.0, -1e37, 3),
+    ])?;
+    lengths::<f16>(&[(20.47, 20.8, 0.01, 32)])?;
+    lengths::<f32>(&[
+        (7.86438, 7.9517, 0.02183, 4),
+        (3e37, 0.0, -1e37, 3),
+        (3e-29, 0.0, -3e-30, 10),
+        (-0.3, 1e-40, 0.1, 4),
+    ])?;
+    let values = Array::arange(3e37_f32, 0.0, -1e37)?.to_vec()?;
+    assert_eq!(values, [3e37, 2e37, 1e37]);
+    Ok(())
+}
+
 #[test]
 fn a_step_beyond_the_end_leads_to_the_start() -> Result<()> {
     fn alone<T: Float>() -> Result<()> {

@@ -66,7 +66,7 @@ fn gradients_of_attention_keep_their_digits() -> Result<()> {
     gradient_of_attention::<bf16>(17.0, 2e-2)
 }
 
-/// The second derivative of the loss of either class is that of the logarithm of the sum.
+/// The loss of either class has the second derivative of the logarithm of the sum.
 fn curvature_of_cross_entropy<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let logits = Array::from_slice(&[number::<T>(apart), T::zero()], [1, 2])?;
     let along = Array::from_slice(&[T::one(), T::zero()], [1, 2])?;
