@@ -52,11 +52,13 @@ impl Reclaim for Caches {
             cache.cached_bytes + cache.detached_bytes + cache.live_bytes > 0 || is_requester
         };
         let uses = uses.into_iter().zip(&caches).filter(is_of_use);
-        let with_lines = uses.map(|(usage, cache)| CacheUse {
+        let rounding = self.memory.rounding();
+        let completed = uses.map(|(usage, cache)| CacheUse {
             lines: lines(cache),
+            peak_taken_bytes: rounding.most_bytes(usage.peak_live_bytes),
             ..usage
         });
-        report.caches = with_lines.collect();
+        report.caches = completed.collect();
         report
             .caches
             .sort_by_key(|cache| Reverse(cache.cached_bytes + cache.live_bytes));

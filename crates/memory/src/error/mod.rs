@@ -420,6 +420,7 @@ mod tests {
         let report = OutOfMemoryReport {
             device: "host".into(),
             requested_bytes: 8 << 20,
+            rounded_bytes: 8 << 20,
             limit_bytes: Some(4 << 20),
             total_bytes: 1 << 30,
             ..OutOfMemoryReport::default()

@@ -44,7 +44,7 @@ impl DeviceMemory {
                 return Ok(block);
             }
         }
-        Err(self.exhausted(request))
+        Err(self.exhausted(bytes, request))
     }
 
     /// Allocates without rungs 3 to 5. Returns `None` if a cache or the user would have to free
@@ -229,13 +229,14 @@ impl DeviceMemory {
         });
     }
 
-    /// Rung 6: returns the out-of-memory report.
-    fn exhausted(&self, request: &Request<'_>) -> Error {
+    /// Rung 6: returns the out-of-memory report of a request that takes `bytes` of the pool.
+    fn exhausted(&self, bytes: u64, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {
             device: self.backend.name(),
             scope: request.scope.map(str::to_owned),
             requested_bytes: request.bytes,
+            rounded_bytes: bytes,
             limit_bytes: self.limit(),
             total_bytes: self.backend.total_bytes(),
             reclaim_wait: self.reclaim_wait,

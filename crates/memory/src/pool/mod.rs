@@ -76,6 +76,15 @@ impl Rounding {
             Self::PowersOfTwo => units_bytes.checked_next_power_of_two(),
         }
     }
+
+    /// Returns the most bytes that blocks for requests of `bytes` together take, apart from the
+    /// rounding to units.
+    pub(crate) fn most_bytes(self, bytes: u64) -> u64 {
+        match self {
+            Self::Units => bytes,
+            Self::PowersOfTwo => bytes.saturating_mul(2),
+        }
+    }
 }
 
 /// An algorithm that cuts segments into blocks.

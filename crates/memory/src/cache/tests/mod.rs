@@ -4,6 +4,7 @@
 mod bindings;
 mod entries;
 mod pressure;
+mod reports;
 mod shared;
 mod shared_model;
 mod slabs;

@@ -1,5 +1,8 @@
 //! The out-of-memory report: who holds the memory, and what would help.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
@@ -25,6 +28,8 @@ pub struct OutOfMemoryReport {
     pub scope: Option<String>,
     /// The bytes of the request that failed.
     pub requested_bytes: u64,
+    /// The bytes of the block that the pool would serve the request with.
+    pub(crate) rounded_bytes: u64,
     /// The memory limit, if one is set.
     pub limit_bytes: Option<u64>,
     /// The total memory of the device.
@@ -75,6 +80,8 @@ pub struct CacheUse {
     pub live_bytes: u64,
     /// The peak of `live_bytes`.
     pub peak_live_bytes: u64,
+    /// The bytes that the pool took at most for `peak_live_bytes`.
+    pub(crate) peak_taken_bytes: u64,
     /// The live blocks that outlived their entry.
     pub escaped_blocks: u64,
     /// The rise of live bytes from exit to exit since they last fell.
@@ -130,6 +137,11 @@ impl OutOfMemoryReport {
         self.live_bytes + self.rounding_bytes
     }
 
+    /// Returns the bytes that live blocks and the request take together.
+    fn needed_bytes(&self) -> u64 {
+        self.taken_bytes().saturating_add(self.rounded_bytes)
+    }
+
     /// Returns the bytes that the device may have reserved at most.
     fn ceiling_bytes(&self) -> u64 {
         self.limit_bytes
@@ -157,21 +169,29 @@ impl OutOfMemoryReport {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn remedy(&self) -> String {
-        let requested = self.requested_bytes;
-        if requested > self.total_bytes {
-            return "the request alone is larger than the device: split it".into();
+        if self.rounded_bytes > self.total_bytes {
+            let alone = self.request_alone();
+            return format!("{alone} is larger than the device: split it");
         }
-        if requested > self.ceiling_bytes() {
-            let limit = enough(self.taken_bytes().saturating_add(requested));
-            return format!(
-                "the request alone is larger than the limit: raise it to {limit} or more"
-            );
+        if self.rounded_bytes > self.ceiling_bytes() {
+            let (alone, limit) = (self.request_alone(), enough(self.needed_bytes()));
+            return format!("{alone} is larger than the limit: raise it to {limit} or more");
         }
-        if self.taken_bytes().saturating_add(requested) > self.ceiling_bytes() {
+        if self.needed_bytes() > self.ceiling_bytes() {
             self.remedy_for_live()
         } else {
             self.remedy_for_idle()
         }
+    }
+
+    /// Returns the words for the request, with its size in the pool if that prints otherwise.
+    fn request_alone(&self) -> String {
+        let requested = ByteSize(self.requested_bytes).to_string();
+        let rounded = ByteSize(self.rounded_bytes).to_string();
+        if requested == rounded {
+            return "the request alone".into();
+        }
+        format!("the request alone, which the pool rounds up to {rounded},")
     }
 
     /// Returns the advice if live buffers fill the device.
@@ -234,16 +254,19 @@ impl OutOfMemoryReport {
                     buffer, or set `max_bytes`"
                 .into();
         }
-        let is_fragmented = self.largest_free_block_bytes < self.requested_bytes;
-        if self.free_bytes >= self.requested_bytes && is_fragmented {
+        let is_fragmented = self.largest_free_block_bytes < self.rounded_bytes;
+        if self.free_bytes >= self.rounded_bytes && is_fragmented {
             return "enough is free, but fragmented: allocate large buffers first, or drop long-lived small ones"
                 .into();
         }
-        if self.limit_bytes.is_none() {
+        // The limit does not count what is kept.
+        let counted_bytes = self.reserved_bytes.saturating_sub(self.kept_bytes);
+        let wanted = counted_bytes.saturating_add(self.rounded_bytes);
+        if self.limit_bytes.is_none_or(|limit| wanted <= limit) {
             return "the device refused although it has room: other processes may hold its memory"
                 .into();
         }
-        let limit = enough(self.reserved_bytes.saturating_add(self.requested_bytes));
+        let limit = enough(wanted);
         format!(
             "neither the free blocks nor the rest of the limit suffice: raise the memory limit to {limit} or more"
         )
@@ -269,15 +292,17 @@ impl OutOfMemoryReport {
     /// A limit under which the request, and the whole entry as far as one is known, would find
     /// room, and which of both.
     fn wanted_bytes(&self) -> (u64, String) {
-        let for_request = self.taken_bytes().saturating_add(self.requested_bytes);
+        let for_request = self.needed_bytes();
         let Some(scope) = self.requester() else {
             return (for_request, String::new());
         };
         let name = display_name(&scope.name);
         let elsewhere_bytes = self.taken_bytes().saturating_sub(scope.live_bytes);
-        let for_entry = elsewhere_bytes.saturating_add(scope.peak_live_bytes);
+        let for_entry = elsewhere_bytes.saturating_add(scope.peak_taken_bytes);
         if for_entry > for_request {
-            let text = format!(", which the largest entry of \"{name}\" so far took");
+            let is_bound = scope.peak_taken_bytes > scope.peak_live_bytes;
+            let took = if is_bound { "took at most" } else { "took" };
+            let text = format!(", which the largest entry of \"{name}\" so far {took}");
             (for_entry, text)
         } else {
             let text =
@@ -387,52 +412,16 @@ fn plural(count: u64, noun: &str) -> String {
     format!("{noun}{ending}")
 }
 
-/// Returns a limit to suggest: `bytes` rounded up to a size that prints exactly.
+/// Returns a limit to suggest: `bytes` rounded up to a size that two decimals print exactly.
 fn enough(bytes: u64) -> ByteSize {
     const MIB: u64 = 1 << 20;
-    let unit = if bytes < MIB { 1 << 10 } else { MIB };
+    const GIB: u64 = 1 << 30;
+    const TIB: u64 = 1 << 40;
+    let unit = match bytes {
+        0..MIB => 1 << 10,
+        MIB..GIB => MIB,
+        GIB..TIB => GIB / 4,
+        TIB.. => TIB / 4,
+    };
     ByteSize(round_up(bytes, unit).unwrap_or(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_advice_is_not_to_record_what_is_recorded() {
-        let cache = CacheUse {
-            name: "train".into(),
-            live_bytes: 64 << 20,
-            grown_bytes: 64 << 20,
-            grown_entries: 10,
-            ..CacheUse::default()
-        };
-        let mut report = OutOfMemoryReport {
-            requested_bytes: 4 << 20,
-            limit_bytes: Some(64 << 20),
-            total_bytes: 1 << 30,
-            live_bytes: 64 << 20,
-            caches: vec![cache],
-            ..OutOfMemoryReport::default()
-        };
-        let record = "record: true";
-        assert!(report.remedy().contains(record), "{report}");
-        report.is_recorded = true;
-        let remedy = report.remedy();
-        assert!(
-            remedy.ends_with("; a report of the recording shows the lines"),
-            "{remedy}"
-        );
-        report.profile = Some("run-out-of-memory.html".into());
-        let text = report.to_string();
-        assert!(
-            text.contains("\n  profile             run-out-of-memory.html\n"),
-            "{text}"
-        );
-        assert!(
-            text.ends_with("; run-out-of-memory.html shows the lines"),
-            "{text}"
-        );
-        assert!(!text.contains(record), "{text}");
-    }
 }
