@@ -95,6 +95,7 @@ impl Caches {
     /// Returns the growth of the cache `name`, or `None` if no cache has this name.
     pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
         let cache = self.find(name)?;
+        self.drain_shards(&cache);
         let shards = cache.shards();
         let counters = || shards.iter().map(|shard| &shard.counters);
         Some(Growth {

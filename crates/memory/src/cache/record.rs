@@ -3,11 +3,12 @@
 //! It is not read from the recorder, whose rings exist only during a recording and have the newest
 //! events alone. A record counts steps, not time. It is complete, or says what it lacks.
 
+use std::ops::Range;
 use std::panic::Location;
 
 use super::request::Request;
 use crate::device::StreamId;
-use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 
 /// Set in the epoch of a block whose free is to be recorded.
 pub(super) const RECORDED: u64 = 1 << 62;
@@ -97,6 +98,8 @@ pub(super) struct Recording {
     recorded: Vec<RecordedAllocation>,
     most: usize,
     step: u64,
+    /// The number of allocations that were known before the record began.
+    known: usize,
     /// The entry's first epoch. Blocks that were handed out before it belong to an earlier entry.
     entry_epoch: u64,
     /// The number of requests that the shard had served before the first one that did not fit.
@@ -110,6 +113,7 @@ impl Recording {
         debug_assert!(recorded.len() <= most);
         Self {
             step: recorded.len() as u64,
+            known: recorded.len(),
             recorded,
             most,
             entry_epoch,
@@ -131,9 +135,10 @@ impl Recording {
         }
     }
 
-    /// Iterates over the allocations recorded so far.
-    pub(super) fn records(&self) -> impl Iterator<Item = AllocationRecord> {
-        self.recorded.iter().map(|recorded| recorded.record)
+    /// Iterates over the allocations recorded so far that are live.
+    pub(super) fn live(&self) -> impl Iterator<Item = AllocationRecord> {
+        let records = self.recorded.iter().map(|recorded| recorded.record);
+        records.filter(|record| record.freed_at.is_none())
     }
 
     /// Records an allocation. Returns its index, or `None` if the record is full.
@@ -187,6 +192,21 @@ impl Recording {
         }
     }
 
+    /// Returns the record for reports. The entry ends in the epoch `last`.
+    pub(super) fn finished(&self, last: u64) -> FinishedRecord {
+        static FINISHED: AtomicU64 = AtomicU64::new(1);
+        let records: Vec<_> = self.recorded.iter().map(|own| own.record).collect();
+        let is_live = |(index, record): (usize, &AllocationRecord)| {
+            AtomicBool::new(index >= self.known && record.freed_at.is_none())
+        };
+        FinishedRecord {
+            number: FINISHED.fetch_add(1, Ordering::Relaxed),
+            is_live: records.iter().enumerate().map(is_live).collect(),
+            records,
+            epochs: self.entry_epoch..last + 1,
+        }
+    }
+
     /// Returns the record. If it is incomplete, also returns how many requests the shard had served
     /// before the first one that is missing.
     pub(super) fn finish(self) -> (Vec<RecordedAllocation>, Option<u64>) {
@@ -195,22 +215,35 @@ impl Recording {
 }
 
 /// The record of an entry that has ended. A later end has a higher `number`.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FinishedRecord {
     pub(super) number: u64,
     records: Vec<AllocationRecord>,
+    /// For each allocation, whether its block is live. False for requests that followed a plan
+    /// before the record began: their drops are not recorded.
+    is_live: Vec<AtomicBool>,
+    /// The epochs in which the blocks of the entry were handed out.
+    epochs: Range<u64>,
 }
 
 impl FinishedRecord {
-    pub(super) fn new(recorded: &[RecordedAllocation]) -> Self {
-        static FINISHED: AtomicU64 = AtomicU64::new(1);
-        Self {
-            number: FINISHED.fetch_add(1, Ordering::Relaxed),
-            records: recorded.iter().map(|recorded| recorded.record).collect(),
+    pub(super) fn records(&self) -> &[AllocationRecord] {
+        &self.records
+    }
+
+    /// Marks the block of an allocation as dropped, if it was handed out in an `epoch` of the
+    /// entry.
+    pub(super) fn dropped(&self, number: u32, epoch: u64) {
+        let is_live = self.is_live.get(number as usize);
+        if let Some(is_live) = is_live.filter(|_| self.epochs.contains(&epoch)) {
+            is_live.store(false, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn into_records(self) -> Vec<AllocationRecord> {
-        self.records
+    /// Iterates over the allocations that escaped from the entry and are live.
+    pub(super) fn live(&self) -> impl Iterator<Item = AllocationRecord> {
+        let records = self.records.iter().zip(&self.is_live);
+        let live = records.filter(|(_, is_live)| is_live.load(Ordering::Relaxed));
+        live.map(|(record, _)| *record)
     }
 }

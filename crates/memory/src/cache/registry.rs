@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::record::{AllocationRecord, FinishedRecord};
+use super::record::AllocationRecord;
 use super::report::CacheReport;
 use super::scope;
 use super::settings::{CacheConfig, EntryOptions};
@@ -153,9 +153,9 @@ impl Caches {
         let shards = self
             .find(name)
             .map_or_else(Vec::new, |cache| cache.shards());
-        let records = shards.iter().map(|shard| shard.record());
+        let records = shards.iter().filter_map(|shard| shard.record());
         let last = records.max_by_key(|record| record.number);
-        last.map_or_else(Vec::new, FinishedRecord::into_records)
+        last.map_or_else(Vec::new, |record| record.records().to_vec())
     }
 
     /// Returns the statistics of the device's memory and all its caches.
@@ -333,7 +333,7 @@ impl Caches {
         }
     }
 
-    fn drain_shards(&self, cache: &NamedCache) {
+    pub(super) fn drain_shards(&self, cache: &NamedCache) {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {

@@ -3,7 +3,7 @@
 //! which thread that is, and when.
 
 use super::arena::{DetachedArenas, SUBALLOCATION};
-use super::record::{MAX_RECORDED, RecordedAllocation, Recording};
+use super::record::{FinishedRecord, MAX_RECORDED, RecordedAllocation, Recording};
 use super::request::{Request, Size};
 use super::stats::Counters;
 use crate::device::StreamId;
@@ -14,6 +14,7 @@ use crate::memory::pending::{EventQueue, StreamEvents};
 use crate::memory::uses::StreamUses;
 use crate::pool::size_class::{CLASSES, floor_class};
 use crate::recorder::{EventKind, EventRecord};
+use crate::sync::Arc;
 
 /// The number of free lists: one per class, one for idle suballocations, and unused ones up to a
 /// power of two, so that a masked index needs no bounds check.
@@ -44,6 +45,8 @@ pub(super) struct Store {
     /// Blocks of epochs before this one go to the pool when they drop.
     pub(super) invalidation_epoch: u64,
     pub(super) recording: Option<Recording>,
+    /// The record of the entry that was recorded last.
+    pub(super) finished: Option<Arc<FinishedRecord>>,
     /// True if the settings request that each entry is recorded.
     pub(super) records: bool,
 }
@@ -62,6 +65,7 @@ impl Store {
             exit_epoch: 0,
             invalidation_epoch: 0,
             recording: None,
+            finished: None,
             records: false,
         }
     }
@@ -241,12 +245,25 @@ impl Store {
         index
     }
 
+    /// Records the drop of a block that was handed out in `epoch`.
+    pub(super) fn record_drop(&mut self, number: u32, epoch: u64) {
+        if let Some(recording) = &mut self.recording {
+            recording.freed(number, epoch);
+        }
+        if let Some(finished) = &self.finished {
+            finished.dropped(number, epoch);
+        }
+    }
+
     /// Ends the record of the entry. Returns it, and whether it is complete.
     pub(super) fn finish_recording(
         &mut self,
         counters: &Counters,
     ) -> Option<(Vec<RecordedAllocation>, bool)> {
-        self.recording.as_ref()?; // First: avoids moving the large record if there is none.
+        let recording = self.recording.as_ref()?; // First: avoids moving the large record.
+        if recording.is_open() || self.records {
+            self.finished = Some(Arc::new(recording.finished(self.epoch)));
+        }
         let (recorded, stopped_at) = self.recording.take()?.finish();
         if let Some(served) = stopped_at {
             let missing = counters.served().wrapping_sub(served);

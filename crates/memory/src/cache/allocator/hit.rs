@@ -94,9 +94,7 @@ impl Allocator<'_> {
         if header.epoch() & RECORDED != 0 {
             let epoch = header.epoch() & !RECORDED;
             header.set_epoch(epoch);
-            if let Some(recording) = &mut self.store.recording {
-                recording.freed(header.record_index, epoch);
-            }
+            self.store.record_drop(header.record_index, epoch);
         }
         self.counters
             .count_back(header.block.bytes(), header.requested_bytes);

@@ -20,7 +20,6 @@ use std::ops::{Deref, DerefMut};
 
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::{CachePolicy, Policies, Policy, dispatch};
-use crate::cache::record::RecordedAllocation;
 use crate::cache::settings::CacheSettings;
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
@@ -253,24 +252,21 @@ impl Allocator<'_> {
         has_changed
     }
 
-    /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns the
-    /// record of the entry.
+    /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns true if
+    /// the entry was recorded.
     #[inline]
-    pub(super) fn end(&mut self) -> Option<Vec<RecordedAllocation>> {
+    pub(super) fn end(&mut self) -> bool {
         let live_blocks = self.counters.live_blocks.get();
-        let recorded = if self.ends {
-            self.end_policy(live_blocks != self.counters.escaped_blocks.get())
-        } else {
-            None
-        };
+        let is_recorded =
+            self.ends && self.end_policy(live_blocks != self.counters.escaped_blocks.get());
         self.known_out_bytes = self.peak_out_bytes;
         self.end_skipped(1);
         self.counters.escaped_blocks.set(live_blocks);
-        recorded
+        is_recorded
     }
 
     #[inline(never)]
-    fn end_policy(&mut self, escapes: bool) -> Option<Vec<RecordedAllocation>> {
+    fn end_policy(&mut self, escapes: bool) -> bool {
         let AllocatorState {
             store, policies, ..
         } = &mut *self.state;

@@ -6,7 +6,6 @@
 
 use super::{ArenaPolicy, CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
-use crate::cache::record::RecordedAllocation;
 use crate::cache::request::{Request, Size};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
@@ -94,12 +93,7 @@ impl CachePolicy for Bump {
 
     /// Resets the cursor. Arenas that are still in use are detached. Several arenas, or shared
     /// ones, are released.
-    fn end(
-        &mut self,
-        store: &mut Store,
-        counters: &Counters,
-        escapes: bool,
-    ) -> Option<Vec<RecordedAllocation>> {
+    fn end(&mut self, store: &mut Store, counters: &Counters, escapes: bool) -> bool {
         if escapes {
             self.detach(store, true);
         }
@@ -107,8 +101,7 @@ impl CachePolicy for Bump {
             self.release_arenas(store);
         }
         self.reset(store.epoch);
-        let (recorded, _) = store.finish_recording(counters)?;
-        Some(recorded)
+        store.finish_recording(counters).is_some()
     }
 }
 

@@ -19,7 +19,6 @@ pub(super) use self::arenas::ArenaPolicy;
 use self::bump::Bump;
 use self::free_lists::FreeLists;
 use self::plan::Plan;
-use super::record::RecordedAllocation;
 use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
@@ -117,16 +116,10 @@ pub(super) trait CachePolicy {
         fit.ok_or(Need::Block)
     }
 
-    /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns the
-    /// record of the entry.
-    fn end(
-        &mut self,
-        store: &mut Store,
-        counters: &Counters,
-        _escapes: bool,
-    ) -> Option<Vec<RecordedAllocation>> {
-        let (recorded, _) = store.finish_recording(counters)?;
-        Some(recorded)
+    /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns true
+    /// if the store keeps a record of the entry.
+    fn end(&mut self, store: &mut Store, counters: &Counters, _escapes: bool) -> bool {
+        store.finish_recording(counters).is_some()
     }
 
     /// Returns true if idle blocks stay in the cache after the exit.

@@ -35,8 +35,8 @@ impl Guard<'_> {
     /// Ends the outermost entry for the blocks: those that are live now have escaped.
     #[inline(always)]
     pub(super) fn end(&mut self) {
-        if let Some(recorded) = self.allocator.end() {
-            self.shard.keep_record(&recorded);
+        if self.allocator.end() {
+            self.shard.keep_record(self.store.finished.clone());
         }
         self.record_entry(EventKind::Exit);
     }
@@ -160,10 +160,10 @@ impl Guard<'_> {
         }
     }
 
-    /// Iterates over the allocations that are recorded of the present entry.
-    pub(super) fn recorded(&self) -> impl Iterator<Item = AllocationRecord> {
+    /// Iterates over the allocations that are recorded of the present entry and are live.
+    pub(super) fn live_records(&self) -> impl Iterator<Item = AllocationRecord> {
         let recording = self.store.recording.iter();
-        recording.flat_map(Recording::records)
+        recording.flat_map(Recording::live)
     }
 
     /// Publishes to the device's totals the live bytes of this shard, and their peak since the last

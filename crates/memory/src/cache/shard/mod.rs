@@ -35,7 +35,7 @@ use std::ptr::NonNull;
 
 use super::allocator::{Allocator, AllocatorState, FastPath};
 use super::arena::DetachedArenas;
-use super::record::{AllocationRecord, FinishedRecord, RecordedAllocation};
+use super::record::{AllocationRecord, FinishedRecord};
 use super::settings::CacheSettings;
 use super::stats::Counters;
 use crate::device::Backend;
@@ -103,7 +103,7 @@ pub(crate) struct Shard {
     /// The arenas that contain the suballocations among the orphans.
     orphaned: Mutex<DetachedArenas>,
     /// The record of the entry that was recorded last.
-    record: Mutex<FinishedRecord>,
+    record: Mutex<Option<Arc<FinishedRecord>>>,
     /// True if every request and free takes the slow path, so that the device's recorder records
     /// all of them.
     follows_recording: plain::AtomicBool,
@@ -332,23 +332,25 @@ impl Shard {
 
     /// Stores the record of an entry that ends.
     #[cold]
-    pub(super) fn keep_record(&self, recorded: &[RecordedAllocation]) {
-        *self.record.lock() = FinishedRecord::new(recorded);
+    pub(super) fn keep_record(&self, record: Option<Arc<FinishedRecord>>) {
+        *self.record.lock() = record;
     }
 
     /// Returns the recorded allocations that are live: of the present entry, and those that escaped
-    /// from the last one. Empty if entries are not recorded.
+    /// from the last one. Empty if entries are not recorded, or the shard is closed.
     pub(super) fn live_records(&self) -> Vec<AllocationRecord> {
-        let mut records = self.record().into_records();
-        if let Some(guard) = self.guard() {
-            records.extend(guard.recorded());
+        if self.is_closed() {
+            return Vec::new();
         }
-        records.retain(|record| record.freed_at.is_none());
-        records
+        let guard = self.guard(); // First: no entry ends between the two records.
+        let last = self.record();
+        let escaped = last.iter().flat_map(|record| record.live());
+        let present = guard.iter().flat_map(Guard::live_records);
+        escaped.chain(present).collect()
     }
 
     /// Returns the record of the entry that was recorded last.
-    pub(super) fn record(&self) -> FinishedRecord {
+    pub(super) fn record(&self) -> Option<Arc<FinishedRecord>> {
         self.record.lock().clone()
     }
 }

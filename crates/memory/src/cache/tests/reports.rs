@@ -54,3 +54,96 @@ fn the_advised_limit_suffices_for_the_blocks_of_the_largest_entry() {
     caches.set_limit(Some(advised_bytes(&error)));
     entry().unwrap();
 }
+
+/// The policies, each with a record of every entry; and Plan with its own record.
+const RECORDED: [(Policy, bool); 5] = [
+    (Policy::Recycle, true),
+    (Policy::Release, true),
+    (Policy::Bump, true),
+    (Policy::Plan, true),
+    (Policy::Plan, false),
+];
+
+fn recorded(policy: Policy, record: bool) -> CachesRef {
+    let caches = caches(None, None);
+    let config = CacheConfig {
+        policy,
+        record,
+        ..CacheConfig::default()
+    };
+    caches.configure("r", config);
+    caches
+}
+
+/// Returns the bytes and the blocks of all lines that hold memory of the cache.
+fn in_lines(caches: &CachesRef) -> (u64, u64) {
+    let lines = caches.growth("r").unwrap().lines;
+    let sums = lines.iter().map(|line| (line.bytes, line.blocks));
+    sums.fold((0, 0), |sum, line| (sum.0 + line.0, sum.1 + line.1))
+}
+
+/// Drops blocks that escaped, on this thread or on another one.
+const DROPS: [fn(Vec<BlockHandle>); 2] = [drop, |blocks| {
+    std::thread::scope(|threads| {
+        threads.spawn(|| drop(blocks));
+    });
+}];
+
+#[test]
+fn the_lines_list_escaped_blocks_until_they_drop() {
+    for (policy, record) in RECORDED {
+        for drop_all in DROPS {
+            let caches = recorded(policy, record);
+            let mut kept = Vec::new();
+            for entry in 0..3 {
+                let before = std::mem::take(&mut kept);
+                let _scope = enter(&caches, "r", Some(policy));
+                kept.extend([10, 11].map(|mib| request(&caches, mib * MIB).unwrap()));
+                drop_all(before);
+                if entry == 0 || record {
+                    assert_eq!(in_lines(&caches), (21 * MIB, 2), "{policy}, in the entry");
+                }
+            }
+            if record {
+                assert_eq!(in_lines(&caches), (21 * MIB, 2), "{policy}, after it");
+            }
+            drop_all(kept.split_off(1));
+            let left = if record { (10 * MIB, 1) } else { (0, 0) };
+            assert_eq!(in_lines(&caches), left, "{policy}");
+            drop_all(kept);
+            assert_eq!(in_lines(&caches), (0, 0), "{policy}");
+        }
+    }
+}
+
+#[test]
+fn the_lines_list_no_block_that_followed_a_plan_which_the_entry_left() {
+    let caches = recorded(Policy::Plan, false);
+    let entry = |more: u64| {
+        let _scope = enter(&caches, "r", Some(Policy::Plan));
+        let kept = request(&caches, 10 * MIB).unwrap();
+        drop(request(&caches, MIB).unwrap());
+        (kept, request(&caches, more * MIB).unwrap())
+    };
+    for _ in 0..3 {
+        drop(entry(2));
+    }
+    let (followed, other) = entry(3);
+    assert_eq!(in_lines(&caches), (3 * MIB, 1));
+    drop((followed, other));
+    assert_eq!(in_lines(&caches), (0, 0));
+}
+
+#[test]
+fn the_lines_list_no_block_of_a_shard_that_is_closed() {
+    let caches = recorded(Policy::Recycle, true);
+    let kept = {
+        let _scope = enter(&caches, "r", None);
+        request(&caches, MIB).unwrap()
+    };
+    let shard = Arc::clone(&caches.find("r").unwrap().shards()[0]);
+    assert_eq!(shard.live_records().len(), 1);
+    caches.remove("r");
+    drop(kept);
+    assert!(shard.live_records().is_empty());
+}

@@ -13,7 +13,7 @@ use super::{ArenaPolicy, CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 #[cfg(test)]
 use crate::cache::arena::SUBALLOCATION;
-use crate::cache::record::{MAX_PLANNED, RecordedAllocation};
+use crate::cache::record::MAX_PLANNED;
 use crate::cache::request::Request;
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
@@ -156,12 +156,7 @@ impl CachePolicy for Plan {
         header.ok_or(Need::Block)
     }
 
-    fn end(
-        &mut self,
-        store: &mut Store,
-        counters: &Counters,
-        escapes: bool,
-    ) -> Option<Vec<RecordedAllocation>> {
+    fn end(&mut self, store: &mut Store, counters: &Counters, escapes: bool) -> bool {
         self.sort_in(store);
         let spare_bytes = self.spare_bytes();
         if escapes {
@@ -177,8 +172,7 @@ impl CachePolicy for Plan {
         }
         self.served = counters.served();
         self.replan(store);
-        let (recorded, is_whole) = recorded?;
-        (is_whole || store.records).then_some(recorded)
+        recorded.is_some_and(|(_, is_whole)| is_whole || store.records)
     }
 }
 
