@@ -137,7 +137,12 @@ fn describe_cache(cache: &NamedCache, shards: &[Arc<Shard>], counted: Vec<OwnedB
     let mut usage = CacheUse::default();
     for (shard, counted) in shards.iter().zip(counted) {
         stats.add(&shard.counters);
-        usage.cached_bytes += counted.idle_bytes();
+        let idle_bytes = counted.idle_bytes();
+        usage.cached_bytes += idle_bytes;
+        usage.stuck_bytes += match shard.holder() {
+            Some(_) => shard.counters.left_bytes().min(idle_bytes),
+            None => idle_bytes, // The reclaim released the rest.
+        };
         usage.detached_bytes += counted.detached_bytes;
         usage.live_bytes += counted.live_bytes;
         usage.grown_bytes += shard.counters.grown_bytes.get();

@@ -160,6 +160,11 @@ pub(crate) struct Counters {
     pub(crate) detached_bytes: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
+    /// The idle bytes that were left when the holder last released its idle blocks for a waiting
+    /// thread.
+    left_bytes: Counter,
+    /// The number of entries then.
+    left_entries: Counter,
     /// The live bytes at the last exit that was not quiet.
     exit_live_bytes: Counter,
     /// The rise of `exit_live_bytes` since it last fell, and the number of entries in which it
@@ -220,6 +225,23 @@ impl Counters {
             allocated_bytes: self.allocated_bytes.get(),
             live_bytes: self.live_bytes.get(),
             detached_bytes: self.detached_bytes.get(),
+        }
+    }
+
+    /// Notes that the holder has released its idle blocks for a waiting thread.
+    pub(crate) fn note_left(&self) {
+        let left_bytes = self.cached_bytes();
+        let left_bytes = left_bytes.saturating_sub(self.detached_bytes.get());
+        self.left_bytes.set(left_bytes);
+        self.left_entries.set(self.entries.get());
+    }
+
+    /// Returns the idle bytes that the holder could not release in the present entry, because live
+    /// blocks share their arena. Returns 0 if it was not asked, or did not answer.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        match self.left_entries.get() == self.entries.get() {
+            true => self.left_bytes.get(),
+            false => 0,
         }
     }
 

@@ -113,7 +113,7 @@ impl Guard<'_> {
             if signals & INVALIDATE != 0 {
                 self.invalidate();
             }
-            return self.release_idle();
+            return self.release_for_waiter();
         }
         if self.store.has_pending() {
             let streams = self.shard.device().memory().streams();
@@ -122,6 +122,13 @@ impl Guard<'_> {
         }
         self.trim_between_entries();
         self.take_released()
+    }
+
+    /// Releases every idle block for a thread that waits for memory. Returns them, for the pool.
+    pub(super) fn release_for_waiter(&mut self) -> List {
+        let idle = self.release_idle();
+        self.counters.note_left();
+        idle
     }
 
     /// Like [`drain_deferred`](Self::drain_deferred), and publishes the live bytes.

@@ -166,7 +166,7 @@ impl Shard {
         let mut guard = self.own();
         guard.open_fast_path();
         guard.drain_remote();
-        guard.release_idle()
+        guard.release_for_waiter()
     }
 
     /// Takes back a block that was not freed by the fast path. Called by the holder. If a thread

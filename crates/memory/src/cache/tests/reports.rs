@@ -1,7 +1,11 @@
 //! Out-of-memory reports: the limit that they advise, the lines that they name, and their remedy.
 
+use std::sync::Barrier;
+use std::time::Duration;
+
 use super::*;
 use crate::size::parse_bytes;
+use crate::sync::AtomicBool;
 
 const MIB: u64 = 1 << 20;
 
@@ -146,4 +150,58 @@ fn the_lines_list_no_block_of_a_shard_that_is_closed() {
     caches.remove("r");
     drop(kept);
     assert!(shard.live_records().is_empty());
+}
+
+/// Requests 14 MiB of 24 while a thread inside has 12 MiB idle, in the arena of a live block. That
+/// thread allocates again and again if it `answers`. Returns the remedy.
+fn remedy_for_inside(policy: Policy, answers: bool) -> String {
+    let config = MemoryConfig {
+        limit_bytes: Some(24 * MIB),
+        reclaim_wait: Duration::from_millis(200),
+        ..MemoryConfig::default()
+    };
+    let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &config).unwrap();
+    let caches = Caches::over(memory, CachesConfig::default());
+    let (barrier, has_failed) = (Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let use_arena = || {
+                let live = request(&caches, MIB).unwrap();
+                drop(request(&caches, 12 * MIB).unwrap());
+                live
+            };
+            for _ in 0..3 {
+                let _scope = enter(&caches, "h", Some(policy));
+                drop(use_arena());
+            }
+            let _scope = enter(&caches, "h", Some(policy));
+            let _live = use_arena();
+            barrier.wait();
+            while !has_failed.load(Ordering::Relaxed) {
+                if answers {
+                    drop(request(&caches, 100).unwrap());
+                }
+                // Bump reuses nothing meanwhile.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        barrier.wait();
+        let outcome = request(&caches, 14 * MIB);
+        has_failed.store(true, Ordering::Relaxed);
+        let error = outcome.unwrap_err();
+        error.out_of_memory_report().unwrap().remedy()
+    })
+}
+
+#[test]
+fn a_thread_that_answers_is_not_blamed_for_an_arena_that_a_live_block_shares() {
+    for policy in [Policy::Bump, Policy::Plan] {
+        let remedy = remedy_for_inside(policy, true);
+        assert!(
+            remedy.contains("a live buffer shares their arena"),
+            "{policy}: {remedy}"
+        );
+        let remedy = remedy_for_inside(policy, false);
+        assert!(remedy.contains("released too little"), "{policy}: {remedy}");
+    }
 }

@@ -73,6 +73,8 @@ pub struct CacheUse {
     pub name: String,
     /// The idle bytes.
     pub cached_bytes: u64,
+    /// The idle bytes that could not be released, because live blocks share their arena.
+    pub(crate) stuck_bytes: u64,
     /// The bytes that escaped blocks keep beyond their own, as in
     /// [`CacheStats`](crate::CacheStats::detached_bytes).
     pub detached_bytes: u64,
@@ -272,11 +274,20 @@ impl OutOfMemoryReport {
         )
     }
 
-    /// Returns the advice if idle memory is in scopes that other threads are inside.
+    /// Returns the advice if other threads are inside of scopes, and could make room by releasing
+    /// idle memory.
     fn remedy_for_entered(&self) -> Option<String> {
+        let stuck_bytes: u64 = self.caches.iter().map(|cache| cache.stuck_bytes).sum();
+        if self.needed_bytes().saturating_add(stuck_bytes) > self.ceiling_bytes() {
+            return None;
+        }
         let entered = self.caches.iter();
         let entered = entered.filter(|cache| !cache.entered_by.is_empty());
-        let cache = entered.max_by_key(|cache| cache.cached_bytes)?;
+        let could_release = |cache: &&CacheUse| cache.cached_bytes - cache.stuck_bytes;
+        let cache = entered.max_by_key(could_release)?;
+        if could_release(&cache) == 0 {
+            return None;
+        }
         let (name, threads) = (display_name(&cache.name), cache.entered_by.join(", "));
         let time = if self.reclaim_wait.is_zero() {
             "; `DeviceConfig::reclaim_wait` lets a request wait for them".to_owned()
