@@ -6,12 +6,12 @@ use std::ops::RangeInclusive;
 use cachescope_reports::{EventKind, Profile, SiteSummary, by_call_site};
 
 use crate::MetaOptions;
-use crate::array::sort_descending;
 use crate::context::{Device, RecordOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::keeping_generator;
 use crate::simulation::DriverLedger;
 use crate::size::ByteSize;
+use crate::sorting::sort_descending;
 
 /// The bound of a recording: half a gigabyte of addresses for each thread. Only the addresses in
 /// use are backed by memory.

@@ -24,6 +24,8 @@ pub use cachescope_memory::{plan, simulation};
 use cachescope_memory::internal::memory;
 use cachescope_memory::internal::{buffer, context, device, error, size, sync, text};
 
+mod sorting;
+
 pub mod testing;
 
 mod array;

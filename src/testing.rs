@@ -30,10 +30,10 @@ use std::fmt::Write;
 
 use cachescope_reports::{AllocationLifetime, Event, Peak, Profile, lifetimes, live_at};
 
-use crate::array::sort_descending;
 use crate::context::{Device, RecordOptions, Recording};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size::ByteSize;
+use crate::sorting::sort_descending;
 
 #[doc(inline)]
 pub use crate::{assert_no_allocations, assert_no_growth, assert_peak};

@@ -9,7 +9,6 @@ mod layout;
 mod meshgrid;
 mod ranges;
 mod shape;
-mod sorting;
 mod transfer;
 mod views;
 mod writer;
@@ -36,9 +35,6 @@ pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub(crate) use shape::MAX_RANK;
 pub use shape::{INFER, Shape};
-#[cfg(feature = "collective")]
-pub(crate) use sorting::sort_ascending;
-pub(crate) use sorting::{sort_axes_descending, sort_descending};
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

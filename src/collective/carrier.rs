@@ -5,8 +5,8 @@ use super::engine::{Members, Settings, WORLD, Work};
 use super::memory::Spans;
 use super::nccl::NcclCarrier;
 use super::worker::Worker;
-use crate::array::sort_ascending;
 use crate::error::{Error, ErrorKind, Result};
+use crate::sorting::sort_ascending;
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
 

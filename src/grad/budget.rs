@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
 
-use crate::array::sort_descending;
 use crate::ops::derivatives::{Budget, BudgetCounts};
 use crate::size::ByteSize;
+use crate::sorting::sort_descending;
 use crate::sync::OfThisThread;
 
 /// Limits what the calling thread saves for its backward passes to `bytes`, while the guard lives.

@@ -5,13 +5,14 @@ use std::marker::PhantomData;
 
 use super::parameters::Parameters;
 use super::tape::Tape;
-use crate::array::{Array, Float, Shape, sort_descending};
+use crate::array::{Array, Float, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{
     constant, detect_anomalies, is_live, note_constants, steps, tracked,
 };
 use crate::ops::{Expr, Lazy};
 use crate::size::ByteSize;
+use crate::sorting::sort_descending;
 use crate::sync::OfThisThread;
 
 /// A value to compute gradients of: an array of rank 0, or an expression with such a value.

@@ -8,12 +8,13 @@ use super::optim::interface::Optimizer;
 use super::parameters::{Parameters, ZipArrays};
 use super::place::{name_of, no_elements};
 use super::tape::Tape;
-use crate::array::{Array, Float, sort_descending};
+use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     Gradients, Placer, backward_in_places, constant, detects_anomalies, first_reader,
     has_constants, length, seed, zeros_like,
 };
+use crate::sorting::sort_descending;
 
 /// Returns the value of `function` at `parameters`, and lets the optimizer move each parameter as
 /// soon as its gradient is complete. This happens inside of the backward pass, so that the

@@ -98,6 +98,7 @@ const CRATES: [Layers; 4] = [
     Layers {
         folder: "src",
         layers: &[
+            &["sorting"],
             &["testing"],
             &["array"],
             &["graph"],

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::array::{DType, sort_ascending};
+use crate::array::DType;
+use crate::sorting::sort_ascending;
 
 /// The slot of a gradient: its position in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]

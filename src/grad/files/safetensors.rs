@@ -16,10 +16,11 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{self, AnyElement, Array, DType, Float, Shape, sort_descending};
+use crate::array::{self, AnyElement, Array, DType, Float, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
+use crate::sorting::sort_descending;
 
 /// The maximum length of a header in the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;

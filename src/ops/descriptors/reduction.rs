@@ -1,9 +1,10 @@
 //! The elements that a reduction reads, and their order.
 
 use super::{IndexSpace, Lanes};
-use crate::array::{AxisSet, MAX_RANK, Shape, sort_axes_descending};
+use crate::array::{AxisSet, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::expression::graph::ExpressionGraph;
+use crate::sorting::sort_axes_descending;
 
 /// The elements to reduce, and their order.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,10 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use crate::array::sort_descending;
 use crate::context::{Device, size_setting};
 use crate::error::Result;
 use crate::size::ByteSize;
+use crate::sorting::sort_descending;
 use crate::text::write_to_stderr;
 
 /// The budget of every thread that has none, by the environment.

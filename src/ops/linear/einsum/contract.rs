@@ -5,9 +5,10 @@ use smallvec::SmallVec;
 
 use super::path::{Operands, Path};
 use super::subscripts::{Label, LabelSet, Labels, Subscripts, members, set_of};
-use crate::array::{Array, DType, MAX_RANK, Number, Shape, sort_axes_descending};
+use crate::array::{Array, DType, MAX_RANK, Number, Shape};
 use crate::error::Result;
 use crate::ops::expression::boxed::BoxedLazy;
+use crate::sorting::sort_axes_descending;
 
 /// An array with a label for each of its axes.
 #[derive(Debug)]
