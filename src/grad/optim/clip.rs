@@ -285,7 +285,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         // A norm that is not finite becomes NaN.
         let clipped = self.norm_bound().map(|most| {
             let _outside = enter_uncached();
-            (norm.minimum(most) + (norm - norm)).eval_unfused()
+            (norm.minimum(most) + norm * 0.0).eval_unfused()
         });
         match clipped.transpose() {
             Ok(clipped) => self.optimizer.set_norm(clipped.as_ref().unwrap_or(norm)),
