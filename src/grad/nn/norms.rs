@@ -3,7 +3,7 @@
 use crate::array::{AnyArray, Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::{AnyLazy, epsilon_in, group_norm, layer_norm, rms_norm, widened};
+use crate::ops::{AnyLazy, group_norm, layer_norm, rms_norm, scale_of, widened};
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
 #[derive(Clone, Debug, CastParameters, Parameters)]
@@ -217,8 +217,7 @@ pub(super) fn normalized(
     variance: &AnyArray,
     ([weight, bias], epsilon): (&[AnyArray; 2], f64),
 ) -> Result<AnyArray> {
-    let epsilon = epsilon_in(variance.dtype, epsilon);
-    let scale = (variance.lazy() + epsilon).rsqrt() * widened(weight);
+    let scale = scale_of(&variance.lazy(), epsilon) * widened(weight);
     (centred * scale + widened(bias)).cast(weight.dtype).eval()
 }
 

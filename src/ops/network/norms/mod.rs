@@ -108,9 +108,24 @@ pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
+/// Returns 1 / √(`variance` + `epsilon`), in the type of the variance.
+pub(crate) fn scale_of(variance: &AnyLazy, epsilon: f64) -> AnyLazy {
+    let dtype = variance.dtype();
+    // The sum may be out of the range of `f32`, and its root is not.
+    let wide = match epsilon > LARGE_EPSILON {
+        true => DType::F64,
+        false => dtype,
+    };
+    let sum = variance.clone().cast(wide) + epsilon_in(wide, epsilon);
+    sum.rsqrt().cast(dtype)
+}
+
+/// An epsilon up to here rounds no sum of `f32` to infinity.
+const LARGE_EPSILON: f64 = 1e30;
+
 /// Returns `epsilon` as a number of `dtype`, in which a normalization is computed. It stays above 0
 /// if it was.
-pub(crate) fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
+fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
     let least = match dtype {
         DType::F64 => f64::MIN_POSITIVE,
         _ => f32::MIN_POSITIVE.into(),
@@ -169,9 +184,7 @@ const FLOPS_AN_ELEMENT: usize = 64;
 #[track_caller]
 fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)> {
     let variance = wide.var_keepdims(-1)?.lazy();
-    let scale = (variance + epsilon_in(wide.dtype(), epsilon))
-        .rsqrt()
-        .eval()?;
+    let scale = scale_of(&variance, epsilon).eval()?;
     Ok((wide.mean_keepdims(-1)?, scale))
 }
 
@@ -179,7 +192,7 @@ fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)
 #[track_caller]
 fn root_mean_square_scale(wide: &AnyLazy, epsilon: f64) -> Result<AnyArray> {
     let squares = wide.clone().square().mean_keepdims(-1)?.lazy();
-    (squares + epsilon_in(wide.dtype(), epsilon)).rsqrt().eval()
+    scale_of(&squares, epsilon).eval()
 }
 
 /// The values that the gradients of a normalization are computed from.

@@ -4,6 +4,7 @@ use cachescope::grad::nn::{
     Attention, BatchNorm, Conv2d, GroupNorm, LayerNorm, PoolOptions, RmsNorm, Rotary,
     adaptive_avg_pool2d, avg_pool2d, max_pool2d,
 };
+use cachescope::grad::value_and_grad;
 use cachescope::{Array, ConvOptions, ErrorKind, Float, Result};
 use half::{bf16, f16};
 
@@ -125,4 +126,65 @@ fn padding_around_no_image_is_refused() {
         assert_refused(max_pool2d(&image, options), "padding", "[1, 1]");
         assert_refused(avg_pool2d(&image, options), "padding", "[1, 1]");
     }
+}
+type Normed<T> = fn(&Array<T>, f64) -> Result<Array<T>>;
+
+/// Returns the layers of rows of 4 elements, or of 4 channels.
+fn normed<T: Float>() -> [Normed<T>; 4] {
+    [
+        |x, epsilon| {
+            let layer = LayerNorm::new(4)?;
+            LayerNorm { epsilon, ..layer }.forward(x)
+        },
+        |x, epsilon| {
+            let layer = RmsNorm::new(4)?;
+            RmsNorm { epsilon, ..layer }.forward(x)
+        },
+        |x, epsilon| {
+            let layer = GroupNorm::new(2, 4)?;
+            GroupNorm { epsilon, ..layer }.forward(x)
+        },
+        |x, epsilon| {
+            let mut layer = BatchNorm::new(4)?;
+            layer.epsilon = epsilon;
+            layer.forward(x)
+        },
+    ]
+}
+
+/// Compares values and gradients with those of `f64`.
+fn assert_normed<T: Float>(size: f64, epsilon: f64) {
+    let of = |share: f64| number::<T>(share * size);
+    let x = Array::from_slice(
+        &[1.0, -0.5, -1.0, 0.75, 0.25, 1.0, 0.5, -1.0].map(of),
+        [2, 4],
+    );
+    let x = x.unwrap();
+    let wide = x.cast::<f64>().eval().unwrap();
+    for (number, (own, exact)) in normed::<T>().into_iter().zip(normed::<f64>()).enumerate() {
+        let (_, slope) = value_and_grad(&x, |x| (own(x, epsilon)? * x).sum()).unwrap();
+        let (_, exact_slope) = value_and_grad(&wide, |x| (exact(x, epsilon)? * x).sum()).unwrap();
+        let value = own(&x, epsilon).unwrap();
+        let exact_value = exact(&wide, epsilon).unwrap();
+        for (own, exact) in [(value, exact_value), (slope, exact_slope)] {
+            let own = own.cast::<f64>().eval().unwrap().to_vec().unwrap();
+            for (own, exact) in own.into_iter().zip(exact.to_vec().unwrap()) {
+                let slack = 8.0 * T::epsilon().to_f64() * exact.abs();
+                assert!(
+                    (own - exact).abs() <= slack,
+                    "layer {number} of {}, epsilon {epsilon}: {own} instead of {exact}",
+                    T::NAME
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_epsilon_beyond_f32_counts() {
+    for epsilon in [3e38, 1e40, 1e60] {
+        assert_normed::<f32>(1.0, epsilon);
+        assert_normed::<bf16>(1.0, epsilon);
+    }
+    assert_normed::<f32>(1e19, 3e38);
 }
