@@ -212,8 +212,17 @@ fn gelu_slope<'g>(x: JointValue<'g>, r: JointValue<'g>) -> JointValue<'g> {
 /// Returns the gradient of x to the power of an integer.
 fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials {
     // For the exponent 0, not -1: 0 times an infinite power is NaN.
-    let less = n - n.not_equal(0.0).cast(n.dtype());
-    smallvec![Some((g * n.cast(g.dtype()) * x.powi(less)).node), None]
+    let one = n.not_equal(0.0).cast(n.dtype());
+    let power = match n.may_be(i32::MIN) {
+        false => x.powi(n - one),
+        // No `i32` is less than the least one.
+        true => {
+            let least = n.constant(i32::MIN.into());
+            let power = x.powi(n.maximum(least + 1.0) - one);
+            power.or_where(n.eq(least), power / x)
+        }
+    };
+    smallvec![Some((g * n.cast(g.dtype()) * power).node), None]
 }
 
 /// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one

@@ -88,6 +88,12 @@ impl<'g> JointValue<'g> {
         }
     }
 
+    /// Returns false for a constant other than `value`.
+    pub(super) fn may_be(self, value: i32) -> bool {
+        let kind = self.joint.borrow().nodes[self.node as usize].kind;
+        !matches!(kind, NodeKind::Scalar(bits) if bits.low() as i32 != value)
+    }
+
     pub(super) fn not_equal(self, value: f64) -> Self {
         self.ne(self.constant(value))
     }

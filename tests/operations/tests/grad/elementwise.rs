@@ -188,3 +188,21 @@ fn views() -> Result<()> {
     });
     Ok(())
 }
+
+#[test]
+fn the_least_exponent() -> Result<()> {
+    let x = Array::<f64>::from_slice(&[2.0, 0.999_999_999, 1.000_000_3, 1.0], 4)?;
+    let (_, gradient) = value_and_grad(&x, |x| x.powi(i32::MIN).sum())?;
+    let least = f64::from(i32::MIN);
+    let exponents = Array::full(4, i32::MIN)?;
+    let (_, other) = value_and_grad(&x, |x| x.lazy().powi(&exponents).sum())?;
+    assert_eq!(gradient, other);
+    for (x, own) in x.to_vec()?.into_iter().zip(gradient.to_vec()?) {
+        let expected = least * x.powf(least - 1.0);
+        assert!(
+            (own - expected).abs() <= 1e-14 * expected.abs(),
+            "{own} at {x}"
+        );
+    }
+    Ok(())
+}
