@@ -63,7 +63,7 @@ rules! {
     Added(x, y; r) g => [g, g];
     Subtracted(x, y; r) g => [g, -g];
     Times(x, y; r) g => [g * y.conj(), g * x.conj()];
-    Over(x, y; r) g => [g / y.conj(), -(g * r.conj()) / y.conj()];
+    Over(x, y; r) g => [g / y.conj(), -(g / y.conj() * r.conj())];
     Negated(x; r) g => [-g];
     Conj(x; r) g => [g.conj()];
     Square(x; r) g => [g * x.conj() * 2.0];
@@ -81,14 +81,14 @@ rules! {
     ];
     Recip(x; r) g => [-(g * r * r)];
     Sqrt(x; r) g => [g / (r * 2.0)];
-    Rsqrt(x; r) g => [g * r * r * r * -0.5];
+    Rsqrt(x; r) g => [g * -0.5 * r * r * r];
     Cbrt(x; r) g => [g / (r.square() * 3.0)];
     Exp(x; r) g => [g * r];
     Exp2(x; r) g => [g * (r * LN_2)];
     ExpM1(x; r) g => [g * x.exp()];
     Ln(x; r) g => [g / x];
     Log1p(x; r) g => [g / (x + 1.0)];
-    Log2(x; r) g => [g * LOG2_E / x];
+    Log2(x; r) g => [g / x * LOG2_E];
     Log10(x; r) g => [g * LOG10_E / x];
     Powf(x, n; r) g => [
         g * n * power_of_one_less(x, n),

@@ -206,3 +206,20 @@ fn the_least_exponent() -> Result<()> {
     }
     Ok(())
 }
+
+/// Derivatives in the range of `f32` that are made of factors whose products may not be.
+#[test]
+fn products_of_factors_stay_in_range() -> Result<()> {
+    let near = |own: f32, expected: f64| {
+        let difference = (f64::from(own) - expected).abs();
+        assert!(difference <= 1e-6 * expected.abs(), "{own} and {expected}");
+    };
+    let of = |x: f32| Array::from_slice(&[x], 1);
+    let (_, slope) = value_and_grad(&of(2e-26)?, |x| x.rsqrt().sum())?;
+    near(slope.item()?, -0.5 * f64::from(2e-26_f32).powf(-1.5));
+    let (_, slope) = value_and_grad(&of(2.0)?, |x| (x.log2() * 3e38).sum())?;
+    near(slope.item()?, 1.5e38 * std::f64::consts::LOG2_E);
+    let (_, (_, slope)) = value_and_grad(&(of(1e38)?, of(300.0)?), |(x, y)| (x / y * 6e4).sum())?;
+    near(slope.item()?, -6e4 / 9e4 * f64::from(1e38_f32));
+    Ok(())
+}
