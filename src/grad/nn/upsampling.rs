@@ -45,6 +45,17 @@ pub fn upsample<T: Float>(x: &Array<T>, size: [usize; 2], way: Upsampling) -> Re
         let text = format!("upsample: the shape is {shape}, expected images [.., height, width]");
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
+    if way == Upsampling::Nearest || T::DTYPE == T::DTYPE.computed_in() {
+        return resized(x, size, way);
+    }
+    // The columns are computed from rows that are not rounded.
+    let wide = x.cast::<T::Computed>().eval_unfused()?;
+    resized(&wide, size, way)?.cast::<T>().eval_unfused()
+}
+
+/// Returns `x` with `size` rows and columns, computed in its own type.
+#[track_caller]
+fn resized<T: Float>(x: &Array<T>, size: [usize; 2], way: Upsampling) -> Result<Array<T>> {
     let rows = along(x, (-2, size[0]), way)?;
     along(&rows, (-1, size[1]), way)
 }

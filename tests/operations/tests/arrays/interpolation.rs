@@ -150,3 +150,30 @@ fn an_arm_of_weight_0_does_not_count() -> Result<()> {
     }
     Ok(())
 }
+
+fn in_two_directions<T: Float>() -> Result<()> {
+    let values = [-8.0, -2.0, -10.0, 11.0].map(T::from_f64);
+    let x = Array::from_slice(&values, [2, 2])?;
+    let weights: Vec<f64> = (0..25).map(|at| f64::from(at * 7 % 25) - 12.0).collect();
+    let weights = Array::from_vec(weights, [5, 5])?;
+    let wide = x.cast::<f64>().eval()?;
+    let exact = upsample(&wide, [5, 5], Upsampling::Bilinear)?.to_vec()?;
+    let (_, exact_gradient) = value_and_grad(&wide, |x| {
+        (upsample(x, [5, 5], Upsampling::Bilinear)? * &weights).sum()
+    })?;
+    let weights = weights.cast::<T>().eval()?;
+    let (_, gradient) = value_and_grad(&x, |x| {
+        let y = upsample(x, [5, 5], Upsampling::Bilinear)?;
+        assert_near(&y.to_vec()?, &exact, &[], "two directions");
+        (y * &weights).sum()
+    })?;
+    let exact_gradient = exact_gradient.to_vec()?;
+    assert_near(&gradient.to_vec()?, &exact_gradient, &[], "two directions");
+    Ok(())
+}
+
+#[test]
+fn two_directions_are_rounded_once() -> Result<()> {
+    in_two_directions::<f16>()?;
+    in_two_directions::<bf16>()
+}
