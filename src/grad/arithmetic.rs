@@ -28,7 +28,7 @@ use super::place::{follow_place, map_erased, zeros_of};
 use super::{MapArrays, ParameterPath, Parameters, ZipArrays};
 use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::ops::derivatives::Total;
+use crate::ops::derivatives::{GlobalNorm, Total};
 use crate::ops::{add_scaled, scaled};
 
 /// Returns a structure of zeros with the same types and shapes, each array on its device.
@@ -154,8 +154,7 @@ pub fn dot<P: Parameters>(x: &P, y: &P) -> Result<f64> {
 #[track_caller]
 pub fn norm<P: Parameters>(x: &P) -> Result<f64> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    let total = sum_of_squares(x).at_caller()?;
-    Ok(total.item().at_caller()?.sqrt())
+    global_norm(x).at_caller()?.item().at_caller()
 }
 
 /// Returns the number of elements of all arrays.
@@ -290,18 +289,18 @@ impl ZipArrays for SameShapes {
 }
 
 #[track_caller]
-pub(crate) fn sum_of_squares<P: Parameters>(x: &P) -> Result<Total> {
-    let mut squares = SumOfSquares::default();
-    x.map_arrays(&mut squares)?;
-    Ok(squares.0)
+pub(crate) fn global_norm<P: Parameters>(x: &P) -> Result<GlobalNorm> {
+    let mut norm = NormOfArrays::default();
+    x.map_arrays(&mut norm)?;
+    Ok(norm.0)
 }
 
 #[derive(Default)]
-struct SumOfSquares(Total);
+struct NormOfArrays(GlobalNorm);
 
-impl MapArrays for SumOfSquares {
+impl MapArrays for NormOfArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0.add_squares(array.erased())?;
+        self.0.add(array.erased())?;
         Ok(array.clone())
     }
 }

@@ -13,7 +13,7 @@ use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters};
-use crate::ops::derivatives::Total;
+use crate::ops::derivatives::GlobalNorm;
 use ndarray::s;
 
 /// Evaluates `$value`, with `$T` as the float type of a bucket.
@@ -250,17 +250,17 @@ impl Buckets {
         own.ok_or_else(others)
     }
 
-    /// Returns the sum of the squares of this rank's parts.
+    /// Returns the norm of this rank's parts.
     #[track_caller]
-    pub(super) fn squares(&self) -> Result<Array<f64>> {
-        let mut squares = Total::default();
+    pub(super) fn norm(&self) -> Result<Array<f64>> {
+        let mut norm = GlobalNorm::default();
         for (part, shape) in self.parts.iter().zip(&self.layout.buckets) {
             with_float!(shape.dtype, T => {
                 let part = part.as_ref().and_then(|part| part.downcast_ref::<Array<T>>());
-                squares.add_squares(part.ok_or_else(others)?.erased())?;
+                norm.add(part.ok_or_else(others)?.erased())?;
             });
         }
-        squares.into_array()
+        norm.into_array()
     }
 
     /// Takes this rank's part of an exchanged bucket.

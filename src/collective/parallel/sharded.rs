@@ -13,7 +13,7 @@ use super::exact::{CopyStates, exact_erased};
 use super::layout::{BucketLayout, Slot};
 use super::roster::Roster;
 use crate::array::{AnyArray, AnyElement, Array, Float};
-use crate::collective::{Group, Reduce};
+use crate::collective::Group;
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::optim::rounded::rounded;
@@ -205,10 +205,10 @@ impl<O: Stateful> Sharded<O> {
     #[track_caller]
     fn see_norm(&mut self, buckets: &Buckets) -> Result<()> {
         if self.optimizer.needs_norm() {
-            let squares = self.group.all_reduce(&buckets.squares()?, Reduce::Sum)?;
+            let norms = self.group.all_gather(&buckets.norm()?)?;
             // The optimizer may keep it.
             let _outside = enter_uncached();
-            self.optimizer.set_norm(&squares.sqrt().eval_unfused()?);
+            self.optimizer.set_norm(&norms.norm()?);
         }
         Ok(())
     }

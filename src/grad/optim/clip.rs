@@ -8,7 +8,7 @@ use crate::array::{AnyArray, Array, DType, Float};
 use crate::context::Device;
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::arithmetic::{Scaled, sum_of_squares};
+use crate::grad::arithmetic::{Scaled, global_norm};
 use crate::grad::{Optimizer, Parameters};
 use crate::ops::{AnyLazy, widened};
 
@@ -42,10 +42,10 @@ pub fn clip_norm<P: Parameters>(gradients: P, max_norm: f64) -> Result<(P, f64)>
 }
 
 fn clipped<P: Parameters>(gradients: P, max_norm: f64) -> Result<(P, f64)> {
-    let squares = sum_of_squares(&gradients)?;
-    let norm = squares.item()?.sqrt();
+    let global = global_norm(&gradients)?;
+    let norm = global.item()?;
     // A dry run counts the memory of clipping, which any step may need.
-    if norm <= max_norm && !squares.is_unknown() {
+    if norm <= max_norm && !global.is_unknown() {
         return Ok((gradients, norm));
     }
     let clipped = gradients.map_arrays(&mut Scaled(max_norm / norm))?;

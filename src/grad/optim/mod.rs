@@ -69,12 +69,12 @@ pub use state::{OptimizerState, Stateful};
 pub(crate) use state::{check_count, steps_of};
 pub(crate) use subject::short_name;
 
-use super::arithmetic::{SameShapes, sum_of_squares};
+use super::arithmetic::{SameShapes, global_norm};
 use super::parameters::{Parameters, ZipArrays};
 use super::place::{ParameterPath, follow_place};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
-use crate::ops::derivatives::Total;
+use crate::ops::derivatives::GlobalNorm;
 use memory::Memory;
 use subject::Subject;
 
@@ -287,7 +287,9 @@ fn step_checked<P: Parameters>(
 ) -> Result<()> {
     optimizer.begin();
     let norm = match optimizer.needs_norm() {
-        true => sum_of_squares(gradients).and_then(Total::root).map(Some),
+        true => global_norm(gradients)
+            .and_then(GlobalNorm::into_kept)
+            .map(Some),
         false => Ok(None),
     };
     let stepped = norm.and_then(|norm| {

@@ -26,7 +26,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 
 use super::adding::{as_whole, copied, reduced};
 use super::sum::ValueOfSum;
-use super::total::Total;
+use super::total::GlobalNorm;
 
 impl AnyArray {
     /// Returns the elements converted to another type; the array itself if they are of that type.
@@ -170,15 +170,15 @@ impl Gradients {
     /// Returns the global norm of the gradients of some values, an array of rank 0.
     #[track_caller]
     pub(crate) fn norm(&mut self, values: &[u32]) -> Result<Array<f64>> {
-        let mut squares = Total::default();
+        let mut norm = GlobalNorm::default();
         for &value in values {
             let Some(gradient) = self.take(value)? else {
                 continue;
             };
-            squares.add_squares(&gradient)?;
+            norm.add(&gradient)?;
             self.sums.insert(value, gradient.into());
         }
-        squares.root()
+        norm.into_kept()
     }
 
     /// Like [`take`](Self::take), for a gradient that outlives the backward pass: a view of

@@ -54,7 +54,7 @@ pub(crate) use tape::{
     BY_HAND, NEVER, Tracked, detect_anomalies, detects_anomalies, first_reader, has_constants,
     has_tape, length, note_constants, steps, track, tracked, with_value,
 };
-pub(crate) use total::Total;
+pub(crate) use total::{GlobalNorm, Total};
 
 use gradients::filled;
 use tape::{TapeStep, track_result};

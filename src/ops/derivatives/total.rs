@@ -1,8 +1,9 @@
-//! Sums over several arrays.
+//! Sums and norms over several arrays.
 
 use crate::array::{AnyArray, Array, DType};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
+use crate::ops::expression::any_lazy::AnyLazy;
 
 /// A sum over arrays in `f64`, on the device of the first one.
 #[derive(Default)]
@@ -24,29 +25,6 @@ impl Total {
         }
     }
 
-    /// Adds the sum of the squares of the elements.
-    #[track_caller]
-    pub(crate) fn add_squares(&mut self, array: &AnyArray) -> Result<()> {
-        let sum = array.lazy().cast(DType::F64).square().sum()?;
-        self.add(Array::from_erased(sum))
-    }
-
-    /// Returns the sum, an array of rank 0.
-    #[track_caller]
-    pub(crate) fn into_array(self) -> Result<Array<f64>> {
-        match self.0 {
-            Some(total) => Ok(total),
-            None => Array::zeros([]),
-        }
-    }
-
-    /// Returns the square root of the sum, outside of every cache: an optimizer may keep it.
-    #[track_caller]
-    pub(crate) fn root(self) -> Result<Array<f64>> {
-        let _outside = enter_uncached();
-        self.into_array()?.sqrt().eval_unfused()
-    }
-
     /// Reads the sum.
     #[track_caller]
     pub(crate) fn item(&self) -> Result<f64> {
@@ -55,10 +33,66 @@ impl Total {
             None => Ok(0.0),
         }
     }
+}
 
-    /// Returns true if the sum is on a device without data.
+/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first one. It
+/// overflows only if the result does.
+#[derive(Default)]
+pub(crate) struct GlobalNorm(Option<Array<f64>>);
+
+impl GlobalNorm {
+    /// Adds the elements of an array.
+    #[track_caller]
+    pub(crate) fn add(&mut self, array: &AnyArray) -> Result<()> {
+        let norm = Array::from_erased(array.lazy().cast(DType::F64).norm()?);
+        self.0 = Some(match &self.0 {
+            Some(total) => {
+                let norm = norm.to_device(total.device())?;
+                let [total, norm] = [total, &norm].map(|norm| norm.erased().lazy());
+                Array::from_erased(hypot(total, norm).eval()?)
+            }
+            None => norm,
+        });
+        Ok(())
+    }
+
+    /// Returns the norm, an array of rank 0.
+    #[track_caller]
+    pub(crate) fn into_array(self) -> Result<Array<f64>> {
+        match self.0 {
+            Some(total) => Ok(total),
+            None => Array::zeros([]),
+        }
+    }
+
+    /// Returns the norm, outside of every cache: an optimizer may keep it.
+    #[track_caller]
+    pub(crate) fn into_kept(self) -> Result<Array<f64>> {
+        let _outside = enter_uncached();
+        let copy = self.into_array()?.erased().lazy().eval()?;
+        Ok(Array::from_erased(copy))
+    }
+
+    /// Reads the norm.
+    #[track_caller]
+    pub(crate) fn item(&self) -> Result<f64> {
+        match &self.0 {
+            Some(total) => total.item(),
+            None => Ok(0.0),
+        }
+    }
+
+    /// Returns true if the norm is on a device without data.
     pub(crate) fn is_unknown(&self) -> bool {
         let total = self.0.as_ref();
         total.is_some_and(|total| total.device().backend().is_meta())
     }
+}
+
+/// Returns √(x² + y²) of numbers that are not negative.
+fn hypot(x: AnyLazy, y: AnyLazy) -> AnyLazy {
+    let [least, most] = [f64::MIN_POSITIVE, f64::MAX].map(|size| AnyLazy::number(DType::F64, size));
+    let size = x.clone().maximum(y.clone()).clamp(least, most);
+    let squares = (x / size.clone()).square() + (y / size.clone()).square();
+    squares.sqrt() * size
 }

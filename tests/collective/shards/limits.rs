@@ -185,3 +185,23 @@ fn a_norm_is_the_norm_of_all_ranks() -> Result<()> {
     })?;
     Ok(())
 }
+
+#[test]
+fn norms_of_ranks_are_beyond_the_range_of_squares() -> Result<()> {
+    for size in [1e200, 1e-200] {
+        Group::threads(2, |group| {
+            let (mut x, factor) = (Array::<f64>::zeros(4)?, size);
+            let mut parallel = DataParallel::new(&group);
+            let mut optimizer = Sharded::new(&group, Clipped::new(Sgd::new(1.0)).norm(size))?;
+            parallel.value_and_step(&mut x, &mut optimizer, |x| (x * factor).sum())?;
+            let found = optimizer.optimizer_mut().last_norm()?;
+            let found = found.expect("it has a bound");
+            assert!((found / size - 2.0).abs() < 1e-14, "{found}");
+            for moved in x.to_vec()? {
+                assert!((moved / size + 0.5).abs() < 1e-14, "{moved}");
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

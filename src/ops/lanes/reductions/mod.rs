@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::ops::derivatives::TrackedReduction;
 use crate::ops::descriptors::{Lanes, ReductionPlan, lanes_along_all, outputs_of};
 use crate::ops::dispatch::{
-    MEAN, Reduction, SUM, VAR, contiguous_array, reduce, reduce_contiguous,
+    MEAN, NORM, Reduction, SUM, VAR, contiguous_array, reduce, reduce_contiguous,
 };
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
@@ -49,17 +49,17 @@ impl AnyLazy {
         self.reduced(VAR.at(self.dtype()), &axes.into(), true)
     }
 
-    /// Returns the sum of all elements, of rank 0.
-    #[track_caller]
-    pub(crate) fn sum(&self) -> Result<AnyArray> {
-        let buffer = reduce_all(SUM.at(self.dtype()), self)?;
-        Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
-    }
-
     /// Returns the mean of all elements, of rank 0.
     #[track_caller]
     pub(in crate::ops) fn mean(&self) -> Result<AnyArray> {
         let buffer = reduce_all(MEAN.at(self.dtype()), self)?;
+        Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
+    }
+
+    /// Returns the Euclidean norm of all elements, of rank 0.
+    #[track_caller]
+    pub(in crate::ops) fn norm(&self) -> Result<AnyArray> {
+        let buffer = reduce_all(NORM.at(self.dtype()), self)?;
         Ok(AnyArray::of_shape(buffer, &Shape::SCALAR, self.dtype()))
     }
 

@@ -196,3 +196,46 @@ fn structures_are_vectors() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn norms_beyond_the_range_of_squares() -> Result<()> {
+    let near = |own: f64, expected: f64| {
+        let difference = (own - expected).abs();
+        assert!(difference <= 1e-14 * expected, "{own} and {expected}");
+    };
+    for size in [1e200, 1e-160, 1e-200, 1e-300] {
+        let numbers = |numbers: &[f64]| {
+            let scaled: Vec<f64> = numbers.iter().map(|own| own * size).collect();
+            Array::from_slice(&scaled, numbers.len())
+        };
+        for gradients in [
+            vec![numbers(&[3.0])?, numbers(&[4.0])?],
+            vec![numbers(&[])?, numbers(&[3.0, 4.0])?],
+            vec![numbers(&[4.0, 0.0])?, numbers(&[0.0])?, numbers(&[3.0])?],
+        ] {
+            near(norm(&gradients)?, 5.0 * size);
+            let (clipped, found) = clip_norm(gradients.clone(), 2.5 * size)?;
+            near(found, 5.0 * size);
+            let mut x = zeros_like(&gradients)?;
+            let mut optimizer = Clipped::new(Sgd::new(1.0)).norm(2.5 * size);
+            optimizer.step(&mut x, &gradients)?;
+            near(optimizer.last_norm()?.unwrap(), 5.0 * size);
+            for ((own, clipped), moved) in gradients.iter().zip(&clipped).zip(&x) {
+                let steps = clipped.to_vec()?.into_iter().zip(moved.to_vec()?);
+                for (own, (clipped, moved)) in own.to_vec()?.into_iter().zip(steps) {
+                    near(clipped, own / 2.0);
+                    near(-moved, own / 2.0);
+                }
+            }
+        }
+    }
+    let (clipped, found) = clip_norm(Array::from_slice(&[3e200, 4e200], 2)?, 1.0)?;
+    near(found, 5e200);
+    near(clipped.to_vec()?[0], 0.6);
+    for other in [f64::NAN, f64::INFINITY, 1.0] {
+        let arrays = vec![Array::full(1, f64::INFINITY)?, Array::full(1, other)?];
+        assert!(!norm(&arrays)?.is_finite());
+    }
+    assert!(norm(&vec![Array::full(1, 1.0)?, Array::full(1, f64::NAN)?])?.is_nan());
+    Ok(())
+}
