@@ -11,7 +11,8 @@ use crate::ops::host::search_loops_of;
 
 impl<T: Float> Array<T> {
     /// Returns the number of elements in each of `bins` ranges of equal width, and the `bins + 1`
-    /// edges of the ranges: NumPy's `histogram`.
+    /// edges of the ranges: NumPy's `histogram`. The edges of `f16` and `bf16` are computed in
+    /// `f32`.
     ///
     /// The ranges extend from the least to the greatest element. Each range includes its lower
     /// edge; the last includes both. If all elements are equal, the ranges extend from half below
@@ -77,17 +78,8 @@ impl<T: Float> Array<T> {
                 "histogram: the elements of the array of shape {shape} reach from {low} to {high}, expected finite numbers"
             )));
         }
-        let edges: Vec<T> = match high.minus(low).to_f64().is_finite() {
-            true => edges_between(low, high, bins),
-            // The difference overflows, and no part of the two ends does.
-            false => {
-                let edge = |number: usize| {
-                    let share = number as f64 / bins as f64;
-                    T::from_f64(low.to_f64() * (1.0 - share) + high.to_f64() * share)
-                };
-                (0..bins).map(edge).chain([high]).collect()
-            }
-        };
+        let edges = edges_between::<T::Computed>(low.to_f64(), high.to_f64(), bins);
+        let edges: Vec<T> = edges.into_iter().map(T::from_f64).collect();
         if edges
             .windows(2)
             .any(|pair| !matches!(pair, [low, high] if low < high))
@@ -142,24 +134,27 @@ fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     }
 }
 
-/// Returns the edges of equal ranges, rounded as by NumPy's `linspace`.
-fn edges_between<A: Float>(low: A, high: A, bins: usize) -> Vec<A> {
-    let half = A::from_f64(0.5);
-    let (low, high) = if low == high {
-        (low.minus(half), high.plus(half))
-    } else {
-        (low, high)
-    };
-    let (count, span) = (A::from_f64(bins as f64), high.minus(low));
+/// Returns the edges of equal ranges, computed in `A` and rounded as by NumPy's `linspace`.
+fn edges_between<A: Float>(low: f64, high: f64, bins: usize) -> Vec<f64> {
+    let [mut first, mut last, half, count] = [low, high, 0.5, bins as f64].map(A::from_f64);
+    if low == high {
+        (first, last) = (first.minus(half), last.plus(half));
+    }
+    let span = last.minus(first);
     let step = span.over(count);
     let edge = |number: usize| {
+        if !span.to_f64().is_finite() {
+            // The difference overflows, and no part of the two ends does.
+            let share = number as f64 / bins as f64;
+            return low * (1.0 - share) + high * share;
+        }
         let number = A::from_f64(number as f64);
         let along = if step == A::zero() {
             number.over(count).times(span)
         } else {
             number.times(step)
         };
-        along.plus(low)
+        along.plus(first).to_f64()
     };
-    (0..bins).map(edge).chain([high]).collect()
+    (0..bins).map(edge).chain([last.to_f64()]).collect()
 }

@@ -245,13 +245,15 @@ def histograms(book, name):
         x = Operand(np.full(dims, moderate(rng, name, 1)[0]))
     bins = int(rng.integers(1, 12))
     dtype = TYPES[name]
+    # Contract: the edges of a narrow type are computed in `f32`, and rounded once.
+    wide = np.dtype(np.float64 if name == "f64" else np.float32)
     flat = x.value.reshape(-1)
-    low, high = (flat.min(), flat.max()) if flat.size else (dtype.type(0), dtype.type(1))
+    low, high = (flat.min(), flat.max()) if flat.size else (0, 1)
+    low, high = wide.type(low), wide.type(high)
     if low == high:
-        low, high = low - dtype.type(0.5), high + dtype.type(0.5)
-    step = dtype.type(high - low) / dtype.type(bins)
-    edges = (np.arange(bins).astype(dtype) * step + low).astype(dtype)
-    edges = np.append(edges, high)
+        low, high = low - wide.type(0.5), high + wide.type(0.5)
+    step = (high - low) / wide.type(bins)
+    edges = np.append(np.arange(bins).astype(wide) * step + low, high).astype(dtype)
     if not flat.size:
         edges = narrow(np.linspace(0, 1, bins + 1), dtype)
     if not (edges[:-1] < edges[1:]).all():

@@ -268,6 +268,21 @@ fn every_element_is_in_one_range() -> Result<()> {
     Ok(())
 }
 
+fn edges_of_seven_ranges<T: Float>() -> Result<()> {
+    let ends = [-6e4, 6e4].map(T::from_f64);
+    let (_, edges) = Array::from_slice(&ends, 2)?.histogram(7)?;
+    let width = (ends[1].to_f64() - ends[0].to_f64()) / 7.0;
+    let exact = (0..8).map(|number| T::from_f64(ends[0].to_f64() + f64::from(number) * width));
+    assert_eq!(edges.to_vec()?, exact.collect::<Vec<T>>());
+    Ok(())
+}
+
+#[test]
+fn edges_of_ranges_are_rounded_once() -> Result<()> {
+    edges_of_seven_ranges::<f16>()?;
+    edges_of_seven_ranges::<bf16>()
+}
+
 #[test]
 fn operators_of_bits_take_every_mix() -> Result<()> {
     let (x, y) = (
