@@ -160,7 +160,7 @@ impl Decimal {
     }
 }
 
-/// The most binary digits of a step that may be taken exactly.
+/// The maximum number of binary digits of a step that may be taken exactly.
 const MOST_BITS: u32 = 3;
 
 /// Returns the decimals that a start, a stop and a step stand for. Returns `None` if they stand for

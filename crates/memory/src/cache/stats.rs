@@ -237,7 +237,8 @@ impl Counters {
     }
 
     /// Returns the idle bytes that the holder could not release in the present entry, because live
-    /// blocks share their arena. Returns 0 if it was not asked, or did not answer.
+    /// blocks share their arena. Returns 0 without a request for them, or a
+    /// release.
     pub(crate) fn left_bytes(&self) -> u64 {
         match self.left_entries.get() == self.entries.get() {
             true => self.left_bytes.get(),

@@ -152,7 +152,7 @@ fn normed<T: Float>() -> [Normed<T>; 4] {
     ]
 }
 
-/// Compares values and gradients with those of `f64`.
+/// Compares values and gradients with values and gradients in `f64`.
 fn assert_normed<T: Float>(size: f64, epsilon: f64) {
     let of = |share: f64| number::<T>(share * size);
     let x = Array::from_slice(

@@ -252,8 +252,8 @@ impl Allocator<'_> {
         has_changed
     }
 
-    /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns true if
-    /// the entry was recorded.
+    /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns true
+    /// if the entry was recorded.
     #[inline]
     pub(super) fn end(&mut self) -> bool {
         let live_blocks = self.counters.live_blocks.get();
