@@ -4,13 +4,16 @@
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench server [-- SCOPES [THREADS]]`
 //!
+//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda` it runs on a GPU, or on the emulated one by
+//! `cargo run -p cuda-emulator -- PROGRAM`, with pending blocks on a stream of each thread.
+//!
 //! *One lock* is the pool of the same device outside of every scope, where each request and each
 //! drop takes its lock. The other allocators have no limit.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use cachescope::{Buffer, Device, DeviceConfig, Result};
+use cachescope::{Array, Buffer, Device, DeviceConfig, Result, Stream};
 use cachescope_peers::peers::{Glibc, Jemalloc, Mimalloc, Pair, Raw};
 
 /// The requests in one scope.
@@ -22,21 +25,42 @@ const PAGE_BYTES: usize = 4096;
 
 /// Memory that is freed when it drops.
 trait Block {
-    fn address(&self) -> *mut u8;
+    /// Touches all pages of the block, which has at least `bytes`.
+    fn touch(&self, bytes: u64);
+}
+
+/// Writes one byte of each page of the host.
+///
+/// # Safety
+///
+/// `bytes` from `address` on must be writable.
+unsafe fn touch_pages(address: *mut u8, bytes: u64) {
+    for offset in (0..bytes as usize).step_by(PAGE_BYTES) {
+        // SAFETY: by this function's contract.
+        unsafe { address.add(offset).write_volatile(1) }
+    }
 }
 
 impl Block for Buffer {
-    fn address(&self) -> *mut u8 {
-        self.address() as *mut u8
+    fn touch(&self, bytes: u64) {
+        // SAFETY: the block is live, and the host's.
+        unsafe { touch_pages(self.address() as *mut u8, bytes) }
     }
+}
+
+/// Zeros, which a stream of a CUDA device writes.
+impl Block for Array<u8> {
+    fn touch(&self, _bytes: u64) {}
 }
 
 /// A block of another allocator.
 struct Malloced<P: Pair<Block = Raw<P>> + Default>(Option<Raw<P>>);
 
 impl<P: Pair<Block = Raw<P>> + Default> Block for Malloced<P> {
-    fn address(&self) -> *mut u8 {
-        self.0.as_ref().expect("until it drops").address()
+    fn touch(&self, bytes: u64) {
+        let block = self.0.as_ref().expect("until it drops");
+        // SAFETY: the block is live.
+        unsafe { touch_pages(block.address(), bytes) }
     }
 }
 
@@ -60,11 +84,11 @@ struct Figures {
     time: Duration,
 }
 
-/// Runs `threads` threads, each of which enters `rounds` scopes by `enter`.
+/// Runs `threads` threads, each of which enters `rounds` scopes by `enter`, which gets its number.
 fn run<B: Block>(
     threads: u32,
     rounds: u32,
-    enter: impl Fn(&mut dyn FnMut()) + Sync,
+    enter: impl Fn(u32, &mut dyn FnMut()) + Sync,
     request: impl Fn(u64) -> Result<B> + Sync,
 ) -> Figures {
     let barrier = Barrier::new(threads as usize + 1);
@@ -80,7 +104,7 @@ fn run<B: Block>(
         let mut random = u64::from(thread) + 1;
         barrier.wait();
         for _ in 0..rounds {
-            enter(&mut || {
+            enter(thread, &mut || {
                 let mut before: Option<(B, u64)> = None;
                 for _ in 0..REQUESTS {
                     // Knuth's generator (MMIX). The squares make short requests as common as in
@@ -98,10 +122,7 @@ fn run<B: Block>(
                     own.requests += 1;
                     match served {
                         Ok(block) => {
-                            for offset in (0..bytes as usize).step_by(PAGE_BYTES) {
-                                // SAFETY: the block is live, and longer than the offset.
-                                unsafe { block.address().add(offset).write_volatile(1) }
-                            }
+                            block.touch(bytes);
                             before = Some((block, bytes));
                         }
                         Err(error) => {
@@ -166,29 +187,23 @@ fn main() -> Result<()> {
     for threads in only.map_or(vec![2, 16, 64], |threads| vec![threads]) {
         let rounds = rounds / threads;
         println!("\n{threads} threads, {rounds} scopes each");
-        let device = Device::host_with(DeviceConfig::default())?;
-        let free = scoped(&device, threads, rounds);
+        let free = scoped(&device_with(None)?, threads, rounds)?;
         let peak = free.peak_bytes;
         let first = Some(row("no limit", &free, None));
         for percent in [150, 110, 100] {
-            let config = DeviceConfig {
-                memory_limit: Some(peak * percent / 100),
-                ..Default::default()
-            };
-            let device = Device::host_with(config)?;
+            let device = device_with(Some(peak * percent / 100))?;
             row(
                 &format!("{percent} % of {} MiB", peak >> 20),
-                &scoped(&device, threads, rounds),
+                &scoped(&device, threads, rounds)?,
                 first,
             );
         }
-        let config = DeviceConfig {
-            memory_limit: Some(peak * 110 / 100),
-            ..Default::default()
-        };
-        let device = Device::host_with(config)?;
+        if is_on_cuda() {
+            continue;
+        }
+        let device = device_with(Some(peak * 110 / 100))?;
         let request = |bytes| Buffer::new(&device, bytes as usize);
-        let locked = run(threads, rounds, |inside| inside(), request);
+        let locked = run(threads, rounds, |_, inside| inside(), request);
         row("one lock, 110 %", &locked, first);
         malloced::<Mimalloc>("mimalloc, no limit", threads, rounds, first);
         malloced::<Jemalloc>("jemalloc, no limit", threads, rounds, first);
@@ -197,17 +212,43 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs the threads in scopes of `device`.
-fn scoped(device: &Device, threads: u32, rounds: u32) -> Figures {
-    run(
-        threads,
-        rounds,
-        |inside| {
+fn is_on_cuda() -> bool {
+    std::env::var("CACHESCOPE_DEVICE").is_ok_and(|name| name.starts_with("cuda"))
+}
+
+fn device_with(memory_limit: Option<u64>) -> Result<Device> {
+    let config = DeviceConfig {
+        memory_limit,
+        ..Default::default()
+    };
+    match is_on_cuda() {
+        true => Device::cuda_with(0, config),
+        false => Device::host_with(config),
+    }
+}
+
+/// Runs the threads in scopes of `device`. On CUDA, each thread has a stream, on which its blocks
+/// are pending when they drop.
+fn scoped(device: &Device, threads: u32, rounds: u32) -> Result<Figures> {
+    if !is_on_cuda() {
+        let enter = |_, inside: &mut dyn FnMut()| {
             let _scope = device.scope("server").enter();
             inside();
-        },
-        |bytes| Buffer::new(device, bytes as usize),
-    )
+        };
+        return Ok(run(threads, rounds, enter, |bytes| {
+            Buffer::new(device, bytes as usize)
+        }));
+    }
+    let streams = (0..threads).map(|_| device.new_stream());
+    let streams: Vec<Stream> = streams.collect::<Result<_>>()?;
+    let enter = |thread: u32, inside: &mut dyn FnMut()| {
+        let (_device, _stream) = (device.enter(), streams[thread as usize].enter());
+        let _scope = device.scope("server").enter();
+        inside();
+    };
+    Ok(run(threads, rounds, enter, |bytes| {
+        Array::<u8>::zeros(bytes as usize)
+    }))
 }
 
 /// Runs the threads with another allocator.
@@ -218,5 +259,9 @@ fn malloced<P: Pair<Block = Raw<P>> + Default>(
     first: Option<f64>,
 ) {
     let request = |bytes| Ok(Malloced::<P>(Some(P::default().allocate(bytes as usize))));
-    row(name, &run(threads, rounds, |inside| inside(), request), first);
+    row(
+        name,
+        &run(threads, rounds, |_, inside| inside(), request),
+        first,
+    );
 }
