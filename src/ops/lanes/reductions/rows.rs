@@ -66,7 +66,8 @@ reductions! {
 
     /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.
     /// The result has the elements' own type (`f16` and `bf16` are computed in `f32`). The result
-    /// for nothing is −∞, the logarithm of 0.
+    /// for nothing is −∞, the logarithm of 0. Second derivatives lose digits where one element is
+    /// far above the others; those of `log_softmax` do not.
     logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
         f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
 
