@@ -4,8 +4,9 @@
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench server [-- SCOPES [THREADS]]`
 //!
-//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda` it runs on a GPU, or on the emulated one by
-//! `cargo run -p cuda-emulator -- PROGRAM`, with pending blocks on a stream of each thread.
+//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda` it runs on a GPU. `cargo run -p
+//! cuda-emulator -- PROGRAM` runs it on the emulated one. There, each thread has a stream, on which
+//! its blocks are pending.
 //!
 //! *One lock* is the pool of the same device outside of every scope, where each request and each
 //! drop takes its lock. The other allocators have no limit.
