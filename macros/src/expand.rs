@@ -29,9 +29,9 @@
 //!
 //! The inner braces are a block at the end of a block, where inner attributes may be written. Every
 //! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for
-//! the user's. The one item, the static of a call site, is in a block with no user code. Paths
-//! begin at the path of the crate, also for primitive types: the caller may have items called
-//! `core` and `str`.
+//! the user's. The one item, the static of a call site, is in a block with no user code. All paths,
+//! even of primitive types, begin at the crate's path: the caller may have items named `core` or
+//! `str`.
 
 use crate::body::Body;
 use crate::options::{Key, ScopeOption};

@@ -176,9 +176,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         elements
     }
 
-    /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. It is for rows whose
-    /// elements are not adjacent: neighbouring rows may then be adjacent, so a cache line that is
-    /// read for one row also has elements of others.
+    /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. For rows whose elements
+    /// are not adjacent: one cache line may then have elements of several rows.
     fn to_vec_by_tiles(&self, walk: &Walk<1>) -> Vec<T> {
         /// Elements along each side of a tile.
         const TILE: usize = 32;

@@ -110,8 +110,8 @@ impl AnyArray {
         }
     }
 
-    /// Returns a view with another layout over this array's memory, for work of the library: a
-    /// write to it is not reported as one to a view.
+    /// Returns a view with another layout, for internal use: writes to it are not reported as
+    /// writes to views.
     #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::new(self.buffer.share(), layout, self.dtype)

@@ -78,8 +78,8 @@ impl Worker {
                 let mut completion =
                     |agreed| verdict.take().is_some_and(|sender| sender.send(agreed));
                 let carried = catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: by the stream's order, the call alone uses its memory until `finish`:
-                    // it waited for all earlier uses, and all later ones wait for it.
+                    // SAFETY: the stream orders the call after all earlier uses of its memory.
+                    // Later uses wait until `finish`.
                     unsafe { memory.carry(engine, &work, &mut completion) }
                 }));
                 let outcome = carried.unwrap_or_else(|_| {
@@ -161,7 +161,7 @@ impl Worker {
             sender.send(());
             None
         };
-        // After the queue is closed, the rank has ended.
+        // If the queue is closed, the rank has already ended, and there is nothing to wait for.
         if self.queue.push(Job::stealable(job)).is_ok() {
             while self.queue.steal(&|| receiver.is_ready()) {}
             receiver.wait();

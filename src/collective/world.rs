@@ -37,10 +37,10 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of one rank, and preferably not one that only reports the end of another rank. A
-    /// failed exchange is an error of the rank that issued it, unless a thread that waited for the
-    /// exchange got the error. [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0;
-    /// [`Thread`](ErrorKind::Thread) if a thread cannot be started.
+    /// The error of one rank. An error that does not only report the end of another rank is
+    /// preferred. A failed exchange is an error of the rank that issued it, unless a thread that
+    /// waited for the exchange got the error. [`InvalidArgument`](ErrorKind::InvalidArgument) if
+    /// `size` is 0; [`Thread`](ErrorKind::Thread) if a thread cannot be started.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! Bad input, one test for each kind. Every operation that may get it returns an error of the right
 //! kind and never panics. The error names the operation, the shapes and the mistake.
 
-// A build of the whole workspace has every feature.
+// Left out of builds of the whole workspace, which enable `safetensors`.
 #[cfg(all(feature = "npy", not(feature = "safetensors")))]
 mod formats;
 mod indices;

@@ -61,7 +61,7 @@ fn frames_of_one_byte_take_little_memory() {
     }
 }
 
-/// Writes `count` values of a kind into a snapshot's lists of segments and of traces.
+/// A function that writes `count` values of one kind into the segments and traces of a snapshot.
 type Many = fn(segments: bool, pickler: &mut Pickler, count: usize);
 
 /// Writes a list of a list of what `items` writes, as the traces.

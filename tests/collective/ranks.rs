@@ -119,8 +119,8 @@ fn calls() -> Result<()> {
     group.barrier()
 }
 
-/// Repeats the calls of the host. To MPI, the emulated device's memory is host memory, with either
-/// setting.
+/// Repeats the calls of the host. The emulated device's memory is host memory, so MPI can access it
+/// with `CACHESCOPE_MPI_CUDA` on or off.
 fn calls_on_a_device() -> Result<()> {
     assert!(
         Device::current().to_string().starts_with("cuda"),

@@ -45,7 +45,7 @@ pub struct Statistics {
 ///
 /// # Safety
 ///
-/// `text` is null or a string that ends with a 0.
+/// `text` is null or a NUL-terminated string.
 unsafe fn text<'a>(function: &str, what: &str, text: *const c_char) -> Outcome<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Why the program ended early.
+/// The failure that ended the program early.
 #[derive(Debug)]
 pub(crate) enum ExitFailure {
     /// An input cannot be read; the error names the file, and the line and column if known.

@@ -118,8 +118,8 @@ pub trait Transformed: Copy + Send + Sync + sealed::Sealed + 'static {
 
     /// Writes rows of `n` real numbers, times `factor`, given the first halves of their spectra.
     /// Each half has `width` numbers, of which the first `n / 2 + 1` are used; missing ones count
-    /// as zero. The imaginary part of the first number counts as zero, and if `n` is even, also the
-    /// imaginary part of number `n / 2`, the last one.
+    /// as zero. The imaginary part of number 0 counts as zero. If `n` is even, the imaginary part
+    /// of number `n / 2`, the last one, does too.
     fn inverse(
         plan: &InversePlan<Self>,
         spectra: (&[Complex<Self>], usize),

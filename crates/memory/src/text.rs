@@ -6,7 +6,8 @@ use std::io::{self, Write};
 pub use cachescope_reports::ByteSize;
 
 /// Writes a line to standard error in one piece, so that other threads do not write into it.
-/// A failure has no receiver: `eprintln!` would panic if standard error is closed.
+/// Ignores failures, which no caller could handle. `eprintln!` would panic if standard error is
+/// closed.
 pub fn write_to_stderr(line: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::profile::{CallSite, Event, Frame, Profile};
 
-/// The name of no scope.
+/// The scope name reported for events outside of every scope.
 pub(crate) const UNCACHED: &str = "<uncached>";
 
 /// The name of a line that is not known.

@@ -25,7 +25,7 @@ pub struct Profile {
     pub events: Vec<Event>,
     /// Older events that newer ones overwrote, since the recording was bounded.
     pub lost_events: u64,
-    /// The time from which on no event was lost; 0 if none was.
+    /// The beginning of the time in which no event was lost; 0 if none was lost at all.
     pub complete_from_ns: u64,
     /// Bytes live at the end, by the device's own counters; `None` if they are not known.
     pub live_bytes: Option<u64>,

@@ -1,10 +1,10 @@
 //! Rounded states with their exact elements.
 //!
 //! A state is stored in the [accumulation type](Float::Computed) of its parameter, and a structure
-//! of parameters has room for arrays of the parameter's own type only. So an array of a narrow type
-//! that a state was rounded to has the exact elements behind its own, in the same memory. A handle
-//! on it has the identity [`ValueId::ROUNDED`], which each clone has, too, and each write removes:
-//! the elements that a program wrote are the exact ones then.
+//! of parameters has room for arrays of the parameter's own type only. So if a state is rounded to
+//! a narrow type, its memory stores the exact elements after the rounded ones. A handle on it has
+//! the identity [`ValueId::ROUNDED`], which each clone has, too, and each write removes: the
+//! elements that a program wrote are the exact ones then.
 
 use std::fmt::Display;
 

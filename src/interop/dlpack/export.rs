@@ -118,8 +118,8 @@ impl<T: AnyElement> Array<T> {
 
     /// Exports the array like [`to_dlpack`](Self::to_dlpack), as a tensor of DLPack before 1.0.
     ///
-    /// Such a tensor has no flags. The consumer must not write to it: other arrays may have the
-    /// memory. NumPy treats it as read-only; PyTorch has no read-only tensors.
+    /// Such a tensor has no flags. The consumer must not write to the tensor, because other arrays
+    /// may share its memory. NumPy treats it as read-only; PyTorch has no read-only tensors.
     ///
     /// # Errors
     ///

@@ -27,9 +27,8 @@ use cachescope_kernels::reduce::ReductionRule as Rule;
 /// those before it; for products, the sum is the product of the other elements. All are in the type
 /// of [`DType::computed_in`], and a narrow result that was rounded is computed again in it.
 ///
-/// A difference of elements and their mean is computed in two steps: first the rounded mean is
-/// subtracted, then the mean of the rest. So it keeps its digits if elements are nearly equal, or
-/// one of several weights is nearly 1.
+/// The mean is subtracted in two steps: first the rounded mean, then the mean of the differences.
+/// So it keeps its digits if elements are nearly equal, or one of several weights is nearly 1.
 trait Derivative: Sized {
     /// Returns the nodes for the element `x` of `dtype`; `None` for complex numbers, unless the
     /// reduction is for them. A result reduces `count` elements.

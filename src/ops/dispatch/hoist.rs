@@ -59,8 +59,8 @@ impl Hoisted {
     }
 }
 
-/// Returns the largest nodes whose values are each read several times over `count` elements, if at
-/// least `least_saved` values of functions are saved.
+/// Returns the largest nodes that broadcasting to `count` elements repeats. Hoisting each must save
+/// at least `least_saved` function values.
 fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> SmallVec<[usize; 1]> {
     let mut found = SmallVec::new();
     if count < least_saved / 16 {

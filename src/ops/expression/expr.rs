@@ -10,7 +10,7 @@ use crate::error::Result;
 use cachescope_kernels::elementwise::run::Run;
 
 pub(crate) mod sealed {
-    /// Keeps the expression types to this crate.
+    /// The supertrait that seals [`Expr`](super::Expr): only this crate implements it.
     pub trait Sealed {}
 }
 

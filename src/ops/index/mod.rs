@@ -86,7 +86,7 @@ fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i
     }
 }
 
-/// Checks that an axis of this length has all of the indices.
+/// The check that all indices are inside an axis of length `length`.
 struct AllInside<I> {
     values: I,
     length: usize,

@@ -55,7 +55,7 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The error of a run that exited with 2 and printed nothing else.
+/// Returns the error of a run, which must exit with 2 and print nothing to standard output.
 #[track_caller]
 fn refused(output: &Output) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();

@@ -78,7 +78,7 @@ impl FloatSteps {
         const MOST: u128 = 1 << f64::MANTISSA_DIGITS;
         let ([start, step], exponent) = whole_numbers([start, step])?;
         let length = step.unsigned_abs().checked_mul(count as u128)?;
-        // All powers up to 22 are exact. Beyond them, no value is halfway between two numbers.
+        // 10⁰ to 10²² are exact in `f64`. Beyond them, no value is halfway between two numbers.
         let power = |exponent: i32| 10.0_f64.powi(exponent.max(0));
         (length.checked_add(start.unsigned_abs())? <= MOST).then(|| Self {
             start: start as f64,
@@ -136,8 +136,8 @@ impl Decimal {
     /// Returns a decimal with as many places behind the first digit that rounds to `exact`.
     fn of_places<T: Float>(exact: f64, places: usize) -> Option<Self> {
         let nearest = Self::parse(&format!("{exact:.places$e}"))?;
-        // Beside a power of two, the nearest decimal may round to the number below, and the next
-        // one to this number.
+        // Near a power of two, the nearest decimal may round to the number below. The adjacent
+        // decimal may round correctly.
         [0, 1, -1].into_iter().find_map(|more| {
             let text = format!("{}e{}", nearest.digits + more, nearest.exponent);
             let decimal = Self::parse(&text)?;

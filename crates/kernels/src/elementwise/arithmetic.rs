@@ -1,7 +1,7 @@
 //! The arithmetic operators.
 //!
-//! Integers wrap. The remainder has the sign of the left side, as for Rust's `%` and C's `fmod`;
-//! NumPy's remainder has the sign of the right side.
+//! Integers wrap. The remainder has the sign of the dividend, like Rust's `%` and C's `fmod`, but
+//! unlike NumPy's `remainder`.
 
 use crate::elementwise::declare::function;
 

@@ -99,7 +99,7 @@ pub struct Rows {
 /// # Safety
 ///
 /// The rows must be of elements of `T`, at least one each, which may be read. `totals` must have
-/// room for a total of each, and have the total of the elements before if the row continues them.
+/// space for one total per row. If `continues`, it must contain the total of the earlier elements.
 #[inline(always)]
 unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, totals: &mut Scratch) {
     let Rows { length, first, .. } = *rows;

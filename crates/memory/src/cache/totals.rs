@@ -65,8 +65,8 @@ impl DeviceTotals {
         self.peak_bytes.store(live as u64, Ordering::Relaxed);
     }
 
-    /// Counts the blocks that were handed out when a shard closed, their requested bytes, and the
-    /// bytes that the shard owned.
+    /// Counts the handed-out blocks of a shard that closed, their requested bytes, and the bytes
+    /// that the shard owned.
     pub(super) fn adopt_orphans(&self, blocks: u64, bytes: u64, owned_bytes: u64) {
         self.orphan_blocks
             .fetch_add(blocks as i64, Ordering::Relaxed);

@@ -267,7 +267,7 @@ impl DeviceMemory {
         any
     }
 
-    /// Records that other streams are done with a block, if any used it.
+    /// Records that the uses of a block by other streams have completed, if it has any.
     fn record_completed(&self, block: &Block) {
         if !block.other_uses.is_empty() {
             self.recorder.record(|| EventRecord {

@@ -2,10 +2,10 @@
 //!
 //! A range grows in place by the pages that a request needs. Ranges are only addresses, so nothing
 //! is reserved ahead. The growth bound is 17/16 of the peak in use, plus a page. Beyond it, idle
-//! pages elsewhere are released first. While only a few pages are in use, memory for other sizes is
-//! used before that. So drifting sizes, which leave gaps that nothing fits, do not raise reserved
-//! far above used bytes. A program that repeats its sizes pays nothing. A separate segment is
-//! reserved if there are no ranges, or if the limit does not allow whole pages.
+//! pages elsewhere are released first. If few pages are in use, memory for other sizes is used
+//! before growth beyond the bound. So drifting sizes, which leave gaps that nothing fits, do not
+//! raise reserved far above used bytes. A program that repeats its sizes pays nothing. A separate
+//! segment is reserved if there are no ranges, or if the limit does not allow whole pages.
 //!
 //! If a page is expensive, as on a GPU, growth inside the bound takes whole steps. Beyond the
 //! bound, idle pages are released only while few pages are reserved. The bound rises each time, so

@@ -1,9 +1,10 @@
 //! Time, reduced to the maximal cliques of the interval graph.
 //!
-//! A plan depends only on which buffers are live together. This is given by the maximal sets of
-//! buffers that are live at one moment. They are the maximal cliques of an interval graph, in order
-//! of time (Fulkerson and Gross 1965). Each of them is a *section* (MiniMalloc's term). An item
-//! lives in a run of consecutive sections. Two items meet in time exactly if their runs intersect.
+//! A plan depends only on which buffers are live together. The maximal sets of buffers that are
+//! live at one moment determine which buffers are live together. They are the maximal cliques of an
+//! interval graph, in order of time (Fulkerson and Gross 1965). Each of them is a *section*
+//! (MiniMalloc's term). An item lives in a run of consecutive sections. Two items meet in time
+//! exactly if their runs intersect.
 
 use super::BufferInterval;
 

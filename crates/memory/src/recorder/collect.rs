@@ -16,7 +16,7 @@ use crate::sync::plain::Ordering;
 pub(super) struct Collected {
     events: Vec<Recorded>,
     lost: u64,
-    /// The time from which on no event was lost; 0 if none was.
+    /// The beginning of the time in which no event was lost; 0 if none was lost at all.
     complete_from_ns: u64,
 }
 

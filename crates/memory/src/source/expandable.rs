@@ -276,8 +276,8 @@ impl Drop for Expandable {
     fn drop(&mut self) {
         let ranges = std::mem::take(&mut *self.ranges.lock());
         for AddressRange { address, bytes } in ranges {
-            // SAFETY: the range is still reserved, and every block of it is gone with its source.
-            // No caller can receive an error.
+            // SAFETY: the range is still reserved, and no block of it outlives the source. No
+            // caller can receive an error.
             let _ = unsafe { self.memory().release_range(address, bytes) };
         }
     }

@@ -176,7 +176,7 @@ fn operations_count_for_their_lines_with_what_they_call() {
         program.thread = thread;
         program.push(kind, call_site, 0, 0);
     };
-    // From before the recording.
+    // The end of an operation that began before the recording.
     push(EventKind::OperationEnd, 0, 0);
     push(EventKind::OperationBegin, 1, 0);
     push(EventKind::OperationBegin, 2, 0);

@@ -77,7 +77,7 @@ pub(super) fn scan_into(
     scan.run(results)
 }
 
-/// The types that elements are summed in, as on the host.
+/// The operation of a scan, sum or product, with its accumulation and result types; as on the host.
 #[derive(Clone, Copy)]
 pub(super) struct ScanOperation {
     /// The type of intermediate sums, and its size.

@@ -57,8 +57,8 @@ impl ElementSource for BlockProgram {
                     let mut from = reader.address(result.step);
                     if let Some(stage) = result.stage {
                         let to = reader.scratch.wrapping_add(stage);
-                        // SAFETY: the block has `count` elements, and the registers keep room for a
-                        // block.
+                        // SAFETY: the block has `count` elements, and the register at `stage` has
+                        // the size of a block.
                         unsafe { to.copy_from_nonoverlapping(from, count * result.element_bytes) };
                         from = to;
                     }

@@ -97,7 +97,7 @@ impl View {
     /// The scratch must be of this view, in memory that is the caller's to write to. The memory of
     /// the array must be alive, and nothing may write to it meanwhile.
     pub(super) unsafe fn prepare(&self, scratch: ViewScratch) {
-        // SAFETY: by this function's contract there is room, aligned for it.
+        // SAFETY: by this function's contract, `open` points to aligned, writable scratch memory.
         unsafe { scratch.open.write(OpenTile::NONE) };
         if let Some(period) = self.period {
             // A block begins within the first period and has at most `BLOCK` elements.

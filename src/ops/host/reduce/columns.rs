@@ -14,10 +14,10 @@ use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 /// read at once.
 const WIDTH: usize = BLOCK;
 
-/// Returns the least number of `inner` outputs side by side that stay on one thread. Outputs are
-/// computed from blocks as wide as they are, and a block of a few elements costs more than the
-/// elements. Narrow parts of many long rows cost more too, because each row is on another page. If
-/// there are fewer outputs than `WIDTH`, the rows are shared among threads instead.
+/// Returns the least number of `inner` outputs side by side that stay on one thread. A block is as
+/// wide as the outputs side by side. The overhead of a narrow block exceeds its computation. Narrow
+/// parts of many long rows cost more too, because each row is on another page. If there are fewer
+/// outputs than `WIDTH`, the rows are shared among threads instead.
 pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { WIDTH }
 }

@@ -60,8 +60,8 @@ reductions! {
     /// `f64`. The norm of integers and `bool` is an `f64`, the norm of floats has their own type.
     /// It overflows only if the result does: for `f64`, elements that are too large or too small to
     /// be squared are scaled and summed apart, as Anderson describes it ("Algorithm 978: Safe
-    /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0.
-    /// At 0 its gradient is 0, and all second derivatives too: there, the sum of squares has them.
+    /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0. At 0, its gradient and second
+    /// derivatives are 0: for curvature there, differentiate the sum of squares.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 
     /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.

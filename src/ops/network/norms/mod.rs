@@ -84,8 +84,8 @@ pub(crate) fn layer_norm(
     normalize("layer_norm", &operands, epsilon)
 }
 
-/// Like [`Array::rms_norm`] of `[x, weight]`, of the layer or function with that name. `epsilon` is
-/// not rounded.
+/// Like [`Array::rms_norm`] of `[x, weight]`. An error about `epsilon` begins with `name`, the
+/// layer or function. `epsilon` is not rounded.
 #[track_caller]
 pub(crate) fn rms_norm(
     name: &'static str,

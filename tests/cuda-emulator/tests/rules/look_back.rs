@@ -101,8 +101,8 @@ impl Looking {
         }
     }
 
-    /// Returns the tile at which `tile` begins to add, for each order in which the emulator runs
-    /// threads. Checks the sum.
+    /// Returns the tile whose published prefix the look-back from `tile` uses, for each thread
+    /// order of the emulator. Checks the sum.
     fn look(&self, script: &[u64], ahead: usize, tile: u64) -> [u64; 2] {
         [(); 2].map(|()| {
             let [told, own, all, steps, results] = self.addresses;

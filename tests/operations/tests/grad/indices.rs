@@ -103,7 +103,7 @@ fn an_attention_by_hand() {
 #[test]
 fn edges_of_rules() -> Result<()> {
     use cachescope::grad::value_and_grad;
-    // Nothing is written to a view.
+    // A write of no elements to a view.
     check(&numbers(&[3, 2], 1.0), |x| {
         let mut y = x.transpose()?;
         let none = Array::<i64>::zeros([2, 0])?;

@@ -91,7 +91,8 @@ fn of_one<T: Narrow>(name: &str, x: &Array<T>) -> Result<Array<T>> {
     )
 }
 
-/// The gradients of the arguments of many lines of one elementwise function.
+/// Returns the gradients of an elementwise function's arguments, each an array with an element for
+/// every reference line.
 fn elementwise<T: Narrow>(name: &str, arguments: &[Array<T>]) -> Result<Vec<Array<T>>> {
     match arguments {
         [x] => Ok(vec![grad(x, |x| of_one(name, x)?.sum())?]),

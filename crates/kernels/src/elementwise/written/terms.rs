@@ -36,7 +36,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Adds the function `F` of earlier parts, which have its types.
+    /// Adds a call of `F`. The operands, earlier parts, must have the types `Args`.
     pub fn call<F: Function<Args>, Args: Arguments>(&mut self, operands: &[Term]) -> Term {
         self.append(Some(call_of::<F, Args>()), operands)
     }

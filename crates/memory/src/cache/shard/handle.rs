@@ -134,8 +134,8 @@ impl Drop for Pinned {
 impl Drop for BlockHandle {
     #[inline]
     fn drop(&mut self) {
-        // If the count is 1, it counts only this handle, and no other handle exists that could be
-        // cloned to raise it. So the last handle needs no read-modify-write.
+        // If the count is 1, this is the only handle, and no other thread can raise the count. So
+        // the last handle needs no read-modify-write.
         if self.count.load(Ordering::Acquire) == 1 {
             // SAFETY: this is the last handle.
             unsafe { end(self.0) }

@@ -181,7 +181,7 @@ fn remedy_for_inside(policy: Policy, answers: bool) -> String {
                 if answers {
                     drop(request(&caches, 100).unwrap());
                 }
-                // Bump reuses nothing meanwhile.
+                // Limits the number of requests: inside an entry, Bump does not reuse freed memory.
                 std::thread::sleep(Duration::from_micros(100));
             }
         });

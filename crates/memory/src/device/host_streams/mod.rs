@@ -1,8 +1,8 @@
 //! Host-executed streams: give CPU-side work such as MPI calls the semantics of streams and events.
 //!
 //! To the layers above they are streams like all others, with numbers, and events at positions.
-//! Only the waiting differs. A stream of the device cannot wait for a thread, so the host waits
-//! when it submits the work that comes after.
+//! Only the waiting differs. A device stream cannot wait for a thread, so the host waits before it
+//! enqueues the later work.
 //!
 //! A use by a host stream has a position, because a wait for too much can be a deadlock: a rank's
 //! next exchange may need the thread that waits. The position of an exchange is known when it

@@ -3,9 +3,10 @@
 //! A node is a set of lower bounds on differences, and the least offsets that satisfy them. These
 //! are a least fixed point, and no plan of the node is below it. If no two buffers overlap there,
 //! it is a plan, and none of the node is smaller. Otherwise the search branches on a pair that
-//! overlaps: its difference is in one of the intervals that are allowed. Each of them is a bound
-//! that the least offsets violate. A node is pruned if a buffer ends above the bound. It is pruned,
-//! too, if the bytes that are live at one moment do, stacked from their least offsets.
+//! overlaps: its difference is in one of the intervals that are allowed. Each allowed interval adds
+//! a bound on the difference, which the least offsets of the node violate. A node is pruned if a
+//! buffer ends above the bound. It is pruned, too, if the bytes that are live at one moment do,
+//! stacked from their least offsets.
 
 use std::collections::VecDeque;
 

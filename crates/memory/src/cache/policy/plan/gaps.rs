@@ -12,7 +12,8 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// Makes the gaps between `out`, ranges that lie inside `bounds` and do not overlap.
+    /// Returns the gaps of a slab. `out`, its handed-out ranges, must lie inside `bounds` and not
+    /// overlap.
     pub(super) fn new(bounds: Range<u64>, mut out: Vec<Range<u64>>) -> Self {
         out.sort_unstable_by_key(|range| range.start);
         Self { bounds, out }

@@ -249,7 +249,7 @@ impl Cuda {
         self.aborted.lock().retain(|(own, _)| *own != key);
     }
 
-    /// Returns the first failure of an aborted exchange, else the failure of a kernel that was not
+    /// Returns the first failure of an aborted exchange, else a kernel's failure that no call has
     /// returned yet. Failures of exchanges stay until their group is forgotten.
     fn take_failure(&self) -> Result<()> {
         if let Some((_, error)) = self.aborted.lock().first() {

@@ -15,7 +15,7 @@ use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The huge page of x86-64 and AArch64, and the page of CUDA.
+/// The huge-page size of x86-64 and AArch64, and CUDA's usual mapping granularity.
 const PAGE_BYTES: u64 = 2 << 20;
 
 /// Flags with which the kernel does not account a range as memory.
