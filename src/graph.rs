@@ -10,10 +10,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
-/// A graph pins the memory that it uses until it drops: the memory of arrays from outside, and the
-/// slab of a scope under [`Policy::Plan`](crate::Policy::Plan). The scope gets a new slab if it is
-/// entered again. A graph writes by address: every launch writes to the arrays that the body wrote
-/// to, and to clones that share their memory.
+/// Until it drops, a graph pins the memory that it uses. This is the memory of arrays from outside,
+/// and the slab of a scope under [`Policy::Plan`](crate::Policy::Plan). The scope gets a new slab
+/// if it is entered again. A graph writes by address. Every launch writes to the arrays that the
+/// body wrote to, and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: CapturedMemory,
@@ -24,11 +24,12 @@ pub struct Graph {
 /// Captures the work of `body` on the thread's current stream of `device`, which is current inside,
 /// as a graph. Nothing is executed yet.
 ///
-/// The body must not reserve memory: wrap it in a scope under [`Policy::Plan`](crate::Policy::Plan)
-/// and run it twice before, so that the scope has its slab and kernels are compiled. Arrays from
-/// outside are read and updated in place; arrays that the body returns hold their values after a
-/// launch. Numbers (a learning rate, the state of a generator) are fixed at capture; a
-/// [capturable](crate::grad::optim::Adam::capturable) optimizer has its rate on the device.
+/// The body must not reserve memory. Wrap it in a scope under
+/// [`Policy::Plan`](crate::Policy::Plan), and run it twice before the capture. The scope then has
+/// its slab, and kernels are compiled. Arrays from outside are read and updated in place; arrays
+/// that the body returns hold their values after a launch. Numbers (a learning rate, the state of a
+/// generator) are fixed at capture. A [capturable](crate::grad::optim::Adam::capturable) optimizer
+/// stores its rate on the device, where it can change.
 ///
 /// # Examples
 ///
@@ -56,10 +57,10 @@ pub struct Graph {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) on the host device, inside of a function that
-/// computes gradients, such as [`value_and_grad`](crate::grad::value_and_grad), and where the body
-/// reserves memory, copies from or to the host, waits, or uses another stream; errors of the body;
-/// [`Driver`](crate::ErrorKind::Driver) where the driver fails.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) on the host device, and inside of a function that
+/// computes gradients, such as [`value_and_grad`](crate::grad::value_and_grad). Also `Unsupported`
+/// where the body reserves memory, copies from or to the host, waits, or uses another stream.
+/// Errors of the body. [`Driver`](crate::ErrorKind::Driver) where the driver fails.
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     refuse_while_tracking("capture")?;
@@ -67,7 +68,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     let tracking = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
         .at_caller()?;
-    // So that the body need not wait for earlier work.
+    // A body must not wait, so earlier work completes first.
     device.synchronize()?;
     let _entered = device.enter();
     let stream = device.stream();
@@ -119,10 +120,10 @@ impl Graph {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) inside another capture, and inside of a
-    /// function that computes gradients; [`Driver`](crate::ErrorKind::Driver) where the driver
-    /// fails; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where another thread has
-    /// exported one of the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)),
-    /// and the view or the graph writes to it.
+    /// function that computes gradients. [`Driver`](crate::ErrorKind::Driver) where the driver
+    /// fails. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where another thread exports
+    /// one of the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and
+    /// either side writes to the array.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
         refuse_while_tracking("launch")?;

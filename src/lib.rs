@@ -1,5 +1,5 @@
-// README's links are paths of the repository. The first definition of a label counts: on docs.rs,
-// files of the package.
+// README links to paths of the repository. Rustdoc takes the first definition of a label. The
+// definitions below link to files of the package on docs.rs.
 #![doc = "[All pages]: https://docs.rs/crate/cachescope/latest/source/docs/SUMMARY.md"]
 #![doc = "[Benchmarks]: https://docs.rs/crate/cachescope/latest/source/docs/benchmarks.md"]
 #![doc = "[cachescope-memory]: https://docs.rs/cachescope-memory"]
@@ -72,7 +72,8 @@ pub use ops::{
     attention, complex, concat, einsum, eval, manual_seed, select, stack, update,
 };
 
-// A program may name these, but none needs them to be documented.
+// Public, so that a program can name these items. Hidden, because no program needs their
+// documentation.
 #[doc(hidden)]
 pub use cachescope_memory::parse_bytes;
 #[doc(hidden)]
@@ -103,8 +104,8 @@ pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
-/// The structures of [DLPack] 1.x, by which libraries of a process share arrays without a copy:
-/// NumPy, PyTorch, JAX, CuPy and others.
+/// The structures of [DLPack] 1.x. Through them, libraries of one process share arrays without a
+/// copy: NumPy, PyTorch, JAX, CuPy and others.
 ///
 /// [`Array::to_dlpack`] exports an array, and [`Array::from_dlpack`] imports a tensor of another
 /// library. In Python, a tensor is in a capsule, which `x.__dlpack__(max_version=(1, 1))` returns.
@@ -140,15 +141,16 @@ pub mod dlpack {
 
 /// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`.
 ///
-/// They are of `Complex<f32>` and `Complex<f64>`, or of real numbers of `f32` and `f64`, along any
-/// axis and of any length, prime ones included; lengths without large prime factors are the
-/// fastest. The forward transform is not scaled, the inverse is divided by the length. Operands
-/// have any strides; results are row-major. On the host the crates [rustfft] and [realfft] compute,
-/// on CUDA devices cuFFT, which is loaded at run time.
+/// The elements are `Complex<f32>` or `Complex<f64>`, or real numbers of `f32` or `f64`. The
+/// transformed axis is any axis, of any length, prime lengths included. Lengths without large prime
+/// factors are the fastest. The forward transform is not scaled, the inverse is divided by the
+/// length. Operands have any strides; results are row-major. On the host the crates [rustfft] and
+/// [realfft] compute, on CUDA devices cuFFT, which is loaded at run time.
 ///
-/// Each length needs a table of roots of unity. It is made once, and kept for a bounded number of
-/// lengths: those used last. On a CUDA device it is a plan of cuFFT, which stores its table in
-/// device memory outside of this library's. A plan that a graph runs is kept as long as the device.
+/// Each length needs a table of roots of unity. The table is made once, and kept for a bounded
+/// number of lengths, the most recently used. On a CUDA device the table belongs to a plan of
+/// cuFFT. The plan stores the table in device memory that this library does not manage. A plan that
+/// a graph runs is kept as long as the device.
 ///
 /// [rustfft]: https://docs.rs/rustfft
 /// [realfft]: https://docs.rs/realfft
@@ -160,15 +162,15 @@ pub mod fft {
     };
 }
 
-/// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with
-/// the feature `linalg`.
+/// Factorizations of matrices, and functions that use factorizations, by the names of NumPy's
+/// `linalg`; with the feature `linalg`.
 ///
 /// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and
 /// any of them may be 0. Operands have any strides; results are row-major. On the host the crate
 /// [faer] computes, on CUDA devices cuSOLVER, which is loaded at run time.
 ///
-/// A matrix that there is no result of, a singular one to be solved by, say, is an error that names
-/// its place. To know that, a function waits for its stream: all but [`det`](linalg::det) and
+/// If a matrix has no result, such as a singular one in a solve, an error names its place. To
+/// detect this, a function waits for its stream. The exceptions are [`det`](linalg::det) and
 /// [`qr`](linalg::qr), which have a result for every matrix.
 ///
 /// # Derivatives
@@ -188,10 +190,10 @@ pub mod fft {
 /// equal values. Gradients of gradients by [`value_and_grad`](crate::grad::value_and_grad) leave
 /// out what vectors of equal values contribute.
 ///
-/// There are no derivatives where the order of values counts and two are equal, of singular values
-/// of 0 unless the loss is even in them (the nuclear norm is not), of [`qr`](linalg::qr) of
-/// matrices whose first columns are dependent, and of [`lstsq`](linalg::lstsq) where the rank
-/// changes.
+/// There are no derivatives where the order of values counts and two values are equal. At singular
+/// values of 0, only a loss that is even in them has derivatives (the nuclear norm is not even).
+/// [`qr`](linalg::qr) has none for matrices whose first columns are dependent, and
+/// [`lstsq`](linalg::lstsq) none where the rank changes.
 ///
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]
@@ -206,11 +208,11 @@ pub mod linalg {
 ///
 /// [`Device::cuda_context`] and [`Stream::cuda_stream`] return a device's context and streams as
 /// cudarc types. [`Array::cuda_view`] and [`Array::cuda_view_mut`] export arrays to kernels and
-/// copies, ordered on the thread's current stream as an operation would be: a kernel launched there
-/// runs after earlier work on the array, on any stream, and later uses of the array run after it.
-/// While an array is exported, its memory cannot be freed, moved or used otherwise. In the other
-/// direction, [`Array::from_cuda_slice`] and [`Array::from_raw_parts`] import memory allocated
-/// elsewhere.
+/// copies. Like an operation, an export is ordered on the thread's current stream. A kernel
+/// launched on this stream runs after earlier work on the array, on any stream. Later uses of the
+/// array run after the kernel. While an array is exported, its memory cannot be freed, moved or
+/// used otherwise. In the other direction, [`Array::from_cuda_slice`] and [`Array::from_raw_parts`]
+/// import memory allocated elsewhere.
 ///
 /// # Examples
 ///
@@ -297,6 +299,7 @@ pub mod __private {
     pub use cachescope_kernels::elementwise::loops::{Arguments, Loops};
     pub use cachescope_kernels::elementwise::written::{element, operators, terms, text};
     pub use cachescope_macros::expand_elementwise;
-    // By a path through this crate, because a user's crate may be named `core`.
+    // Macros access `core` by a path through this crate, because a user's crate may be named
+    // `core`.
     pub use core;
 }

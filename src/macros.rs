@@ -46,10 +46,10 @@
 /// - calls of other `elementwise!` functions, by path.
 ///
 /// Anything else is a compile error, because it would not run on every device. Operators and
-/// functions are the arrays' operators and functions: integers wrap, and integer division by zero
-/// gives 0; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the
-/// type. One thing differs: the shift counts of `<<` and `>>` are modulo the number of bits, as in
-/// Rust's `wrapping_shl`, while `x.shl(places)` shifts as arrays do.
+/// functions behave as on arrays. Integers wrap, and integer division by zero gives 0. `max`
+/// propagates NaN, and every operation on `f16` and `bf16` rounds its result to the type. Only
+/// shifts differ: the counts of `<<` and `>>` are modulo the number of bits, as in Rust's
+/// `wrapping_shl`. `x.shl(places)` shifts as arrays do.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -108,8 +108,8 @@ macro_rules! elementwise {
     };
 }
 
-/// The callback of `functions!`: what `elementwise!` hands on to the procedural macro, which cannot
-/// see the rows. `$` is the token of that name.
+/// The callback of `functions!`: passes the table's rows on to the procedural macro, which cannot
+/// see them itself. `$dollar` is the token `$`.
 macro_rules! door {
     ([$dollar:tt] $pass:ident $(
         $(#[doc = $doc:literal])+

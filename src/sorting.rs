@@ -33,7 +33,7 @@ fn order_of(numbers: Vec<u64>) -> Vec<usize> {
 /// Moves each item to the place of its index in `order`.
 fn permute<T>(items: &mut [T], order: Vec<usize>) {
     for place in 0..items.len() {
-        // An earlier swap moved the item on, to where its index was served.
+        // If an earlier swap moved the item, `order` at its old place leads to its present place.
         let mut from = order[place];
         while from < place {
             from = order[from];

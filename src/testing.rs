@@ -1,7 +1,7 @@
-//! Assertions about memory for tests: the peak of a block of code, its growth from entry to entry,
-//! and that it makes no allocations.
+//! Assertions about memory for tests. They check the peak of a block of code, its growth from entry
+//! to entry, and that it makes no allocations.
 //!
-//! They measure to the byte what the device's arrays and buffers request, on every thread: pools,
+//! They count the exact bytes that the device's arrays and buffers request, on every thread. Pools,
 //! caches and rounding do not count. A test that runs in parallel with others needs a device of its
 //! own.
 //!
@@ -112,7 +112,7 @@ impl Measured {
             *bytes += lifetime.bytes;
         }
         let mut lines: Vec<_> = lines.into_iter().collect();
-        // They are in the order of their names.
+        // The stable sort keeps lines of equal size in the order of their names.
         sort_descending(&mut lines, |(_, (_, bytes))| *bytes);
         let mut text = String::new();
         for (line, (count, bytes)) in lines.iter().take(LINES) {
@@ -291,13 +291,13 @@ fn live_change(event: &Event) -> i128 {
     }
 }
 
-/// Asserts that a block needs at most `bytes` bytes at its peak, beyond what was live on the device
-/// before: `assert_peak!(&device, bytes, { .. })`. The macro has the block's value. `?`, `return`,
-/// `break` and `continue` act on the code around it, and end the measurement without a verdict.
+/// Asserts that a block's peak is at most `bytes` bytes above the bytes that were live before:
+/// `assert_peak!(&device, bytes, { .. })`. The macro has the block's value. `?`, `return`, `break`
+/// and `continue` act on the code around it, and end the measurement without a verdict.
 ///
 /// # Panics
 ///
-/// If the peak is higher. The message lists the lines that allocated what was live then.
+/// If the peak is higher. The message lists the lines that allocated the memory live at the peak.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, Device, testing::assert_peak};
@@ -316,8 +316,8 @@ macro_rules! assert_peak {
     }};
 }
 
-/// Asserts that a block makes no request for memory of the device, not even one that a cache
-/// serves: `assert_no_allocations!(&device, { .. })`. The macro has the block's value.
+/// Asserts that a block requests no memory of the device, not even from a cache:
+/// `assert_no_allocations!(&device, { .. })`. The macro has the block's value.
 ///
 /// # Panics
 ///

@@ -1,9 +1,10 @@
 //! The search for `.await` in a scope's block.
 //!
 //! It reads tokens, so it also finds awaits in macros that the block defines, and in the arguments
-//! of macros. There the word may occur without its dot. Only the compiler can expand other macros;
-//! it then reports that the future holds the guard. A nested async block, closure or function may
-//! await: its code runs when its future is polled, not where it is written.
+//! of macros. In these, the word may occur without its dot. Only the compiler can expand other
+//! macros. For an await in them, the compiler reports that the future holds the guard. A nested
+//! async block, closure or function may await, because its code runs only when its future is
+//! polled.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};
@@ -56,9 +57,9 @@ fn own_length(after_async: &[TokenTree]) -> usize {
     }
 }
 
-/// Returns the number of the tokens that a `Syntax` at their front takes. If they do not parse as
-/// one, counts the tokens up to the first braces, which then are its body. Without braces, counts
-/// up to a semicolon.
+/// Returns the number of tokens that a `Syntax` at the front takes. If the tokens do not parse as a
+/// `Syntax`, counts up to the first braces, which are taken as its body. Without braces, counts up
+/// to a semicolon.
 fn length_of<Syntax: Parse>(tokens: &[TokenTree]) -> usize {
     let counted = |input: ParseStream| {
         input.parse::<Syntax>()?;

@@ -1,5 +1,5 @@
-//! The block of a scope. It is found by its delimiters and never parsed: the compiler reports on
-//! the user's own tokens, and new syntax needs no new version of this crate.
+//! The block of a scope. The block is found by its delimiters and never parsed. So the compiler
+//! reports on the user's own tokens, and new syntax needs no new version of this crate.
 
 use crate::awaits;
 use proc_macro2::{Delimiter, Group, Punct, Spacing, Span, TokenStream, TokenTree};
@@ -15,8 +15,8 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Makes a body of these tokens, none of which may await: the scope belongs to one thread, and
-    /// a suspended future may resume on another.
+    /// Makes a body of these tokens, none of which may await. The scope belongs to one thread, and
+    /// a suspended future may resume on another one.
     pub(crate) fn new(span: Span, tokens: TokenStream) -> Result<Body> {
         awaits::reject(tokens.clone())?;
         Ok(Body { span, tokens })
@@ -42,8 +42,8 @@ impl Body {
     }
 }
 
-/// Returns the braced group that comes next, if one does. Also finds it if a fragment of an outer
-/// macro (`$body:block`) wraps it in an invisible group.
+/// Returns the next token if it is a braced group. Also finds a group that a fragment of an outer
+/// macro (`$body:block`) wraps in an invisible group.
 pub(crate) fn next_braces(input: ParseStream) -> Option<Group> {
     match input.fork().parse() {
         Ok(TokenTree::Group(group)) => visible(group).filter(is_braces),

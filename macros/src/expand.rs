@@ -12,23 +12,23 @@
 //! is the arm of a `match`, because only there all of this holds:
 //!
 //! - temporaries of its last expression die at the end of the arm, before the guard, in every
-//!   edition; at the end of a block they would outlive the guard before edition 2024. As in a plain
-//!   block, a `let` extends the life of some: `let x = cache_scope!("a", { &make() })`;
+//!   edition. At the end of a block they would outlive the guard before edition 2024. As in a plain
+//!   block, a `let` extends the life of some temporaries: `let x = cache_scope!("a", { &make() })`;
 //! - the type that the caller expects reaches the value, so coercions and closures infer as in a
-//!   plain block; a `let` for the value would stop that;
+//!   plain block. A `let` for the value would stop this inference;
 //! - no code follows it, so a block that diverges leaves nothing unreachable.
 //!
-//! The guard is a temporary of the `match` without a name: items have no hygiene, so a name in a
-//! pattern could mean a static, a constant or a unit structure of the caller's. The guard dies at
+//! The guard is a temporary of the `match` without a name, because items have no hygiene. A name in
+//! a pattern could mean a static, a constant or a unit structure of the caller's. The guard dies at
 //! the end of the outer block. The temporaries of the name and the options die at the end of the
 //! block around `enter`. Both blocks have this crate's edition, 2024, whatever the caller's is.
 //!
-//! The span of `held` is the beginning of the body, as if the caller had written it. There the
-//! compiler points where a future holds the guard, and there clippy looks, which skips the code of
-//! other crates' macros.
+//! The span of `held` is the beginning of the body, as if the caller had written it. If a future
+//! holds the guard, the compiler points at this span. Clippy also inspects it, although it skips
+//! the code of other crates' macros.
 //!
 //! The inner braces are a block at the end of a block, where inner attributes may be written. Every
-//! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for
+//! brace here has the hygiene of this crate. So lints on superfluous braces do not take these for
 //! the user's. The one item, the static of a call site, is in a block with no user code. All paths,
 //! even of primitive types, begin at the crate's path: the caller may have items named `core` or
 //! `str`.
@@ -61,8 +61,8 @@ pub(crate) fn uncached(call: &Uncached) -> TokenStream {
 fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream {
     let mut block = Group::new(Delimiter::Brace, body.tokens.clone());
     block.set_span(Span::mixed_site().located_at(body.span));
-    // The span of a call is from its first token, which is not in the path of the crate, to its
-    // last.
+    // The span of a call is from its first token to its last. The first token is not in the path of
+    // the crate.
     let held = quote_spanned! {body.span=> <#krate::scope::ScopeGuard>::held };
     let mut entered = Group::new(
         Delimiter::Parenthesis,
@@ -85,9 +85,10 @@ fn enter_site(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) -> To
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }
 
-/// The name is only borrowed. The conversion has the span of its tokens, for the compiler to point
-/// there if they make no string; the first one is the bracket, because the path of the crate is of
-/// another expansion, with which the span would be the whole call.
+/// Returns the entry of a scope with a computed name, which is only borrowed. The conversion has
+/// the span of the name's tokens, so that the compiler points at them if they make no string. Its
+/// first token is the bracket. The path of the crate is of another expansion: if it came first, the
+/// span would be the whole call.
 fn enter_named(krate: &TokenStream, name: &Expr, options: &[ScopeOption]) -> TokenStream {
     let options = scope_options(krate, options);
     let span = Span::mixed_site().located_at(name.span());

@@ -1,8 +1,8 @@
 //! The procedural macros of cachescope; use them through that crate.
 //!
-//! Each call arrives as `(path) tokens…`: the path of the crate `cachescope` as the `macro_rules!`
-//! front resolved it, then the user's tokens. With that path, and hygiene for every local name, the
-//! expansion works without imports and under any name of the crate.
+//! Each call arrives as `(path) tokens…`. The path of the crate `cachescope`, as the `macro_rules!`
+//! front resolved it, precedes the user's tokens. Through this path, and hygiene for every local
+//! name, the expansion works without imports. It also works under any name of the crate.
 
 #![forbid(unsafe_code)]
 

@@ -28,8 +28,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         }
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    // The names of variables are such that no constant of the user's has them, which a pattern
-    // would mean.
+    // The names of these variables must not be names of the user's constants: a pattern would mean
+    // the constant.
     let (map, zip, map_buffers) = (
         quote!(#krate::grad::MapArrays),
         quote!(#krate::grad::ZipArrays),
@@ -44,8 +44,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             mapped.push(quote!(#member: ::core::clone::Clone::clone(&self.#member)));
             continue;
         }
-        // With the type of the field, at which the compiler then reports that it holds no
-        // parameters.
+        // With the type of the field: if the type holds no parameters, the compiler reports the
+        // error at it.
         let of_field = &field.ty;
         let parameters = quote!(<#of_field as #krate::grad::Parameters>);
         mapped.push(quote!(#member: {

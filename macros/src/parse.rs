@@ -136,8 +136,8 @@ fn parse_argument(input: ParseStream) -> Result<Expr> {
         input.advance_to(&ahead);
         return Ok(value);
     }
-    // With its comma forgotten, `name { … }` reads as a structure's literal; read without those,
-    // the expression ends where the comma belongs.
+    // If the comma is forgotten, `name { … }` reads as a structure's literal. Read without such
+    // literals, the expression ends where the comma belongs.
     let value = Expr::parse_without_eager_brace(input)?;
     if ends(input) {
         return Ok(value);

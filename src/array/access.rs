@@ -24,7 +24,8 @@ pub(in crate::array) fn upload(buffer: &mut Buffer, first: usize, values: &[u8])
     if backend.id() != DeviceId::Host {
         buffer.take_deferred_error()?;
     }
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that no other handle shares
+    // it.
     unsafe { backend.upload(buffer.stream(), target, values) }.at_caller()
 }
 
@@ -44,9 +45,9 @@ pub(in crate::array) fn fill(
     let size_bytes = count * value.len();
     let target = writable(buffer, first, size_bytes);
     let backend = buffer.device().backend();
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
-    // An element has 1, 2, 4, 8 or 16 bytes, blocks are aligned for every element, and these are
-    // whole ones.
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that no other handle shares
+    // it. An element has 1, 2, 4, 8 or 16 bytes, and the bytes are whole elements. Blocks are
+    // aligned for every element.
     unsafe { backend.fill(buffer.stream(), target, size_bytes as u64, value) }.at_caller()
 }
 
@@ -61,8 +62,8 @@ fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     DevicePtr(buffer.address()).offset(first as u64)
 }
 
-/// The elements that an array's layout reaches, readable by the host: in place where the host holds
-/// them, downloaded otherwise.
+/// The elements that an array's layout reaches, readable by the host: in place if they are in host
+/// memory, downloaded otherwise.
 #[derive(Debug)]
 pub(crate) struct Elements<'a, T: AnyElement> {
     values: Cow<'a, [T::Raw]>,
@@ -82,23 +83,23 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         let buffer = array.buffer();
         let first = DevicePtr(buffer.address()).offset((lowest * size_of::<T>()) as u64);
         let backend = buffer.device().backend();
-        // Until the bytes are there, no launch of a graph writes over them.
+        // Until the bytes are downloaded, no launch of a graph overwrites them.
         let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
         let _no_launches = gpu.map(Cuda::lock_launches_shared);
-        // Each write waited for the one before it, so the last write completes after all others.
+        // Each write waited for the earlier write, so the last write completes after all others.
         let writer = buffer.wait_for_last_write()?;
         let values = if backend.id() == DeviceId::Host {
             let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
-            // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
-            // and every element between them was written: its invariants, and the stream that did
-            // is done. Blocks are aligned for every element. Writing takes a `&mut` of a buffer's
-            // only handle, so nothing writes while `array` is borrowed. Every bit pattern is a
-            // valid `Raw`.
+            // SAFETY: by the array's invariants, its indices lie in its buffer, and every element
+            // between them was written. `wait_for_last_write` waited for the writing stream.
+            // `array` keeps the buffer alive for `'a`. Blocks are aligned for every element.
+            // Writing takes a `&mut` of a buffer's only handle, so nothing writes while `array` is
+            // borrowed. Every bit pattern is a valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
             buffer.take_deferred_error()?;
             let mut values = vec![T::Raw::default(); count];
-            // Zeros that nothing wrote take no memory.
+            // A meta device has no data. Its zeros are never written, so they take no memory.
             if !backend.is_meta() {
                 let target = cast_slice_mut(&mut values);
                 // SAFETY: as above.
@@ -207,7 +208,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
 }
 
 /// Returns the first of `values` that does not satisfy `is_right`. All values are checked without a
-/// branch first, which is much faster if all satisfy it.
+/// branch first, which is much faster if all satisfy `is_right`.
 fn find_unless<T: Copy>(
     values: impl ExactSizeIterator<Item = T> + Clone,
     is_right: impl Fn(T) -> bool,

@@ -4,10 +4,10 @@ use super::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
 /// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A
-/// negative one counts from the end.
+/// negative axis counts from the end.
 ///
-/// The conversion never fails. An axis that the shape does not have, or that is named twice, is an
-/// error of the operation that uses it: [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+/// The conversion never fails. If the shape does not have an axis, or an axis is named twice, the
+/// operation returns an error: [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
 ///
 /// # Examples
 ///

@@ -249,8 +249,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Fills `chunk` with what `value` gives for the indices of a shape from `index` on, which is then
-/// the next one.
+/// Fills `chunk` with the results of `value` for the indices of a shape from `index` on. Then
+/// `index` is the index after the chunk.
 fn fill_from_fn<T>(
     chunk: &mut [T],
     index: &mut [usize],

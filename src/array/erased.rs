@@ -5,8 +5,8 @@ use crate::context::Device;
 use cachescope_kernels::AnyElement;
 use cachescope_kernels::DType;
 
-/// A type-erased array, on which an [`Array`] is a typed handle. Functions that do not depend on
-/// the element type take it, and are compiled once.
+/// A type-erased array, on which an [`Array`] is a typed handle. Functions that take this type do
+/// not depend on the element type, and are compiled once.
 ///
 /// The invariants of [`Array`] hold for arrays that [`new`](Self::new) and
 /// [`of_shape`](Self::of_shape) return.
@@ -37,8 +37,8 @@ impl AnyArray {
         }
     }
 
-    /// Returns the array of the first elements of `buffer`, in row-major order without gaps, of
-    /// `shape`, whose length was checked.
+    /// Returns the array of shape `shape` over the first elements of `buffer`, row-major without
+    /// gaps. The shape's length was checked.
     ///
     /// The caller ensures that these elements have been written, or are written before anything
     /// reads them.
@@ -55,7 +55,7 @@ impl AnyArray {
         }
     }
 
-    /// Like [`of_shape`](Self::of_shape), of the shape of `layout`, whose elements are contiguous.
+    /// Like [`of_shape`](Self::of_shape), of the shape of `layout`, which is contiguous.
     #[inline]
     pub(super) fn dense(buffer: Buffer, layout: &Layout, dtype: DType) -> Self {
         let capacity = buffer.size_bytes() / dtype.size_bytes();

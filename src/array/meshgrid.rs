@@ -3,8 +3,8 @@
 use super::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Returns for vectors of `l`, `m`, … elements as many views of shape `[l, m, …]`. View `i` holds,
-/// at each point of the grid, the element of vector `i` that the point's index on axis `i` names.
+/// Returns one view of shape `[l, m, …]` for each vector, for vectors of `l`, `m`, … elements. At a
+/// point of the grid, view `i` has the element of vector `i` at the point's index on axis `i`. Like
 /// NumPy's `meshgrid` with `indexing="ij"`.
 ///
 /// The views share the vectors' memory, and broadcast along the other axes.
@@ -23,9 +23,9 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where one is not a vector, and
-/// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8, or the grid's size
-/// overflows.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where an array is not a vector, and
+/// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8 vectors, or the grid's
+/// size overflows.
 #[track_caller]
 pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
     for (number, vector) in vectors.iter().enumerate() {

@@ -41,10 +41,10 @@ use crate::context::Device;
 
 /// An array of up to eight axes in a device's memory.
 ///
-/// A clone shares the memory and costs one count; changing an array that shares its memory copies
-/// it first.
+/// A clone shares the memory and costs one reference count. A write to an array that shares its
+/// memory copies the elements first.
 ///
-/// Invariants: every index of the layout lies in the buffer, and each of those elements has been
+/// Invariants: every index of the layout lies in the buffer. Each element at these indices has been
 /// written with a value of `T`.
 ///
 #[doc = include_str!("../../docs/arrays-and-expressions.md")]
@@ -87,7 +87,7 @@ impl<T: AnyElement> Array<T> {
         Self::from_erased(AnyArray::of_shape(buffer, shape, T::DTYPE))
     }
 
-    /// The same array, of a type that is the same one by another name.
+    /// Returns this array as an array of `U`, which must be the type `T`.
     #[inline(always)]
     pub(crate) fn downcast_ref<U: AnyElement>(&self) -> &Array<U> {
         let array: &dyn Any = self;
@@ -106,7 +106,7 @@ impl<T: AnyElement> Array<T> {
         &self.erased
     }
 
-    /// Returns the array without its element type, which must stay as it is.
+    /// Returns the array without its element type, which the caller must not change.
     #[inline(always)]
     pub(crate) fn erased_mut(&mut self) -> &mut AnyArray {
         &mut self.erased
@@ -245,7 +245,7 @@ impl<T: AnyElement> Array<T> {
         self.len() == 0
     }
 
-    /// Returns the bytes of the elements; for a view, not of the memory it shares.
+    /// Returns the bytes of the elements; for a view, not the bytes of the shared memory.
     ///
     /// # Examples
     ///

@@ -4,13 +4,13 @@ use super::{Array, Float, Numeric, Writer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Numeric> Array<T> {
-    /// Returns the values `start`, `start + step`, … that come before `stop`: none of them is, or
-    /// rounds to, `stop` or a number beyond it. If `start` is before `stop`, the first value is
-    /// `start`, even if the step is infinite.
+    /// Returns the values `start`, `start + step`, … before `stop`. No value is, or rounds to,
+    /// `stop` or a number beyond `stop`. If `start` is before `stop`, the first value is `start`,
+    /// even if the step is infinite.
     ///
     /// Each value is computed from its position, so that rounding does not add up. Floats are
-    /// computed in `f64` and rounded once. Numbers of `f32`, `f16` and `bf16` stand for the
-    /// shortest decimals that round to them: a step of 0.1 is a tenth in every type. NumPy's
+    /// computed in `f64` and rounded once. Each `f32`, `f16` or `bf16` argument stands for the
+    /// shortest decimal that rounds to it. So a step of 0.1 is a tenth in every type. NumPy's
     /// `arange` may return one value more, which is `stop` or beyond it, as for `(1.0, 1.3, 0.1)`.
     ///
     /// # Examples
@@ -50,8 +50,8 @@ impl<T: Numeric> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// Returns `count` values in equal steps from `start` to `stop`, both included; one value is
-    /// `start`. No value is outside of the two.
+    /// Returns `count` values in equal steps from `start` to `stop`, both included; if `count` is
+    /// 1, only `start`. No value is outside of these bounds.
     ///
     /// # Examples
     ///
@@ -79,7 +79,7 @@ impl<T: Float> Array<T> {
         }
         let last = count.saturating_sub(1);
         let (from, to) = (start.to_f64(), stop.to_f64());
-        // In halves if the distance of the ends overflows.
+        // If the distance of the ends overflows, it is computed in halves.
         let unit = if (to - from).is_finite() { 1.0 } else { 2.0 };
         let (begin, step) = (from / unit, (to / unit - from / unit) / last as f64);
         let (low, high) = (from.min(to), from.max(to));

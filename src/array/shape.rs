@@ -9,7 +9,7 @@ pub(crate) use cachescope_kernels::walk::MAX_RANK;
 /// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the others:
 /// NumPy's `-1`.
 ///
-/// Elsewhere it is a length like any other, and too long for every use.
+/// In all other calls, it is an ordinary length, which is too long for every use.
 ///
 /// # Examples
 ///
@@ -25,8 +25,8 @@ pub const INFER: usize = usize::MAX;
 
 /// The lengths of an array's axes, outermost first.
 ///
-/// Any list of lengths converts to a shape; a rank above 8 or a size that overflows is reported by
-/// the call that uses the shape.
+/// Any list of lengths converts to a shape. The call that uses a shape reports a rank above 8 or a
+/// size that overflows.
 ///
 /// # Examples
 ///
@@ -178,7 +178,7 @@ impl Shape {
         )
     }
 
-    /// Returns the axis that `axis` names; a negative one counts from the end.
+    /// Returns the index of `axis`, which counts from the end if negative.
     ///
     /// # Errors
     ///
@@ -231,8 +231,8 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where there are several such lengths, or
-    /// none fits.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where several lengths are [`INFER`], or no
+    /// length fits.
     #[track_caller]
     pub(crate) fn inferred(self, own: &Self) -> Result<Self> {
         let mut open = (0..self.dims().len()).filter(|&axis| self.dims[axis] == INFER);
@@ -280,13 +280,13 @@ impl Shape {
         Error::new(ErrorCode::Count, text)
     }
 
-    /// This shape without `axis`, which must be below the rank.
+    /// Returns this shape without `axis`, which must be below the rank.
     pub(crate) fn without(&self, axis: usize) -> Self {
         let dims = self.dims();
         dims[..axis].iter().chain(&dims[axis + 1..]).collect()
     }
 
-    /// This shape with the length of `axis`, which must be below the rank, replaced.
+    /// Returns this shape with another length of `axis`, which must be below the rank.
     pub(crate) fn with(mut self, axis: usize, length: usize) -> Self {
         self.set(axis, length);
         self

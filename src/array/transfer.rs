@@ -102,8 +102,8 @@ impl AnyArray {
         self.shape().size_bytes(self.dtype.size_bytes())
     }
 
-    /// Returns a copy of the elements in `buffer`, which has exactly their size. Elements are
-    /// moved, whatever they mean, as words of their alignment.
+    /// Returns a copy of the elements in `buffer`, which has exactly their size. Elements of any
+    /// type are copied as words of their size.
     #[track_caller]
     fn copied_into(&self, buffer: Buffer) -> Result<Self> {
         match (self.dtype, self.dtype.size_bytes()) {

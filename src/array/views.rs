@@ -20,7 +20,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// None; a `Result` as every operation on shapes.
+    /// None. Every operation on shapes returns a `Result`.
     #[track_caller]
     pub fn transpose(&self) -> Result<Self> {
         Ok(Self::from_erased(self.erased().transpose()))
@@ -155,11 +155,12 @@ impl<T: AnyElement> Array<T> {
         view.map(Self::from_erased)
     }
 
-    /// Returns a view of the selection that [`s!`](ndarray::s) makes: an index removes its axis, a
-    /// range keeps it, `NewAxis` inserts one, and negative indices and bounds count from the end.
+    /// Returns a view of the selection that [`s!`](ndarray::s) makes. An index removes its axis, a
+    /// range keeps its axis, and `NewAxis` inserts an axis. Negative indices and bounds count from
+    /// the end.
     ///
-    /// A negative step walks its range backwards from the range's end, as ndarray has it:
-    /// `s![0..3;-1]` gives elements 2, 1 and 0.
+    /// A negative step walks its range backwards from the range's end, as in ndarray: `s![0..3;-1]`
+    /// gives elements 2, 1 and 0.
     ///
     /// A write to the view does not change this array. To write into this array, use
     /// [`slice_mut`](Self::slice_mut).
@@ -191,8 +192,8 @@ impl<T: AnyElement> Array<T> {
     /// `sliding_window_view`.
     ///
     /// The sizes are of the last `sizes.len()` axes. In the view, these axes count the windows, and
-    /// new axes after all others index the elements of each window: windows `[3, 2]` of an array
-    /// `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer steps, take a
+    /// new axes after all others index the elements of each window. Windows `[3, 2]` of an array of
+    /// shape `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer steps, take a
     /// [slice](Self::slice) of the view.
     ///
     /// Windows overlap, so one element is at several positions of the view. A write to the view
@@ -242,7 +243,7 @@ impl<T: AnyElement> Array<T> {
         self.erased().flip(axis).map(Self::from_erased)
     }
 
-    /// Views of `parts` equal parts along `axis`, one after another: NumPy's `split`.
+    /// Returns views of `parts` equal parts along `axis`, one after another: NumPy's `split`.
     ///
     /// # Examples
     ///
@@ -265,13 +266,14 @@ impl<T: AnyElement> Array<T> {
         Ok(parts.map(Self::from_erased).collect())
     }
 
-    /// Returns a view for the caller: a write to it is reported as one to a view.
+    /// Returns a view for the user: writes to it are reported as writes to a view.
     #[track_caller]
     pub(crate) fn view(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share_as_view(), layout)
     }
 
-    /// Returns a view with another layout over this array's memory.
+    /// Returns a view with another layout, for internal use: writes to it are not reported as
+    /// writes to a view.
     #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)
@@ -312,7 +314,7 @@ impl AnyArray {
         Ok(self.view(self.layout.broadcast_to(shape)?))
     }
 
-    // Inlined, so that the view is written where the caller wants it: a copy takes 8 % of a slice.
+    // Inlined, so that the view is constructed in the caller's memory: a copy takes 8 % of a slice.
     #[inline]
     #[track_caller]
     pub(crate) fn slice(&self, selection: &[SliceInfoElem]) -> Result<Self> {

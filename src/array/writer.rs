@@ -9,8 +9,8 @@ use super::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
-/// Elements that are written one by one are uploaded in chunks of this size, which the innermost
-/// data cache holds.
+/// The bytes of a chunk in which single elements are uploaded. A chunk fits in the innermost data
+/// cache.
 const STAGED_BYTES: usize = 16 << 10;
 
 /// An array under construction.
@@ -63,7 +63,7 @@ impl Uploads<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if one is missing.
+    /// Panics if a byte is missing.
     #[inline]
     fn finish(self, dtype: DType) -> AnyArray {
         let remaining = self.remaining();
@@ -112,7 +112,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         }
     }
 
-    /// Elements that are yet to be written.
+    /// Returns the number of elements that are yet to be written.
     pub(crate) fn remaining(&self) -> usize {
         self.uploads.remaining() / size_of::<T>() - self.staged.len()
     }
@@ -129,7 +129,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
 
     #[track_caller]
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
-        // Not where nothing is staged: a small array of zeros must not allocate host memory.
+        // If nothing is staged yet, stages nothing: a small array of zeros must not allocate host
+        // memory.
         if !self.staged.is_empty() && self.staged.len() + count <= Self::STAGED {
             self.staged.resize(self.staged.len() + count, value);
             return Ok(());
@@ -159,7 +160,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes what `layout` selects from `elements`, in row-major order.
+    /// Writes the elements that `layout` selects from `elements`, in row-major order.
     #[track_caller]
     pub(crate) fn extend_from(
         &mut self,
@@ -169,7 +170,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         let walk = Layout::walk([layout]);
         let (_, [stride]) = walk.row();
         for ([row], count) in walk.runs(0..walk.count()) {
-            // In chunks that can be staged, so that the copy of one is a loop without branches.
+            // A chunk fits in `staged`, so that its copy is a loop without branches.
             for start in (0..count).step_by(Self::STAGED) {
                 let length = Self::STAGED.min(count - start);
                 let first = row.wrapping_add_signed(start as isize * stride);
@@ -183,8 +184,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes every remaining element in chunks: `fill` gets the position of a chunk's first
-    /// element, counted from here, and the chunk.
+    /// Writes every remaining element in chunks. `fill` receives the position of a chunk's first
+    /// element among the remaining ones, and the chunk.
     #[track_caller]
     pub(crate) fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;

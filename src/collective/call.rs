@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The operation that combines the elements of all ranks into one.
 ///
-/// On threads and over MPI, sums are computed in the order of the ranks. So they repeat bit by bit,
-/// on any machine and by either engine. `f16` and `bf16` are summed in `f32` and rounded once.
-/// Integers wrap.
+/// On threads and over MPI, sums are computed in the order of the ranks. So sums are bitwise
+/// reproducible, on any machine and with either engine. `f16` and `bf16` are summed in `f32` and
+/// rounded once. Integers wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduce {
@@ -121,8 +121,9 @@ impl Call {
         }
     }
 
-    /// Returns the part of the input that a rank sends to itself in an all-gather or all-to-all:
-    /// its byte offset in the source, its byte offset in the target, and its length in bytes.
+    /// Returns the part of the input that a rank sends to itself in an all-gather or all-to-all.
+    /// The three numbers are its byte offset in the source, its byte offset in the target, and its
+    /// length.
     pub(super) fn own_part(&self, own: usize, size: usize) -> Option<(usize, usize, usize)> {
         let bytes = self.bytes();
         let part = bytes / size;

@@ -1,12 +1,13 @@
 //! The call queue of a rank, and the engine that executes the calls.
 //!
 //! The rank's own thread executes them, so that exchanges overlap with the rank's computation. A
-//! thread that waits for a call executes it itself if no thread has begun it. To wake another
+//! thread that waits for a call executes it itself if no thread has begun it. To wake the rank's
 //! thread, and to be woken by it, takes longer than a small exchange.
 //!
-//! The rank's own thread is woken nevertheless, because no thread may wait for the call. It leaves
-//! the call to a waiting thread for some microseconds. Only the rank's own thread executes calls on
-//! a CUDA device: a waiting thread may be capturing a graph.
+//! A queued call still wakes the rank's own thread, because it is possible that no thread waits for
+//! the call. The rank's own thread leaves the call to a waiting thread for some microseconds. Only
+//! the rank's own thread executes calls on a CUDA device: a waiting thread may be capturing a
+//! graph.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -204,7 +205,7 @@ impl CallQueue {
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.changed.notify_all();
-        // Without the lock: dropping the jobs notifies the threads that wait for them.
+        // Dropped without the lock, because the drop notifies the threads that wait for the jobs.
         drop(waiting);
     }
 }
@@ -223,8 +224,8 @@ impl StealWork for CallQueue {
     }
 }
 
-/// Gives a thread that queues a job and then waits for it the time to begin the job itself. It need
-/// not be woken then.
+/// Yields, so that a thread that queues a job and waits for it can begin the job itself. Then no
+/// thread need wake it.
 fn yield_to_waiters() {
     const HEAD_START: Duration = Duration::from_micros(5);
     let began = Instant::now();

@@ -30,10 +30,10 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`barrier`](Self::barrier), here or where the array is used next;
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank has another shape;
+    /// The errors of [`barrier`](Self::barrier), here or where the array is used next.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank has another shape.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the reduction is not defined for the
-    /// type; [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (pass
+    /// type. [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (pass
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
     #[track_caller]
     pub fn all_reduce_in_place<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
@@ -192,8 +192,8 @@ impl Group {
     /// # Errors
     ///
     /// The errors of [`all_reduce`](Self::all_reduce), and
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the length of the first axis is not a multiple
-    /// of the number of ranks.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the number of ranks does not divide the length
+    /// of the first axis.
     #[track_caller]
     pub fn reduce_scatter<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
         reduce.check("reduce_scatter", T::DTYPE)?;
@@ -201,7 +201,7 @@ impl Group {
         self.to_new(x, Operation::ReduceScatter(reduce), part)
     }
 
-    /// Sends one part of the array to each rank, and returns the parts that this rank received,
+    /// Sends one part of the array to each rank. Returns the parts that this rank received,
     /// concatenated in rank order. The first axis is divided evenly among the ranks.
     ///
     /// # Examples
@@ -232,7 +232,7 @@ impl Group {
     ///
     /// On threads and over MPI, the array is copied, and the call waits for no other rank. Over
     /// NCCL, the send completes when the array is received. This rank's next use of the array or
-    /// the group waits for that.
+    /// the group waits for the receive.
     ///
     /// # Examples
     ///
@@ -307,8 +307,8 @@ impl Group {
         .at_caller()
     }
 
-    /// Issues a call that reads and writes one array, without copy on write: other handles of the
-    /// array see the change.
+    /// Issues a call that reads and writes one array, without copy on write. So the change is
+    /// visible through other handles.
     #[track_caller]
     pub(super) fn in_place<T: AnyElement>(
         &self,

@@ -72,12 +72,12 @@ pub(super) struct CallMemory {
 /// anything is read or written. Returns true if a thread waits for the report.
 pub(super) type Completion<'a> = dyn FnMut(Result<()>) -> bool + 'a;
 
-/// Transfers the bytes of one rank. Its calls are executed one at a time, in the order in which the
-/// rank issued them.
+/// The engine of one rank, which transfers bytes. Its calls are executed one at a time, in the
+/// order in which the rank issued them.
 ///
 /// Invariant: every pair of ranks executes its shared calls in one order. A rank fails if it
-/// detects that another rank does not do this, is gone, or does not reach the call in time. After
-/// the failure, it is gone for all other ranks.
+/// detects that another rank breaks the order, is gone, or is late for the call. After the failure,
+/// the rank is gone for all others.
 pub(super) trait Engine: Send {
     /// Executes a call. If the ranks do not agree, all of them report it, and the group remains
     /// usable.
@@ -93,7 +93,8 @@ pub(super) trait Engine: Send {
         completion: &mut Completion<'_>,
     ) -> Result<(), HostFailure>;
 
-    /// Returns true if the call may use device memory. Otherwise it uses a copy in host memory.
+    /// Returns true if the call may use device memory. Otherwise the call uses a copy in host
+    /// memory.
     fn takes_device_memory(&self, _work: &Work) -> bool {
         false
     }
@@ -134,7 +135,8 @@ pub(super) fn report_outcome(
 }
 
 /// Reports an error that occurred before anything was read or written. If no caller waits for the
-/// report, returns it as the failure of the stream, so that the next user of the memory gets it.
+/// report, returns the error as the failure of the stream. The next user of the memory then gets
+/// it.
 pub(super) fn failed(completion: &mut Completion<'_>, error: Error) -> Result<(), HostFailure> {
     if completion(Err(error.clone())) {
         return Ok(());

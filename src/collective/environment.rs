@@ -63,8 +63,8 @@ impl Group {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument), with the variable's name, if a variable is
-    /// missing or cannot be read; [`Unsupported`](ErrorKind::Unsupported) for several ranks of MPI
-    /// in a build without the feature `mpi`; the errors of [`Group::mpi`].
+    /// missing or cannot be read. [`Unsupported`](ErrorKind::Unsupported) for several ranks of MPI
+    /// in a build without the feature `mpi`. The errors of [`Group::mpi`].
     #[track_caller]
     pub fn from_environment() -> Result<Self> {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
@@ -89,8 +89,8 @@ fn nccl(
     local_rank: usize,
     (host, port): &(String, u16),
 ) -> Result<Group> {
-    // Must precede the device, because its driver starts threads, and `of_address` may need a
-    // process of one thread.
+    // Before the device: its driver starts threads, and `of_address` may need a process of one
+    // thread.
     let id = NcclId::of_address(host, *port)?;
     let device = Device::cuda(local_rank).map_err(|error| {
         let text = format!("Group::from_environment: the device of rank {rank} of {size}");

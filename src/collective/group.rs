@@ -17,11 +17,11 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// A group of ranks that compute together, as one of its ranks sees it. A clone is another handle
 /// of the same rank.
 ///
-/// All ranks of a group call the same methods in the same order, with arrays of the same shape and
-/// type. A call begins the exchange and returns. The next use of the array waits for the exchange,
-/// as it does for work on another stream. With [checks](Self::checks), a call waits until all
-/// ranks have reached it; if their calls differ, it returns an error on all of them. Checks are on
-/// by default in builds with debug assertions.
+/// All ranks of a group call equal methods in equal order, with arrays of one shape and type. A
+/// call begins the exchange and returns. The next use of the array waits for the exchange, as it
+/// does for work on another stream. With [checks](Self::checks), a call waits until all ranks have
+/// reached it. If their calls differ, each rank's call returns an error. Checks are on by default
+/// in builds with debug assertions.
 ///
 /// Arrays may be views with any strides, on the host and on CUDA devices. For CUDA arrays, groups
 /// of threads copy the data through page-locked host memory. Groups of MPI do so, too. If the MPI
@@ -63,8 +63,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the current device is the host,
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `rank` is not below `size`,
+    /// [`Unsupported`](ErrorKind::Unsupported) if the current device is the host.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `rank` is not below `size`.
     /// [`Driver`](ErrorKind::Driver) if NCCL is missing or fails, if two ranks use one device, or
     /// if not all ranks join in time.
     #[track_caller]
@@ -189,7 +189,7 @@ impl Group {
         self
     }
 
-    /// Divides the group, like `MPI_Comm_split`: ranks with equal `color` form a new group, ordered
+    /// Divides the group, like `MPI_Comm_split`. Ranks with equal `color` form a new group, ordered
     /// by `key`, then by rank in this group. All ranks of this group must call it.
     ///
     /// # Examples
@@ -242,7 +242,7 @@ impl Group {
     /// # Errors
     ///
     /// [`Communication`](crate::ErrorKind::Communication), with the number of the rank, if another
-    /// rank ended, failed, timed out, or waits for this one in another call;
+    /// rank ended, failed or timed out. Also if another rank waits for this one in another call.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the calls of the ranks differ, and
     /// after the end of the group.
     #[track_caller]
@@ -251,12 +251,12 @@ impl Group {
     }
 
     /// Runs `body` as this rank. If it returns an error or panics, the other ranks receive the
-    /// reason in the error of their current or next call.
+    /// reason. The reason is in the error of their current or next call.
     ///
-    /// The library does not see what `main` returns. So a process whose `main` returns an error
-    /// without `run` has ended without a reason, as far as the other ranks can know.
-    /// [`threads`](Self::threads) reports the reasons of its ranks itself. NCCL transfers no
-    /// reasons: there, the error is only returned, and the other ranks wait until their timeout.
+    /// The library does not see what `main` returns. So if `main` returns an error without `run`,
+    /// the other ranks cannot know a reason for the process's end. [`threads`](Self::threads)
+    /// reports the reasons of its ranks itself. NCCL transfers no reasons. With NCCL, the error is
+    /// only returned, and the other ranks wait until their timeout.
     ///
     /// # Examples
     ///

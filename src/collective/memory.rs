@@ -1,5 +1,5 @@
-//! The memory of a call: ordered like the memory of any operation, and copied to the host for
-//! engines that need it there.
+//! The memory of a call. It is ordered like the memory of any operation, and copied to the host for
+//! engines that need host memory.
 
 use std::ptr::NonNull;
 
@@ -147,8 +147,8 @@ impl Detached {
         }
     }
 
-    /// Returns memory of a device, which the engine passes to a CUDA-aware library, when earlier
-    /// work on it is done.
+    /// Waits for earlier work on device memory, and returns the memory, which the engine passes to
+    /// a CUDA-aware library.
     ///
     /// # Safety
     ///
@@ -168,8 +168,8 @@ impl Detached {
                     DevicePtr(source + from as u64),
                     DevicePtr(target + to as u64),
                 );
-                // SAFETY: the parts are inside of the source and the target, which have the lengths
-                // that the call says, by this function's contract.
+                // SAFETY: by this function's contract, source and target have the lengths that the
+                // call says. The parts are inside of them.
                 unsafe { gpu.copy(self.stream, from, to, bytes as u64) }?;
             }
             // The library does not order its work with streams.

@@ -13,8 +13,8 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! The same calls run in processes under `mpirun` ([`Group::mpi`]) and on one GPU each
-//! ([`Group::nccl`]); [`Group::from_environment`] chooses by what started the program.
+//! These calls also run in processes under `mpirun` ([`Group::mpi`]) and on one GPU each
+//! ([`Group::nccl`]). [`Group::from_environment`] chooses by the launcher of the program.
 //! [`DataParallel`] trains on a group.
 
 mod absence;

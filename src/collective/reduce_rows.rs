@@ -79,8 +79,8 @@ impl Steps {
         }
     }
 
-    /// Reduces `count` values of each of `rows`, at most [`BLOCK`], and returns the address of the
-    /// results: a row, or part of `scratch`. `ranks` is the number of ranks for each value.
+    /// Reduces `count` values of each of `rows`, at most [`BLOCK`]. Returns the address of the
+    /// results, in a row or in `scratch`. `ranks` is the number of ranks for each value.
     ///
     /// # Safety
     ///

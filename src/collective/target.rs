@@ -9,8 +9,8 @@ pub trait Exchanged {
     /// The type of the elements.
     type Item: AnyElement;
 
-    /// Lets `call` change the elements: in place if their memory is contiguous and not shared;
-    /// otherwise in a copy, which replaces them.
+    /// Lets `call` change the elements. If their memory is contiguous and not shared, this is in
+    /// place; otherwise, a changed copy replaces them.
     #[doc(hidden)]
     fn exchange(
         &mut self,

@@ -1,11 +1,11 @@
-//! The worker of a rank: executes the calls that the rank issues, in order, on its own thread or on
-//! a thread that waits for one of them.
+//! The worker of a rank, which executes the rank's calls in order. They run on the worker's thread,
+//! or on a thread that waits for a call.
 //!
-//! MPI makes progress only inside of its calls, so a thread makes them while the rank computes. Its
-//! queue orders a rank's calls over all its groups. So each pair of ranks begins its common calls
-//! in one order, and it is known which rank waits for which.
+//! MPI makes progress only inside of its calls. So the worker's thread calls MPI while the rank
+//! computes. Its queue orders a rank's calls over all its groups. So each pair of ranks begins its
+//! common calls in one order. For each wait, the awaited ranks are known.
 //!
-//! To the memory, the worker is a stream: an exchange in flight is like a kernel in flight.
+//! The memory treats the worker as a stream, and an exchange in flight as a kernel in flight.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -133,7 +133,7 @@ impl Worker {
                 failure = agreed.err();
                 true
             };
-            // SAFETY: both vectors are this job's, which keeps them until the call returns.
+            // SAFETY: both vectors belong to this job, which keeps them until the call returns.
             let outcome = unsafe { engine.run(&work, memory, &mut completion) };
             let outcome = match outcome {
                 Ok(()) => failure.map_or(Ok(target), Err),

@@ -13,8 +13,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Group {
     /// Runs `body` on `size` threads at once, each of which is one rank of a group. Returns their
-    /// results in rank order. Needs this process alone: for tests, and for machines with one
-    /// device.
+    /// results in rank order. Needs no other process: for tests, and for machines with one device.
     ///
     /// Every thread starts with the caller's current device; a rank that needs another device
     /// enters it. Every thread has its own scopes and random numbers. The group ends when this
@@ -37,10 +36,11 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of one rank. An error that does not only report the end of another rank is
-    /// preferred. A failed exchange is an error of the rank that issued it, unless a thread that
-    /// waited for the exchange got the error. [`InvalidArgument`](ErrorKind::InvalidArgument) if
-    /// `size` is 0; [`Thread`](ErrorKind::Thread) if a thread cannot be started.
+    /// The error of one rank. If several ranks fail, errors that only report the end of another
+    /// rank come last. A failed exchange is an error of the rank that issued it. The exception is
+    /// an exchange whose error a waiting thread got.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0.
+    /// [`Thread`](ErrorKind::Thread) if a thread cannot be started.
     ///
     /// # Panics
     ///

@@ -170,7 +170,8 @@ pub fn norm<P: Parameters>(x: &P) -> Result<f64> {
 /// ```
 pub fn count<P: Parameters>(x: &P) -> usize {
     let mut count = 0;
-    // It has no errors of its own, and an implementation by hand that fails has no more arrays.
+    // This closure returns no errors. If an implementation by hand fails, the arrays after the
+    // failure are not counted.
     let _ = map_erased(x, |array| {
         count += array.layout.len();
         Ok(array)
@@ -257,7 +258,8 @@ impl ZipArrays for Axpy {
     }
 }
 
-/// Returns an error for arrays of different shapes: a write would broadcast them.
+/// Traversal that returns an error for arrays of different shapes, because a write would broadcast
+/// them.
 pub(super) struct SameShapes {
     function: &'static str,
     place: ParameterPath,

@@ -136,8 +136,8 @@ fn of_complex<T: Number>() -> Outcomes {
     results
 }
 
-/// Checks that processors with and without AVX2 compute nearly equal results: sums are rounded
-/// in other places, and by `epsilon` at most.
+/// Checks that processors with and without AVX2 compute nearly equal results. Sums are rounded in
+/// other places, so results differ by `epsilon` at most.
 fn check(epsilon: f64, results: fn() -> Outcomes) {
     let best = results();
     IS_BASELINE.set(true);

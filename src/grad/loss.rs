@@ -68,24 +68,24 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// structure of the same type.
 ///
 /// Gradients pass through what `function` computes from its argument. If some parameters do not
-/// reach the value, their gradients are zeros. If no parameter reaches it, that is an error,
+/// reach the value, their gradients are zeros. If no parameter reaches the value, this is an error,
 /// because training would have no effect. No gradient passes through:
 ///
-/// - an array that `function` captures, even if it shares its memory with a parameter:
+/// - an array that `function` captures, even if it shares its memory with a parameter. For example,
 ///   `value_and_grad(&w, |v| (v * &w).sum())` gives the gradient of `v` alone, with `w` as a
 ///   constant;
-/// - an array that is made from numbers: `Array::from_vec(y.to_vec()?, shape)` is a new constant,
-///   and so is an array of `y.item()?`;
+/// - an array that is made from numbers. Both `Array::from_vec(y.to_vec()?, shape)` and an array of
+///   `y.item()?` are new constants;
 /// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
 ///
 /// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
-/// on purpose. If the parameters reach the value only through these, the gradients are zeros,
-/// without an error. A structure without parameters is not an error, either.
+/// on purpose. If the parameters reach the value only through these functions, the gradients are
+/// zeros, without an error. A structure without parameters is not an error, either.
 ///
-/// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp): the outer
-/// function differentiates the value and the gradients that the inner one returns, for what its own
-/// parameters computed. The operations of the inner backward pass stay in memory until the outer
-/// one has passed them.
+/// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp). The outer call
+/// differentiates the value and the gradients that the inner one returns, with respect to the outer
+/// parameters. The operations of the inner backward pass stay in memory until the outer one has
+/// passed them.
 ///
 /// # Examples
 ///
@@ -109,10 +109,10 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///
 /// # Errors
 ///
-/// The first error of `function`; [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
-/// single one; [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value;
+/// The first error of `function`. [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
+/// single one. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value.
 /// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, with its
-/// name and line, and for an array that another thread computes gradients for.
+/// name and line. Also for an array that another thread computes gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
     parameters: &P,
@@ -159,8 +159,8 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
 }
 
 /// Prints the memory that `function` at `parameters` saves for its backward pass, the largest
-/// first: bytes, and the line of the operation that saves them. An array that several operations
-/// save is counted for each of them.
+/// first. Each entry has the bytes, and the line of the operation that saves them. An array that
+/// several operations save is counted for each of them.
 ///
 /// # Examples
 ///
@@ -231,7 +231,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct AnomalyGuard {
     did: bool,
-    /// Keeps the guard on its thread.
+    /// Marker that keeps the guard on its thread.
     thread: OfThisThread,
 }
 
@@ -239,10 +239,10 @@ pub struct AnomalyGuard {
 /// with its line. They also fail if a [`checkpoint`](super::checkpoint) gives other values when it
 /// runs again.
 ///
-/// A backward pass is checked if the guard lives at any time between the beginning of its forward
-/// pass and its own beginning. So a guard that is made inside of the closure of [`value_and_grad`]
-/// covers the backward pass of that closure, too, although it drops before. The guard of a
-/// statement `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
+/// A backward pass is checked if the guard lives at any time between the beginnings of the forward
+/// and the backward pass. So a guard inside of the closure of [`value_and_grad`] covers the
+/// closure's backward pass, too, although the guard drops before. The guard of a statement
+/// `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
 ///
 /// The host reads every gradient to check it. This is slow; use it to find an error.
 ///

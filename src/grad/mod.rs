@@ -1,8 +1,8 @@
 //! Gradients of computations by the operations of this crate.
 //!
-//! [`value_and_grad`] calls a function of parameters and returns its value with the gradient of
-//! each parameter, in a structure of the same type. Inside, parameters are ordinary arrays: any
-//! computation with them works, in scopes, on streams, with branches and loops.
+//! [`value_and_grad`] calls a function of parameters. It returns the value, and the gradient of
+//! each parameter in a structure of the parameters' type. Inside, parameters are ordinary arrays:
+//! any computation with them works, in scopes, on streams, with branches and loops.
 //!
 //! ```
 //! use cachescope::grad::{Parameters, value_and_grad};
@@ -29,10 +29,10 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! An operation that reads a parameter, or a value computed from one, is tracked: it records a step
-//! on the thread's tape, which passes gradients back. An expression is one step, however long. Its
-//! gradients are again expressions, evaluated in one pass, which recomputes the values of the
-//! forward pass in registers. So only evaluated values are stored, and of these only the values
+//! An operation is tracked if it reads a parameter or a value computed from one. It records a step
+//! on the thread's tape, and the step passes gradients back. An expression is one step, however
+//! long. Its gradients are again expressions, evaluated in one pass, which recomputes the values of
+//! the forward pass in registers. So only evaluated values are stored, and of these only the values
 //! that a gradient is computed from. The backward pass frees them as early as possible. Views cost
 //! nothing: the gradient of a view adds to its part of the whole gradient.
 //!
@@ -41,8 +41,8 @@
 //! [`complex`](crate::complex()).
 //!
 //! The function returns plain arrays. They are not tracked, and keep nothing but their own memory.
-//! An array that the function captures is a constant, and a loss that no parameter reaches is an
-//! error: see [`value_and_grad`].
+//! An array that the function captures is a constant. A loss that no parameter reaches is an error:
+//! see [`value_and_grad`].
 //!
 //! | | |
 //! |---|---|

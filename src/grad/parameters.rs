@@ -8,13 +8,15 @@ use crate::error::Result;
 
 /// An array that gradients are computed for, or a structure of such arrays.
 ///
-/// `#[derive(Parameters)]` implements it for any `struct` whose fields are: arrays of floats,
-/// `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of up to four of them, and other structures.
-/// Mark a field of another type, such as a rate or a name, by `#[parameters(skip)]`: it is cloned.
+/// `#[derive(Parameters)]` implements it for any `struct` whose fields are arrays of floats or
+/// other such structures. Fields may also be `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of
+/// up to four of these. Mark a field of another type, such as a rate or a name, by
+/// `#[parameters(skip)]`: it is cloned.
 ///
 /// An implementation by hand must call [`MapArrays::enter`] and [`MapArrays::leave`] around each
 /// part, with a name that no other part has. [`files`](super::files) identify arrays by these
-/// names. If a part may contain layers with buffers, it also passes [`Parameters::map_buffers`] on.
+/// names. If a part may contain layers with buffers, the implementation also forwards
+/// [`Parameters::map_buffers`] to the part.
 ///
 /// # Examples
 ///
@@ -103,7 +105,7 @@ pub trait Parameters: Sized {
     ///
     /// A buffer is an array that a layer updates by itself, such as the running statistics of a
     /// [`BatchNorm`](super::nn::BatchNorm). [`files`](super::files) contain buffers beside the
-    /// parameters. Nothing else sees them: they have no gradients, and no optimizer, average or
+    /// parameters. Nothing else uses buffers: they have no gradients, and no optimizer, average or
     /// reduction over ranks includes them.
     ///
     /// # Examples
@@ -245,8 +247,8 @@ pub trait MapArrays {
     }
 
     /// Begins a part of the structure. The name of a part is the name of the field, or its number
-    /// if it has no name; or the number of an element of a `Vec` or an array `[P; N]`, or of a
-    /// member of a tuple. The contents of an `Option` or a `Box` are not a part of their own.
+    /// if it has no name. Elements of a `Vec` or an array `[P; N]`, and members of a tuple, have
+    /// their numbers as names. The contents of an `Option` or a `Box` are not a part of their own.
     ///
     /// # Examples
     ///
@@ -275,7 +277,7 @@ pub trait MapArrays {
     /// ```
     fn enter(&mut self, _name: &dyn Display) {}
 
-    /// Ends the part begun last. After an error this is not called.
+    /// Ends the part begun last. It is not called after an error.
     ///
     /// # Examples
     ///

@@ -22,8 +22,8 @@ impl ParameterPath {
     pub(crate) fn enter(&mut self, part: &dyn Display) {
         let dot = if self.lengths.is_empty() { "" } else { "." };
         self.lengths.push(self.name.len());
-        // Fails only if `part` fails to format: that part has no name. Two arrays may then have one
-        // name, for which files return an error.
+        // The write fails only if `part` fails to format; then this part has no name. If two arrays
+        // get one name this way, files return an error.
         let _ = write!(self.name, "{dot}{part}");
     }
 

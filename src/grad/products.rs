@@ -16,12 +16,12 @@ use crate::ops::derivatives::{
 };
 
 /// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with
-/// `tangents`: the derivative of the value in the direction `tangents`. If no parameter reaches the
-/// value, the product is zeros.
+/// `tangents`. The product is the derivative of the value in the direction `tangents`. If no
+/// parameter reaches the value, the product is zeros.
 ///
-/// The product is the gradient of gradients, which are linear in their cotangents (Townsend 2017,
-/// "A new trick for calculating Jacobian vector products"). It takes two backward passes, whatever
-/// the number of parameters and values.
+/// It is computed as the gradient of gradients, which are linear in their cotangents (Townsend
+/// 2017, "A new trick for calculating Jacobian vector products"). This takes two backward passes,
+/// whatever the number of parameters and values.
 ///
 /// # Examples
 ///
@@ -39,9 +39,9 @@ use crate::ops::derivatives::{
 ///
 /// # Errors
 ///
-/// The first error of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes of
-/// `tangents` differ from the parameters; [`Unsupported`](ErrorKind::Unsupported), with name and
-/// line, for an operation whose gradient has no derivative; and the errors of
+/// The first error of `function`. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes of
+/// `tangents` differ from the parameters. [`Unsupported`](ErrorKind::Unsupported), with name and
+/// line, for an operation whose gradient has no derivative. The errors of
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn jvp<P: Parameters, T: Float>(
@@ -87,7 +87,8 @@ pub fn jvp<P: Parameters, T: Float>(
 }
 
 /// Returns the value of `function` at `parameters`, and the product of its Hessian matrix with
-/// `vector`: the derivative of the gradient in the direction `vector` (Pearlmutter 1994).
+/// `vector`. The product is the derivative of the gradient in the direction `vector` (Pearlmutter
+/// 1994).
 ///
 /// The product is the gradient of the gradient's product with `vector`. The memory of the first
 /// backward pass is kept for the second.
@@ -108,8 +109,8 @@ pub fn jvp<P: Parameters, T: Float>(
 ///
 /// # Errors
 ///
-/// The errors of [`jvp`]; [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single
-/// one, and [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches it, as for
+/// The errors of [`jvp`]. [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single
+/// one. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches it, as for
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn hvp<P: Parameters, L: Loss>(
@@ -139,7 +140,7 @@ pub fn hvp<P: Parameters, L: Loss>(
     Ok((tape.result(&loss), products))
 }
 
-/// Sets the cotangent of each parameter's gradient to the elements of the vector.
+/// Traversal that sets the cotangent of each parameter's gradient to the elements of the vector.
 struct DirectionalSeeds<'a> {
     gradients: Gradients,
     variables: std::slice::Iter<'a, u32>,

@@ -16,10 +16,10 @@ use crate::ops::derivatives::{
 };
 use crate::sorting::sort_descending;
 
-/// Returns the value of `function` at `parameters`, and lets the optimizer move each parameter as
-/// soon as its gradient is complete. This happens inside of the backward pass, so that the
-/// gradients are not all in memory at once (Lv et al. 2023, "Full parameter fine-tuning for large
-/// language models with limited resources").
+/// Returns the value of `function` at `parameters`. The optimizer moves each parameter as soon as
+/// its gradient is complete. This happens inside of the backward pass, so not all gradients are in
+/// memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language models with
+/// limited resources").
 ///
 /// The results equal [`value_and_grad`](super::value_and_grad) followed by a step of the optimizer.
 /// That page describes which arrays do not count as computed from the parameters. Parameters that
@@ -43,7 +43,7 @@ use crate::sorting::sort_descending;
 ///
 /// # Errors
 ///
-/// The errors of [`value_and_grad`](super::value_and_grad) and of the optimizer, and
+/// The errors of [`value_and_grad`](super::value_and_grad) and of the optimizer.
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a [`checkpoint`](super::checkpoint)
 /// reads a parameter only when it runs again. After an error in the backward pass some parameters
 /// may have moved.
@@ -88,7 +88,7 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
         variables: &tape.variables,
         numbers: order_of_gradients(&tape.variables),
     };
-    // Not in a closure, which would be reported as the caller.
+    // Not in a closure, because errors would then report the closure as the caller.
     let stepped = match see(optimizer, order) {
         Ok(placer) => step_all(parameters, (optimizer, failed), (&loss, &tape), placer),
         Err(error) => Err(error),
@@ -163,7 +163,7 @@ fn step_all<P: Parameters, T: Float>(
         true => Some(rest.norm(&tape.variables).at_caller()?),
         false => None,
     };
-    // Handles the parameters that no step reads, or all of them after the norm.
+    // Steps the parameters that no step of the tape reads; after a norm, steps all parameters.
     step(&mut rest, 0, norm).at_caller()?;
     if tape.variables.iter().any(|&variable| rest.has(variable)) {
         let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \

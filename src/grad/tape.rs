@@ -1,7 +1,7 @@
 //! Tapes that a program opens and closes itself.
 //!
-//! A variable is a plain array: a handle of its memory holds a number, and the tape belongs to the
-//! thread. So an array that leaves the function keeps no tape alive, and every function of arrays
+//! A variable is a plain array: the handle of its memory holds a number, and the tape belongs to
+//! the thread. So an array that leaves the function keeps no tape alive. Every function of arrays
 //! can be differentiated unchanged. An operation without a gradient refuses tracked operands, so no
 //! value silently becomes a constant.
 
@@ -59,7 +59,7 @@ pub struct Tape {
     _first_run: Option<FirstRun>,
     /// `None` on the tape of an outer function.
     _guard: Option<TapeGuard>,
-    /// Keeps the tape on its thread.
+    /// Marker that keeps the tape on its thread.
     thread: OfThisThread,
 }
 
@@ -80,8 +80,8 @@ impl Tape {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), with the line that began it, if the thread already
-    /// has a tape: an open one, or one of a function like
+    /// [`Unsupported`](ErrorKind::Unsupported) if the thread already has a tape, with the line that
+    /// began it. It may be an open tape, or belong to a function like
     /// [`value_and_grad`](super::value_and_grad).
     #[track_caller]
     pub fn begin() -> Result<Self> {
@@ -104,11 +104,11 @@ impl Tape {
         })
     }
 
-    /// Begins a tape like [`begin_for`](Self::begin_for), or, if the thread has a tape, a part of
-    /// that tape. Then the outer tape tracks the gradients.
+    /// Begins a tape like [`begin_for`](Self::begin_for). If the thread already has a tape, begins
+    /// a part of it, and the outer tape tracks the gradients.
     ///
-    /// If a checkpoint calls the function, and will call it again in the backward pass, the part
-    /// ends with the function. Nothing tracks the gradients of this first run.
+    /// If a checkpoint calls the function for the first time, it will call it again in the backward
+    /// pass. So the part ends with the first call. Nothing tracks the gradients of this first run.
     #[track_caller]
     pub(super) fn begin_nested(function: &'static str) -> Result<Self> {
         // An optimizer's step has no derivative.
@@ -199,9 +199,9 @@ impl Tape {
     /// Returns the value of `loss`, and its gradient for each of `variables`, in a structure of the
     /// same type. Ends the tape.
     ///
-    /// The gradient of a variable that does not reach the loss is zeros, if another variable of the
-    /// tape reaches it. [`value_and_grad`](super::value_and_grad) describes which computations do
-    /// not count.
+    /// If a variable does not reach the loss, its gradient is zeros, provided that another variable
+    /// of the tape reaches the loss. [`value_and_grad`](super::value_and_grad) describes which
+    /// computations do not count.
     ///
     /// # Examples
     ///
@@ -218,10 +218,10 @@ impl Tape {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches it, or
-    /// if an array of `variables` is not a variable of this tape, is a part or another view of one,
-    /// or is named twice; the errors of the operations of the backward pass.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches it. Also
+    /// if an array of `variables` is not a variable of this tape, or is a part or another view of
+    /// one. Also if an array is named twice. The errors of the operations of the backward pass.
     #[track_caller]
     pub fn gradients<P: Parameters, L: Loss>(
         self,
@@ -284,7 +284,8 @@ impl Tape {
         Ok((self.result(&loss), gradients.at_caller()?))
     }
 
-    /// Warns if some variables reach the loss and others do not: they keep their values in silence.
+    /// Warns if some variables reach the loss and others do not. Without the warning, the others
+    /// would silently keep their values.
     #[track_caller]
     fn warn_of_unread(&self, gradients: &Gradients) {
         let unread =
@@ -309,8 +310,8 @@ impl Tape {
         self.check_reached(loss)
     }
 
-    /// Returns an error if no variable reaches the loss. It is not an error if the program read a
-    /// variable and made a constant on purpose, because the loss may then be intended.
+    /// Returns an error if no variable reaches the loss. If the program read a variable and made a
+    /// constant on purpose, the loss may be intended, and is no error.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         if tracked(loss.buffer())?.is_some() {
@@ -331,8 +332,8 @@ impl Tape {
     }
 }
 
-/// Makes variables of arrays. An outer tape that tracks the values receives the gradient of the
-/// variable.
+/// Traversal that makes variables of arrays. An outer tape that tracks the values receives the
+/// gradient of the variable.
 struct TrackParameters<'a> {
     variables: &'a mut Vec<u32>,
     /// True if the tape is a part of an outer one.
@@ -385,7 +386,7 @@ fn twice(shape: &Shape) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Takes the gradients of variables; zeros if there is none.
+/// Traversal that takes the gradients of variables, or zeros for a variable without one.
 pub(super) struct TakeGradients {
     gradients: Gradients,
     numbers: std::vec::IntoIter<u32>,

@@ -1,4 +1,4 @@
-//! Elements in files, in row-major order and as the bytes of their type, which are read and written
+//! Elements in files, in row-major order and as the bytes of their type. They are read and written
 //! through a buffer of constant size.
 
 use std::io::{self, Read, Write};

@@ -8,24 +8,25 @@ use crate::error::{Error, ErrorKind, Result};
 impl<T: AnyElement> Array<T> {
     /// Imports foreign memory as an array, without a copy. `destructor` releases the memory.
     ///
-    /// The array is like any other: its clones and views share the memory, and operations on
+    /// The array is like any other. Its clones and views share the memory, and operations on
     /// several streams are ordered with each other. It belongs to no cache. It counts as live, but
     /// neither as allocated nor as reserved, and no limit bounds it.
     ///
-    /// `destructor` is called once, when the last array over the memory is gone and every stream
-    /// that used it is done. It runs in the next call on this device that misses its scope's cache,
-    /// imports memory, trims or synchronises, or when the device ends; on that call's thread, with
-    /// no lock held. Dropping the array never calls it. A panic in it becomes an error of a later
-    /// call ([`Panic`](ErrorKind::Panic)). A handle of `device` that it owns keeps the device alive
-    /// until it is called.
+    /// `destructor` is called once. Before the call, the last array over the memory is gone, and
+    /// every stream that used the memory is done. The destructor runs in the next call on this
+    /// device that misses its scope's cache, imports memory, trims or synchronises. Otherwise, it
+    /// runs when the device ends. It runs on the thread of the triggering call, with no lock held.
+    /// Dropping the array never calls it. A panic in the destructor becomes an error of a later
+    /// call ([`Panic`](ErrorKind::Panic)). If the destructor owns a handle of `device`, the handle
+    /// keeps the device alive until the destructor runs.
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the address is null, not aligned for `T`,
-    /// or has fewer bytes after it than the elements take;
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows; and
-    /// an error of an earlier call that could not be reported then. After an error, the caller
-    /// still owns the memory: `destructor` is dropped, and not called.
+    /// or has fewer bytes after it than the elements take.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows. An
+    /// error of an earlier call that could not be reported then. After an error, the caller still
+    /// owns the memory: `destructor` is dropped, and not called.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 //! Conversions from and to arrays of the ndarray crate. Each conversion copies, because one of the
-//! arrays may be in device memory. It may fail, because copying allocates; so there is `TryFrom`,
-//! but no `From`.
+//! arrays may be in device memory. A conversion may fail, because copying allocates. So types
+//! implement `TryFrom`, but not `From`.
 
 use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn, ShapeError};
 

@@ -1,5 +1,5 @@
-//! Arrays in any format of serde: `{ shape: [2, 3], data: [ … ] }`, with the elements in row-major
-//! order.
+//! Arrays in any format of serde, as `{ shape: [2, 3], data: [ … ] }`. The elements are in
+//! row-major order.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

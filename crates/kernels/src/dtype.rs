@@ -141,8 +141,8 @@ impl DType {
         matches!(self, Self::C32 | Self::C64)
     }
 
-    /// Returns the type that functions, and gradients, are computed in before they are rounded
-    /// once: `f32` for `f16` and `bf16`, whose range and precision are too small for counts and
+    /// Returns the type in which functions and gradients are computed before they are rounded once.
+    /// It is `f32` for `f16` and `bf16`, whose range and precision are too small for counts and
     /// small factors.
     #[doc(hidden)]
     pub const fn computed_in(self) -> Self {
@@ -179,7 +179,7 @@ impl DType {
         self.total().computed_in()
     }
 
-    /// Returns the type in which running sums and products are computed: `f64` for floats,
+    /// Returns the type in which running sums and products are computed. It is `f64` for floats,
     /// `Complex<f64>` for complex numbers, else the type of sums.
     #[doc(hidden)]
     pub const fn wide(self) -> Self {

@@ -1,4 +1,5 @@
-//! The elementwise functions of arrays, one row each. All about a function is generated from it.
+//! The elementwise functions of arrays, one row each. All code and documentation of a function is
+//! generated from its row.
 //!
 //! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all
 //! rows. Callbacks declare the mathematics (`Real`), the operations and their methods
@@ -26,22 +27,21 @@
 //!
 //! The body of a row contains, in this order:
 //!
-//! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`, written
-//!   with the functions of [`math`](crate::element::scalar::math) and of the standard
-//!   library;
+//! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`. These use
+//!   the functions of [`math`](crate::element::scalar::math) and of the standard library;
 //! - `rare`, of a `float`: the size from which on an argument is rare, see
 //!   [`Pass`](crate::element::scalar::pass::Pass);
-//! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; any function that it names is CUDA's
-//!   own or defined in `src/ops/cuda/prelude/functions.cuh`;
+//! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`. It may call CUDA's own functions,
+//!   and functions defined in `src/ops/cuda/prelude/functions.cuh`;
 //! - `example`: the operands and the result of the documentation's example; an operand in
 //!   parentheses is a scalar;
 //! - `exact`, of a `float` or a `power`: the function in `f64`, as the reference for the errors of
 //!   `f32`;
 //! - `ulps`, of a `float` or a `power`: the largest errors in units in the last place. `f32` is the
-//!   error on the host. `f64` is the error on the host for arguments up to a size; it is left out
-//!   where the standard library computes the function. `cuda` is the error of `f32` on CUDA. The
+//!   error on the host. `f64` is the error on the host for arguments up to a size. If the standard
+//!   library computes the function, `f64` is left out. `cuda` is the error of `f32` on CUDA. The
 //!   CUDA programming guide ("Mathematical Functions", CUDA 12) counts from the number nearest to
-//!   the exact result; `cuda` counts from the exact result, and is half a unit more.
+//!   the exact result. `cuda` counts from the exact result, and is half a unit more.
 //!
 //! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
 //! `elementwise/` of this crate. They are operators, or have other signatures than methods.
@@ -171,28 +171,28 @@ macro_rules! functions {
         }
 
         /// Returns the logical AND of each pair of `bool`s, or the bitwise AND of each pair of
-        /// integers, like NumPy's `bitwise_and`. The operator `&` does this too.
+        /// integers. The operator `&` does this too, like NumPy's `bitwise_and`.
         and And(x, y) bits {
             host: x & y; cuda: "a & b";
             example: bool [true, true], [true, false] => [true, false];
         }
 
         /// Returns the logical OR of each pair of `bool`s, or the bitwise OR of each pair of
-        /// integers, like NumPy's `bitwise_or`. The operator `|` does this too.
+        /// integers. The operator `|` does this too, like NumPy's `bitwise_or`.
         or Or(x, y) bits {
             host: x | y; cuda: "a | b";
             example: bool [true, false], [true, false] => [true, false];
         }
 
         /// Returns the logical XOR of each pair of `bool`s, or the bitwise XOR of each pair of
-        /// integers, like NumPy's `bitwise_xor`. The operator `^` does this too.
+        /// integers. The operator `^` does this too, like NumPy's `bitwise_xor`.
         xor Xor(x, y) bits {
             host: x ^ y; cuda: "a ^ b";
             example: bool [true, true], [true, false] => [false, true];
         }
 
         /// Returns the logical NOT of each `bool`, or the bitwise NOT of each integer, like NumPy's
-        /// `invert`. For a signed integer x that is −1 − x. The operator `!` does this too.
+        /// `invert`. For a signed integer x, the result is −1 − x. The operator `!` does this too.
         not Not(x) bits {
             host: !x; cuda: "cs_not(a)";
             example: bool [true, false] => [false, true];
@@ -207,17 +207,17 @@ macro_rules! functions {
         }
 
         /// Shifts the bits of each element right by a number of places and keeps the sign, like
-        /// NumPy's `right_shift`. If that number is negative, or at least the number of bits, a
-        /// negative element gives −1 and any other gives 0. The operator `>>` does this too.
+        /// NumPy's `right_shift`. If that number is negative, or at least the number of bits,
+        /// negative elements give −1 and others 0. The operator `>>` does this too.
         shr Shr(x, places) integer {
             host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
             example: i32 [-16, 3], [2, 40] => [-4, 0];
         }
 
         /// Raises each integer to the power of the other one; the result wraps. NumPy rejects
-        /// negative exponents; here they give the integer part, which is 0 except for the bases 1
-        /// and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes `i32` exponents, and
-        /// [`powf`](Self::powf) is for floats.
+        /// negative exponents. Here they give the integer part of the power. It is 0 except for the
+        /// bases 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes `i32` exponents,
+        /// and [`powf`](Self::powf) is for floats.
         pow Pow(x, exponent) integer {
             host: x.power(exponent); cuda: "cs_pow(a, b)";
             example: i32 [2, -3], [10, 3] => [1024, -27];
@@ -307,9 +307,9 @@ macro_rules! functions {
         }
 
         /// Raises each element to the power of an `i32`, or of the matching element of an array of
-        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers; here they
-        /// give the integer part, which is 0 except for the bases 1 and −1, whose powers are 1 and
-        /// −1.
+        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers. Here they
+        /// give the integer part of the power. It is 0 except for the bases 1 and −1, whose powers
+        /// are 1 and −1.
         powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
@@ -317,7 +317,8 @@ macro_rules! functions {
         }
 
         /// Raises each element to the power of the other one, like C's `pow`. If a negative number
-        /// has an exponent that is not whole, the result is NaN; if the exponent is 0, it is 1.
+        /// has an exponent that is not whole, the result is NaN. If the exponent is 0, the result
+        /// is 1.
         powf Powf(x, exponent) float {
             host: power::powf_f32(pass, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
             example: f32 [2.0, 9.0], [10.0, 0.5] => [1024.0, 3.0];
@@ -435,7 +436,7 @@ macro_rules! functions {
         }
 
         /// Rounds each element to the nearest whole number, and halves to the even one, like
-        /// NumPy's `round`; Rust's `round` rounds halves away from 0. The type stays, and −0 keeps
+        /// NumPy's `round`. Rust's `round` rounds halves away from 0. The type stays, and −0 keeps
         /// its sign.
         round Round(x) float {
             host: rounding::round_f32(pass, x), rounding::round_f64(pass, x); cuda: "rint(a)";

@@ -9,7 +9,7 @@ use crate::blocks::RUN;
 use crate::output::Untyped;
 use crate::{AnyElement, DType};
 
-/// Lanes of equal length. A reduction reduces each to one output.
+/// Lanes of equal length. A reduction reduces each lane to one output.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     /// The product of the lengths before the axis.
@@ -104,7 +104,8 @@ pub unsafe trait Elements {
     ///
     /// # Safety
     ///
-    /// There must be room for them, aligned, and nobody else may read or write there.
+    /// The address must be aligned, with room for the elements. Nothing else may read or write this
+    /// memory.
     unsafe fn write(&mut self, range: Range<usize>, to: *mut u8);
 }
 
@@ -141,10 +142,10 @@ pub(crate) unsafe fn write<T: AnyElement>(
     unsafe { elements.write(range, out.as_mut_ptr().cast()) };
 }
 
-/// Computes the lanes of some jobs from elements, in an output that is theirs.
+/// A function that computes the lanes of some jobs from elements, in the lanes' output.
 ///
-/// The elements and the output must be of the loop's types. The jobs' lanes of the output must be
-/// nobody else's.
+/// The elements and the output must be of the loop's types. Nothing else may access the jobs' lanes
+/// of the output.
 pub type LaneLoop = unsafe fn(&mut dyn Elements, Untyped, &Lanes, Range<usize>);
 
 /// A loop over lanes, with the types of the elements that it reads and writes.

@@ -13,8 +13,8 @@ pub struct Output<T> {
     count: usize,
 }
 
-// SAFETY: an output is plain memory that nobody else had when the output was made; `part` lends
-// each element to one thread at a time, by its contract.
+// SAFETY: an output is plain memory that nothing else used when the output was made. By its
+// contract, `part` lends each element to one thread at a time.
 unsafe impl<T: Send> Send for Output<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Output<T> {}
@@ -32,8 +32,8 @@ unsafe impl Send for Untyped {}
 unsafe impl Sync for Untyped {}
 
 impl Untyped {
-    /// Returns the memory of `count` elements from this address on. The caller ensures that they
-    /// are there, and nobody else's.
+    /// Returns the memory of `count` elements from this address on. The caller ensures that the
+    /// elements exist, and that nothing else uses them.
     pub fn new(base: *mut u8, count: usize) -> Self {
         Self { base, count }
     }
@@ -90,8 +90,8 @@ impl<T: AnyElement> Output<T> {
     ///
     /// # Safety
     ///
-    /// The memory must be alive, and its readers must run later. Nobody else may hold a part that
-    /// overlaps `range`.
+    /// The memory must be alive, and its readers must run later. No other caller may hold a part
+    /// that overlaps `range`.
     #[expect(
         clippy::mut_from_ref,
         reason = "the parts do not overlap, by the contract"
@@ -102,8 +102,8 @@ impl<T: AnyElement> Output<T> {
         if range.is_empty() {
             return &mut [];
         }
-        // SAFETY: the range lies in the buffer, which is alive, and is this caller's alone, both by
-        // the contract; blocks are aligned for every element.
+        // SAFETY: by the contract, the buffer is alive, and only this caller uses the range, which
+        // lies in the buffer. Blocks are aligned for every element.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(range.start), range.len()) }
     }
 }

@@ -15,12 +15,14 @@ pub unsafe trait VectorOf<T>: Copy {
     const LANES: usize;
     /// `true` if there are 32 registers, otherwise there are 16.
     const IS_WIDE: bool;
-    /// `true` in code for x86-64 without AVX2, which stays short: such processors are rare.
+    /// `true` in code for x86-64 without AVX2. This code is kept short, because such processors are
+    /// rare.
     const IS_PLAIN: bool = false;
 
     /// # Safety
     ///
-    /// The processor must have the type's instructions. So for all functions here.
+    /// The processor must have the type's instructions. This requirement applies to all functions
+    /// of the trait.
     unsafe fn splat(value: T) -> Self;
 
     /// # Safety
@@ -65,7 +67,7 @@ macro_rules! registers {
 
                 #[inline(always)]
                 unsafe fn splat(value: $type) -> Self {
-                    // SAFETY: by this function's contract; so for all functions here.
+                    // SAFETY: by this function's contract. The next functions refer to this reason.
                     unsafe { std::arch::x86_64::$splat(value) }
                 }
 
@@ -263,7 +265,7 @@ pub fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
             return unsafe { with_short::<T, _>(work) };
         }
     }
-    // SAFETY: every processor has these.
+    // SAFETY: a plain vector needs no instructions beyond the baseline.
     unsafe { work.run::<PlainVector<T>>() };
 }
 

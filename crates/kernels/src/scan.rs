@@ -14,12 +14,12 @@ use crate::reduce::Compensated;
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, DType, Number};
 
-/// The elements of a lane whose sums are computed before the sum of the elements before them is
-/// added to each.
+/// The number of elements of a lane that are summed separately, before the sum of earlier elements
+/// is added to each.
 const BLOCK: usize = 8;
 
-/// The loops of running sums and products that are compiled with the library, by type: `f32`, `f64`
-/// and, for gradients, complex numbers of `f64`.
+/// The loops of running sums and products that are compiled with the library, by type. The types
+/// are `f32`, `f64` and, for gradients, complex numbers of `f64`.
 static COMPILED: [[LaneLoops; 2]; 3] = [
     [loops::<f32, false>(), loops::<f32, true>()],
     [loops::<f64, false>(), loops::<f64, true>()],
@@ -29,11 +29,11 @@ static COMPILED: [[LaneLoops; 2]; 3] = [
     ],
 ];
 
-/// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. They are a
-/// reference: if a constant has the address of a function, the compiler compiles the function where
-/// the constant is.
+/// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. The result
+/// is a reference. If a constant contained a function's address, the compiler would compile the
+/// function at the constant's use.
 pub const fn scan_loops_of<T: AnyElement, const PRODUCT: bool>() -> &'static LaneLoops {
-    // A constant, so that no loop is compiled where there is one in the table.
+    // A constant condition, so that no loop is compiled if the table has one.
     match const { place_of(T::DTYPE) } {
         Some(place) => &COMPILED[place][PRODUCT as usize],
         None => const { &loops::<T, PRODUCT>() },
@@ -70,8 +70,8 @@ const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
 ///
 /// # Safety
 ///
-/// The elements must be of `T`, and the output of their totals. The jobs' lanes of the output must
-/// be nobody else's.
+/// The elements must be of `T`, and the output of their totals. Nothing else may access the jobs'
+/// lanes of the output.
 unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
     elements: &mut dyn Elements,
     output: Untyped,
@@ -127,8 +127,8 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
         convert(self.0)
     }
 
-    /// Sums each block by itself. So only one addition of a block waits for the block before it,
-    /// and the others of several blocks overlap.
+    /// Sums each block by itself. So only one addition of a block waits for the block before it.
+    /// The other additions of several blocks overlap.
     #[inline(always)]
     fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
         let (blocks, rest) = values.as_chunks::<BLOCK>();
@@ -189,7 +189,7 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
     }
 }
 
-/// The loop of [`scan_loop`], which alone makes one, of elements of `T`.
+/// The loop of [`scan_loop`] for elements of `T`. Only [`scan_loop`] makes it.
 struct SumLoop<'a, T: AnyElement, S> {
     elements: &'a mut dyn Elements,
     output: &'a Output<T::Total>,

@@ -9,11 +9,12 @@ use crate::compiled_or;
 use crate::walk::Walk;
 use crate::{DType, Element};
 
-/// The number of values that are searched for together: the steps of one do not wait for the steps
-/// of another.
+/// The number of values that are searched for together. The steps for one value do not wait for the
+/// steps for another.
 const TOGETHER: usize = 8;
 
-/// Writes the positions of the values of some numbers, at addresses that the walk gives.
+/// A function that writes the positions of values. The values have the numbers of a range, and are
+/// at addresses that the walk gives.
 ///
 /// The elements and the values must be of the loop's type, and readable.
 pub type SearchLoop =
@@ -24,7 +25,7 @@ pub type SearchLoop =
 pub struct SearchLoops {
     /// The type of the elements.
     pub element: DType,
-    /// Before equal elements, and after them.
+    /// The loops for positions before equal elements, and after them.
     pub by_side: [SearchLoop; 2],
 }
 
@@ -90,7 +91,7 @@ impl<T: Element> Sorted<T> {
     ///
     /// # Safety
     ///
-    /// Both operands must be readable, and the walk go over the values.
+    /// Both operands must be readable, and the walk must go over the values.
     unsafe fn write<const AFTER: bool>(
         &self,
         values: *const T,

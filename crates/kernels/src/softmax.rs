@@ -1,5 +1,5 @@
-//! Softmax and its logarithm: an expression is written to the output, lane by lane, and changed
-//! there while it is in the cache.
+//! Softmax and its logarithm. An expression is written to the output, lane by lane. Each lane is
+//! changed there while it is in the cache.
 
 use std::any::TypeId;
 use std::mem::MaybeUninit;
@@ -16,8 +16,8 @@ use crate::reduce::{ACCUMULATORS, add_accumulators, largest};
 use crate::vector::{Loop, rolled, vectorised};
 use crate::{AnyElement, DType, Float};
 
-/// The number of elements whose exponentials are summed in their own type, before the sum is added
-/// to a sum in `f64`.
+/// The number of elements whose exponentials are summed in their own type. Then the sum is added to
+/// a sum in `f64`.
 const BLOCK: usize = 1024;
 
 /// Like [`BLOCK`], for a lane whose elements are not contiguous.
@@ -45,7 +45,8 @@ const fn loops<T: Float, const LOG: bool>() -> LaneLoops {
 
 /// # Safety
 ///
-/// The elements and the output must be of `T`. The jobs' lanes of the output must be nobody else's.
+/// The elements and the output must be of `T`. Nothing else may access the jobs' lanes of the
+/// output.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
     elements: &mut dyn Elements,
     output: Untyped,
@@ -63,8 +64,7 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     vectorised(softmax, &mut ());
 }
 
-/// Some jobs. [`lane_loop`] alone makes one, for elements of
-/// `T`.
+/// Some jobs, for elements of `T`. Only [`lane_loop`] makes this value.
 struct Softmax<'a, T: Float, const LOG: bool> {
     elements: &'a mut dyn Elements,
     output: &'a Output<T>,
@@ -182,8 +182,8 @@ fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A 
     <A as AnyElement>::from_f64(divisor)
 }
 
-/// Returns whether the exponentials are stored in place of the elements while they are summed. That
-/// needs elements of the type that is computed in.
+/// Returns whether the exponentials are stored in place of the elements while they are summed. This
+/// needs elements of the type of the computation.
 #[inline(always)]
 fn keeps<T: Float, const LOG: bool>() -> bool {
     !LOG && TypeId::of::<T>() == TypeId::of::<In<T>>()

@@ -1,22 +1,22 @@
 //! Run-time dispatch to AVX2, FMA and AVX-512 code.
 //!
 //! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
-//! compiled a second time for AVX2, FMA and F16C, and runs this code where they are available.
-//! [Some](Loop::WIDE) are compiled a third time, for AVX-512. The loop is plain code over single
-//! elements, which the compiler vectorises. The loop must be inlined as a whole, because functions
-//! that are called out of line, closures included, are compiled for the baseline only.
+//! compiled a second time, for AVX2, FMA and F16C. If the processor has these, the second version
+//! runs. [Some](Loop::WIDE) loops are compiled a third time, for AVX-512. The loop is plain code
+//! over single elements, which the compiler vectorises. The loop must be inlined as a whole.
+//! Functions that are called out of line, closures included, are compiled for the baseline only.
 //!
-//! A SIMD crate's packets would be in the signature of every function, a user's too, and have one
-//! width. The price of plain code is a rule: below a loop there is no branch, call or closure. An
-//! element that needs a branch is *rare*, and is computed again.
+//! A SIMD crate's packets have one width, and would be in the signature of every function, users'
+//! functions included. The price of plain code is a rule: inside a loop there is no branch, call or
+//! closure. An element that needs a branch is *rare*, and is computed again.
 
 /// A loop that writes to `Out`.
 pub trait Loop<Out: ?Sized> {
     /// The result of the loop.
     type Result;
 
-    /// `true` if the loop is also compiled for vectors of 64 bytes. They pay if the processor, not
-    /// the memory, limits the loop.
+    /// `true` if the loop is also compiled for vectors of 64 bytes. Long vectors pay if the
+    /// processor, not the memory, limits the loop.
     const WIDE: bool = false;
 
     /// Runs the loop; `FMA` is whether the processor multiplies and adds in one instruction. It
@@ -117,8 +117,8 @@ pub const fn is_baseline<const FMA: bool>() -> bool {
     !FMA && cfg!(target_arch = "x86_64")
 }
 
-/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value: it
-/// neither unrolls nor vectorises a loop over it.
+/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value. So
+/// it neither unrolls nor vectorises a loop over the index.
 #[inline(always)]
 pub fn rolled<const FMA: bool>(index: usize) -> usize {
     match is_baseline::<FMA>() {

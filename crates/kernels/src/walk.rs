@@ -5,14 +5,14 @@ use std::ops::Range;
 /// The highest rank that an array can have.
 pub const MAX_RANK: usize = 8;
 
-/// The maximum number of axes of a walk: one more than an array may have, for an axis along which
-/// elements repeat.
+/// The maximum number of axes of a walk. An array may have one less; the additional axis is for
+/// repeated elements.
 const AXES: usize = MAX_RANK + 1;
 
 /// The elements that `K` operands pair up, in row-major order, over the fewest axes.
 ///
-/// Invariants: the first `ndim` of the axes are in use, at least one; an offset is wrong only by
-/// overflow, where the walk has no elements.
+/// Invariants: The first `ndim` of the axes are in use, at least one. An offset is wrong only by
+/// overflow, and only if the walk has no elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<const K: usize> {
     dims: [usize; AXES],
@@ -39,7 +39,7 @@ impl<const K: usize> Walk<K> {
         walk
     }
 
-    /// One more axis inside the others, or a longer innermost one.
+    /// Adds an axis inside the others, or lengthens the innermost axis.
     fn append(&mut self, length: usize, strides: [isize; K]) {
         if length == 1 {
             return;
@@ -50,8 +50,8 @@ impl<const K: usize> Walk<K> {
                 |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
             if outer.iter().zip(&strides).all(joins) {
                 *outer = strides;
-                // Overflows only where the axis outside of these has length 0, as where nothing is
-                // repeated.
+                // Overflows only if an axis outside of these has length 0, such as the axis of no
+                // repetitions.
                 self.dims[last] = self.dims[last].wrapping_mul(length);
                 return;
             }
@@ -212,7 +212,8 @@ impl<const K: usize> Iterator for Runs<'_, K> {
         if self.left == 0 {
             return Some(run);
         }
-        // Count up like an odometer: an axis that is through goes back, and the next one steps.
+        // Counts up like an odometer: an axis at its end returns to its start, and the next one
+        // steps.
         self.step(axis, -(begun as isize));
         self.index[axis] = 0;
         while axis > 0 {

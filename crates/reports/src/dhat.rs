@@ -16,7 +16,7 @@ const SHORT_LIVED_NS: u64 = 10_000;
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///
@@ -124,8 +124,8 @@ impl Point {
 
 /// All points, in the order of their first allocations.
 ///
-/// Invariant: no two have the same frames, on which the viewer fails. Places may, as two calls on
-/// one line.
+/// Invariant: no two points have equal frames, on which the viewer fails. Places may have equal
+/// frames: two calls on one line.
 #[derive(Debug, Default)]
 struct Points {
     points: Vec<Point>,

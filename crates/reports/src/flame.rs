@@ -1,7 +1,7 @@
 //! A flame graph of the live memory at the peak, as one SVG file that needs nothing else.
 //!
-//! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>): the width of a
-//! frame is its share of the bytes, callers are below their callees, and siblings are sorted by
+//! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>). The width of a
+//! frame is its share of the bytes. Callers are below their callees, and siblings are sorted by
 //! name. The file is static; the HTML page has a flame graph to zoom into.
 
 use std::collections::BTreeMap;
@@ -36,12 +36,12 @@ struct Scale {
     levels: usize,
 }
 
-/// Writes a flame graph of the live bytes at the peak of the device, by scope and line, or by
+/// Writes a flame graph of the device's live bytes at their peak, by scope and line, or by
 /// backtrace.
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///

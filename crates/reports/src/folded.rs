@@ -1,4 +1,4 @@
-//! Folded stacks of what was live at the peak: one line each, for every tool that draws flame
+//! Folded stacks of the memory that was live at the peak: one line each, for tools that draw flame
 //! graphs.
 
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use crate::lifetimes::{lifetimes, live_at, peak};
 use crate::place::Place;
 use crate::profile::Profile;
 
-/// Writes a line for each place: its frames from the outermost in, and its live bytes at the peak
-/// of the device.
+/// Writes a line for each place: its frames from the outermost in, and its live bytes at the
+/// device's peak.
 ///
 /// The frames come from the backtrace if there is one, else they are the scope and the line.
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ pub(crate) fn at_peak(profile: &Profile) -> BTreeMap<String, u64> {
 fn folded(frames: &[String]) -> String {
     let frames = frames.iter().rev().map(|frame| as_frame(frame));
     let stack = frames.collect::<Vec<_>>().join(";");
-    // Readers take such a line as a comment.
+    // Readers take a line that begins with `#` as a comment.
     match stack.strip_prefix('#') {
         Some(rest) => format!("_{rest}"),
         None => stack,

@@ -20,7 +20,7 @@ pub enum Format {
     Dhat,
     /// The stacks of the peak as text.
     Folded,
-    /// Their flame graph.
+    /// The flame graph of the stacks of the peak.
     Svg,
     /// A table.
     Text,
@@ -29,7 +29,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format, at the place of its ending.
+    /// Every format, at the index of its ending in [`ENDINGS`](Self::ENDINGS).
     const ALL: [Self; 8] = [
         Self::Html,
         Self::Pickle,
@@ -64,7 +64,7 @@ impl Format {
         Some(Self::ALL[place])
     }
 
-    /// Writes a profile so.
+    /// Writes a profile in this format.
     ///
     /// # Examples
     ///
@@ -79,7 +79,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write(self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Html => page::write(profile, out),

@@ -9,9 +9,9 @@ use crate::profile::{EventKind, Profile};
 
 /// The growth of a scope's memory on a thread.
 ///
-/// Only entries count that were entered and left in the recording, and that are not inside another
-/// entry of their scope. The memory that grows was allocated in entries, on their thread. A block
-/// that replaces a block of an earlier entry is not growth.
+/// Only entries count that were entered and left in the recording, and are not inside another entry
+/// of their scope. The memory that grows was allocated in entries, on their thread. A block that
+/// replaces a block of an earlier entry is not growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeGrowth {
@@ -21,12 +21,12 @@ pub struct ScopeGrowth {
     pub thread: u32,
     /// The number of entries.
     pub entries: u64,
-    /// The bytes that an entry left, less the bytes of earlier entries that were freed: the average
-    /// over the second half of the entries. The first half is skipped because it includes what is
-    /// made once.
+    /// The average bytes that an entry left, less freed bytes of earlier entries, over the second
+    /// half of the entries. The first half is skipped because it includes allocations that are made
+    /// once.
     pub left_bytes_per_entry: u64,
-    /// The number of entries in a row, up to the last, that raised the live bytes of the cache: at
-    /// the exit they were higher than at the exit before.
+    /// The number of entries in a row, up to the last, that raised the cache's live bytes. An entry
+    /// raises them if they are higher at its exit than at the exit before.
     pub rising_entries: u64,
     /// The lines that grow, the largest growth first.
     pub sites: Vec<SiteGrowth>,
@@ -38,7 +38,7 @@ pub struct ScopeGrowth {
 pub struct SiteGrowth {
     /// The line, by its number.
     pub call_site: Option<u32>,
-    /// The bytes that an entry left, less those that were freed, as in [`ScopeGrowth`].
+    /// The average bytes that an entry left, less freed bytes, as in [`ScopeGrowth`].
     pub left_bytes_per_entry: u64,
 }
 
@@ -134,8 +134,8 @@ impl EntryGroup {
 /// The growth of live bytes by line.
 type GrownBytes = BTreeMap<Option<u32>, i128>;
 
-/// Returns for each group the growth over the second half of its entries, of what was allocated in
-/// any of its entries.
+/// Returns each group's growth over the second half of its entries. Memory that was allocated in
+/// any of its entries counts.
 fn grown_bytes(profile: &Profile, nesting: &Nesting, groups: &[EntryGroup]) -> Vec<GrownBytes> {
     let mut group_of = vec![None; nesting.slices.len()];
     for (number, group) in groups.iter().enumerate() {

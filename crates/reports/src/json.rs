@@ -14,7 +14,7 @@ impl<T: fmt::Display> fmt::Display for Quoted<T> {
     }
 }
 
-/// Escapes what is written to it.
+/// A writer that escapes text for a string of JSON.
 struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for Escaping<'_, '_> {

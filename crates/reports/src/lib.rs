@@ -1,5 +1,5 @@
-//! Reports over what was recorded of a device: plain data in, text out. Nothing here knows devices
-//! or arrays.
+//! Reports over the recorded events of a device: plain data in, text out. Nothing here knows
+//! devices or arrays.
 //!
 //! A [`Profile`] is the input of every report; each is one module with a function that writes it.
 

@@ -1,5 +1,5 @@
-//! Allocations with their frees, and what follows from them: the live bytes over time, and their
-//! peak.
+//! Allocations with their frees, and the quantities derived from them: the live bytes over time,
+//! and their peak.
 
 use std::collections::HashMap;
 
@@ -44,11 +44,12 @@ impl AllocationLifetime {
     }
 }
 
-/// Returns the lifetimes of a profile, in the order of their allocations. Those from before the
+/// Returns the lifetimes of a profile, in the order of their allocations. Lifetimes from before the
 /// recording are first.
 ///
 /// A free whose allocation was not recorded ends a lifetime from before the recording. If a block
-/// is live at the address of an allocation, its free was lost: the allocation ends its lifetime.
+/// is live at a new allocation's address, the block's free was lost: the allocation ends its
+/// lifetime.
 ///
 /// # Examples
 ///
@@ -163,7 +164,7 @@ pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
 }
 
 /// Returns the bytes that are live from before the first event to the end, and whose allocations
-/// were lost: by the device's own counters, which are exact.
+/// were lost. They follow from the device's own counters, which are exact.
 pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifetime]) -> u64 {
     let at_end = lifetimes.iter().filter(|lifetime| lifetime.freed.is_none());
     let known_bytes = at_end.map(|own| own.bytes).fold(0, u64::saturating_add);
@@ -194,7 +195,7 @@ pub fn live_at<'a>(
     lifetimes: &'a [AllocationLifetime],
     peak: Peak,
 ) -> impl Iterator<Item = &'a AllocationLifetime> + use<'a> {
-    // At the event itself; before the first where there is none.
+    // At the event itself, or before the first event if the peak has no event.
     let time = peak.event.map_or(0, |event| event + 1);
     let number = |event: Option<usize>| event.map(|event| event + 1);
     lifetimes.iter().filter(move |lifetime| {

@@ -49,13 +49,13 @@ impl SliceMark {
 /// All slices of a profile.
 ///
 /// Invariant: on each thread slices nest, whatever events were lost. A slice without an end ends
-/// with the slice around it. An end without a begin makes a slice that began before the recording
-/// if no slice is open, else it is ignored.
+/// with the slice around it. If no slice is open, an end without a begin makes a slice that began
+/// before the recording. Otherwise, this end is ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) slices: Vec<Slice>,
-    /// Those that begin before the recording first, then by event; at one event inner slices end
-    /// first.
+    /// The marks, first of slices that begin before the recording, then by event. At one event,
+    /// inner slices end first.
     pub(crate) marks: Vec<SliceMark>,
     /// For each event, the innermost entry of a scope that its thread was in.
     pub(crate) entries: Vec<Option<usize>>,
@@ -65,7 +65,7 @@ pub(crate) struct Nesting {
 struct OpenSlices {
     /// Slices, the innermost last.
     slices: Vec<usize>,
-    /// The innermost that is an entry of a scope.
+    /// The innermost slice that is an entry of a scope.
     entry: Option<usize>,
 }
 
@@ -165,8 +165,8 @@ impl Nesting {
         }
     }
 
-    /// Puts the slices from before the recording around what is in them. On a thread, those that
-    /// ended later are around those that ended earlier.
+    /// Puts the slices from before the recording around the slices in them. On a thread, slices
+    /// that ended later are around slices that ended earlier.
     fn begin_before(&mut self, profile: &Profile) {
         let mut around: BTreeMap<u32, usize> = BTreeMap::new();
         let mut begins = Vec::new();

@@ -1,8 +1,8 @@
 //! A trace for <https://ui.perfetto.dev>, in the JSON format of Chrome.
 //!
-//! Live bytes are a counter with one series for each scope, reserved bytes another. Entries of
-//! scopes and operations are slices on their threads; the lifetimes of allocations, and what an
-//! asynchronous device did, are asynchronous slices, since they may overlap.
+//! Live bytes are a counter with one series for each scope; reserved bytes are another counter.
+//! Entries of scopes and operations are slices on their threads. The lifetimes of allocations, and
+//! an asynchronous device's operations, are asynchronous slices, because they may overlap.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -18,7 +18,7 @@ use crate::timeline::{changes, times_ns};
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///
@@ -101,7 +101,7 @@ impl<W: Write> PerfettoTrace<'_, W> {
     /// Writes one sample of all scopes at the beginning, then samples of the scopes that change.
     fn live_bytes(&mut self) -> io::Result<()> {
         let scopes = self.profile.scopes.len();
-        // The last is of no scope.
+        // The last series is of no scope.
         let mut live_bytes = vec![0u64; scopes + 1];
         let series = |event: &Event| event.scope.map_or(scopes, |scope| scope as usize);
         let changes = changes(&self.lifetimes);
@@ -268,7 +268,7 @@ impl<W: Write> PerfettoTrace<'_, W> {
     }
 }
 
-/// Perfetto takes thread 0 as the one that idles.
+/// Returns the number of a thread in the trace. Perfetto takes thread 0 as the idle thread.
 fn tid(thread: u32) -> u64 {
     u64::from(thread) + 1
 }

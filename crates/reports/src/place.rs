@@ -16,8 +16,8 @@ pub(crate) fn scope_name(profile: &Profile, scope: Option<u32>) -> &str {
     scope.map_or(UNCACHED, |scope| &profile.scopes[scope as usize])
 }
 
-/// A line of the program, as `file:line`, or as `file:line:column`; without a line number, which
-/// is 0 for names of buffers and functions, as `file`.
+/// A line of the program, as `file:line` or `file:line:column`. Without a line number (0, for names
+/// of buffers and functions), as `file`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     site: Option<&'a CallSite>,
@@ -102,7 +102,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place of an event without any.
+    /// The place of an event without a known line and scope.
     pub(crate) const NOWHERE: Self = Self::Line {
         call_site: None,
         scope: None,
@@ -117,8 +117,8 @@ impl Place {
         event.stack.map_or(line, Self::Stack)
     }
 
-    /// Returns the frames of the place as text, from the innermost out: the frames of the
-    /// backtrace, else the line and the scope around it. There is at least one.
+    /// Returns the frames of the place as text, from the innermost out: the backtrace, else the
+    /// line and its scope. There is at least one frame.
     pub(crate) fn frames(self, profile: &Profile) -> Vec<String> {
         match self {
             Self::Stack(number) => {

@@ -23,7 +23,7 @@ pub struct Profile {
     pub segments: Vec<Segment>,
     /// The events, in the order of their times.
     pub events: Vec<Event>,
-    /// Older events that newer ones overwrote, since the recording was bounded.
+    /// The number of older events that newer ones overwrote, because the recording was bounded.
     pub lost_events: u64,
     /// The beginning of the time in which no event was lost; 0 if none was lost at all.
     pub complete_from_ns: u64,
@@ -86,15 +86,16 @@ pub struct Event {
     pub thread: u32,
     /// The stream that orders the memory; 0 is the default stream.
     pub stream: u32,
-    /// The scope whose cache is concerned, by its number; `None` for memory of no cache.
+    /// The scope of the cache, by its number; `None` for memory of no cache.
     pub scope: Option<u32>,
     /// The line that made the request, by its number. A free has the line of its allocation.
     pub call_site: Option<u32>,
     /// The backtrace, by its number.
     pub stack: Option<u32>,
-    /// The first address concerned, or 0.
+    /// The first address of the memory, or 0.
     pub address: u64,
-    /// Bytes: as requested of an allocation and its free, else those concerned.
+    /// The requested bytes of an allocation and its free, else the bytes that [`EventKind`]
+    /// documents.
     pub bytes: u64,
     /// The length of the block, at least `bytes`; for an allocation and its free.
     pub block_bytes: u64,
@@ -162,18 +163,18 @@ pub enum EventKind {
     OutOfMemory,
     /// The host waited for a stream.
     Wait,
-    /// An operation began. `call_site`: who called it.
+    /// An operation began. `call_site`: the line that called it.
     OperationBegin,
     /// The operation that began last on this thread ended.
     OperationEnd,
     /// An allocation of which it is not known whether it was a hit: in recordings of other
     /// allocators.
     Allocate,
-    /// Other streams are done with what was pending from this address on. `bytes`: how far, which
-    /// may be an arena with many suballocations.
+    /// Other streams have completed their uses of the pending memory from this address on. `bytes`:
+    /// its length, which may be an arena with many suballocations.
     FreeCompleted,
-    /// The stream waits for what another was given so far. `bytes`: the number of that other
-    /// stream.
+    /// The stream waits for the work that was enqueued on another so far. `bytes`: the number of
+    /// the other stream.
     StreamWait,
     /// Rung 2 of the reclaim ladder: idle memory is released. `bytes`: requested.
     ReleaseIdle,
@@ -184,8 +185,8 @@ pub enum EventKind {
     WaitPending,
     /// Rung 5: the pressure callbacks are called, if there are any. `bytes`: requested.
     PressureCallbacks,
-    /// An operation ran on an asynchronous device, such as a CUDA device. The time is when the
-    /// device began with it; `bytes`: nanoseconds that it took.
+    /// An operation ran on an asynchronous device, such as a CUDA device. The time is the moment
+    /// when the device began the operation. `bytes`: its duration in nanoseconds.
     Kernel,
     /// Further allocations that an operation made for scratch memory and freed itself, which are
     /// not listed. `address`: their number; `bytes`: their sum; `block_bytes`: the number of hits
@@ -194,7 +195,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Every kind, at the place of its number.
+    /// Every kind, at the index of its number.
     pub const ALL: [Self; 26] = [
         Self::Hit,
         Self::Miss,
@@ -224,7 +225,7 @@ impl EventKind {
         Self::Scratch,
     ];
 
-    /// Returns whether it is an allocation.
+    /// Returns whether the event is an allocation.
     ///
     /// # Examples
     ///
@@ -241,7 +242,7 @@ impl EventKind {
         )
     }
 
-    /// Returns whether it is a free.
+    /// Returns whether the event is a free.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
 //! A log of reservations in the format of RMM's `logging_resource_adaptor`, which
 //! `cachescope replay` reads.
 //!
-//! Memory that was reserved in one step may be released in several. So all addresses are divided
-//! where a reservation or a release begins or ends, and each part has a row of its own. Every row
+//! Memory that was reserved in one step may be released in several. So addresses are divided
+//! wherever a reservation or a release begins or ends. Each part has a row of its own. Every row
 //! that frees matches one that allocates.
 
 use std::fmt;
@@ -17,7 +17,7 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///

@@ -31,18 +31,18 @@ pub struct SiteSummary {
     /// Allocations that belong to no cache.
     pub uncached: u64,
     /// Allocations that outlived the entry of their scope that they were made in, or are live at
-    /// the end. As in the counters of a cache, an entry inside another entry of its scope is part
-    /// of that one.
+    /// the end. As in a cache's counters, an entry inside another entry of its scope is part of the
+    /// outer entry.
     pub escaped: u64,
     /// Copies that writes to shared memory forced.
     pub copies_on_write: u64,
     /// The sum of the bytes of all allocations in the recording.
     pub total_bytes: u64,
-    /// Nanoseconds between the begin and the end of the operations that the line called, with those
-    /// that these called.
+    /// Nanoseconds between the begin and the end of the operations that the line called, with their
+    /// inner operations.
     pub operation_ns: u64,
-    /// Nanoseconds that the device worked for these operations, by its own clock, as far as that
-    /// was recorded. If a recording has no times of that clock, `operation_ns`.
+    /// Nanoseconds that the device worked for these operations, by its own clock, as far as these
+    /// times were recorded. If a recording has no times of this clock, `operation_ns`.
     pub kernel_ns: u64,
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// A number of bytes, displayed in the largest binary unit that is at least 1, with up to two
-/// decimals: "512 B", "1.5 KiB", "2 GiB". With a precision, it has as many decimals from KiB on.
+/// A number of bytes, displayed in the largest binary unit in which it is at least 1. It has up to
+/// two decimals: "512 B", "1.5 KiB", "2 GiB". With a precision, it has as many decimals from KiB
+/// on.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Tables for a terminal: what each line of the program allocated, and what grows.
+//! Tables for a terminal: the allocations of each line of the program, and the scopes that grow.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
@@ -17,14 +17,14 @@ const WIDEST: usize = 48;
 /// The maximum number of lines that are listed for each growth.
 const GROWTH_SITES: usize = 3;
 
-/// Writes a table of the lines that allocated, the highest own peak first, and a table of the
-/// scopes that grow.
+/// Writes a table of the allocating lines, the highest own peak first, and a table of the scopes
+/// that grow.
 ///
 /// A line is `file:line`, or `file:line:column` if several columns of it allocate.
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///
@@ -209,12 +209,12 @@ fn write_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     Ok(())
 }
 
-/// With one decimal from KiB on, so that columns align.
+/// Returns a size with one decimal from KiB on, so that columns align.
 fn size(bytes: u64) -> String {
     format!("{:.1}", ByteSize(bytes))
 }
 
-/// On one line, and no wider than a column is.
+/// Returns the text on one line, no wider than a column.
 fn shortened(text: impl Display) -> String {
     let text = text.to_string().replace(char::is_control, " ");
     let excess = text.chars().count().saturating_sub(WIDEST);

@@ -1,4 +1,4 @@
-//! The events in their order: their times, and what begins and ends at each.
+//! The events in order: their times, and the lifetimes that begin or end at each event.
 
 use crate::lifetimes::AllocationLifetime;
 use crate::profile::Profile;
@@ -27,7 +27,7 @@ pub(crate) struct LifetimeChange {
 }
 
 impl LifetimeChange {
-    /// Applies it to a sum that holds the live bytes before it.
+    /// Applies the change to a sum that has the live bytes before it.
     pub(crate) fn apply(self, live_bytes: &mut u64, bytes: u64) {
         *live_bytes = if self.begins {
             live_bytes.saturating_add(bytes)

@@ -2,16 +2,16 @@
 //!
 //! A function becomes a lambda of typed arguments. A block with `let`s becomes a lambda that is
 //! called at once. Locals are numbered, so neither shadowing nor C++'s keywords matter. The text of
-//! everything that a function calls is spliced in when the user's crate is compiled. A built-in
-//! function has its text in the table of elementwise operations, another written function has its
-//! own text, and a constant has its value. So the text is complete by itself.
+//! everything that a function calls is spliced in when the user's crate is compiled. The text of a
+//! built-in function comes from the table of elementwise operations. Another written function
+//! supplies its own text, and a constant its value. So the spliced text is complete by itself.
 //!
-//! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their
-//! names in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl`
-//! and `cs_shr`, which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number that
-//! takes the type of the other operand; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, which
-//! give a constant by its bits; `cs_common<T, …>`, the type among these that is not a literal's;
-//! and `cs_wide`, which makes a `float` of `f16` and `bf16`.
+//! Beside C++, the text relies on declarations of the backend's prelude. These are the types `f32`
+//! to `u64` by their names in Rust. The operators `cs_add` to `cs_rem`, `cs_neg`, `cs_not`,
+//! `cs_and`, `cs_or`, `cs_xor`, `cs_shl` and `cs_shr` wrap and round as the host does. `cs_cast<T>`
+//! converts, and `cs_literal` is a number that takes the type of the other operand. `cs_bits<T>`,
+//! `cs_f16_of_bits` and `cs_bf16_of_bits` give a constant by its bits. `cs_common<T, …>` is the
+//! type among these that is not a literal's. `cs_wide` makes a `float` of `f16` and `bf16`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
@@ -73,7 +73,7 @@ impl Text {
     }
 }
 
-/// The names in scope, and how many there have been.
+/// The names in scope, and the number of all names so far.
 struct Locals {
     names: Vec<(Ident, usize)>,
     count: usize,
@@ -117,7 +117,7 @@ fn statements(body: &FunctionBody, locals: &mut Locals, text: &mut Text) {
     text.push("{ ");
     for binding in &body.lets {
         let of = binding.of.as_ref().map_or("auto", |of| &of.word);
-        // The value sees the names before this one.
+        // The value may use only the names before this one.
         let mut own = Text::default();
         value(&binding.value, locals, &mut own);
         let name = locals.add(&binding.name);

@@ -67,8 +67,8 @@ impl Functions {
 }
 
 impl Known {
-    /// Checks that it takes `given` arguments beside the receiver. The error names it as `name`,
-    /// the word of the call.
+    /// Checks that the function takes `given` arguments beside the receiver. The error calls the
+    /// function `name`, the word of the call.
     pub(crate) fn check(&self, name: &Ident, given: usize) -> Result<(), Error> {
         if given == self.arguments {
             return Ok(());

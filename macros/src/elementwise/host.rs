@@ -9,7 +9,7 @@ use syn::{BinOp, Ident};
 use super::tree::{Choice, FunctionBody, Let, Literal, Value};
 use crate::parse::krate_at;
 
-/// Makes the host's form.
+/// The generator of the host's form.
 pub(super) struct Host<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
@@ -61,7 +61,7 @@ impl Host<'_> {
             Value::Block(body) => self.body(body),
             Value::Method(name, target, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
-                // Last, because it is lent to the arguments before.
+                // The pass is the last argument, because the arguments before borrow it, too.
                 let all: Vec<_> = values.chain([self.pass.to_token_stream()]).collect();
                 let (krate, span) = (krate_at(self.krate, name.span()), at(name.span()));
                 let function = Ident::new(target, span);
@@ -85,7 +85,7 @@ impl Host<'_> {
             BinOp::Rem(_) => "rem",
             BinOp::Shl(_) => "shl",
             BinOp::Shr(_) => "shr",
-            // Rust's operators do the same as the library's for every element.
+            // For every element, Rust's operators give the results of the library's.
             _ => {
                 let [left, right] = operands;
                 return quote_spanned! {at(operator.span())=> (#left #operator #right) };

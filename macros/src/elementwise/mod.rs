@@ -1,8 +1,8 @@
 //! `elementwise!`: functions of single elements, written as Rust.
 //!
 //! A call is parsed as Rust functions and checked to contain only what can run on every device
-//! ([`check`]). The result is a small tree ([`tree`]). Three walks make of it the host's form
-//! ([`host`]), the text for a GPU ([`cuda`]) and the terms for derivatives ([`terms`]). So the
+//! ([`check`]). The result is a small tree ([`tree`]). Three walks over the tree make the host's
+//! form ([`host`]), the text for a GPU ([`cuda`]) and the terms for derivatives ([`terms`]). So the
 //! forms cannot differ.
 
 mod check;
@@ -71,7 +71,7 @@ impl Parse for Elementwise {
 mod tests {
     use super::Elementwise;
 
-    /// Some of the library's.
+    /// Some of the library's functions.
     const FUNCTIONS: &str = "[exp [] (x) ln [] (x) tanh [] (x) is_nan [] (x) maximum [max] (x y) powi [] (x exponent) \
                              clamp [] (x low high) mul_add [] (x factor addend)]";
 

@@ -1,9 +1,9 @@
 //! Names of the expansion that cannot collide with the user's.
 //!
 //! Only locals have hygiene. A type parameter or a constant is visible to every path inside its
-//! item or block. So its name is not a word of the call. A function's parameter has hygiene, but is
-//! an error where a static, a constant or a unit structure has its name. So it takes the word of
-//! one of the user's parameters, for which the same holds.
+//! item or block. So such a name is not a word of the call. A function's parameter has hygiene, but
+//! is an error if a static, a constant or a unit structure has its name. So it takes the word of
+//! one of the user's parameters, which would be such an error already.
 
 use std::collections::HashSet;
 
@@ -41,8 +41,8 @@ fn collect(tokens: TokenStream, words: &mut HashSet<String>) {
     }
 }
 
-/// Returns a name for a parameter of a function, beside one of the user's: its word, but another
-/// name by hygiene.
+/// Returns a name for a parameter of a function, beside one of the user's. It has the word of the
+/// user's parameter, but is another name by hygiene.
 pub(super) fn beside(argument: &Ident) -> Ident {
     let mut name = argument.clone();
     name.set_span(Span::mixed_site());

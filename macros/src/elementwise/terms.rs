@@ -10,7 +10,7 @@ use super::host::{at, signed};
 use super::tree::{Choice, FunctionBody, Let, Value};
 use crate::parse::krate_at;
 
-/// Makes that form.
+/// The generator of the form as terms.
 pub(super) struct Derivable<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
@@ -78,7 +78,7 @@ impl Derivable<'_> {
             Value::Call(path, arguments) => {
                 let (terms, span) = (self.terms, at(path.span()));
                 let arguments = self.values(arguments);
-                // A list, so that their number is wrong once, in the host's form.
+                // A list, so that a wrong number of arguments is reported once, in the host's form.
                 quote_spanned! {span=> { let all = [#(#arguments),*]; <#path>::__terms(&all, #terms) } }
             }
         }

@@ -6,8 +6,8 @@ use syn::{Attribute, BinOp, Ident, Lit, Path, Type, Visibility};
 /// One function.
 pub(crate) struct Definition {
     pub(crate) docs: Vec<Attribute>,
-    /// By hand: for each argument the function that gives the partial derivative; none where there
-    /// is none.
+    /// Derivatives by hand: for each argument, the function that gives the partial derivative, or
+    /// `None`.
     pub(crate) derivatives: Option<Vec<Option<Path>>>,
     pub(crate) visibility: Visibility,
     pub(crate) name: Ident,
@@ -56,7 +56,8 @@ pub(crate) enum Value {
     Cast(Box<Value>, ElementType),
     If(Box<Choice>),
     Block(Box<FunctionBody>),
-    /// `x.name(…)`, the receiver first, and what the library calls it.
+    /// `x.name(…)`: the name in the call, the library's name, and the arguments, the receiver
+    /// first.
     Method(Ident, String, Vec<Value>),
     /// `path(…)`
     Call(Path, Vec<Value>),
@@ -87,7 +88,8 @@ impl Definition {
 }
 
 impl FunctionBody {
-    /// Shows every value, each before those that it is made of, from left to right.
+    /// Calls `visit` with every value, from left to right, each before the values that it is made
+    /// of.
     pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {
         for binding in &self.lets {
             binding.value.visit(visit);

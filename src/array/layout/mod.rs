@@ -1,6 +1,7 @@
 //! Layouts: lengths, strides and an offset, all in elements. Pure arithmetic.
 //!
-//! Architecture invariant: nothing here knows of memory. A layout can be tested against any list.
+//! Architecture invariant: this module accesses no memory, so a layout can be tested against any
+//! list.
 
 mod slices;
 mod views;
@@ -56,8 +57,8 @@ impl Layout {
         }
     }
 
-    /// Returns a layout with these steps, one for each axis, whose lowest index is 0. The steps of
-    /// axes with less than two elements are not used.
+    /// Returns a layout with the steps `strides`, one for each axis, and the lowest index 0. The
+    /// steps of axes with less than two elements are not used.
     ///
     /// # Errors
     ///
@@ -175,16 +176,16 @@ impl Layout {
         Some((lowest, highest))
     }
 
-    /// Returns whether an element may have several positions in the shape, as along a broadcast
-    /// axis or in windows that overlap. `false` is certain; for slices of windows, `true` is not.
+    /// Returns whether an element may have several positions in the shape, as along broadcast axes
+    /// or in overlapping windows. `false` is certain; for slices of windows, `true` is not.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         let axes = self.dims().iter().zip(self.strides()).rev();
         !are_nested(axes.map(|(&length, &stride)| (length, stride))) && self.repeats_in_any_order()
     }
 
-    /// Computes [`repeats`](Self::repeats) with the axes sorted by their steps, for layouts whose
-    /// steps do not grow from the last axis to the first.
+    /// Computes [`repeats`](Self::repeats) with the axes sorted by their steps. Used if the steps
+    /// do not grow from the last axis to the first.
     fn repeats_in_any_order(&self) -> bool {
         let mut axes = [(0, 0); MAX_RANK];
         let axes = &mut axes[..self.ndim()];
@@ -195,7 +196,7 @@ impl Layout {
         !are_nested(axes.iter().copied())
     }
 
-    /// Returns the length and the step of the last axis, which are the row's.
+    /// Returns the length and the step of a row, the last axis.
     #[inline]
     pub(crate) fn row(&self) -> (usize, isize) {
         let length = self.dims().last().copied().unwrap_or(1);
@@ -244,8 +245,8 @@ fn too_far(shape: &Shape, strides: &[isize]) -> Error {
     Error::new(ErrorCode::Size, text)
 }
 
-/// Returns whether each axis steps over all that the axes before it reach, so that no two positions
-/// are one element.
+/// Returns whether each step exceeds the reach of all axes before. If so, no two positions are one
+/// element.
 #[inline]
 fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     let mut reach = 0usize;
@@ -268,7 +269,7 @@ fn contiguous_strides(shape: &Shape) -> [isize; MAX_RANK] {
     let mut step = 1isize;
     for (axis, &length) in shape.dims().iter().enumerate().rev() {
         strides[axis] = step;
-        // A length of 0 must not hide the overflow of the others, which `len` excludes.
+        // Lengths of 0 count as 1, as in `checked_len`, so the product does not overflow.
         step *= length.max(1) as isize;
     }
     strides

@@ -32,8 +32,8 @@ impl Layout {
             )));
         }
         let of = (operation, &self.shape);
-        // Indices are taken out after the ranges, and new axes go in last, so that no step
-        // exceeds the rank where the result does not.
+        // Removes indexed axes after all ranges, and inserts new axes last. So no step exceeds the
+        // maximum rank unless the result does.
         let mut sliced = *self;
         let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
         for part in parts {
@@ -96,15 +96,15 @@ impl Layout {
         let count = (last - first).div_ceil(step.unsigned_abs());
         self.shape.set(axis, count);
         if self.len() == 0 {
-            // Without elements, strides may be anything: also so long that a length times one
-            // overflows.
+            // Without elements, strides may be arbitrary, so a length times a stride might
+            // overflow.
             self.strides = contiguous_strides(&self.shape);
             return Ok(());
         }
         let begin = if step < 0 { last - 1 } else { first };
         let reach = begin as isize * self.strides[axis];
         self.offset = self.offset.wrapping_add_signed(reach);
-        // A stride that overflows belongs to an axis of at most one element, where none is used.
+        // If a stride overflows, its axis has at most one element, and the stride is not used.
         self.strides[axis] = if count <= 1 {
             0
         } else {

@@ -50,8 +50,7 @@ impl Layout {
     /// Returns the layout with a new axis of length 1, which is axis `axis` of the result.
     #[track_caller]
     pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        // The new axis may also be the last, so the index counts among one more axis than there
-        // are.
+        // The new axis may be the last, so one more index is valid than the layout has axes.
         let rank = self.ndim() + 1;
         match count_from(axis, rank).filter(|&at| at < rank) {
             Some(at) => self.inserted(at).map_err(|error| error.of("unsqueeze")),
@@ -121,8 +120,8 @@ impl Layout {
         })
     }
 
-    /// Returns the layout of the elements at index 0 of `axis`, repeated over all of `target`, to
-    /// which the other axes broadcast.
+    /// Returns the layout of the elements at index 0 of `axis`, repeated over `target`. The other
+    /// axes must broadcast to `target`.
     ///
     /// # Errors
     ///
@@ -145,7 +144,7 @@ impl Layout {
         let at = self.shape.axis("split", axis)?;
         let length = self.dims()[at];
         let mut split = Vec::new();
-        // An axis of length 0 divides into any number of parts, more than memory can list as well.
+        // An axis of length 0 divides into any number of parts, even more than fit in memory.
         if !length.is_multiple_of(parts) || split.try_reserve_exact(parts).is_err() || parts == 0 {
             return Err(invalid(format!(
                 "split: axis {axis} of the shape {} of length {length} does not divide into {parts} parts",
@@ -162,8 +161,8 @@ impl Layout {
         Ok(split)
     }
 
-    /// Returns the layout of these elements in another shape, or `None` if no strides produce them
-    /// in row-major order, so that a copy is needed.
+    /// Returns the layout of these elements in another shape. Returns `None` if no strides produce
+    /// the row-major order, so that a copy is needed.
     ///
     /// # Errors
     ///
@@ -228,9 +227,9 @@ impl Layout {
         windows.map_err(|error| error.of("windows"))
     }
 
-    /// Returns the layout of [`windows`](Self::windows) whose first elements are `steps` apart, and
-    /// whose elements are `dilations` apart, along each of the last axes. They must not reach
-    /// beyond these axes.
+    /// Returns the layout of [`windows`](Self::windows) with steps and dilations along each of the
+    /// last axes. First elements are `steps` apart, and elements of a window `dilations` apart.
+    /// Windows must not reach beyond these axes.
     ///
     /// # Errors
     ///
@@ -259,7 +258,7 @@ impl Layout {
         windows.offset = self.offset;
         windows.strides[..lead].copy_from_slice(&self.strides[..lead]);
         for (index, axis) in (lead..own).enumerate() {
-            // A stride that overflows belongs to an axis of one element, where none is used.
+            // If a stride overflows, its axis has one element, and the stride is not used.
             let stride = self.strides[axis];
             windows.strides[axis] = stride.wrapping_mul(steps[index] as isize);
             windows.strides[own + index] = stride.wrapping_mul(dilations[index] as isize);
@@ -271,10 +270,10 @@ impl Layout {
     }
 
     /// Returns the strides that produce the elements in the shape `target` without moving them,
-    /// after NumPy's `_attempt_nocopy_reshape`. Groups of own and target axes that span equal
-    /// numbers of elements are matched; the own axes of a group must step as one.
+    /// after NumPy's `_attempt_nocopy_reshape`. Matches groups of own and target axes that span
+    /// equal numbers of elements. The own axes of a group must step as one.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
-        // Axes of length 1 step nowhere; their strides must not count.
+        // Skips axes of length 1, whose strides are not used.
         let mut own = [(0usize, 0isize); MAX_RANK];
         let mut owned = 0;
         for (&length, &stride) in self.dims().iter().zip(self.strides()) {

@@ -3,9 +3,9 @@
 //! Architecture invariant: this module compiles with and without the feature `mpi`, with the same
 //! signatures. So the layers above need no `cfg`.
 //!
-//! MPI gets memory of a device for calls that move bytes unchanged. Sums need the bytes on the
-//! host, which adds them in the order of the ranks. `send` returns before the peer receives, so it
-//! copies; the host has more memory to spare.
+//! MPI gets device memory for calls that move bytes unchanged. The host computes sums in the order
+//! of the ranks, so it needs their bytes. `send` returns before the peer receives, so it copies the
+//! data. The copy is on the host, which has more memory to spare.
 
 #[cfg(not(feature = "mpi"))]
 mod disabled;
@@ -22,14 +22,14 @@ use disabled::world;
 use enabled::world;
 
 impl Group {
-    /// Returns the group of all processes that MPI has started, each of which is one rank: `mpirun
+    /// Returns the group of all processes that MPI has started. Each process is one rank: `mpirun
     /// -n 4 program`, or `srun`. Needs the feature `mpi`, and an MPI library where the program is
     /// built and where it runs. A process that was not started by MPI is a group of one rank.
     ///
     /// The first call initialises MPI, unless the program has done so. All ranks must make it.
     /// Every call returns another handle of the same group. The library makes one MPI call at a
     /// time, from several threads. If the program itself initialises MPI, it must request
-    /// `MPI_THREAD_SERIALIZED` or more, and it finalises MPI after its last use of the group.
+    /// `MPI_THREAD_SERIALIZED` or more. It finalises MPI after its last use of the group.
     ///
     /// When `main` returns, the process waits until the other processes end, too, like
     /// `MPI_Finalize`. After an error of [`Communication`](crate::ErrorKind::Communication) it
@@ -41,9 +41,9 @@ impl Group {
     /// `OMPI_COMM_WORLD_LOCAL_RANK`, Slurm in `SLURM_LOCALID`.
     ///
     /// CUDA arrays are transferred through page-locked host memory. If the MPI library reports that
-    /// it is CUDA-aware, it transfers large arrays of `broadcast`, `all_gather` and `all_to_all`
-    /// directly from and to device memory. `CACHESCOPE_MPI_CUDA` ("on" or "off") overrides the
-    /// library's report.
+    /// it is CUDA-aware, it transfers large arrays directly from and to device memory. This holds
+    /// for `broadcast`, `all_gather` and `all_to_all`. `CACHESCOPE_MPI_CUDA` ("on" or "off")
+    /// overrides the library's report.
     ///
     /// # Examples
     ///
@@ -61,9 +61,9 @@ impl Group {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) in builds without the feature `mpi`, and if
-    /// the MPI library allows calls from a single thread only;
+    /// the MPI library allows calls from a single thread only.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_MPI_CUDA` is neither
-    /// "on" nor "off"; [`Communication`](crate::ErrorKind::Communication) for errors of MPI.
+    /// "on" nor "off". [`Communication`](crate::ErrorKind::Communication) for errors of MPI.
     #[track_caller]
     pub fn mpi() -> Result<Self> {
         let takes_device_memory = setting("CACHESCOPE_MPI_CUDA")?;

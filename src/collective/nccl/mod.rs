@@ -200,9 +200,9 @@ impl NcclCarrier {
             .cuda()
             .expect("the group is of CUDA devices");
         let ready = self.device.backend().record_event(stream)?;
-        // SAFETY: the spans are as long as the call says, because its caller made both. The stream
-        // is ordered after all uses of the memory, and the next user of the memory is ordered after
-        // the stream.
+        // SAFETY: the spans are as long as the call says, because one caller made the call and its
+        // spans. The stream is ordered after all uses of the memory. The next user of the memory is
+        // ordered after the stream.
         let outcome = unsafe { gpu.communicate(&self.communicator, stream, &nccl_call) };
         outcome.at_caller()?;
         let operation = (call.operation.name(), ready);
@@ -246,8 +246,8 @@ impl NcclCarrier {
         all.to_vec()
     }
 
-    /// Returns an array in memory that no cache owns, so that the library's own exchanges do not
-    /// change the requests that the program's caches see.
+    /// Returns an array in memory that no cache owns. So the library's own exchanges do not change
+    /// which requests the program's caches receive.
     #[track_caller]
     fn words(&self, words: &[u64]) -> Result<Array<u64>> {
         let shape = Shape::from(words.len());
@@ -272,8 +272,8 @@ impl NcclCarrier {
         own.to_vec()
     }
 
-    /// Divides the group. NCCL creates communicators outside of streams, and while no call is in
-    /// flight, so this waits for all enqueued calls first.
+    /// Divides the group. NCCL creates communicators outside of streams, and only while no call is
+    /// in flight. So this method first waits for all enqueued calls.
     #[track_caller]
     pub(super) fn split(&self, (color, key): (usize, usize)) -> Result<Self> {
         let _calls = self.calls.lock();

@@ -12,8 +12,8 @@ use crate::device::cuda::Communicator;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The thread that checks whether calls end. It ends when this has dropped and all calls have
-/// ended.
+/// The thread that checks whether calls end. It ends when the `Watch` has dropped and all calls
+/// have ended.
 #[derive(Debug)]
 pub(super) struct Watch {
     expected: Queue<WatchedCall>,
@@ -27,7 +27,7 @@ struct WatchedCall {
     /// The events before and after the call on its stream.
     events: [Event; 2],
     timeout: Duration,
-    /// Keeps the device alive while the thread queries its events.
+    /// A handle that keeps the device alive while the thread queries its events.
     device: Device,
     communicator: Arc<Communicator>,
 }

@@ -135,7 +135,7 @@ impl Buckets {
     }
 
     /// Returns the slot of a gradient, so that the backward pass writes it in place. Returns `None`
-    /// if the slot may have an earlier gradient.
+    /// if an earlier gradient may be in the slot.
     #[track_caller]
     pub(super) fn place_of(&mut self, number: usize, like: &AnyArray) -> Result<Option<AnyArray>> {
         // The backward pass writes no other type than the gradient's.
@@ -281,8 +281,8 @@ impl Buckets {
     }
 }
 
-/// Allocates a bucket, outside of every cache if `outlives_pass`. Only the padding behind its
-/// gradients is zeroed, because the gradients are written before the bucket is read.
+/// Allocates a bucket, outside of every cache if `outlives_pass`. Only the padding behind the
+/// gradients is zeroed: gradients are written before the bucket is read.
 #[track_caller]
 fn fresh<T: Float>(shape: &BucketShape, device: &Device, outlives_pass: bool) -> Result<Array<T>> {
     let length = Shape::from(shape.length);

@@ -18,7 +18,7 @@ pub(super) fn exact_erased(state: &AnyArray) -> Result<AnyArray> {
     })
 }
 
-/// Copies states, with their exact elements.
+/// Traversal that copies states, with their exact elements.
 pub(super) struct CopyStates;
 
 impl MapArrays for CopyStates {

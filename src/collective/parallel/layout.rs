@@ -26,8 +26,8 @@ pub(super) struct BucketShape {
 
 /// The buckets of some parameters.
 ///
-/// Invariants: each gradient has one slot; the slots of a bucket do not overlap and fill it from
-/// its first element on; buckets are in the order in which their last gradients become ready.
+/// Invariants: Each gradient has one slot. The slots of a bucket do not overlap, and fill it from
+/// its first element on. Buckets are in the order in which their last gradients become ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketLayout {
     /// By the number of the parameter.

@@ -37,8 +37,8 @@ const FIRST_BUCKET_BYTES: usize = 1 << 20;
 /// over the ranks. Each rank computes `function` for its own part of the batch. The results are the
 /// value and the gradients of the mean of these functions.
 ///
-/// Like [`DataParallel::value_and_grad`], with the same requirements. In a loop, a [`DataParallel`]
-/// that is made once saves a message in each step.
+/// Like [`DataParallel::value_and_grad`], with the same requirements. For a loop, make one
+/// [`DataParallel`] before the loop: this saves a message in each step.
 ///
 /// # Examples
 ///
@@ -139,7 +139,7 @@ impl DataParallel {
             sizes: BucketSizes {
                 first_bytes: FIRST_BUCKET_BYTES,
                 bytes: BUCKET_BYTES,
-                // So that each rank's part consists of whole cache lines.
+                // Each rank's part then consists of whole cache lines.
                 unit: 64 * group.size(),
             },
             agreed: None,
@@ -238,7 +238,7 @@ impl DataParallel {
     ///
     /// # Errors
     ///
-    /// The errors of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`];
+    /// The errors of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`].
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the names, types or shapes of the
     /// parameters differ from the first call.
     #[track_caller]
@@ -349,7 +349,7 @@ impl DataParallel {
         }
         let likes = handles(parameters)?;
         let mut own = map_erased(parameters, Ok)?;
-        // Not in a closure, which would be reported as the caller.
+        // Not in a closure, because errors would then report the closure as the caller.
         let accumulated = match self.accumulated.take() {
             Some(accumulated) => Some(accumulated.resumed(layout.as_ref())?),
             None => None,

@@ -1,8 +1,8 @@
 //! An optimizer whose states are divided among the ranks.
 //!
 //! States are divided by elements, not by parameters. So the parts are equal, even with one large
-//! embedding. An optimizer of whole matrices is refused: on parts of matrices it would silently be
-//! another algorithm.
+//! embedding. An optimizer of whole matrices is refused, because on parts of matrices it would
+//! silently be another algorithm.
 
 use std::panic::Location;
 
@@ -200,13 +200,13 @@ impl<O: Stateful> Sharded<O> {
         stepped.at_caller()
     }
 
-    /// Passes the global norm of the gradients on, if the optimizer needs it. The parts of all
-    /// ranks are all gradients.
+    /// Passes the global norm of the gradients to the optimizer, if it needs the norm. Together,
+    /// the parts of all ranks are all gradients.
     #[track_caller]
     fn see_norm(&mut self, buckets: &Buckets) -> Result<()> {
         if self.optimizer.needs_norm() {
             let norms = self.group.all_gather(&buckets.norm()?)?;
-            // The optimizer may keep it.
+            // The optimizer may keep the norm after the scope.
             let _outside = enter_uncached();
             self.optimizer.set_norm(&norms.norm()?);
         }
@@ -341,9 +341,9 @@ impl<O: Stateful> Sharded<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state is of another kind of
-    /// optimizer, if its number of steps is not a whole number, or if it is of other parameters,
-    /// naming one. Before the first step, the parameters are not known; that step then returns the
-    /// error.
+    /// optimizer, or if its number of steps is not a whole number. Also if it is of other
+    /// parameters, of which the error names one. Before the first step, the parameters are not
+    /// known; that step then returns the error.
     #[track_caller]
     pub fn set_state<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
         let _call_site = CallSiteOverride::at(Location::caller());

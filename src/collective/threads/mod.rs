@@ -83,7 +83,7 @@ impl ThreadEngine {
         let outcome = match call.check_same(calls) {
             Ok(()) => {
                 completion(Ok(()));
-                // After a panic, the others would wait for ever.
+                // Without the catch, the other members would wait for ever after a panic.
                 let shared = catch_unwind(|| {
                     // SAFETY: all members have arrived with equal calls, so each slot has memory of
                     // the sizes that the call says. The memory stays valid until the next
@@ -207,8 +207,8 @@ fn panicked(operation: &str) -> Error {
 ///
 /// # Safety
 ///
-/// Each member has filled its slot with an equal call, with memory as [`CallMemory`] describes it,
-/// which nothing but these calls uses. No member leaves before all have finished.
+/// Each member has filled its slot with an equal call, and memory as [`CallMemory`] describes it.
+/// Only these calls use the memory. No member leaves before all have finished.
 unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
     let (own, size) = (members.own, members.size());
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());

@@ -13,8 +13,8 @@ const MOST_AHEAD: usize = 1 << 16;
 
 /// An iterator over batches that another thread prepares while a step runs.
 ///
-/// The thread works on the device that was current in the call of [`new`](Self::new), on a stream
-/// of its own, so that copies to a GPU overlap with the kernels of a step. They are copied from
+/// The thread works on the device that was current in the call of [`new`](Self::new). It has its
+/// own stream, so that copies to a GPU overlap with the kernels of a step. The copies are from
 /// page-locked memory. Arrays are allocated outside of every cache. Random numbers on the thread
 /// depend on the seed of the calling thread.
 ///
@@ -70,14 +70,14 @@ impl<T: Send + 'static> Prefetch<T> {
         let device = Device::current();
         let stream = device.new_stream()?;
         let generator = split_thread_generator();
-        // One more batch waits in the thread, to be put into the channel, which has its memory from
-        // the start.
+        // One less than `ahead`, because one more batch waits in the thread. The limit is needed
+        // because the channel allocates its memory at the start.
         let (sender, receiver) = sync_channel(ahead.clamp(1, MOST_AHEAD) - 1);
         let prepare = move || {
             let (_device, _stream) = (device.enter(), stream.enter());
             replace_thread_state(generator);
             for batch in batches {
-                // The receiver is dropped: nobody wants more batches.
+                // If the receiver is dropped, no more batches are needed.
                 if sender.send(batch).is_err() {
                     break;
                 }
@@ -113,10 +113,11 @@ impl<T> Iterator for Prefetch<T> {
 
 impl<T> Drop for Prefetch<T> {
     fn drop(&mut self) {
-        // The thread sees it when it sends its next batch.
+        // The thread detects the dropped receiver when it sends its next batch.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // The panic of a batch that nobody takes was printed by the thread.
+            // If no call takes the batch that panicked, the panic is ignored here: the thread has
+            // printed it.
             let _ = thread.join();
         }
     }

@@ -92,7 +92,7 @@ impl Sampler {
         Self { rank, size, ..self }
     }
 
-    /// Returns an error for a batch that does not divide among the ranks: the mean over the ranks
+    /// Returns an error for a batch that does not divide among the ranks. The mean over the ranks
     /// would differ from the mean over the batch.
     #[track_caller]
     pub(crate) fn check(&self) -> Result<()> {

@@ -6,9 +6,9 @@
 //! `Box` adds nothing to the name of its contents. An array outside of a structure is called
 //! `array`. A field marked `#[parameters(skip)]` is not written.
 //!
-//! Files contain the [buffers](super::MapBuffers) of layers beside the parameters, under PyTorch's
-//! names, such as `norm.running_mean`, `norm.running_var` and `norm.num_batches_tracked` of a field
-//! `norm` that is a [`BatchNorm`](super::nn::BatchNorm).
+//! Beside the parameters, files contain the [buffers](super::MapBuffers) of layers, under PyTorch's
+//! names. For example, a field `norm` that is a [`BatchNorm`](super::nn::BatchNorm) has
+//! `norm.running_mean`, `norm.running_var` and `norm.num_batches_tracked`.
 //!
 //! The suffix of a file's name determines its format:
 //! - `.safetensors`, with the feature `safetensors`: the format of PyTorch, JAX and Hugging Face's
@@ -16,8 +16,8 @@
 //! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no
 //!   `bf16`.
 //!
-//! A file of another program, whose names no structure here has, is read array by array by
-//! `SafetensorsReader` or `npy::NpzReader`.
+//! If no structure here has the names in a file, such as another program's, read it array by array
+//! by `SafetensorsReader` or `npy::NpzReader`.
 //!
 //! Arrays are written and read one by one. In addition to them, host memory holds one array of a
 //! device, and a buffer of constant size.
@@ -74,10 +74,10 @@ use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
 /// Writes the arrays of `parameters`, and the buffers of its layers, to the file at `path`.
 ///
-/// They are written to another file in the same folder, which replaces an existing one when it is
-/// complete and on the disk. A call that fails leaves the old file unchanged. A file that is
-/// replaced keeps its permissions. If `path` is a symbolic link, the file that it leads to is
-/// replaced, and the link stays.
+/// Arrays and buffers are first written to a draft in the folder of the file to replace. When the
+/// draft is complete and on the disk, it replaces this file. A call that fails leaves the old file
+/// unchanged. A file that is replaced keeps its permissions. If `path` is a symbolic link, the file
+/// that it leads to is replaced, and the link stays.
 ///
 /// # Examples
 ///
@@ -99,9 +99,9 @@ use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another suffix, and if two
-/// arrays have one name; [`Unsupported`](ErrorKind::Unsupported) for a format whose feature this
-/// build lacks, and for `bf16` in `.npz`; [`Io`](ErrorKind::Io), naming the file, if it cannot be
-/// written; and [`Driver`](ErrorKind::Driver) if a device fails to deliver the elements.
+/// arrays have one name. [`Unsupported`](ErrorKind::Unsupported) for a format whose feature this
+/// build lacks, and for `bf16` in `.npz`. [`Io`](ErrorKind::Io), naming the file, if it cannot be
+/// written. [`Driver`](ErrorKind::Driver) if a device fails to deliver the elements.
 #[track_caller]
 pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()> {
     save_to(parameters, path.as_ref()).at_caller()
@@ -139,10 +139,10 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, if the file
-/// lacks a name or has one that `like` lacks, if the type of an array differs, or if the file's
-/// name has another suffix; [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shape of an array
-/// differs; [`Unsupported`](ErrorKind::Unsupported) as for [`save`]; [`Io`](ErrorKind::Io), naming
-/// the file, if it cannot be read, is damaged or is truncated; and
+/// lacks a name or has one that `like` lacks. Also if the type of an array differs, or if the
+/// file's name has another suffix. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shape of an
+/// array differs. [`Unsupported`](ErrorKind::Unsupported) as for [`save`]. [`Io`](ErrorKind::Io),
+/// naming the file, if it cannot be read, is damaged or is truncated.
 /// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {

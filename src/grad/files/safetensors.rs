@@ -3,9 +3,9 @@
 //!
 //! The crate [`safetensors`] parses the header. It checks that the arrays are consecutive without
 //! gaps, and that each has the bytes that its shape takes. The file is read by plain reads, not
-//! mapped. If another program truncates a mapped file, this process is killed; if it writes to the
-//! file, values change under a shared reference. Plain reads cost nothing more: each element is
-//! read once, into a buffer of constant size on its way to the device.
+//! mapped. If another program truncates a mapped file, this process is killed. If another program
+//! writes to it, values change under a shared reference. Plain reads cost nothing more: each
+//! element is read once. On its way to the device, it is in a buffer of constant size.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -236,8 +236,8 @@ impl ArraySource for SafetensorsSource<'_> {
     }
 }
 
-/// A `.safetensors` file whose arrays are read one by one, such as a model that was published by
-/// others: a file with names or types that no structure here has.
+/// A `.safetensors` file whose arrays are read one by one. It is for files with names or types that
+/// no structure here has, such as published models.
 ///
 /// # Examples
 ///
@@ -316,9 +316,9 @@ impl SafetensorsReader {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no such name, or if its
-    /// elements are not floats of 16, 32 or 64 bits; [`InvalidShape`](ErrorKind::InvalidShape) if
-    /// its rank is above 8; [`Io`](ErrorKind::Io), naming the file, if it cannot be read; and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no array `name`, or if its
+    /// elements are not floats of 16, 32 or 64 bits. [`InvalidShape`](ErrorKind::InvalidShape) if
+    /// its rank is above 8. [`Io`](ErrorKind::Io), naming the file, if it cannot be read.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn read<T: Float>(&mut self, name: &str) -> Result<Array<T>> {

@@ -31,8 +31,7 @@ pub struct BatchNorm<T: Float = f32> {
 }
 
 impl<T: Float> BatchNorm<T> {
-    /// Makes a layer with a weight of ones, a bias of zeros, running means of 0 and running
-    /// variances of 1.
+    /// Makes a layer with weights of 1, biases of 0, running means of 0 and running variances of 1.
     ///
     /// # Examples
     ///
@@ -60,11 +59,11 @@ impl<T: Float> BatchNorm<T> {
     }
 
     /// Normalizes each channel of `x`, of shape `[count, channels, ..]`, by its mean and variance
-    /// over the batch, and updates the running statistics. They get the unbiased variance. Half
+    /// over the batch. Also updates the running statistics, which get the unbiased variance. Half
     /// precision is computed in `f32`.
     ///
     /// In a [`checkpoint`](crate::grad::checkpoint) the statistics are updated once, when the
-    /// backward pass calls its function again.
+    /// backward pass calls the checkpoint's function again.
     ///
     /// # Examples
     ///
@@ -82,8 +81,8 @@ impl<T: Float> BatchNorm<T> {
     /// # Errors
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has fewer than two axes or another number
-    /// of channels, and [`InvalidArgument`](ErrorKind::InvalidArgument) if a channel has fewer than
-    /// two elements, of which there is no variance, or if [`epsilon`](Self::epsilon) or
+    /// of channels. [`InvalidArgument`](ErrorKind::InvalidArgument) if a channel has fewer than two
+    /// elements, which have no variance. Also if [`epsilon`](Self::epsilon) or
     /// [`momentum`](Self::momentum) is outside of its range.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {

@@ -38,7 +38,7 @@ impl<T: Float> Conv2d<T> {
     /// # Errors
     ///
     /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
-    /// number of inputs or outputs is not a multiple of the number of groups.
+    /// number of groups does not divide the numbers of inputs and outputs.
     #[track_caller]
     pub fn new(
         (inputs, outputs): (usize, usize),

@@ -4,9 +4,9 @@ use crate::array::{AnyArray, Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::widened;
 
-/// Sets each element of `x` to 0 with the given probability, and divides the others by 1 −
-/// probability (Srivastava et al. 2014). Uses the calling thread's generator. Use dropout in
-/// training only, not in inference.
+/// Sets each element of `x` to 0 with the given probability (Srivastava et al. 2014). Divides the
+/// others by 1 − probability. Uses the calling thread's generator. Use dropout in training only,
+/// not in inference.
 ///
 /// # Examples
 ///
@@ -29,8 +29,8 @@ pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
     of_leading_axes(x, x.ndim(), probability)
 }
 
-/// Sets whole channels of `x`, of shape `[count, channels, ..]`, to 0 with the given probability,
-/// and divides the others by 1 − probability (Tompson et al. 2015): PyTorch's `dropout1d` to
+/// Sets whole channels of `x`, of shape `[count, channels, ..]`, to 0 with the given probability
+/// (Tompson et al. 2015). Divides the others by 1 − probability. PyTorch calls this `dropout1d` to
 /// `dropout3d`. Use it in training only.
 ///
 /// # Examples
@@ -53,9 +53,9 @@ pub fn dropout_channels<T: Float>(x: &Array<T>, probability: f64) -> Result<Arra
     of_leading_axes(x, 2, probability)
 }
 
-/// Sets whole examples of `x`, along its first axis, to 0 with the given probability, and divides
-/// the others by 1 − probability: the stochastic depth of residual branches (Huang et al. 2016).
-/// Use it in training only.
+/// Sets whole examples of `x`, along its first axis, to 0 with the given probability. Divides the
+/// others by 1 − probability. This is the stochastic depth of residual branches (Huang et al.
+/// 2016). Use it in training only.
 ///
 /// # Examples
 ///
@@ -141,8 +141,8 @@ fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Res
     (x * Array::dropout_mask(probability, shape)?).eval_unfused()
 }
 
-/// Drops elements of a narrow array, rounded once: a mask of its type would round the factor
-/// 1 / (1 − probability).
+/// Drops elements of a narrow array, rounded once. A mask of the array's type would round the
+/// factor 1 / (1 − probability).
 #[track_caller]
 fn masked_narrow(x: &AnyArray, shape: Shape, probability: f64) -> Result<AnyArray> {
     // The draws of `dropout_mask`, so that a seed drops the same elements of all types.

@@ -1,10 +1,10 @@
 //! Layers of neural networks: plain structures of parameters, with a function that applies them.
 //!
-//! Names, shapes and initial values are as in PyTorch's `torch.nn`, buffers included, so a
+//! Names, shapes and initial values are as in PyTorch's `torch.nn`, buffers included. So a
 //! `state_dict` that PyTorch saved as `.safetensors` can be [loaded](super::files). Elements are
-//! `f32` unless a type is given, as in `Linear<f64>`. A layer stores its parameters, which come
-//! from the current scope like any array, and the running statistics of a [`BatchNorm`]. Make
-//! layers outside of the scope of a step.
+//! `f32` unless a type is given, as in `Linear<f64>`. A layer stores its parameters, and a
+//! [`BatchNorm`] also its running statistics. Like any array, parameters come from the current
+//! scope. Make layers outside of the scope of a step.
 //!
 //! ```
 //! use cachescope::grad::nn::{Linear, dropout};

@@ -125,8 +125,8 @@ impl<T: Float> RmsNorm<T> {
     }
 }
 
-/// A normalization of groups of channels (Wu and He 2018), which does not depend on the batch. One
-/// group is a layer norm of images, and a group for each channel an instance norm.
+/// A normalization of groups of channels (Wu and He 2018), which does not depend on the batch. With
+/// one group it is a layer norm of images; with one group for each channel, an instance norm.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct GroupNorm<T: Float = f32> {
@@ -200,8 +200,8 @@ impl<T: Float> GroupNorm<T> {
 }
 
 /// Returns the mean of `x` along some axes, the difference of each element, and the biased
-/// variance. `x` has the type that the norm is computed in: its gradient is a sum of terms that
-/// cancel, and is rounded once, where `x` was converted.
+/// variance. `x` has the type that the norm is computed in. Its gradient is a sum of terms that
+/// cancel, so it is rounded only once, where `x` was converted.
 #[track_caller]
 pub(super) fn centred(x: &AnyArray, axes: &[isize]) -> Result<[AnyArray; 3]> {
     let mean = x.lazy().mean_keepdims(axes)?;

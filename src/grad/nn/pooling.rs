@@ -71,7 +71,7 @@ impl PoolOptions {
     /// Returns `x` with `value` around each image.
     #[track_caller]
     fn padded<T: Float>(&self, x: &Array<T>, value: f64) -> Result<Array<T>> {
-        // A pool reports other ranks.
+        // The pool itself returns the error for ranks below 2.
         if self.padding == [0, 0] || x.ndim() < 2 {
             return Ok(x.clone());
         }
@@ -90,8 +90,8 @@ impl PoolOptions {
 }
 
 /// Returns the largest element of each window of the last two axes, like [`Array::max_pool2d`], of
-/// images with padding. Padding is never the largest element, and gets no gradient: a window of −∞
-/// alone divides it among its own elements.
+/// images with padding. Padding is never the largest element, and gets no gradient. A window of −∞
+/// alone divides its gradient among its own elements.
 ///
 /// # Examples
 ///
@@ -135,7 +135,7 @@ pub fn max_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 ///
 /// # Errors
 ///
-/// Those of [`max_pool2d`].
+/// The errors of [`max_pool2d`].
 #[track_caller]
 pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<T>> {
     options.check("avg_pool2d")?;
@@ -173,8 +173,8 @@ pub fn avg_pool2d<T: Float>(x: &Array<T>, options: PoolOptions) -> Result<Array<
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or one of
-/// the two or a number of windows is 0.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has fewer than two axes, or if one
+/// of the last two or of `size` is 0.
 #[track_caller]
 pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
     #[track_caller]
@@ -208,7 +208,7 @@ pub fn adaptive_avg_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<A
 ///
 /// # Errors
 ///
-/// Those of [`adaptive_avg_pool2d`].
+/// The errors of [`adaptive_avg_pool2d`].
 #[track_caller]
 pub fn adaptive_max_pool2d<T: Float>(x: &Array<T>, size: [usize; 2]) -> Result<Array<T>> {
     adaptive("adaptive_max_pool2d", x, size, |own, axis| {

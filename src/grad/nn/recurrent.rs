@@ -112,8 +112,8 @@ pub type LstmState<T> = (Array<T>, Array<T>);
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Lstm<T: Float = f32> {
-    /// The weight of the inputs, of shape `[4 width, inputs]`: for the input gate, the forget gate,
-    /// the candidate and the output gate.
+    /// The weight of the inputs, of shape `[4 width, inputs]`. Its parts are for the input gate,
+    /// the forget gate, the candidate and the output gate.
     pub weight_ih_l0: Array<T>,
     /// The weight of the state, of shape `[4 width, width]`.
     pub weight_hh_l0: Array<T>,
@@ -149,9 +149,9 @@ impl<T: Float> Lstm<T> {
         })
     }
 
-    /// Returns the states after each step, of shape `[batch, length, width]`, and the last state
-    /// and the last cell, of shape `[batch, width]`. `x` has the shape `[batch, length, inputs]`.
-    /// The first state and cell are `first`, or zeros.
+    /// Returns the states after each step, of shape `[batch, length, width]`. Also returns the last
+    /// state and the last cell, of shape `[batch, width]`. `x` has the shape `[batch, length,
+    /// inputs]`. The first state and cell are `first`, or zeros.
     ///
     /// # Examples
     ///
@@ -169,7 +169,7 @@ impl<T: Float> Lstm<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Gru::forward`].
+    /// The errors of [`Gru::forward`].
     #[track_caller]
     pub fn forward(
         &self,
@@ -276,8 +276,8 @@ impl Steps {
         Err(Error::new(ErrorKind::ShapeMismatch, text))
     }
 
-    /// Returns the products of the inputs of all steps with a weight, plus a bias. A bias in each
-    /// step would take a reduction over the batch in each step's backward pass.
+    /// Returns the products of the inputs of all steps with a weight, plus a bias. A bias added in
+    /// each step would cost a reduction over the batch in each step's backward pass.
     #[track_caller]
     fn products<T: Float>(
         &self,
@@ -315,7 +315,7 @@ impl Steps {
     #[track_caller]
     fn all<T: Float>(&self, products: &Array<T>, states: &[Array<T>]) -> Result<Array<T>> {
         if states.is_empty() {
-            // No elements, but of the products, so that a tape knows them.
+            // An array without elements, but a view of the products, so that a tape tracks it.
             let none = products.layout().part(2, 0..self.width, 1)?;
             return products.viewed(none).lazy().eval_unfused();
         }

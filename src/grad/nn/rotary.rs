@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::{concat, eval, stack};
 
 /// A rotary position embedding (Su et al. 2021). It turns each pair of elements of queries and keys
-/// by an angle in proportion to the position. So their products depend on distances alone.
+/// by an angle in proportion to the position. So the products of queries and keys depend on
+/// distances alone.
 ///
 /// It has no parameters. The angles are computed in `f64`, and pairs of `f16` and `bf16` are turned
 /// in `f32`.
@@ -62,8 +63,8 @@ impl Rotary {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `x` has fewer than two axes, or an odd
-    /// width, or if the base is not a normal number above 0.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `x` has fewer than two axes or an odd
+    /// width. Also if the base is not a normal number above 0.
     #[track_caller]
     pub fn forward<T: Float>(&self, x: &Array<T>, first: usize) -> Result<Array<T>> {
         if !(self.base > 0.0 && self.base.is_normal()) {

@@ -114,9 +114,9 @@ impl<T: Float> RunningStatistics<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if one has another number of channels, and
-    /// [`Unsupported`](ErrorKind::Unsupported) if the layer was converted from another one, whose
-    /// statistics must be set.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if one has another number of channels.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the layer was converted from another one: set the
+    /// statistics of that layer.
     #[track_caller]
     pub fn set(&self, (mean, variance): (Array<T::Computed>, Array<T::Computed>)) -> Result<()> {
         if self.is_converted {

@@ -7,12 +7,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
 use crate::ops::{ConvOptions, conv_transpose2d};
 
-/// A transposed convolution: each element of the input adds its product with the kernel to the
-/// result, at distances of the stride. It is the gradient of [`Conv2d`](super::Conv2d) for its
-/// input, and makes images larger by the stride.
+/// A transposed convolution. Each element of the input adds its product with the kernel to the
+/// result, at distances of the stride. The layer is the gradient of [`Conv2d`](super::Conv2d) for
+/// its input, and makes images larger by the stride.
 ///
-/// It is computed as a convolution of the input, with zeros between its elements, and the flipped
-/// kernel.
+/// It is computed as a convolution with the flipped kernel. Zeros are inserted between the input's
+/// elements.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct ConvTranspose2d<T: Float = f32> {
@@ -23,16 +23,16 @@ pub struct ConvTranspose2d<T: Float = f32> {
     /// Strides, padding, dilation and groups. The padding is cut from the edges of the result.
     #[parameters(skip)]
     pub options: ConvOptions,
-    /// Additional rows and columns at the end of the result, fewer than the stride or the
-    /// dilation: 0. A
-    /// convolution with a stride has the same result for several sizes, of which this chooses one.
+    /// Additional rows and columns at the end of the result, fewer than the stride or the dilation:
+    /// 0. A convolution with a stride has one result size for several input sizes. This field
+    /// chooses among the input sizes.
     #[parameters(skip)]
     pub output_padding: [usize; 2],
 }
 
 impl<T: Float> ConvTranspose2d<T> {
-    /// Makes a layer with uniform random parameters from −1 / √n to 1 / √n, where n is `outputs /
-    /// groups * height * width`, as in PyTorch. Uses the calling thread's generator.
+    /// Makes a layer with uniform random parameters from −1 / √n to 1 / √n. As in PyTorch, n is
+    /// `outputs / groups * height * width`. Uses the calling thread's generator.
     ///
     /// # Examples
     ///
@@ -48,7 +48,7 @@ impl<T: Float> ConvTranspose2d<T> {
     /// # Errors
     ///
     /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
-    /// number of inputs or outputs is not a multiple of the number of groups.
+    /// number of groups does not divide the numbers of inputs and outputs.
     #[track_caller]
     pub fn new(
         (inputs, outputs): (usize, usize),

@@ -86,8 +86,9 @@ fn along<T: Float>(
     interpolated(near.erased(), far.erased(), &shares).map(Array::from_erased)
 }
 
-/// Returns the elements of `own` ones beside the element `place` of `length` ones on an equally
-/// long line. Computed from whole numbers, so that an element at the same place is found.
+/// Returns the neighbours, among `own` elements, of element `place` of `length` elements on an
+/// equally long line. Computed from whole numbers, so that an element at exactly this position is
+/// found.
 fn arms(place: usize, own: usize, length: usize) -> Arms {
     let [place, own, length] = [place, own, length].map(|number| number as i128);
     let last = 2 * length * (own - 1);

@@ -9,8 +9,8 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::SameShapes;
 use crate::grad::{Loss, Parameters, value_and_grad};
 
-/// The sum of the gradients of several losses, for a batch that is computed in parts because the
-/// whole one needs too much memory.
+/// The sum of the gradients of several losses. It is for a batch that is computed in parts, because
+/// the whole batch needs too much memory.
 ///
 /// Like the states of an optimizer, it is allocated outside of every cache. Gradients in `f16` and
 /// `bf16` are added in `f32`, and rounded once, when they are taken out. For ranks, use
@@ -82,8 +82,8 @@ impl<P: Parameters> Accumulated<P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`value_and_grad`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if a
-    /// parameter has another shape than in earlier calls; the sum is unchanged then.
+    /// The errors of [`value_and_grad`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// shape of a parameter differs from earlier calls. In this case the sum is unchanged.
     #[track_caller]
     pub fn add<L: Loss>(
         &mut self,

@@ -140,13 +140,13 @@ macro_rules! adam {
                 }
             }
 
-            /// Counts steps, and reads the learning rate, on the device of the parameters, so that
-            /// a whole training step can be [captured](crate::graph::capture). Each launch of the
+            /// Counts steps, and reads the learning rate, on the device of the parameters. So a
+            /// whole training step can be [captured](crate::graph::capture). Each launch of the
             /// graph is a step.
             ///
             /// Take a step before the capture. A new `rate` is written by the next step that is not
             /// a launch, or by [`write_rate`](Self::write_rate). All parameters are on one device.
-            /// PyTorch's option has this name, too.
+            /// The name is the name of PyTorch's option.
             ///
             /// # Examples
             ///
@@ -277,7 +277,7 @@ impl Step {
         moved!(self, [own, mean, square], gradient, [kept, step, scale])
     }
 
-    /// Returns each decay rate with 1 less it, and ε.
+    /// Returns each decay rate, 1 minus the rate, and ε.
     fn constants<C: Float>(&self) -> [C; 5] {
         let [first, second] = self.betas;
         [first, 1.0 - first, second, 1.0 - second, EPSILON].map(<C as AnyElement>::from_f64)

@@ -13,8 +13,8 @@ use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 /// better than the final parameters.
 ///
 /// Like the states of an optimizer, it is allocated outside of every cache. The average of
-/// parameters in `f16` and `bf16` is held in `f32`, beside the rounded one that
-/// [`parameters`](Self::parameters) returns: their least step is too large for it.
+/// parameters in `f16` and `bf16` is held in `f32`. Its changes are smaller than the spacing of
+/// these types. [`parameters`](Self::parameters) returns a rounded copy beside it.
 ///
 /// # Examples
 ///
@@ -128,7 +128,7 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-/// Copies arrays, narrow ones to accumulators too.
+/// Traversal that copies arrays; copies narrow ones to accumulators, too.
 struct CopyAverage<'a>(&'a mut WideArrays);
 
 impl MapArrays for CopyAverage<'_> {
@@ -138,7 +138,7 @@ impl MapArrays for CopyAverage<'_> {
     }
 }
 
-/// Returns an error for parameters of other shapes.
+/// Traversal that returns an error for parameters of other shapes.
 #[derive(Default)]
 struct CheckShapes {
     place: ParameterPath,

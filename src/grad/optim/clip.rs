@@ -52,7 +52,7 @@ fn clipped<P: Parameters>(gradients: P, max_norm: f64) -> Result<(P, f64)> {
     Ok((clipped, norm))
 }
 
-/// Returns an error for a bound that clips nothing to itself.
+/// Returns an error for a bound that is negative or NaN.
 #[track_caller]
 fn check_bound(setting: &str, most: f64) -> Result<()> {
     if most >= 0.0 {
@@ -67,7 +67,7 @@ fn check_bound(setting: &str, most: f64) -> Result<()> {
 /// `collective::Sharded`, where the norm is over all ranks.
 ///
 /// The norm is computed on the device, and the host does not wait for it. With a bound of the norm,
-/// no parameter moves before all gradients are complete, so that all are in memory at once.
+/// no parameter moves before all gradients are complete. So all gradients are in memory at once.
 ///
 /// # Examples
 ///
@@ -173,8 +173,8 @@ impl<O: Optimizer> Clipped<O> {
         }
     }
 
-    /// Reads the global norm of the gradients of the last step, before clipping; `None` without a
-    /// bound of the norm, and before the first step.
+    /// Reads the global norm of the gradients of the last step, before clipping. Returns `None`
+    /// without a bound of the norm, and before the first step.
     ///
     /// # Examples
     ///

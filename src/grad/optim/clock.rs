@@ -32,7 +32,7 @@ struct ClockArrays {
 /// The factors of a step of Adam, arrays of rank 0.
 #[derive(Debug)]
 pub(super) struct Factors {
-    /// The factor of a parameter: 1 less the decay.
+    /// The factor of a parameter: 1 minus the decay.
     pub(super) kept: Array<f64>,
     /// The rate over the correction of the mean of gradients.
     pub(super) step: Array<f64>,
@@ -87,8 +87,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Returns the factors of the present step. The first parameter of a step counts the step, of
-    /// which there were `steps` before.
+    /// Returns the factors of the present step. The first parameter of a step counts the step,
+    /// after `steps` earlier steps.
     #[track_caller]
     pub(super) fn factors(
         &mut self,
@@ -155,7 +155,7 @@ impl ClockArrays {
             factors,
             ..
         } = self;
-        // 1 − βⁿ; β of 0 has a logarithm of −∞, whose power is 0.
+        // 1 − βⁿ. If β is 0, its logarithm is −∞, and βⁿ is 0.
         let [first, second] = betas.map(f64::ln);
         factors.kept.assign(1.0 - &*rate * decay)?;
         factors

@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::place::members;
 use crate::grad::{Optimizer, Parameters};
 
-/// An optimizer with other settings, such as a rate or a weight decay, for some of the parameters,
-/// which are chosen by their names in [files](crate::grad::files).
+/// An optimizer with other settings for some of the parameters, such as a rate or a weight decay.
+/// Parameters are chosen by their names in [files](crate::grad::files).
 ///
 /// Each group is an optimizer of one type with settings of its own. The state is the state of a
 /// single optimizer, so a file of it can be restored with other groups. Groups are not for
@@ -90,9 +90,9 @@ impl<O: Stateful> Groups<O> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the
-    /// optimizer has another number of states or of steps than the first group's, or a
-    /// [scale](super::LossScaled), which is for all groups: write `LossScaled::new(groups)`.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the number
+    /// of states or of steps differs from the first group's. Also if the optimizer has a
+    /// [scale](super::LossScaled). A scale is for all groups: write `LossScaled::new(groups)`.
     #[track_caller]
     pub fn with(mut self, optimizer: O, chooses: impl Fn(&str) -> bool) -> Result<Self> {
         let first = &self.groups[0];
@@ -207,7 +207,7 @@ impl<O: Stateful> Optimizer for Groups<O> {
     /// Checks all groups, so that no group moves if another one has an error.
     #[track_caller]
     fn check_settings(&self) -> Result<()> {
-        // Not in a closure, which would be reported as the caller.
+        // Not in a closure, because errors would then report the closure as the caller.
         for own in &self.groups {
             own.check_settings()?;
         }

@@ -16,8 +16,8 @@ use ndarray::s;
 const NAME: &str = "Lbfgs";
 
 /// The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal 1980; Liu and
-/// Nocedal 1989), with a line search for the strong Wolfe conditions. Its steps equal
-/// the steps of PyTorch's `LBFGS(line_search_fn="strong_wolfe")`.
+/// Nocedal 1989). Its line search satisfies the strong Wolfe conditions. Its steps equal the steps
+/// of PyTorch's `LBFGS(line_search_fn="strong_wolfe")`.
 ///
 /// A call of [`step`](Self::step) is several iterations, each of one or more evaluations of the
 /// loss, which must be deterministic. Directions are computed in `f64`, on the device of the first
@@ -76,8 +76,8 @@ pub(super) struct Point {
 pub(super) type Evaluate<'a> = dyn FnMut(&Array<f64>) -> Result<Point> + 'a;
 
 impl Lbfgs {
-    /// Makes an optimizer with PyTorch's defaults: 20 iterations a step, a history of 100
-    /// iterations, and tolerances of 10⁻⁷ for gradients and 10⁻⁹ for changes.
+    /// Makes an optimizer with PyTorch's defaults: 20 iterations a step, and a history of 100
+    /// iterations. The tolerances are 10⁻⁷ for gradients and 10⁻⁹ for changes.
     ///
     /// # Examples
     ///
@@ -138,8 +138,8 @@ impl Lbfgs {
         Self { history, ..self }
     }
 
-    /// Sets the tolerances, below which a step ends: of each element of the gradient, and of the
-    /// changes of the loss and of each element.
+    /// Sets the tolerances below which a step ends. `gradient` is for each element of the gradient,
+    /// `change` for changes of the loss and of each element.
     ///
     /// # Examples
     ///
@@ -181,8 +181,8 @@ impl Lbfgs {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the rate is not from 0 to 3.4e38,
-    /// or if a tolerance is negative or not finite; nothing has moved then.
-    /// The errors of [`value_and_grad`], after which the parameters have elements of the search.
+    /// or if a tolerance is negative or not finite. In this case nothing has moved. The errors of
+    /// [`value_and_grad`], after which the parameters have elements from the search.
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the number of elements of the
     /// parameters differs from earlier steps.
     #[track_caller]
@@ -235,7 +235,7 @@ impl Lbfgs {
         for iteration in 1..=self.iterations {
             let (direction, t) = self.direction(&point.gradient)?;
             let slope = point.gradient.dot(&direction)?.item()?;
-            // Also for NaN, of which there is no direction.
+            // Also ends for NaN, because NaN gives no direction.
             if slope.is_nan() || slope > -self.change_tolerance {
                 break;
             }
@@ -292,7 +292,7 @@ impl Lbfgs {
                 memory.pairs.pop_front();
             }
         }
-        // Until the search has moved, so that no pair is made of a search that failed.
+        // 0 until the search has moved, so that a failed search contributes no pair.
         memory.t = 0.0;
         memory.direction = memory.two_loops(gradient)?;
         memory.gradient = gradient.lazy().eval_unfused()?;
@@ -352,7 +352,7 @@ impl MapArrays for Flat {
     }
 }
 
-/// Writes the elements of a structure from one array.
+/// Traversal that writes the elements of a structure from one array.
 struct WriteFlat<'a> {
     from: &'a Array<f64>,
     at: usize,

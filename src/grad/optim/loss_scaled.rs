@@ -31,9 +31,9 @@ const LEAST_SET: f64 = f32::MIN_POSITIVE as f64;
 /// `collective::DataParallel::accumulate`, must be of the loss
 /// times [`scale`](Self::scale).
 ///
-/// If an element of a gradient is infinite or NaN, the step is skipped: no parameter moves, and the
-/// scale is halved. After 2000 steps without that, it is doubled, up to 2¹²⁷. All scales are powers
-/// of two times the first one, so that scaling by 65536 rounds nothing.
+/// If an element of a gradient is infinite or NaN, the step is skipped. No parameter moves then,
+/// and the scale is halved. After 2000 finite steps the scale is doubled, up to 2¹²⁷. All scales
+/// are powers of two times the first one, so that scaling by 65536 rounds nothing.
 ///
 /// The host reads the norm of the gradients in each step, so a step cannot be captured in a graph.
 /// All gradients are in memory at once. Gradients in `bf16`, which has the range of `f32`, need no
@@ -210,8 +210,9 @@ impl<O: Optimizer> LossScaled<O> {
         self.skipped_steps
     }
 
-    /// Returns the scale, and the number of finite steps since its last change, as arrays of rank 0
-    /// for a [file](crate::grad::files) beside the [state](Stateful::state) of the optimizer.
+    /// Returns the scale, and the number of finite steps since its last change, as arrays of rank
+    /// 0. Save them in a [file](crate::grad::files) beside the [state](Stateful::state) of the
+    /// optimizer.
     ///
     /// # Examples
     ///
@@ -253,7 +254,7 @@ impl<O: Optimizer> LossScaled<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the scale is not a number from 2⁻¹²⁶ to
-    /// 2¹²⁷, or the number of steps not a whole number.
+    /// 2¹²⁷. Also if the number of steps is not whole.
     #[track_caller]
     pub fn set_scale_state(&mut self, (scale, steps): &(Array<f64>, Array<f64>)) -> Result<()> {
         const METHOD: &str = "set_scale_state";
@@ -281,7 +282,7 @@ impl<O: Optimizer> LossScaled<O> {
         self.present = Present::Moves(scale);
         self.optimizer.begin();
         if self.optimizer.needs_norm() {
-            // The optimizer may keep it.
+            // The optimizer may keep the norm after the scope.
             let _outside = enter_uncached();
             self.optimizer
                 .set_norm(&(norm * (1.0 / scale)).eval_unfused()?);

@@ -1,7 +1,7 @@
 //! The arrays of an optimizer.
 //!
 //! They outlive the scope of the step that makes them. So they are allocated outside of every
-//! cache: no scope counts them as escaped, and no arena is pinned by them.
+//! cache. No scope counts them as escaped, and they pin no arena.
 
 use std::any::Any;
 use std::fmt;

@@ -3,8 +3,8 @@
 //! Each is a plain structure with a state for each parameter, in the order of the parameters. The
 //! first step allocates the states outside of every cache, so that they may outlive the
 //! [scope](crate::cache_scope) of the step. A step of a parameter is one pass, in place.
-//! [`value_and_step`](super::value_and_step) makes it inside of the backward pass. Small parameters
-//! on the host may take a pass for each state.
+//! [`value_and_step`](super::value_and_step) makes steps inside of the backward pass. A step of a
+//! small parameter on the host may take one pass for each state.
 //!
 //! The learning rate is the field `rate` of each optimizer. A schedule such as [`Cosine`] sets it
 //! before a step.
@@ -103,9 +103,9 @@ trait Rule: Stateful {
 
     /// Moves a parameter by a gradient of its shape, of its type or its accumulation type.
     ///
-    /// A rule reads the parameter, the gradient and the states, computes in the
-    /// [accumulation type](Float::Computed), in which states are stored, too, and rounds the
-    /// parameter once. Settings enter the computation in the accumulation type.
+    /// A rule reads the parameter, the gradient and the states, and rounds the parameter once. It
+    /// computes in the [accumulation type](Float::Computed), in which states are stored, too.
+    /// Settings enter the computation in the accumulation type.
     #[track_caller]
     fn apply<T: Float, G: Float>(
         &mut self,
@@ -141,11 +141,11 @@ macro_rules! optimizer {
             /// # Errors
             ///
             /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a setting is outside of
-            /// its [domain](crate::grad::Optimizer::check_settings), if a gradient has another
-            /// shape than its parameter, or if the number, types or shapes of the parameters differ
-            /// from earlier steps. No parameter has moved then. The errors of [`Array::assign`],
-            /// after which some parameters may have moved. An error names the optimizer, and the
-            /// parameter by its [name in files](crate::grad::files).
+            /// its [domain](crate::grad::Optimizer::check_settings), or if a gradient has another
+            /// shape than its parameter. Also if the number, types or shapes of the parameters
+            /// differ from earlier steps. In these cases no parameter has moved. The errors of
+            /// [`Array::assign`], after which some parameters may have moved. An error names the
+            /// optimizer, and the parameter by its [name in files](crate::grad::files).
             #[track_caller]
             pub fn step<P: $crate::grad::Parameters>(
                 &mut self,
@@ -361,7 +361,7 @@ fn check<O: Rule, P: Parameters>(
     Ok(count)
 }
 
-/// Compares each parameter with its gradient and its states.
+/// Traversal that compares each parameter with its gradient and its states.
 struct Checking<'a> {
     /// The name of the optimizer.
     name: &'static str,

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::grad::Optimizer;
 
 /// Muon (Jordan et al. 2024). Each matrix moves in the direction of its momentum, made nearly
-/// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes are matrices of the
-/// first axis and all others. All other arrays move by [`AdamW`].
+/// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes count as matrices of
+/// the first axis times all others. Arrays that are no matrices move by [`AdamW`].
 ///
 /// # Examples
 ///
@@ -188,7 +188,7 @@ fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     if is_tall { x.transpose() } else { Ok(x) }
 }
 
-/// Returns a positive number that no norm of representable elements is far below.
+/// Returns a positive number, far below which no norm of representable elements is.
 fn least_positive<T: Float>() -> T {
     let least = match T::DTYPE {
         DType::F64 => f64::MIN_POSITIVE,

@@ -1,10 +1,10 @@
 //! Rounded states with their exact elements.
 //!
-//! A state is stored in the [accumulation type](Float::Computed) of its parameter, and a structure
-//! of parameters has room for arrays of the parameter's own type only. So if a state is rounded to
-//! a narrow type, its memory stores the exact elements after the rounded ones. A handle on it has
-//! the identity [`ValueId::ROUNDED`], which each clone has, too, and each write removes: the
-//! elements that a program wrote are the exact ones then.
+//! A state is stored in the [accumulation type](Float::Computed) of its parameter. A structure of
+//! parameters can hold only arrays of the parameter's own type. So if a state is rounded to a
+//! narrow type, its memory stores the exact elements after the rounded ones. A handle on such
+//! memory has the identity [`ValueId::ROUNDED`]. Each clone has this identity, and each write
+//! removes it: the written elements are then the exact ones.
 
 use std::fmt::Display;
 
@@ -44,8 +44,8 @@ pub(crate) fn rounded<T: Float>(exact: &Array<T::Computed>) -> Result<Array<T>> 
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns the exact elements of a [rounded](rounded) state; the elements themselves if there are
-/// no exact ones, or if the types are equal.
+/// Returns the exact elements of a [rounded](rounded) state. If it has none, or if the types are
+/// equal, returns the elements themselves.
 #[track_caller]
 pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
     if !is_narrow::<T>() {
@@ -66,7 +66,7 @@ pub(crate) fn exact<T: Float>(state: &Array<T>) -> Result<Array<T::Computed>> {
     Ok(Array::from_parts(buffer, behind))
 }
 
-/// Passes the exact elements of states on.
+/// Traversal that passes on the exact elements of states.
 pub(super) struct ExactMap<'a, M>(pub(super) &'a mut M);
 
 impl<M: MapArrays> MapArrays for ExactMap<'_, M> {
@@ -91,7 +91,7 @@ impl<M: MapArrays> MapArrays for ExactMap<'_, M> {
     }
 }
 
-/// Passes the exact elements of states on, which may be written.
+/// Traversal that passes on the exact elements of states, which may be written.
 pub(super) struct ExactZip<'a, Z>(pub(super) &'a mut Z);
 
 impl<Z: ZipArrays> ZipArrays for ExactZip<'_, Z> {

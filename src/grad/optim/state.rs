@@ -18,8 +18,8 @@ use crate::ops::derivatives::zeros_like;
 /// is of `f16` or `bf16`, the array in the structure has the rounded elements of the state. The
 /// exact ones are behind them in the same memory. A clone has them, too; a write to the array
 /// removes them. [`Stateful::set_state`] restores the exact elements. A traversal of an
-/// `OptimizerState` visits the exact elements, so a file has them, in `f32`, under the name of the
-/// state. A file whose states are of the parameter's type can still be loaded.
+/// `OptimizerState` visits the exact elements. So a file contains them, in `f32`, under the name of
+/// the state. A file whose states are of the parameter's type can still be loaded.
 ///
 /// # Examples
 ///
@@ -190,8 +190,8 @@ pub trait Stateful: Optimizer {
     /// ```
     fn is_elementwise(&self) -> bool;
 
-    /// Returns the state, as handles that share its memory, which comes from no scope's cache.
-    /// States of parameters in `f16` or `bf16` are copied.
+    /// Returns the state, as handles that share the optimizer's memory. This memory comes from no
+    /// scope's cache. States of parameters in `f16` or `bf16` are copied.
     ///
     /// # Examples
     ///
@@ -244,10 +244,9 @@ pub trait Stateful: Optimizer {
     ///
     /// # Errors
     ///
-    /// The errors of [`state_of`](Self::state_of), and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if another kind of optimizer had the state,
-    /// if its number of steps is not a whole number, or if one of its arrays has another shape than
-    /// the parameter, naming that.
+    /// The errors of [`state_of`](Self::state_of). [`InvalidArgument`](ErrorKind::InvalidArgument)
+    /// if another kind of optimizer had the state, or if its number of steps is not a whole number.
+    /// Also if one of its arrays has another shape than the parameter, which the error names.
     #[track_caller]
     fn set_state<P: Parameters>(&mut self, parameters: &P, state: &OptimizerState<P>) -> Result<()>
     where
@@ -356,7 +355,7 @@ impl<O: Stateful> MapArrays for StateReader<'_, O> {
     follow_place!();
 }
 
-/// Compares states with parameters in a first pass, and writes them in a second.
+/// Traversal that compares states with parameters in a first pass, and writes states in a second.
 struct StateWriter<'a, O> {
     optimizer: &'a mut O,
     which: usize,

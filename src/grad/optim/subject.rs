@@ -57,8 +57,8 @@ impl<'a> Subject<'a> {
         ))
     }
 
-    /// Returns the error of a step with as many parameters as the subject's number, after steps
-    /// with `before`.
+    /// Returns the error of a step whose number of parameters is the subject's number, after steps
+    /// of `before` parameters.
     #[cold]
     #[track_caller]
     pub(super) fn has_count(&self, before: usize) -> Error {

@@ -1,8 +1,8 @@
 //! Arrays that several steps add to, in accumulation types.
 //!
-//! A sum in `f16` or `bf16` loses what is added to it as soon as it is some hundred times larger.
-//! So the sum of a narrow array is held in `f32`, and rounded where it is handed out. Arrays of
-//! other types are held in the structure itself.
+//! If a sum in `f16` or `bf16` is some hundred times larger than a term, it loses the term. So the
+//! sum of a narrow array is held in `f32`, and rounded where it is returned. Arrays of other types
+//! are held in the structure itself.
 
 use crate::array::{AnyArray, AnyElement, Array, Float};
 use crate::error::Result;
@@ -13,8 +13,8 @@ use crate::ops::add_scaled;
 use super::memory::unshare;
 use super::rounded::is_narrow;
 
-/// The accumulators of the narrow arrays of a structure, by the number of the array; `None` for an
-/// array of another type.
+/// The accumulators of the narrow arrays of a structure, by number of the array. An array of
+/// another type has `None`.
 #[derive(Debug, Default)]
 pub(super) struct WideArrays(Vec<Option<Array<f32>>>);
 
@@ -34,8 +34,8 @@ impl WideArrays {
     }
 }
 
-/// Begins a sum: copies arrays. A narrow array is copied to an accumulator, and the structure
-/// stores its shape only.
+/// Traversal that copies arrays, to begin a sum. A narrow array is copied to an accumulator, and
+/// the structure stores its shape only.
 pub(super) struct BeginSum<'a>(pub(super) &'a mut WideArrays);
 
 impl MapArrays for BeginSum<'_> {
@@ -48,7 +48,7 @@ impl MapArrays for BeginSum<'_> {
     }
 }
 
-/// Adds arrays to a sum, in memory outside of every cache.
+/// Traversal that adds arrays to a sum, in memory outside of every cache.
 pub(super) struct AddToSum<'a> {
     pub(super) wide: &'a mut WideArrays,
     pub(super) number: usize,
@@ -68,7 +68,7 @@ impl ZipArrays for AddToSum<'_> {
     }
 }
 
-/// Hands a sum out: rounds the accumulators, which are multiplied by `share` before.
+/// Traversal that returns a sum: multiplies the accumulators by `share`, and rounds them.
 pub(super) struct HandOut<'a> {
     pub(super) wide: &'a mut WideArrays,
     pub(super) number: usize,
@@ -87,8 +87,8 @@ impl MapArrays for HandOut<'_> {
     }
 }
 
-/// Moves an average towards other arrays by a share. Averages of narrow arrays move in their
-/// accumulators, and are rounded from there.
+/// Traversal that moves an average towards other arrays by a share. Averages of narrow arrays move
+/// in their accumulators, and are rounded from there.
 pub(super) struct MoveAverage<'a> {
     pub(super) wide: &'a mut WideArrays,
     pub(super) number: usize,

@@ -48,7 +48,7 @@ impl Search<'_> {
             slope,
             point: start.clone(),
         };
-        // False for NaN, so that a length whose loss is not a number is too long.
+        // False for NaN, so a step length with a NaN loss counts as too long.
         let decreases = |trial: &Trial| trial.point.loss <= first.point.loss + C1 * trial.t * slope;
         let is_flat = |trial: &Trial| trial.slope.abs() <= -C2 * slope;
         let (mut before, mut trial) = (first.clone(), self.at(t)?);
@@ -136,8 +136,8 @@ fn moved_inside(t: f64, (least, most): (f64, f64), is_stuck: &mut bool) -> f64 {
     }
 }
 
-/// Returns the minimum of the cubic polynomial through two trials, inside of the bounds; their
-/// middle if there is none.
+/// Returns the minimum of the cubic polynomial through two trials, inside of the bounds. Returns
+/// the bounds' middle if the polynomial has no minimum.
 fn minimum_of_cubic(a: &Trial, b: &Trial, (least, most): (f64, f64)) -> f64 {
     let [a, b] = if a.t <= b.t { [a, b] } else { [b, a] };
     let d1 = a.slope + b.slope - 3.0 * (a.point.loss - b.point.loss) / (a.t - b.t);

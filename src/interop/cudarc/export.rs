@@ -19,9 +19,9 @@ use crate::sync::{Arc, OfThisThread};
 
 /// The elements of an array, exported for reading: [`Array::cuda_view`] makes it.
 ///
-/// Pass it to cudarc's launches on its own [`stream`](DeviceSlice::stream), by
-/// `builder.arg(&view)`, which is a pointer to the first element. For cudarc's copies on any stream
-/// it is a [`DevicePtr`].
+/// Pass it to cudarc's launches on the view's [`stream`](DeviceSlice::stream), by
+/// `builder.arg(&view)`. The kernel gets a pointer to the first element. For cudarc's copies on any
+/// stream, a view is a [`DevicePtr`].
 pub struct ExportedView<'a, T: AnyElement> {
     array: &'a Array<T>,
     export: Export,
@@ -67,9 +67,9 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array is not contiguous, like most
-    /// views (copy it first, by [`to_uncached`](Self::to_uncached)),
+    /// views (copy it first, by [`to_uncached`](Self::to_uncached)).
     /// [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (export
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and the errors of
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)). The errors of
     /// [`Device::cuda_context`](crate::Device::cuda_context).
     ///
     /// # Examples
@@ -160,8 +160,8 @@ impl Export {
     /// the use.
     #[track_caller]
     fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
-        // No graph may be launched meanwhile, because a launch that has begun was checked before
-        // this use.
+        // Excludes launches of graphs meanwhile: a launch in progress was checked before this use
+        // was recorded.
         let _no_launches = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
@@ -255,9 +255,9 @@ macro_rules! exported {
                 }
             }
 
-            // SAFETY: to a kernel, a pointer to the elements is a `u64`. It is stored in the view,
-            // which is borrowed until the launch, and the array with it, so nothing frees or moves
-            // the elements.
+            // SAFETY: to a kernel, a pointer to the elements is a `u64`. The pointer is stored in
+            // the view. The view and its array are borrowed until the launch, so nothing frees or
+            // moves the elements.
             unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
                 #[inline(always)]
                 fn arg(&mut self, view: &'b $type<'c, T>) -> &mut Self {

@@ -16,9 +16,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if the shape does not have as many elements as the
-    /// slice, [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the slice is of another device or
-    /// context, and the errors of [`from_raw_parts`](Self::from_raw_parts) and
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if shape and slice differ in the number of
+    /// elements. [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the slice is of another device or
+    /// context. The errors of [`from_raw_parts`](Self::from_raw_parts) and
     /// [`Device::cuda_context`].
     ///
     /// # Examples
@@ -67,9 +67,9 @@ impl<T: AnyElement> Array<T> {
             .check_err()
             .map_err(driver_error)
             .at_caller()?;
-        // SAFETY: the slice alone owns the device memory, whose elements are written, and keeps it
-        // until it drops; it has as many elements as the shape. The thread's current stream was
-        // just ordered after all of cudarc's work on it.
+        // SAFETY: the slice alone owns the device memory, and keeps it until the slice drops. Its
+        // elements are written, and as many as the shape has. The thread's current stream was just
+        // ordered after all of cudarc's work on it.
         unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
     }
 }

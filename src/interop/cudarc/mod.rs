@@ -1,7 +1,8 @@
-//! cudarc: contexts and streams over this crate's own, export of arrays to cudarc's kernels and
-//! copies, import of cudarc's memory.
+//! cudarc: contexts and streams over this crate's own. Arrays are exported to cudarc's kernels and
+//! copies, and cudarc's memory is imported.
 //!
-//! Architecture invariant: an exported array is never a `CudaSlice`, whose drop would free it.
+//! Architecture invariant: an exported array is never a `CudaSlice`, because the drop of a
+//! `CudaSlice` frees its memory.
 
 mod export;
 mod import;

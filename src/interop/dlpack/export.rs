@@ -25,17 +25,17 @@ struct Exported<M> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Exports the array as a tensor of DLPack 1.x, without a copy: for `np.from_dlpack`,
+    /// Exports the array as a tensor of DLPack 1.x, without a copy. It is for `np.from_dlpack`,
     /// `torch.from_dlpack` and other libraries of this process.
     ///
     /// The tensor pins the array's memory until its deleter is called. The deleter may be called on
-    /// any thread. It may be called after the scope has ended, its cache was invalidated, and the
-    /// array and its device were dropped. Strides are the array's own, so any view can be exported.
-    /// The stride of an axis of length 1 is the number of elements of the axes behind.
+    /// any thread. At that time, the scope may have ended, its cache may be invalidated, and the
+    /// array and its device may be dropped. Strides are the array's own, so any view can be
+    /// exported. The stride of an axis of length 1 is the number of elements of the axes behind.
     ///
     /// The tensor is read-only ([`DLPACK_FLAG_BITMASK_READ_ONLY`]), because this array and its
-    /// clones have the memory, too. They never change what the consumer sees: a later write to them
-    /// copies first. For a tensor that the consumer may write to, call
+    /// clones share the memory. A later write to them copies first, so the consumer's elements
+    /// never change. For a tensor that the consumer may write to, call
     /// [`into_dlpack`](Self::into_dlpack).
     ///
     /// The call waits until the elements are written, so the consumer may read at once and on any
@@ -44,8 +44,8 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (export
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), if its device has no data
-    /// ([`Device::meta`](crate::Device::meta)), or during a capture; and the errors of
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)). Also if its device has no data
+    /// ([`Device::meta`](crate::Device::meta)), or during a capture. The errors of
     /// [`Device::synchronize`](crate::Device::synchronize).
     ///
     /// # Examples
@@ -71,11 +71,11 @@ impl<T: AnyElement> Array<T> {
         Ok(self.export(versioned(DLPACK_FLAG_BITMASK_READ_ONLY)))
     }
 
-    /// Exports the array like [`to_dlpack`](Self::to_dlpack), as a tensor that the consumer may
-    /// write to if nothing else has the memory.
+    /// Exports the array like [`to_dlpack`](Self::to_dlpack). If nothing else has the memory, the
+    /// consumer may write to the tensor.
     ///
-    /// The tensor is read-only if another array, an expression, a graph or the owner of imported
-    /// read-only memory shares the memory. The call waits for all uses of the memory.
+    /// The tensor is read-only if another array, an expression or a graph shares its memory. It is
+    /// also read-only over imported read-only memory. The call waits for all uses of the memory.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl<T: AnyElement> Array<T> {
             let text = format!("{operation}: the device `meta` has no data");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        // Until the elements are there, no launch of a graph writes over them.
+        // Until the elements are written, no launch of a graph may write over them.
         let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
         let _no_launches = gpu.map(Cuda::lock_launches_shared);
         // Each write waited for the one before it, so the last write completes after all others.

@@ -13,37 +13,37 @@ use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 use crate::interop::import::check_address;
 
 impl<T: AnyElement> Array<T> {
-    /// Imports a tensor of DLPack 1.x as an array, without a copy: what `__dlpack__` of an array of
-    /// NumPy, PyTorch, JAX or CuPy returns.
+    /// Imports a tensor of DLPack 1.x as an array, without a copy. The `__dlpack__` method of
+    /// arrays of NumPy, PyTorch, JAX and CuPy returns such a tensor.
     ///
-    /// The call takes the tensor, even if it fails: its deleter is called exactly once, by this
-    /// library. After an error it has been called. Otherwise it is called as the destructor of
-    /// [`from_raw_parts`](Self::from_raw_parts) is: by a later call on the device, not by the drop
-    /// of the last array over the memory. That is the next call that misses its scope's cache,
-    /// imports memory, trims or synchronises. In Python, rename the capsule before the call.
+    /// The call takes the tensor, even if it fails: this library calls the tensor's deleter exactly
+    /// once. After an error, the deleter has been called. Otherwise, a later call on the device
+    /// calls it, like the destructor of [`from_raw_parts`](Self::from_raw_parts). That call is the
+    /// next one that misses its scope's cache, imports memory, trims or synchronises. The drop of
+    /// the last array does not call the deleter. In Python, rename the capsule before the call.
     ///
-    /// The array is on the tensor's device: on the current device if that has the tensor's kind of
-    /// memory, otherwise on [`Device::host`] or [`Device::cuda`]. Any strides are taken as they
+    /// The array is on the tensor's device. This is the current device if it has the tensor's kind
+    /// of memory, otherwise [`Device::host`] or [`Device::cuda`]. Any strides are taken as they
     /// are, also negative ones and steps of 0. An array over a read-only tensor is never written in
-    /// place: a write copies first. A write to any other array that shares its memory with no
-    /// *array* is in place, so the producer sees it.
+    /// place: a write copies first. If no other *array* shares the memory of a writable tensor, a
+    /// write is in place. The producer's elements then change, too.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null, if the
-    /// address is not aligned for `T`, or if the elements are of another type than `T`;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null. Also if
+    /// the address is not aligned for `T`, or if the elements are of another type.
     /// [`InvalidShape`](ErrorKind::InvalidShape) for more than 8 axes, a negative length, or a size
-    /// that overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a device that is neither
-    /// the host nor CUDA; [`Unsupported`](ErrorKind::Unsupported) for another major version than 1;
-    /// and the errors of [`Device::cuda`] and [`from_raw_parts`](Self::from_raw_parts).
+    /// that overflows. [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a device that is neither
+    /// the host nor CUDA. [`Unsupported`](ErrorKind::Unsupported) for another major version than 1.
+    /// The errors of [`Device::cuda`] and [`from_raw_parts`](Self::from_raw_parts).
     ///
     /// # Safety
     ///
     /// The pointer is null, or points to a tensor that follows the rules of DLPack and that nothing
     /// else consumes. Until its deleter is called:
     /// - The memory holds a value of `T` at each position; for `bool` each byte is 0 or 1. The
-    ///   values are written already. On a CUDA device they are written by work that the thread's
-    ///   current stream is ordered after: pass that stream to `__dlpack__`.
+    ///   values are written already. On a CUDA device, the thread's current stream must be ordered
+    ///   after the work that writes them. Pass this stream to `__dlpack__`.
     /// - The producer and others do not write to the memory while an array over it is used. The
     ///   memory between the elements is a part of it. They do not read it while an array over it is
     ///   written to. Several arrays may be imported from one memory if none of them is written to.
@@ -123,7 +123,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`from_dlpack`](Self::from_dlpack) but the one of the version.
+    /// The errors of [`from_dlpack`](Self::from_dlpack), except the error for the version.
     ///
     /// # Safety
     ///
@@ -155,7 +155,7 @@ impl<T: AnyElement> Array<T> {
 /// A tensor that is released when this drops.
 struct Owned<M: Managed> {
     tensor: NonNull<M>,
-    /// The tensor's own. A tensor without one may end before its memory does.
+    /// The tensor's own deleter. A tensor without a deleter may end before its memory does.
     deleter: Deleter<M>,
 }
 
@@ -306,7 +306,7 @@ fn device_of(operation: &str, device: DLDevice) -> Result<Device> {
         (kDLCPU | kDLCUDAHost, ..) => Ok(Device::host()),
         (kDLCUDA, Ok(ordinal), DeviceId::Cuda(own)) if own == ordinal => Ok(current),
         (kDLCUDA, Ok(ordinal), _) => Device::cuda(ordinal),
-        // Every device reaches it; its index is 0.
+        // Every device can access managed memory; its index is 0.
         (kDLCUDAManaged, _, DeviceId::Cuda(_)) => Ok(current),
         (kDLCUDAManaged, ..) => Device::cuda(0),
         _ => {

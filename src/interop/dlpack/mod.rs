@@ -3,9 +3,9 @@
 //! The structures of [dlpack.h](https://github.com/dmlc/dlpack) are declared here, because the
 //! crates that have them bring a tensor trait or Python's bindings.
 //!
-//! A failed `from_dlpack` calls the deleter, whatever the error is. So a caller need not know the
-//! reason of an error to know the owner of the tensor. For another major version, DLPack demands
-//! the call. In Python the capsule is renamed first.
+//! A failed `from_dlpack` calls the deleter, whatever the error is. So after any error, the caller
+//! knows that it does not own the tensor. For another major version, DLPack demands this call. In
+//! Python the capsule is renamed before the import.
 
 #![allow(non_upper_case_globals, reason = "the names of dlpack.h")]
 

@@ -111,7 +111,7 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
-    /// Releases this structure and its memory; null if there is nothing to release.
+    /// The function that releases this structure and its memory; null if it needs no release.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -127,7 +127,7 @@ pub struct DLManagedTensorVersioned {
     pub version: DLPackVersion,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
-    /// Releases this structure and its memory; null if there is nothing to release.
+    /// The function that releases this structure and its memory; null if it needs no release.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// The flags [`DLPACK_FLAG_BITMASK_READ_ONLY`] and [`DLPACK_FLAG_BITMASK_IS_COPIED`].
     pub flags: u64,

@@ -25,13 +25,14 @@ const LARGE_BYTES: usize = 1 << 31;
 /// The highest compression ratio of Deflate: 258 bytes from two bits.
 const DEFLATE_RATIO: u64 = 1032;
 
-/// Reads arrays by their names from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
+/// A reader of arrays by name, from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
 ///
-/// A damaged file is an error. As in NumPy, the checksum of an array is compared, and so are the
-/// entry's two headers. NumPy accepts bytes after an entry's array or after the archive, and two
-/// entries with one name; here they are errors. No more memory is requested than the file's bytes
-/// can fill, whatever sizes it claims: 1032 times their number if they are compressed.
+/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and the entry's
+/// two headers are compared, too. NumPy accepts bytes after an entry's array or after the archive,
+/// and two entries with one name. Here these are errors. No more memory is requested than the
+/// file's bytes can fill, whatever sizes it claims. Compressed bytes can fill 1032 times their
+/// number.
 ///
 /// # Examples
 ///
@@ -221,7 +222,7 @@ impl fmt::Debug for NpzReader {
     }
 }
 
-/// Writes named arrays to a file that `np.load` and [`NpzReader`] read.
+/// A writer of named arrays, to a file that `np.load` and [`NpzReader`] read.
 ///
 /// # Examples
 ///

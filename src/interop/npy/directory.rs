@@ -1,8 +1,8 @@
 //! Checks of an archive's central directory that the `zip` crate does not make.
 //!
-//! If the end of an archive is damaged, the crate searches backwards for another end record, which
-//! may belong to an archive inside an entry. It also does not compare an entry's name in the
-//! directory with the one before its data. It does compare the checksum of the elements.
+//! If the end of an archive is damaged, the crate searches backwards for another end record. That
+//! record may belong to an archive inside an entry. The crate also does not compare an entry's name
+//! in the directory with the name before its data. It compares the checksum of the elements.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -30,7 +30,7 @@ impl Directory {
     /// Reads the end record of a file of `size_bytes`. Returns `None` if the file does not end with
     /// one.
     pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Option<Self>> {
-        // Most files have no comment. More is read only if there is one.
+        // Most files have no comment. More bytes are read only if the file may have one.
         for longest in [END_BYTES, END_BYTES + usize::from(u16::MAX)] {
             let start = size_bytes.saturating_sub(longest as u64);
             let tail = bytes_at(file, start..size_bytes)?;

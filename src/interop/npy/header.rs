@@ -14,7 +14,8 @@ const PREFIX_BYTES: usize = MAGIC.len() + 4;
 /// The alignment of the elements in the file.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// The longest dictionary that is accepted. One of plain numbers in eight axes is much shorter.
+/// The longest dictionary that is accepted. A dictionary for plain numbers in eight axes is much
+/// shorter.
 const LONGEST_BYTES: usize = 1 << 16;
 
 /// The header of a file.

@@ -1,9 +1,9 @@
 //! NumPy's files of one array (`.npy`) and of several (`.npz`).
 //!
 //! The format, in versions 1 to 3, is documented by
-//! [NumPy](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). It is not read
-//! by another crate, because files may be untrusted: whatever a header claims, nothing is allocated
-//! that the file cannot fill, and the depth of nesting is bounded.
+//! [NumPy](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). No other crate
+//! is used to read it, because files may be untrusted. Nothing is allocated that the file cannot
+//! fill, whatever a header claims. The depth of nesting is bounded.
 
 mod archive;
 mod data;
@@ -113,8 +113,8 @@ impl<T: AnyElement> Array<T> {
     /// Reads the array of a NumPy file to the current device.
     ///
     /// The file's type must be `T`: `cast` converts afterwards. Both byte orders are read. An array
-    /// in Fortran's order is read with reversed axes, as it is stored, and the result is a view
-    /// that reverses them again. `bf16`, which NumPy itself lacks, is read from and written as two
+    /// in Fortran's order is read with reversed axes, as it is stored. The result is a view that
+    /// reverses the axes again. `bf16`, which NumPy itself lacks, is read from and written as two
     /// opaque bytes (`V2`), like the `ml_dtypes` package does.
     ///
     /// # Examples
@@ -133,8 +133,8 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is not a NumPy file or is
-    /// truncated; [`InvalidArgument`](ErrorKind::InvalidArgument) if it holds another type;
-    /// [`InvalidShape`](ErrorKind::InvalidShape) if its array has more than 8 axes; and
+    /// truncated. [`InvalidArgument`](ErrorKind::InvalidArgument) if it holds another type.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if its array has more than 8 axes.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {

@@ -2,11 +2,11 @@
 //!
 //! A sum of floats depends on its order, which is the order of the indices, as on the host.
 //! Therefore one thread adds to each element of the target, and no floats are added atomically.
-//! Writes take the same paths, so that the last of several values for one element remains.
+//! Writes take the same paths, so the last of several values for one element is kept.
 //!
 //! Sums of integers do not depend on the order. So each value has a thread that adds it atomically,
 //! and the time depends on the number of values alone. For floats, each of the blocks that own
-//! parts of the target reads all indices. That takes longest for many targets without other axes.
+//! parts of the target reads all indices. This takes longest for many targets without other axes.
 
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
@@ -20,9 +20,9 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 use crate::ops::order::aliasing::Target;
 
-/// Adds each element of `values`, which are numbers, to the element of `target` that its index
-/// selects along the axis `at`, in order. There is one addition for each element of `shape`, which
-/// is not empty. All three arrays broadcast to `shape` along the other axes.
+/// Adds each of `values`, in order, to the element of `target` that its index selects along the
+/// axis `at`. There is one addition for each element of `shape`, which is not empty. All three
+/// arrays broadcast to `shape` along the other axes.
 #[track_caller]
 pub(in crate::ops) fn add_at(
     order: CudaOrder<'_>,
@@ -43,7 +43,7 @@ pub(in crate::ops) fn add_at(
 }
 
 /// Writes each element of `values` to the element of `target` that its index selects, like
-/// [`add_at`]. The last of several values for one element remains.
+/// [`add_at`]. The last of several values for one element is kept.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: CudaOrder<'_>,
@@ -100,10 +100,10 @@ impl Item {
     }
 }
 
-/// A lane of up to this many indices is processed by one thread.
+/// The maximum number of indices of a lane that one thread processes.
 const SHORT: usize = 32;
 
-/// From this many lanes per multiprocessor on, one thread for each lane is enough.
+/// The number of lanes per multiprocessor from which one thread for each lane is enough.
 const BUSY: usize = 64;
 
 /// The operands.
@@ -115,7 +115,7 @@ struct Scattered {
     axis: Axis,
 }
 
-/// The division of a walk into lanes. A lane is one position of the target, from which its indices
+/// The division of a walk into lanes. A lane is one position of the target. From there, its indices
 /// select elements along the axis, in the order of the walk. Different lanes reach different
 /// elements of the target.
 #[derive(Debug)]
@@ -166,8 +166,8 @@ impl Division {
     }
 }
 
-/// Types that distinguish the kernels. `InAnyOrder` is for all integers of one size; the others are
-/// for one [`Item`], which is part of the form.
+/// Types that distinguish the kernels. `InAnyOrder` is for all integers of one size. The other
+/// types are for one [`Item`], which is part of the form.
 struct InAnyOrder;
 struct ByLanes;
 struct ByRanges;
@@ -247,8 +247,8 @@ impl Scattered {
     /// Updates with a block of threads for each range of the axis, in lanes that share their
     /// indices. Each block reads all indices, 256 at a time, and then the values of its own. If its
     /// own values are few of all, reading dominates the time. Reading also dominates if the number
-    /// of neighbouring lanes reaches the number of threads. If all indices are equal, each takes
-    /// about ten cycles.
+    /// of neighbouring lanes reaches the number of threads. If all indices are equal, each index
+    /// takes about ten cycles.
     #[track_caller]
     fn by_ranges(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let beside = division.beside.count();

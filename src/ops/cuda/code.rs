@@ -55,7 +55,7 @@ impl Code {
     }
 }
 
-/// The longest name in bytes; longer ones do not help.
+/// The maximum length of a name in bytes. Longer names do not help.
 const LONGEST_NAME: usize = 120;
 
 /// Returns the name of the first result of `graph` in error messages.

@@ -1,5 +1,6 @@
-//! Elements that flags select, contiguous, and their positions. The running sums of the flags are
-//! the target positions. The last sum, which the host reads, is the number of selected elements.
+//! Compaction of the elements that flags select, and their positions. The running sums of the flags
+//! are the target positions. The last sum, which the host reads, is the number of selected
+//! elements.
 
 use super::copy::word_of;
 use super::launch::{grid_of, launch};
@@ -21,7 +22,7 @@ struct Compact;
 /// The kernel that writes indices.
 struct Positions;
 
-/// Returns the elements of `array` at which `flags` hold. Both are contiguous and equally long.
+/// Returns the elements of `array` at which `flags` are true. Both are contiguous and equally long.
 #[track_caller]
 pub(in crate::ops) fn compacted(
     order: CudaOrder<'_>,
@@ -54,8 +55,8 @@ pub(in crate::ops) fn compacted(
     })
 }
 
-/// Returns the positions at which the flags hold in an array of `shape`, each as a row of indices
-/// along the axes. The flags are contiguous, and as many as the shape has elements.
+/// Returns the positions at which the flags are true in an array of `shape`. Each position is a row
+/// of indices along the axes. The flags are contiguous, and as many as the shape has elements.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: CudaOrder<'_>,
@@ -97,7 +98,7 @@ pub(in crate::ops) fn positions(
     })
 }
 
-/// Returns the running sums of the flags, and the last of them; `None` if there are no flags.
+/// Returns the running sums of the flags, and the last sum. Returns `None` if there are no flags.
 #[track_caller]
 fn count(order: CudaOrder<'_>, flags: Operand<'_>) -> Result<Option<(AnyArray, usize)>> {
     assert_eq!(flags.dtype, DType::Bool, "flags of another type");

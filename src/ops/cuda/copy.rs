@@ -1,4 +1,5 @@
-//! Copies between elements of any strides, as words of the size of an element, whatever its type.
+//! Copies between elements of any strides, as words of the size of an element. The type of the
+//! elements does not matter.
 
 use super::launch::launch;
 use super::memory::{Output, computed};
@@ -56,7 +57,7 @@ pub(in crate::ops) fn joined(
 pub(super) struct Words {
     pub(super) address: DevicePtr,
     pub(super) bytes: usize,
-    /// An upper bound of the indices that a walk may reach, exclusive.
+    /// An exclusive upper bound of the indices that a walk may reach.
     pub(super) limit: usize,
 }
 
@@ -96,8 +97,8 @@ impl Words {
 /// The size of the longest words in bytes.
 const LONGEST: usize = 16;
 
-/// Returns the number of elements in the longest word that divides all of `numbers` and is aligned
-/// in the memory of all operands.
+/// Returns the number of elements in the longest word that all operands allow. This number divides
+/// all of `numbers`, and the word is aligned in the memory of all operands.
 pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> + Clone) -> usize {
     let mut times = LONGEST / operands[0].bytes;
     let fits = |times: usize| {
@@ -110,12 +111,12 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
     times.max(1)
 }
 
-/// Copies the elements of `from` that `walk` reaches to the elements of `to` that it reaches.
+/// Copies from `from` to `to`. `walk` goes over the elements to read and the elements to write.
 ///
 /// # Safety
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice. Nothing else
-/// may be about to write there, and the array of `from` must be among the operands of `order`.
+/// may be about to write these elements. The array of `from` must be among the operands of `order`.
 #[track_caller]
 pub(super) unsafe fn copy(
     order: CudaOrder<'_>,
@@ -250,7 +251,8 @@ pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str)
     )
 }
 
-/// A walk by tiles of two axes: the target is contiguous along one, the source along the other.
+/// A walk by tiles of two axes. The target is contiguous along one axis, the source along the
+/// other.
 #[derive(Debug)]
 struct Tiles {
     /// The walk over the other axes.
@@ -261,7 +263,7 @@ struct Tiles {
     side: usize,
 }
 
-/// Returns the words of a tile's side: whole sectors of memory even for short words.
+/// Returns the words of a tile's side. They are whole sectors of memory even for short words.
 fn side_of(bytes: usize) -> usize {
     if bytes < 4 { 64 } else { 32 }
 }
@@ -275,7 +277,7 @@ fn tiles_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("a transposing copy", numbering, bytes, &text)
 }
 
-/// Lines of fewer words than this are not worth a tile.
+/// The minimum number of words of a line that are worth a tile.
 const SHORT: usize = 8;
 
 impl Tiles {

@@ -2,8 +2,8 @@
 //!
 //! cuFFT reads and writes rows with one stride between elements and one distance between rows. If
 //! an operand has no such layout, or if it would be scaled or overwritten, it is copied. If a
-//! result has none, the transformed rows are written contiguously and then copied. The work area is
-//! a buffer like any other.
+//! result has no such layout, the transformed rows are written contiguously and then copied. The
+//! work area is a buffer like any other.
 
 use std::iter;
 
@@ -27,8 +27,8 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 use cachescope_fft::Direction;
 
-/// Returns the transforms of the complex numbers of `x` along its axis `at`, times the real number
-/// with the bits `factor`.
+/// Returns the transforms of the complex numbers of `x` along its axis `at`. They are multiplied by
+/// the real number with the bits `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed(
     order: CudaOrder<'_>,
@@ -79,8 +79,8 @@ pub(in crate::ops) fn transformed_planes(
     Ok(planes)
 }
 
-/// Returns the first halves of the spectra of the real numbers along the axis `at` of `x`, in an
-/// array of `shape`.
+/// Returns the spectra of the real numbers along the axis `at` of `x`, as an array of `shape`. It
+/// has the first half of each spectrum.
 #[track_caller]
 pub(in crate::ops) fn spectra_of(
     order: CudaOrder<'_>,
@@ -98,8 +98,8 @@ pub(in crate::ops) fn spectra_of(
     transform.run_rows(order, rows.operand(), shape)
 }
 
-/// Returns the real numbers whose spectra begin with the numbers along the axis `at` of `x`, in an
-/// array of `shape`. They are multiplied by the real number with the bits `factor`. cuFFT
+/// Returns an array of `shape`: the real numbers whose spectra begin with the numbers along the
+/// axis `at` of `x`. The results are multiplied by the real number with the bits `factor`. cuFFT
 /// overwrites its input, which is a copy of `x`.
 #[track_caller]
 pub(in crate::ops) fn reals_of(
@@ -241,7 +241,7 @@ impl Transform {
         copied(order, made.operand(), Copying::All, shape)
     }
 
-    /// Enqueues the transform from the one address to the other.
+    /// Enqueues the transform from one address to the other.
     #[track_caller]
     fn execute(
         &self,
@@ -257,8 +257,9 @@ impl Transform {
             from,
             to,
         };
-        // SAFETY: the plan is for the layouts of what is read and of new memory, which is written.
-        // Nothing else uses that memory or the work area outside of the stream's order.
+        // SAFETY: the plan is for the layouts of the operand, which is read, and of new memory,
+        // which is written. Outside the stream's order, nothing else uses the new memory or the
+        // work area.
         order.queue(|stream| unsafe {
             let workspace = DevicePtr(workspace.address());
             order.gpu.transform(stream, &call, workspace)
@@ -266,8 +267,8 @@ impl Transform {
     }
 }
 
-/// Returns the number of rows, or matrices, along the axes `others` of both layouts, and the
-/// distance between them in each layout; `None` if the distance is not constant.
+/// Returns the number of rows, or matrices, along the axes `others` of both layouts, and their
+/// distance in each layout. Returns `None` if the distance is not constant.
 fn steps(
     from: &Layout,
     to: &Layout,
@@ -362,8 +363,8 @@ fn part_of(dtype: DType) -> DType {
 
 /// Returns copies of the first halves of the spectra along the last axis of `x`, for rows of
 /// `length` real numbers. The copies are multiplied by the real number with the bits `factor`.
-/// Missing elements are zero. Elements that must be real are made real, because cuFFT does not do
-/// so.
+/// Missing elements are zero. Elements that must be real are made real here, because cuFFT does not
+/// do this.
 #[track_caller]
 fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: Bits) -> Result<AnyArray> {
     let (last, half) = (x.layout.ndim() - 1, length / 2 + 1);

@@ -1,4 +1,4 @@
-//! Computing an array only from the positions of its elements.
+//! Arrays computed only from the positions of their elements.
 
 use std::marker::PhantomData;
 
@@ -27,7 +27,7 @@ pub(in crate::ops) struct FillKernels {
     name: &'static str,
     /// See [`Fill::CUDA`].
     text: &'static [&'static str],
-    /// Returns the key for the number of a type.
+    /// A function that returns the key for the number of a type.
     key: fn(u32) -> KernelKey,
 }
 
@@ -50,7 +50,7 @@ impl FillKernels {
 }
 
 /// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
-/// of elements, and returns the members of `Operands`; see [`Fill::operands`].
+/// of elements. It returns the members of `Operands`: see [`Fill::operands`].
 #[track_caller]
 pub(in crate::ops) fn generate(
     order: CudaOrder<'_>,

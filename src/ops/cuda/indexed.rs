@@ -59,7 +59,7 @@ pub(in crate::ops) fn picked(
         numbering.push(&mut arguments, &walk);
         axis.push(order.gpu, &mut arguments);
         arguments.push(walk.count() as u64);
-        // The walk reaches index 0 of the axis; the kernel adds the steps of the indices.
+        // The walk reaches index 0 of the axis. The kernel adds the steps of the indices.
         let kernel = WordKernel::of::<Picked>(numbering, from.bytes, pick_source);
         kernel.launch(order, grid(walk.count()), &arguments)
     })
@@ -156,9 +156,9 @@ fn mark_source(numbering: Numbering, bytes: usize, label: DType) -> KernelSource
     source(&format!("one_hot of {label}"), numbering, bytes, &text)
 }
 
-/// Returns indices that were drawn from rows, `drawn` of [.., number of draws], in a new array. If
-/// `faults`, one number for each row, has one that is not 0, the kernel reports the row, and its
-/// indices are 0. Both arrays are contiguous, and of `i64`.
+/// Returns indices that were drawn from rows, `drawn` of [.., number of draws], in a new array.
+/// `faults` has one number for each row. If the number is not 0, the kernel reports the row, and
+/// the row's indices are 0. Both arrays are contiguous, and of `i64`.
 #[track_caller]
 pub(in crate::ops) fn reported(
     order: CudaOrder<'_>,

@@ -1,7 +1,7 @@
 //! Factorizations by cuSOLVER, which stores matrices in column-major order.
 //!
 //! The rows of a matrix are the columns of its transpose. If the transpose has the same factors in
-//! other positions, the operand is copied as it is, and the results are in the right order.
+//! other positions, the operand is copied as it is. The results are then in the right order.
 //! Otherwise the copy is transposed. cuSOLVER processes one matrix per call. Its workspace is a
 //! buffer like any other.
 
@@ -27,8 +27,8 @@ use crate::ops::order::CudaOrder;
 use crate::ops::select;
 use cachescope_kernels::reduce::Any;
 
-/// Copies of matrices of `f32` or `f64` that cuSOLVER overwrites, with the rows and columns that it
-/// sees.
+/// Copies of matrices of `f32` or `f64` that cuSOLVER overwrites. The rows and columns are as
+/// cuSOLVER sees them.
 struct MatrixCopies<'a> {
     workspace: Workspace<'a>,
     array: AnyArray,
@@ -87,7 +87,7 @@ impl<'a> MatrixCopies<'a> {
         self.part(address_of(self.array.operand()), number, self.size())
     }
 
-    /// Factorizes all matrices, each in its first `columns` columns; `kind` maps the number of a
+    /// Factorizes all matrices, each in its first `columns` columns. `kind` maps the number of a
     /// matrix to its factorization.
     #[track_caller]
     fn factorize(
@@ -113,13 +113,14 @@ impl<'a> MatrixCopies<'a> {
         for number in 0..self.count {
             let call = call(number);
             // SAFETY: the matrices, the workspace and the memory that `kind` names are new memory
-            // of the lengths in the call. Nothing else uses it outside of the stream's order.
+            // of the lengths in the call. Outside the stream's order, nothing else uses this
+            // memory.
             order.queue(|stream| unsafe { order.gpu.factorize(stream, &call, place) })?;
         }
         Ok(())
     }
 
-    /// Returns a new array of statuses, which `write` enqueues the writing of.
+    /// Returns a new array of statuses. `write` enqueues the writes of the statuses.
     #[track_caller]
     fn statuses(&self, write: impl FnOnce(DevicePtr) -> Result<()>) -> Result<Array<i32>> {
         let (device, shape) = (self.workspace.order.device, self.count.into());
@@ -129,8 +130,8 @@ impl<'a> MatrixCopies<'a> {
         Ok(statuses?.into_array())
     }
 
-    /// Computes the LU factors of all matrices, and returns their pivots, a row for each, and
-    /// statuses. The factors of a matrix with a NaN are NaN throughout.
+    /// Computes the LU factors of all matrices, and returns their pivots, a row for each matrix,
+    /// and statuses. The factors of a matrix with a NaN are NaN throughout.
     #[track_caller]
     fn lu(&self) -> Result<(Array<i32>, Array<i32>)> {
         let order = self.workspace.order.touching(&());
@@ -187,8 +188,8 @@ fn one_of(dtype: DType) -> Bits {
     }
 }
 
-/// Returns flags for new floats: true if one of them is NaN along the last `count` axes, which the
-/// result `keeps` with a length of 1, or does not have.
+/// Returns flags for new floats. A flag is true if a float along the last `count` axes is NaN. If
+/// `keeps`, the result has these axes with a length of 1, otherwise it does not have them.
 #[track_caller]
 fn have_nan(
     order: CudaOrder<'_>,
@@ -223,8 +224,8 @@ fn turned(order: CudaOrder<'_>, array: Operand<'_>) -> Result<AnyArray> {
     )
 }
 
-/// Returns the solutions of equations `a x = right`. Both arrays have the same axes before the last
-/// two.
+/// Returns the solutions of equations `a x = right`. The axes before the last two are equal in both
+/// arrays.
 #[track_caller]
 pub(in crate::ops) fn solved(
     order: CudaOrder<'_>,
@@ -295,7 +296,7 @@ pub(in crate::ops) fn cholesky_factors(
 ) -> Result<(AnyArray, Array<i32>)> {
     let matrices = MatrixCopies::transposed(order, "cholesky", a)?;
     let order = order.touching(&());
-    // cuSOLVER reports no NaN. A row with one makes the leading minor that ends there NaN.
+    // cuSOLVER reports no NaN. If a row has a NaN, the leading minor that ends at this row is NaN.
     let lower = triangular(order, matrices.array.operand(), Triangle::Lower, 0)?;
     let rows = have_nan(order, &lower, 1, false)?;
     let rows = rows.reshape([matrices.count, matrices.columns as usize])?;
@@ -339,9 +340,9 @@ pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result
 /// Singular values or eigenvalues and, if requested, the matrices of `N` kinds of vectors.
 type Spectrum<const N: usize> = (AnyArray, Option<[AnyArray; N]>);
 
-/// Returns the singular values of the matrices of `a`, and their vectors if they are `wanted`, as
-/// arrays of these shapes. cuSOLVER requires at least as many rows as columns, so a wide matrix is
-/// transposed first.
+/// Returns the singular values of the matrices of `a` as arrays of these shapes. If the vectors are
+/// `wanted`, returns them too. cuSOLVER requires at least as many rows as columns, so a wide matrix
+/// is transposed first.
 #[track_caller]
 pub(in crate::ops) fn singular_values(
     order: CudaOrder<'_>,
@@ -358,7 +359,7 @@ pub(in crate::ops) fn singular_values(
         false => MatrixCopies::as_they_are(order, "svd", a)?,
     };
     let k = m.min(n);
-    // The columns of the left vectors of a, or of the transposed a: the rows of vt.
+    // The columns of the left vectors of `a`, or of its transpose. The latter are the rows of `vt`.
     let (left, right) = match is_wide {
         true => (*of_vt, *of_u),
         false => (swapped(of_u), swapped(of_vt)),
@@ -392,8 +393,8 @@ fn swapped(shape: &Shape) -> Shape {
         .with(rank - 1, dims[rank - 2])
 }
 
-/// Returns the singular values of the matrices, and arrays of these shapes with the columns of the
-/// left and of the transposed right vectors.
+/// Returns the singular values of the matrices. Also returns arrays of these shapes with the
+/// columns of the left and of the transposed right vectors.
 #[track_caller]
 fn svd_into(
     matrices: &MatrixCopies<'_>,
@@ -427,7 +428,7 @@ fn svd_into(
     Ok((values, vectors))
 }
 
-/// Returns the eigenvalues of the symmetric matrices of `a`, and their vectors if they are
+/// Returns the eigenvalues of the symmetric matrices of `a`, and the eigenvectors if they are
 /// `wanted`. The lower triangles are the upper triangles of the transposed matrices.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues(

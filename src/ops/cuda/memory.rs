@@ -16,7 +16,7 @@ pub(super) struct Output {
     pub(super) count: usize,
 }
 
-/// Returns the address of the first element of `array`; any address if it has no elements.
+/// Returns the address of the first element of `array`. If it has no elements, this is any address.
 pub(super) fn address_of(array: Operand<'_>) -> DevicePtr {
     let first = array.layout.offset();
     let bytes = first.wrapping_mul(array.dtype.size_bytes());
@@ -82,8 +82,8 @@ pub(super) fn allocate_for(
     Ok((buffer, output))
 }
 
-/// Allocates memory for kernels to write to. All such memory is allocated here, so that a graph
-/// pins what it uses.
+/// Allocates memory that kernels write to. All memory of this kind is allocated here, so that a
+/// graph pins the memory that it uses.
 #[track_caller]
 pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
     scratch_at(device, size_bytes, Location::caller())

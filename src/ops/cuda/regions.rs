@@ -1,4 +1,4 @@
-//! Arrays that are copies in some regions and one value elsewhere.
+//! Arrays that are copies in some regions, and have one value elsewhere.
 
 use super::copy::{WordKernel, Words, copy, source};
 use super::memory::{Output, computed};
@@ -41,7 +41,7 @@ fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("pad", numbering, bytes, include_str!("pad.cuh"))
 }
 
-/// The position of an array in a padded one, over the fewest axes.
+/// The position of an array in a padded array, over the fewest axes.
 #[derive(Debug)]
 struct Padding {
     first: usize,
@@ -81,7 +81,8 @@ impl Padding {
         padding
     }
 
-    /// Appends an axis inside the others, or extends the innermost one if the axis has no margins.
+    /// Appends an axis inside the others. If the axis has no margins, extends the innermost axis
+    /// instead.
     fn append(&mut self, axis: Padded) {
         if axis.length == 1 && axis.inside == 1 {
             return;

@@ -16,8 +16,8 @@ use crate::ops::order::CudaOrder;
 /// The kernels that search, for each type and each number of bits of an index.
 struct SearchKernel;
 
-/// Returns for each of `values` the number of elements of `array` before it. `array` has one axis
-/// and is sorted. Both have one type, whose elements have an order.
+/// Returns, for each of `values`, the number of elements of `array` that precede the value. `array`
+/// has one axis and is sorted. Both arrays have one type, whose elements have an order.
 #[track_caller]
 pub(in crate::ops) fn search(
     order: CudaOrder<'_>,

@@ -7,7 +7,7 @@ use super::program::inverse;
 use crate::array::{Layout, Walk};
 use crate::device::cuda::{Arguments, Grid};
 
-/// The ranks that kernels are compiled for. A walk of another rank uses the next larger one.
+/// The ranks that kernels are compiled for. A walk of another rank uses the next larger rank.
 const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
 
 /// The words that a thread of most kernels reads before it writes the first.
@@ -22,8 +22,8 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    /// Returns the numbering for walks of up to `rank` axes, and numbers and indices of elements
-    /// that are all below `limit`.
+    /// Returns the numbering for walks of up to `rank` axes. All numbers and indices of elements
+    /// are below `limit`.
     pub(super) fn new(rank: usize, limit: usize) -> Self {
         let rank = RANKS.into_iter().find(|&own| rank <= own);
         Self {
@@ -85,7 +85,7 @@ impl Numbering {
         if self.wide {
             arguments.push_all(numbers.iter().copied());
         } else {
-            // Steps may be negative: only their lower half counts.
+            // Steps may be negative. Only their lower half matters.
             let bytes = numbers
                 .iter()
                 .flat_map(|&number| (number as u32).to_ne_bytes());
@@ -99,7 +99,7 @@ pub(super) fn limit_of(layout: &Layout) -> usize {
     layout.bounds().map_or(0, |(_, highest)| highest + 1)
 }
 
-/// Returns the grid for `count` elements of which each thread reads several before it writes the
+/// Returns the grid for `count` elements. Each thread reads several elements before it writes the
 /// first.
 pub(super) fn grid(count: usize) -> Grid {
     grid_of(count.div_ceil(UNROLLED))

@@ -1,4 +1,4 @@
-//! Addition of contributions to a gradient: to all of it, and to a part of it.
+//! Addition of contributions to a gradient, or to a part of a gradient.
 
 use super::backward::{BackwardStep, Gradients, Upstream};
 use super::evaluation::evaluate;
@@ -17,7 +17,7 @@ use crate::ops::order::aliasing::{Obstacle, Overwritable, Target};
 
 /// Returns the contribution summed over the axes that `layout` lacks or broadcasts. An axis is
 /// broadcast if `layout` repeats an element along it, or has one element where the contribution has
-/// several. A sum is in the type that it is computed in.
+/// several. A sum has the type of [`DType::computed_in`].
 #[track_caller]
 pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
@@ -39,8 +39,8 @@ pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArra
     Ok(summed.seen(Layout::contiguous(&dims)?))
 }
 
-/// Returns the layout of a contribution to `part`, seen with the axes of `whole`; `None` if `part`
-/// does not have all elements.
+/// Returns the layout of a contribution to `part` with the axes of `whole`; `None` if `part` lacks
+/// elements.
 pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -> Option<Layout> {
     if contribution.layout.shape() != part.shape() {
         return None;
@@ -55,8 +55,7 @@ pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -
     contribution.layout.permute(&axes).ok()
 }
 
-/// Returns the axes of `part` in the order of `whole`, if it has equal elements in another order of
-/// axes.
+/// Returns the axes of `part` in the order of `whole`, if `part` is `whole` with permuted axes.
 fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     if part.ndim() != whole.ndim() || part.offset() != 0 {
         return None;
@@ -73,8 +72,8 @@ fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     Some(axes)
 }
 
-/// Adds the elements of `contribution` to `sum`, in `dtype`: in place, unless `sum` has another
-/// type, or something else has the memory.
+/// Adds the elements of `contribution` to `sum`, in `dtype`. Adds in place, unless `sum` has
+/// another type or shares its memory.
 #[track_caller]
 pub(super) fn added(
     sum: AnyArray,
@@ -93,7 +92,7 @@ pub(super) fn added(
     }
 }
 
-/// Returns the sum of both as a new array of `dtype`.
+/// Returns the sum of two arrays as a new array of `dtype`.
 #[track_caller]
 pub(super) fn summed(arrays: [&AnyArray; 2], dtype: DType, whole: &Layout) -> Result<AnyArray> {
     let operands = arrays.map(AnyArray::operand);
@@ -102,8 +101,8 @@ pub(super) fn summed(arrays: [&AnyArray; 2], dtype: DType, whole: &Layout) -> Re
     Ok(AnyArray::of_shape(buffer, whole.shape(), dtype))
 }
 
-/// Adds `contribution` to a part of `sum`, as one step of the tape: the gradient of the result
-/// passes to `sum` unchanged, and its part passes to the contribution.
+/// Adds `contribution` to a part of `sum`, as one step of the tape. The result's gradient passes to
+/// `sum` unchanged, and the part's gradient to `contribution`.
 #[track_caller]
 pub(super) fn tracked_part(
     sum: AnyArray,
@@ -117,7 +116,7 @@ pub(super) fn tracked_part(
     let to = [of(&sum)?, of(&contribution)?];
     let result = {
         let _paused = Pause::begin();
-        // Shared, so that it is copied.
+        // A second handle on `sum` makes `own` copy it.
         added_to_part(own(sum.share(), &whole)?, &contribution, &part)?
     };
     if to == [None, None] {
@@ -151,8 +150,8 @@ pub(super) fn tracked_part(
 }
 
 /// Adds the contribution of each position of `part`, a view of an array of the layout `whole`, to
-/// its element. If an element has several contributions, the sum is in the type that it is computed
-/// in, and is rounded at the end.
+/// its element. If an element has several contributions, the sum is in the type of
+/// [`DType::computed_in`], and rounded at the end.
 #[track_caller]
 pub(in crate::ops) fn sum_of_windows(
     contribution: AnyArray,
@@ -168,7 +167,7 @@ pub(in crate::ops) fn sum_of_windows(
     with_windows(sum, contribution, part, whole)?.converted(dtype)
 }
 
-/// Like [`sum_of_windows`], added to `sum`, whose type the result has.
+/// Like [`sum_of_windows`], but added to `sum`. The result has the type of `sum`.
 #[track_caller]
 pub(in crate::ops) fn with_windows(
     sum: AnyArray,
@@ -186,7 +185,7 @@ pub(in crate::ops) fn with_windows(
     added_to_part(sum, &contribution, &part)
 }
 
-/// Like [`added`], but to a part of `sum`, whose memory nothing else has. Windows that overlap are
+/// Like [`added`], but to a part of `sum`, the only handle on its memory. Overlapping windows are
 /// added one position at a time.
 #[track_caller]
 pub(super) fn added_to_part(
@@ -228,8 +227,8 @@ fn overlapping_axis(part: &Layout) -> usize {
     axis.expect("several elements have an axis")
 }
 
-/// Writes each result of `graph` to a part of `sum`, whose memory nothing else has. The parts have
-/// no element in common, and no tape tracks an operand.
+/// Writes each result of `graph` to a part of `sum`, the only handle on its memory. The parts are
+/// disjoint, and no tape tracks an operand.
 #[track_caller]
 pub(in crate::ops) fn store_parts(
     sum: &AnyArray,
@@ -255,8 +254,8 @@ pub(in crate::ops) fn store_parts(
     }
 }
 
-/// Adds the contribution to the part of `sum` that `layout` selects, if nothing else has that
-/// memory and no element is there twice.
+/// Adds `contribution` to the part of `sum` that `layout` selects. Returns `sum` unchanged if it
+/// shares its memory, or `layout` repeats an element.
 #[track_caller]
 fn store_sum(
     sum: AnyArray,

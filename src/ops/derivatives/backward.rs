@@ -15,9 +15,10 @@ use crate::error::Result;
 /// was computed from.
 pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
 
-/// Passes the gradients of a step's results back to what it read.
+/// The function that passes the gradients of a step's results back to the values that the step
+/// read.
 pub(crate) trait Backward {
-    /// Passes gradients back for the last time: frees the saved values, and `upstream` as soon as
+    /// Passes gradients back for the last time. Frees the saved values, and `upstream` as soon as
     /// it was read.
     fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()>;
 
@@ -67,7 +68,7 @@ pub(crate) struct Gradients {
 /// The sum of the contributions to one gradient.
 ///
 /// Invariants: the arrays have the shape of the value. `array` has the value's type or the type
-/// that it is computed in. `more` is there only if both arrays are narrow.
+/// that it is computed in. `more` is `Some` only if both arrays are narrow.
 #[derive(Debug)]
 pub(super) struct GradientSum {
     pub(super) array: AnyArray,
@@ -77,7 +78,7 @@ pub(super) struct GradientSum {
     pub(super) parts: Option<DistinctParts>,
 }
 
-/// A hasher of the numbers of values, which a tape counts up, so that nobody can choose them.
+/// A hasher of value numbers. A tape counts them up, so that no input can choose colliding numbers.
 #[derive(Debug, Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -99,7 +100,7 @@ impl Hasher for NumberHasher {
 
 /// Provider of memory for gradients, so that they are computed at their final address.
 pub(crate) trait Placer: fmt::Debug {
-    /// Returns elements for the gradient of the value with that number, of its shape. Nothing else
-    /// reads or writes them until the gradient is complete.
+    /// Returns memory for the gradient of the value `value`, of that value's shape. Nothing else
+    /// reads or writes the memory until the gradient is complete.
     fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
 }

@@ -1,7 +1,7 @@
 //! The direction that a product of derivatives is computed along, while its function runs.
 //!
-//! The vectors of equal values of a matrix are not unique. Those that are smooth along a direction
-//! are unique, so that the factorizations ask here how their matrix changes.
+//! The eigenvectors or singular vectors of equal values are not unique. The vectors that are smooth
+//! along a direction are unique, so the factorizations read the change of their matrix here.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,8 +29,8 @@ struct TrackedDirection {
 pub(crate) struct DirectionGuard(());
 
 impl DirectionGuard {
-    /// Begins a direction: `changes` lists the numbers of the variables that the tape tracks from
-    /// `first_step` on, and how they change.
+    /// Begins a direction for the tape from `first_step` on. `changes` lists the numbers of its
+    /// variables, and the changes of their values.
     pub(crate) fn begin(first_step: usize, changes: Vec<(u32, AnyArray)>) -> Self {
         let direction = TrackedDirection {
             first_step,
@@ -55,7 +55,7 @@ pub(in crate::ops) fn has_direction() -> bool {
 }
 
 /// Returns the derivative of a tracked array along the direction of this thread, untracked; `None`
-/// if there is none. The steps that compute it leave the tape.
+/// if there is none. The steps that compute the derivative are removed from the tape.
 #[track_caller]
 pub(in crate::ops) fn change_of<T: AnyElement>(array: &Array<T>) -> Result<Option<Array<T>>> {
     let Some(direction) = DIRECTIONS.with_borrow(|all| all.last().cloned()) else {

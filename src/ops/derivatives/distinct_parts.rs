@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Layout, MAX_RANK};
 
-/// The number of parts that are compared. Neighbours are joined, so that few remain.
+/// The maximum number of parts that are compared. Adjacent parts are joined, so that few remain.
 const MOST: usize = 8;
 
 /// Parts of one array that have no element in common. None of them repeats an element.
@@ -12,8 +12,8 @@ const MOST: usize = 8;
 pub(super) struct DistinctParts(SmallVec<[Layout; 1]>);
 
 impl DistinctParts {
-    /// Adds a part, which repeats no element; `None` if it may have an element in common with
-    /// another part, or if there are too many.
+    /// Adds a part, which repeats no element. Returns `None` if it may overlap another part, or if
+    /// there are too many parts.
     pub(super) fn with(mut self, part: &Layout) -> Option<Self> {
         let mut joined = None;
         for (number, own) in self.0.iter().enumerate() {
@@ -31,13 +31,13 @@ impl DistinctParts {
     }
 }
 
-/// Returns the layout of two parts and of what is between them along one axis, and whether nothing
-/// is between them. Returns `None` if they differ in another way, or may have an element in common.
+/// Returns the hull of two parts along one axis, and whether the parts are adjacent. Returns `None`
+/// if the parts differ in another way, or may overlap.
 fn hull_of(one: &Layout, other: &Layout) -> Option<(Layout, bool)> {
     if one.ndim() != other.ndim() {
         return None;
     }
-    // The stride of an axis of length 1 means nothing.
+    // The stride of an axis of length 1 is not used.
     let are_long = |axis: usize| one.dims()[axis] > 1 && other.dims()[axis] > 1;
     let differs = |axis: usize| are_long(axis) && one.strides()[axis] != other.strides()[axis];
     if (0..one.ndim()).any(differs) {

@@ -25,8 +25,8 @@ type DerivedList<'a> = SmallVec<[&'a Derived; 4]>;
 pub(super) struct Derivation<Saved = SavedArray> {
     pub(super) joint: GraphTemplate,
     pub(super) derived: Vec<Derived>,
-    /// The operands of the expression graph that gradients are computed from, by their number;
-    /// `None` for an operand that is not needed.
+    /// The saved operands, by their number in the expression graph; `None` if no gradient reads the
+    /// operand.
     pub(super) saved: Vec<Option<Saved>>,
     /// The shape that all nodes broadcast to.
     pub(super) shape: Shape,
@@ -44,7 +44,7 @@ impl Derivation {
         })
     }
 
-    /// Saves the operands for the nodes `derived`, and for the nodes `more`.
+    /// Saves the operands that the nodes `derived` and `more` read.
     #[track_caller]
     pub(super) fn new(
         graph: &ExpressionGraph<'_>,
@@ -60,8 +60,8 @@ impl Derivation {
         }
     }
 
-    /// Returns whether the gradients of narrow results of those types are passed on or converted,
-    /// so that rounding them first would lose digits.
+    /// Returns whether the step passes on or converts the gradient of a narrow result. Rounding
+    /// that gradient first would lose digits.
     fn takes_unrounded(&self, results: &[DType]) -> bool {
         let [result] = results else {
             return false;
@@ -71,7 +71,8 @@ impl Derivation {
         wide != *result && (self.derived.iter().any(is_wide) || self.is_copy())
     }
 
-    /// Returns whether the result is the only operand, in other memory.
+    /// Returns whether the result's gradient is the gradient of the only tracked operand, as for a
+    /// copy.
     fn is_copy(&self) -> bool {
         let is_gradient = |own: &Derived| {
             let gradient = &self.joint.nodes[own.gradient as usize].kind;
@@ -80,7 +81,7 @@ impl Derivation {
         matches!(self.derived.as_slice(), [own] if is_gradient(own))
     }
 
-    /// Returns whether the gradients are computed from the result of that number,
+    /// Returns whether the gradients are computed from the result `number`, a
     /// [`Placeholder::Result`].
     pub(super) fn needs_result(&self, number: usize) -> bool {
         let wanted = (self.joint).wanted(self.derived.iter().map(|own| own.gradient));
@@ -111,8 +112,8 @@ impl Derivation<AnyArray> {
         self.joint.filled(&array_of, results)
     }
 
-    /// Adds the gradients of all operands. The last gradients may be written over `spare`, one of
-    /// the given arrays, if nothing else has its memory.
+    /// Adds the gradients of all operands. `spare` is one of the arrays that `saved_value` returns.
+    /// If no other handle shares its memory, the last gradient may be written over it.
     #[track_caller]
     pub(super) fn pass_back<'a>(
         &'a self,
@@ -128,8 +129,8 @@ impl Derivation<AnyArray> {
             self.derived.iter().partition(is_whole);
         let (passed, computed): (DerivedList<'_>, DerivedList<'_>) =
             (whole.into_iter()).partition(|own| self.passed(own, saved_value).is_some());
-        // If a gradient is computed in full anyway and was not rounded, its sum is computed from
-        // it; all other sums are computed from the saved operands.
+        // If a gradient is computed in full anyway and not rounded, its sum reads that array. All
+        // other sums are computed from the saved operands.
         let is_computed = |own: &&Derived| {
             own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
         };
@@ -151,7 +152,8 @@ impl Derivation<AnyArray> {
             let graph = self.graph(saved_value, &nodes)?;
             let arrays = self.evaluated(&graph, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
-                // Computed once, though several operands may have one gradient.
+                // Removed from `later`, so that each sum is added once, even if several operands
+                // have this gradient.
                 let (own_reductions, others): (DerivedList<'_>, DerivedList<'_>) =
                     (later.into_iter()).partition(|of| of.gradient == own.gradient);
                 later = others;
@@ -165,7 +167,7 @@ impl Derivation<AnyArray> {
         Ok(())
     }
 
-    /// Returns the given gradient, if it is an operand's gradient unchanged.
+    /// Returns the result's gradient, if it is the gradient of the operand `own`, unchanged.
     fn passed<'a>(
         &self,
         own: &Derived,
@@ -177,16 +179,16 @@ impl Derivation<AnyArray> {
         saved_value(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
     }
 
-    /// Sums `graph` along the axes along which an operand is broadcast.
+    /// Sums `graph` over the axes along which the operand `own` is broadcast.
     #[track_caller]
     fn reduced(&self, graph: &ExpressionGraph<'_>, own: &Derived) -> Result<AnyArray> {
         let axes = reduced_axes(&self.shape, &own.tracked.layout);
         sum_of(graph, &self.shape, axes)
     }
 
-    /// Returns the results of `graph`. A single result is written to the memory of `spare` if
-    /// nothing else has that memory, and both have one type and one shape. The expression graph may
-    /// read `spare` as an operand.
+    /// Returns the results of `graph`. A single result is written over `spare` if no other handle
+    /// shares that memory, and type and shape are equal. The expression graph may read `spare` as
+    /// an operand.
     #[track_caller]
     fn evaluated(
         &self,
@@ -266,8 +268,8 @@ fn saved_operands(
     saved
 }
 
-/// An evaluation of an expression graph. While it runs, nothing is tracked; then the step that
-/// passes gradients back is recorded.
+/// An evaluation of an expression graph. While it runs, the tape is paused. At its end, it records
+/// the step that passes gradients back.
 #[must_use]
 pub(in crate::ops) struct Evaluation(Option<Box<RunningEvaluation>>);
 
@@ -284,7 +286,7 @@ impl Evaluation {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), by name, if a derivative is not known.
+    /// [`Unsupported`](ErrorKind::Unsupported), naming the function, if a derivative is not known.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Self> {
@@ -294,7 +296,7 @@ impl Evaluation {
         RunningEvaluation::begin(graph, shape).map(Self)
     }
 
-    /// Returns whether anything that the expression graph reads is tracked.
+    /// Returns whether the expression graph reads a tracked value.
     pub(in crate::ops) fn is_tracked(&self) -> bool {
         self.0.is_some()
     }
@@ -368,7 +370,8 @@ impl RunningEvaluation {
                 let gradient_of = |number: usize| Some(upstream[number].as_ref()?.dtype);
                 if (0..dtypes.len()).any(|number| gradient_of(number) != Some(dtypes[number])) {
                     // A result without a gradient must not contribute: even a gradient of 0 times
-                    // an infinite derivative would be NaN. A gradient may also be unrounded.
+                    // an infinite derivative would be NaN. An unrounded gradient has another type,
+                    // which needs other nodes.
                     (derivation.joint, derivation.derived) = forward.derive_results(gradient_of)?;
                 }
                 let saved_value = |placeholder: Placeholder| match placeholder {
@@ -394,8 +397,8 @@ pub(in crate::ops) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<Saved
     arrays.flatten().map(SavedArray::size_bytes).sum()
 }
 
-/// Returns the result of `graph`, which has one, over `shape`, to which it broadcasts. Records the
-/// step that passes gradients back.
+/// Returns the single result of `graph`, broadcast to `shape`. Records the step that passes
+/// gradients back.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     graph: &ExpressionGraph<'_>,

@@ -19,11 +19,11 @@ pub(super) struct Derived {
     pub(super) tracked: Tracked,
     /// The gradient in the operand's type.
     pub(super) gradient: u32,
-    /// The gradient in the type that it is computed in, in which it is also summed.
+    /// The gradient in the type in which gradients are computed and summed.
     pub(super) wide: u32,
 }
 
-/// Nodes, and for each the node of its gradient.
+/// Pairs of a node and the node of its gradient.
 pub(super) type NodeSeeds = SmallVec<[(usize, u32); 2]>;
 
 /// An expression graph with tracked operands, without its arrays.
@@ -76,10 +76,10 @@ impl Forward {
         leads
     }
 
-    /// Returns the graph of the gradients of the tracked operands. `seeds` returns nodes, and for
-    /// each the node of its gradient, which it appends. All gradients are in the type of
-    /// [`DType::computed_in`](crate::array::DType::computed_in), until the last step of each
-    /// operand.
+    /// Returns the graph of the gradients of the tracked operands. `seeds` appends the gradients of
+    /// some nodes, and returns pairs of a node and its gradient's node. All gradients are in the
+    /// type of [`DType::computed_in`](crate::array::DType::computed_in), until the last step, which
+    /// converts each to its operand's type.
     #[track_caller]
     pub(super) fn derive(
         &self,
@@ -133,8 +133,8 @@ impl Forward {
         Ok((joint.into_inner(), derived))
     }
 
-    /// Like [`derive`](Self::derive), from the gradients of the results that have one.
-    /// `gradient_of` returns the type of a result's gradient.
+    /// Like [`derive`](Self::derive), from the gradients of the results. `gradient_of` returns the
+    /// type of a result's gradient; `None` if it has none.
     #[track_caller]
     pub(super) fn derive_results(
         &self,

@@ -5,8 +5,8 @@
 //! A step owns the gradients of its results, and nothing reads them after the step. If an
 //! expression passes back one gradient that it computes, that gradient is written over the gradient
 //! of its result. This requires that no other handle has the memory. (A gradient that passes an
-//! addition unchanged has several handles.) It cannot be overwritten if gradients are tracked
-//! themselves. If one pass computes several gradients, there is memory for only one of them. A
+//! addition unchanged has several handles.) If gradients are tracked themselves, none is
+//! overwritten. If one pass computes several gradients, there is memory for only one of them. A
 //! separate pass would cost more than the memory is worth. The test for one handle also lets the
 //! gradient of logits overwrite the logits' memory.
 
@@ -41,15 +41,14 @@ impl AnyArray {
         Ok(Self::of_shape(buffer, shape, dtype))
     }
 
-    /// Returns an array of a shape with one value for all elements, on the device and of the type
-    /// of this array.
+    /// Returns an array of `shape` filled with `value`, with the device and the type of this array.
     #[track_caller]
     pub(crate) fn full(&self, shape: &Shape, value: f64) -> Result<Self> {
         let value = (self.dtype, bits_of_number(self.dtype, value));
         filled(self.device(), &Layout::contiguous(shape)?, value)
     }
 
-    /// Returns zeros of a shape, on the device and of the type of this array.
+    /// Returns zeros of `shape`, with the device and the type of this array.
     #[track_caller]
     pub(crate) fn zeros(&self, shape: &Shape) -> Result<Self> {
         zeros_on(self.device(), shape, self.dtype)
@@ -83,8 +82,8 @@ impl Gradients {
         Self { placer, ..self }
     }
 
-    /// Returns the provided memory for the gradient `to`, if there is some. Returns `None` if `to`
-    /// does not cover all elements of the value, or the gradient has a contribution already.
+    /// Returns the memory that the placer provides for the gradient `to`, if any. Returns `None` if
+    /// `to` does not cover all elements of the value, or the gradient has a contribution already.
     #[track_caller]
     pub(crate) fn place_of(&self, to: &Tracked) -> Result<Option<AnyArray>> {
         let Some(placer) = self.placer.as_ref() else {
@@ -96,7 +95,7 @@ impl Gradients {
         placer.place_of(to.value)
     }
 
-    /// Returns empty gradients that are tracked, so that they have gradients again.
+    /// Returns empty gradients that a tape tracks, so that they can be differentiated.
     pub(crate) fn tracked(detects_anomalies: bool) -> Self {
         Self {
             are_tracked: true,
@@ -104,8 +103,8 @@ impl Gradients {
         }
     }
 
-    /// Takes the gradients of a step's results out. If the step does not take them unrounded, they
-    /// have the types of the results.
+    /// Removes and returns the gradients of a step's results. Unless the step takes unrounded
+    /// gradients, they have the types of the results.
     #[track_caller]
     pub(crate) fn take_all(
         &mut self,
@@ -124,7 +123,7 @@ impl Gradients {
         Ok(upstream)
     }
 
-    /// Returns the value of that number.
+    /// Returns the type and the layout of the value `value`, for its gradient.
     fn value_of(&self, value: u32) -> ValueOfSum {
         let (layout, dtype) = tape::with_value(value, |value| (value.layout, value.dtype));
         ValueOfSum {
@@ -134,8 +133,8 @@ impl Gradients {
         }
     }
 
-    /// Returns an error at `call_site`, the line of the present step, if a gradient that it
-    /// contributed to has a NaN.
+    /// Returns an error at `call_site`, the current step's line, if the step contributed to a
+    /// gradient with a NaN.
     pub(crate) fn check_anomaly(&mut self, call_site: &'static Location<'static>) -> Result<()> {
         let Some(touched) = &mut self.touched else {
             return Ok(());
@@ -154,12 +153,13 @@ impl Gradients {
         Ok(())
     }
 
-    /// Returns whether anything contributed to the gradient of values, and nothing took it out.
+    /// Returns whether the gradient of a value has contributions, and was not taken.
     pub(crate) fn has(&self, value: u32) -> bool {
         self.sums.contains_key(&value)
     }
 
-    /// Takes the gradient of a value out, in the type of the value; `None` if nothing contributed.
+    /// Removes and returns the gradient of a value, in the value's type; `None` if it has no
+    /// contribution.
     #[track_caller]
     pub(crate) fn take(&mut self, value: u32) -> Result<Option<AnyArray>> {
         let sum = self.sums.remove(&value);
@@ -181,8 +181,8 @@ impl Gradients {
         norm.into_kept()
     }
 
-    /// Like [`take`](Self::take), for a gradient that outlives the backward pass: a view of
-    /// less than half of its block is copied, so that it does not keep the rest allocated.
+    /// Like [`take`](Self::take), for a gradient that outlives the backward pass. A view of less
+    /// than half of its block is copied, so that the block can be released.
     #[track_caller]
     pub(crate) fn take_compact(&mut self, value: u32) -> Result<Option<AnyArray>> {
         let Some(gradient) = self.take(value)? else {
@@ -196,7 +196,7 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Adds a sum that was computed in the type that narrow values are computed in.
+    /// Adds a sum in the type of [`DType::computed_in`], which is not rounded yet.
     #[track_caller]
     pub(crate) fn add_unrounded(&mut self, to: Tracked, sum: AnyArray) -> Result<()> {
         let (dtype, is_taken_unrounded) =
@@ -207,8 +207,8 @@ impl Gradients {
         }
     }
 
-    /// Adds a contribution, whose shape is the shape of `to` or one that `to` broadcasts to. Its
-    /// type is the type of the value, or the type that a narrow value is computed in.
+    /// Adds a contribution. Its shape is the shape of `to`, or a shape that `to` broadcasts to. Its
+    /// type is the value's type, or the type that a narrow value is computed in.
     #[track_caller]
     pub(crate) fn add(&mut self, to: Tracked, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {

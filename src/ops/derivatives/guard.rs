@@ -16,11 +16,11 @@ pub(crate) struct TapeGuard {
 }
 
 impl TapeGuard {
-    /// Begins a tape on this thread, for the public function of that name.
+    /// Begins a tape on this thread, for the public function `function`.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread has a tape.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread already has a tape.
     #[track_caller]
     pub(crate) fn begin(function: &'static str) -> Result<Self> {
         read_environment()?;
@@ -40,21 +40,21 @@ impl Drop for TapeGuard {
     }
 }
 
-/// Takes the last step.
+/// Takes the last step, and drops the activations of its results.
 pub(super) fn pop() -> Option<TapeStep> {
     let step = tape::pop()?;
     activations::drop_results(&step.results);
     Some(step)
 }
 
-/// The steps of a function with gradients of its own in the first run of a checkpoint. The tape is
-/// active while this lives, and loses the steps when it drops.
+/// A guard for the steps of a function with its own gradients, in a checkpoint's first run. While
+/// the guard lives, the tape is active. When the guard drops, the steps are removed.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct FirstRun {
-    /// The number of steps before.
+    /// The number of steps before the function.
     from: usize,
-    /// Ends before the steps are lost.
+    /// Ends before the steps are removed.
     active: Option<Pause>,
 }
 

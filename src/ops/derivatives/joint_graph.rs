@@ -1,9 +1,9 @@
 //! The joint graph of a step: the template of its expression graph, and the nodes of the gradients.
 //!
 //! Derivatives are nodes, not types. Types of derivatives would at least double the types of
-//! expressions, and each training step would compile them in the user's crate. As nodes, the
-//! gradients of all operands are one graph, which both devices evaluate in one pass, with equal
-//! nodes once.
+//! expressions. Each training step would compile them in the user's crate. As nodes, the gradients
+//! of all operands are one graph. Both devices evaluate the graph in one pass, and equal nodes
+//! once.
 
 use smallvec::SmallVec;
 
@@ -18,9 +18,9 @@ use cachescope_kernels::elementwise::call::Call;
 use cachescope_kernels::elementwise::operation::Operation;
 
 /// The contributions to a gradient, one for each use of its node. Each has the truth value under
-/// which it counts, or `None` if it always counts. A contribution that does not count, because
-/// another branch was chosen, may have any value: infinite slopes occur in a branch as well as in
-/// the nodes before it.
+/// which it counts, or `None` if it always counts. If another branch was chosen, a contribution
+/// does not count and may have any value. Infinite slopes occur in a branch and in the nodes before
+/// the branch.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl GraphTemplate {
@@ -56,7 +56,7 @@ impl GraphTemplate {
     }
 
     /// Returns the sum of a gradient's contributions, with the truth value under which the sum is
-    /// right. It is true if any contribution counts.
+    /// valid: that any contribution counts.
     pub(super) fn sum_where_counted(
         &mut self,
         parts: &Contributions,

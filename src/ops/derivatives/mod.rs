@@ -2,10 +2,10 @@
 //!
 //! An operation that reads tracked values records one step. For elementwise expressions, the step
 //! is derived from the expression graph, as nodes. The chain rule gives the gradient of each
-//! operand as another expression graph. Its evaluation computes the nodes of the forward pass a
-//! second time, in registers. One pass can compute several gradients. So a step saves only arrays
-//! that these expression graphs read. Operations without a rule reject tracked values in
-//! `on_device!`, their entry point to both devices.
+//! operand as another expression graph. Its evaluation computes the nodes of the forward pass
+//! again, in registers. So a step saves only the arrays that these graphs read. One pass can
+//! compute several gradients. Operations without a rule reject tracked values in `on_device!`,
+//! their entry point to both devices.
 
 mod activations;
 mod adding;
@@ -149,8 +149,8 @@ pub(super) fn record(
 
 type StepResult<'a> = (Buffer, &'a Layout, DType);
 
-/// Records the step that computed several results, and lets the tape track the floats and complex
-/// numbers. `back` may save the results with their nodes.
+/// Records the step that computed several results, and lets the tape track the results of float and
+/// complex types. `back` receives the tracked results, and may save them.
 #[track_caller]
 fn record_all(
     results: SmallVec<[StepResult<'_>; 1]>,
@@ -200,7 +200,7 @@ fn record_results(
     tape::push(TapeStep {
         results,
         back,
-        // A step of a tracked backward pass is on the line of the step that it differentiates.
+        // A step of a tracked backward pass has the call site of the step that it differentiates.
         call_site: reported_call_site(Location::caller()),
     });
     if let Some(store) = store {
@@ -215,7 +215,7 @@ fn record_results(
 /// The values that a backward pass begins with, and their gradients.
 pub(crate) type Seeds = Vec<(Tracked, AnyArray)>;
 
-/// Returns the gradient of `scale` times `loss` for the loss; empty if the tape does not track
+/// Returns the gradient of `scale * loss` with respect to `loss`; empty if the tape does not track
 /// `loss`.
 #[track_caller]
 pub(crate) fn seed<T: AnyElement>(loss: &Array<T>, scale: f64) -> Result<Seeds> {
@@ -227,18 +227,18 @@ pub(crate) fn seed<T: AnyElement>(loss: &Array<T>, scale: f64) -> Result<Seeds> 
     Ok(vec![(tracked, scale)])
 }
 
-/// Passes the gradients `seeds` back to everything that their values were computed from, and takes
-/// the steps from the tape, down to the step `from`. If the tape detects anomalies, the first step
-/// that returns NaN is an error.
+/// Passes the gradients `seeds` back to every value that the seeds' values were computed from.
+/// Takes the steps off the tape, down to the step `from`. If the tape detects anomalies, the first
+/// step that returns NaN is an error.
 #[track_caller]
 pub(crate) fn backward(seeds: Seeds, from: usize) -> Result<Gradients> {
     let gradients = Gradients::new(detects_anomalies());
     backward_in_places(seeds, gradients, from, &mut |_| Ok(()))
 }
 
-/// Like [`backward`], into `gradients`, which are empty and some of which may have provided memory.
-/// Calls `see` with the gradients after each step. A gradient is complete if no step left on the
-/// tape reads its value.
+/// Like [`backward`], but adds to `gradients`, which must be empty. A placer may provide memory for
+/// some of them. Calls `see` with the gradients after each step. A gradient is complete if no step
+/// left on the tape reads its value.
 #[track_caller]
 pub(crate) fn backward_in_places(
     seeds: Seeds,
@@ -267,13 +267,13 @@ pub(crate) fn backward_in_places(
     Ok(gradients)
 }
 
-/// Like [`backward`], but records the backward pass as steps of the tape, so that gradients pass
-/// through the gradients, too. All steps stay on the tape.
+/// Like [`backward`], but records the backward pass as steps of the tape, so that the gradients can
+/// be differentiated, too. All steps stay on the tape.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported), with its name and line, if an operation has no
-/// derivative of its gradient.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) if an operation's gradient has no derivative. The
+/// error has the operation's name and call site.
 #[track_caller]
 pub(crate) fn tracked_backward(seeds: Seeds, from: usize) -> Result<Gradients> {
     check_budget()?;
@@ -285,7 +285,7 @@ pub(crate) fn tracked_backward(seeds: Seeds, from: usize) -> Result<Gradients> {
     Ok(gradients)
 }
 
-/// Passes tracked gradients back through the steps of that range, the last one first.
+/// Passes tracked gradients back through the steps of `range`, the last step first.
 #[track_caller]
 fn pass_tracked(range: Range<usize>, gradients: &mut Gradients) -> Result<()> {
     for number in range.rev() {
@@ -317,7 +317,8 @@ fn pass_tracked(range: Range<usize>, gradients: &mut Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Returns another value with the elements of a tracked one: a step that passes gradients on.
+/// Returns a new value with the elements of a tracked value. Records a step that passes gradients
+/// on unchanged.
 #[track_caller]
 pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
     let AnyArray {

@@ -4,8 +4,8 @@ use crate::array::{AnyArray, AxisSet, bits_of_number};
 use crate::error::Result;
 
 /// Returns, for each element, the product of the others along `axes`. There is no division, so that
-/// zeros need no special case. In double precision, as for the product itself: the product of a
-/// part may be beyond the range of narrow floats.
+/// zeros need no special case. The type is double precision, as for the product itself: a part's
+/// product may exceed the range of narrow floats.
 #[track_caller]
 pub(super) fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
     let dtype = x.dtype;

@@ -22,16 +22,17 @@ use cachescope_kernels::reduce::ReductionRule as Rule;
 
 /// The gradient of each element, as a function of the result's gradient.
 ///
-/// `g` is the gradient of the result and `r` the result, both broadcast over the reduced axes; `x`
-/// is the element. Some rules need sums of their own over the reduced axes, of which each may read
-/// those before it; for products, the sum is the product of the other elements. All are in the type
-/// of [`DType::computed_in`], and a narrow result that was rounded is computed again in it.
+/// `g` is the result's gradient and `r` the result, both broadcast over the reduced axes. `x` is
+/// the element. Some rules need sums over the reduced axes, and each sum may read the earlier sums.
+/// For products, the product of the other elements replaces the sum. All nodes are in the type of
+/// [`DType::computed_in`]. If a narrow result was rounded, it is computed again in that type.
 ///
 /// The mean is subtracted in two steps: first the rounded mean, then the mean of the differences.
-/// So it keeps its digits if elements are nearly equal, or one of several weights is nearly 1.
+/// So the difference keeps its digits if elements are nearly equal, or one of several weights is
+/// nearly 1.
 trait Derivative: Sized {
-    /// Returns the nodes for the element `x` of `dtype`; `None` for complex numbers, unless the
-    /// reduction is for them. A result reduces `count` elements.
+    /// Returns the rule's nodes for the element `x` of `dtype`; `None` for complex elements that
+    /// the rule does not support. A result reduces `count` elements.
     fn nodes(
         self,
         joint: &RefCell<GraphTemplate>,
@@ -72,7 +73,7 @@ impl Derivative for Rule {
             Self::Mean => (g * (1.0 / count), [None, None]),
             Self::Product => (g * s.conj(), [Some(x), None]),
             _ if dtype.is_complex() => return None,
-            // A result that is NaN has only NaN as its gradient.
+            // If the result is NaN, all gradients are NaN.
             Self::Largest => (
                 (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
                 [Some(r.constant(1.0).only_where(x.eq(r))), None],
@@ -101,8 +102,9 @@ impl Derivative for Rule {
                 (r * (apart - t), [Some(g * r), Some(apart * r)])
             }
             Self::LogSoftmax => {
-                // For a share above ½, 1 − share is the sum of the others. The sums: of the others'
-                // gradients and shares, as one complex number; and of its own gradient.
+                // For a share above ½, 1 − share is computed as the sum of the other shares. The
+                // first sum adds the others' gradients and shares, as one complex number. The
+                // second sum is the gradient of the element with that share.
                 let share = r.exp();
                 let most = r.gt(r.constant(MOST));
                 let zero = g.constant(0.0);
@@ -129,7 +131,7 @@ impl Derivative for Rule {
     }
 }
 
-/// Just above ln ½: at most one logarithm of shares is above it.
+/// A bound just above ln ½: at most one logarithm of a share exceeds it.
 const MOST: f64 = -0.69;
 
 /// The floating-point operations of softmax for an element: several passes, and an exponential.
@@ -146,18 +148,19 @@ type Summands = SmallVec<[u32; 2]>;
 
 const RESULT: Placeholder = Placeholder::Result(0);
 
-/// Returns the placeholder of the rule's sum of that number.
+/// Returns the placeholder of the rule's sum `number`.
 const fn sum_number(number: usize) -> Placeholder {
     Placeholder::Result(1 + number)
 }
 
 const GRADIENT: Placeholder = Placeholder::Gradient(0);
 
-/// Returns the softmax of an expression graph of floats along an axis, or its logarithm.
+/// A function that returns the softmax, or its logarithm, of an expression graph of floats along an
+/// axis.
 pub(in crate::ops) type SoftmaxOf = fn(&ExpressionGraph<'_>, usize) -> Result<AnyArray>;
 
-/// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
-/// gradients back is recorded.
+/// A reduction of an expression graph. While it runs, the tape is paused. At its end, it records
+/// the step that passes gradients back.
 #[must_use]
 pub(in crate::ops) struct TrackedReduction(Option<RunningReduction>);
 
@@ -171,7 +174,8 @@ struct DerivedReduction {
     derivation: Derivation,
     rule: Rule,
     summands: Summands,
-    /// The elements in the type of gradients, from which the result is computed again.
+    /// The node of the elements in the type of gradients, from which a rounded result is computed
+    /// again.
     again: Option<u32>,
     softmax: Option<SoftmaxOf>,
     dtype: DType,
@@ -183,12 +187,13 @@ struct DerivedReduction {
 }
 
 impl TrackedReduction {
-    /// Begins a reduction along `axes`, of that name and rule, whose results are of the type
-    /// `output`.
+    /// Begins the reduction `name` along `axes`, with the gradient rule `rule` and results of the
+    /// type `output`.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), by name, if a derivative is not known.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), naming the function, if a derivative is not
+    /// known.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(
@@ -231,7 +236,8 @@ impl TrackedReduction {
         self
     }
 
-    /// Ends the reduction with its result, which is of that shape.
+    /// Ends the reduction, whose result is `buffer`, of the shape `shape`. Returns the result,
+    /// tracked.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffer: Buffer, shape: &Shape) -> Buffer {
@@ -388,9 +394,9 @@ impl DerivedReduction {
     }
 }
 
-/// Returns gradients without their mean, weighted by a softmax along one of `axes`. This changes no
-/// gradient of a softmax. But derivatives of that gradient get the two steps of the rule, because
-/// this array is a step of its own.
+/// Returns `gradient` minus its mean along `axes`, weighted by `softmax`. The subtraction changes
+/// no gradient of the softmax. It is a step of its own, so that derivatives of that gradient also
+/// have the rule's two steps.
 #[track_caller]
 fn centred(gradient: &AnyArray, softmax: &AnyArray, axes: AxisSet) -> Result<AnyArray> {
     let all = 0..gradient.layout.ndim();
@@ -418,8 +424,8 @@ fn given<'a>(
     }
 }
 
-/// Returns the result of a rule's reduction of `graph`, of floats, along `axes`. The expression
-/// graph has the shape `shape`.
+/// Returns the result of the rule's reduction of `graph` along `axes`. `graph` has float elements
+/// and the shape `shape`.
 #[track_caller]
 fn reduced_again(
     (rule, softmax): (Rule, Option<SoftmaxOf>),
@@ -438,8 +444,8 @@ fn reduced_again(
     reduced_by(reduction.at(graph.first().dtype), graph, (shape, axes))
 }
 
-/// Returns the sums of `graph` along `axes`, which the result keeps with a length of 1. The
-/// elements are of a type that gradients are computed in, and the shape of the graph is `shape`.
+/// Returns the sums of `graph` along `axes`, which have length 1 in the result. `graph` has the
+/// shape `shape` and a type that gradients are computed in.
 #[track_caller]
 pub(super) fn sum_of(
     graph: &ExpressionGraph<'_>,

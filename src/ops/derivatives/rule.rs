@@ -12,8 +12,8 @@ use super::{Gradients, Pause, StepResult, Tracked, is_live, record_results, stor
 use crate::array::{AnyArray, AnyElement, Array, Bits, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
-/// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step
-/// that passes gradients back is recorded.
+/// An operation with an explicit gradient rule. While it runs, the tape is paused. At its end, it
+/// records the step that passes gradients back.
 #[must_use]
 pub(in crate::ops) struct RuledOperation(Option<RunningRule>);
 
@@ -36,19 +36,19 @@ struct RuleOperand {
 #[derive(Debug)]
 pub(in crate::ops) struct Saved {
     bytes: u64,
-    /// Handles on the operands and the results, which show what a tape tracks.
+    /// Handles on the operands and the results, whose value ids identify tracked values.
     known: Vec<Buffer>,
-    /// True if every saved array is one of `known`, so that gradients of the rule's gradients are
-    /// right.
+    /// True if every saved array is one of `known`. Otherwise, the rule's gradients have no
+    /// derivatives.
     is_tracked: bool,
     /// The arrays that the rule itself holds.
     pins: Vec<Pin>,
 }
 
 impl Saved {
-    /// Saves an array that the rule computes gradients from: an operand or a result, so that the
-    /// tape may track the rule, too. For any other array, the tape does not know how it depends on
-    /// the operands, and the rule's gradients have no derivatives. The rule holds the memory.
+    /// Saves an operand or a result that the rule reads, so that the tape can track the rule, too.
+    /// For any other array, the tape does not know the dependence on the operands. The rule's
+    /// gradients then have no derivatives. The rule holds the memory.
     #[track_caller]
     pub(in crate::ops) fn save(&mut self, array: &AnyArray) -> AnyArray {
         let saved = self.save_recomputed(array);
@@ -65,8 +65,8 @@ impl Saved {
         Array::from_erased(self.save(array.erased()))
     }
 
-    /// Like [`save`](Self::save), but under a budget the memory may be released: the array is
-    /// computed again when the rule fetches it.
+    /// Like [`save`](Self::save), but if the tape has a budget, the memory may be released. The
+    /// array is then computed again when the rule fetches it.
     #[track_caller]
     pub(in crate::ops) fn save_releasable(&mut self, array: &AnyArray) -> SavedArray {
         self.bytes += array.size_bytes() as u64;
@@ -90,7 +90,7 @@ impl Saved {
         array.share()
     }
 
-    /// Returns the identity that the tape knows a saved array by.
+    /// Returns the value id by which the tape identifies a saved array.
     fn identity_of(&mut self, array: &AnyArray) -> Option<ValueId> {
         let value_id = array.buffer.value_id();
         if value_id.is_some() || !is_differentiable(array.dtype) {
@@ -116,7 +116,7 @@ pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
 }
 
 impl RuledOperation {
-    /// Begins the operation of that name on `operands`, which are of one type.
+    /// Begins the operation `operation` on `operands`, which are of one type.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl RuledOperation {
         RunningRule::begin(operation, dtype, &operands).map(Self)
     }
 
-    /// Sets the function that computes the result of the operation again from its operands, by
-    /// some `flops` floating-point operations.
+    /// Sets the function that computes the result of the operation again from its operands, in
+    /// about `flops` floating-point operations.
     pub(in crate::ops) fn computed_by(
         mut self,
         flops: u64,
@@ -151,7 +151,7 @@ impl RuledOperation {
         self
     }
 
-    /// Returns whether the operand of that number is tracked, so that its gradient is needed.
+    /// Returns whether operand number `operand` is tracked, so that its gradient is needed.
     pub(in crate::ops) fn wants(&self, operand: usize) -> bool {
         let running = self.0.as_ref();
         running.is_some_and(|running| running.operands[operand].tracked.is_some())
@@ -180,8 +180,8 @@ impl RuledOperation {
         })
     }
 
-    /// Like [`finish`](Self::finish), for several results, each of which may have no
-    /// gradient. The results that `rule` gets are not tracked.
+    /// Like [`finish`](Self::finish), for several results, some of which may have no gradient. The
+    /// results passed to `rule` are not tracked.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish_all<R, C, const N: usize>(
@@ -213,8 +213,8 @@ impl RuledOperation {
         })
     }
 
-    /// Ends an operation whose results do not depend on the elements of the operands, because some
-    /// of these arrays have none. The results are tracked, and the gradients of operands are zeros.
+    /// Ends an operation whose results depend on no elements, because an operand or a result is
+    /// empty. The results are tracked, and the gradients of operands are zeros.
     #[track_caller]
     pub(in crate::ops) fn finish_empty<const N: usize>(
         self,
@@ -307,7 +307,7 @@ impl RunningRule {
         }
     }
 
-    /// Records the step with the rule that `rule` makes, which it calls once.
+    /// Records the step with the rule that `rule` returns. Calls `rule` once.
     #[track_caller]
     fn finish(
         self,
@@ -345,10 +345,11 @@ impl RunningRule {
     }
 }
 
-/// The gradients that a rule gives for the operands; none for an operand without one.
+/// The gradients that a rule returns for the operands; `None` for an operand without a gradient.
 type Contributions = SmallVec<[Option<AnyArray>; 3]>;
 
-/// Returns the rule of an operation with one result. It is called only if that has a gradient.
+/// Returns the rule of an operation with one result. The rule runs only if the result has a
+/// gradient.
 fn one_gradient<R, C>(rule: R) -> Box<dyn GradientRule>
 where
     R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
@@ -360,7 +361,7 @@ where
     })
 }
 
-/// Returns the gradients of operands, of which all or some have one.
+/// Returns the gradients of operands, with `None` for an operand without a gradient.
 fn contributions<C: Into<Option<AnyArray>>>(gradients: Vec<C>) -> Contributions {
     gradients.into_iter().map(Into::into).collect()
 }
@@ -398,7 +399,7 @@ impl Backward for RuleStep {
             tracked,
             pins,
         } = *self;
-        // The rule has handles of its own, and may write to the memory.
+        // The rule has its own handles. Without the pins, it may overwrite the memory.
         drop(pins);
         let contributions = rule.apply(upstream)?;
         for (tracked, contribution) in tracked.into_iter().zip(contributions) {

@@ -2,23 +2,23 @@
 //!
 //! A row is `Function(arguments; result) => [gradients of the arguments]`, where `g` is the
 //! gradient of the result. If a function has no derivative at a point, a row gives the limit from
-//! one side, or follows other libraries: |x| has 0 at 0, as in PyTorch, and a maximum of two equal
-//! values gives each one half, as in PyTorch and JAX.
+//! one side, or follows other libraries. |x| has the derivative 0 at 0, as in PyTorch. A maximum of
+//! two equal values gives each operand half of the gradient, as in PyTorch and JAX.
 //!
 //! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as in PyTorch: the direction that a
-//! step of gradient descent subtracts. Through a function with a complex derivative, it is
-//! multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007, "Complex-valued
-//! matrix differentiation").
+//! step of gradient descent subtracts. Through a function with a complex derivative, the gradient
+//! is multiplied by the derivative's conjugate (Hjørungnes and Gesbert 2007, "Complex-valued matrix
+//! differentiation").
 //!
-//! A row has the relative accuracy of its functions where the derivative is a normal number, a few
-//! units in the last place:
+//! For normal derivatives, a row has the relative accuracy of its functions, a few units in the
+//! last place:
 //!
 //! - It squares and multiplies no operand, unless the function does or the product is in range. A
 //!   gradient is multiplied by one factor after the other.
-//! - A result is read only if it has all digits of the derivative. A function that is flat
-//!   somewhere has a row of the argument: 1 − tanh² x, for example, is made of two sigmoids.
-//! - For `f16` and `bf16`, the result is computed again from the arguments, in `f32`, unless the
-//!   rule reads only its sign. The gradient is rounded once.
+//! - A result is read only if it has all digits of the derivative. If a function is flat somewhere,
+//!   its row reads the argument: two sigmoids compute 1 − tanh² x, for example.
+//! - For `f16` and `bf16`, the result is computed again from the arguments, in `f32`, unless only
+//!   its sign is read. The gradient is rounded once.
 
 use std::cell::RefCell;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LOG2_E, LOG10_E, PI};
@@ -35,14 +35,14 @@ use crate::ops::expression::template::GraphTemplate;
 use cachescope_kernels::elementwise::call::{Call, Calls};
 use cachescope_kernels::elementwise::operation::Operation;
 
-/// The gradients of a function's operands as nodes; `None` for an operand whose derivative does not
-/// exist, or is zero everywhere.
+/// The nodes of the gradients of a function's operands; `None` if an operand's derivative does not
+/// exist or is zero everywhere.
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
     ($($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
-        /// Returns the gradients of the operands of a function whose operands and result are of one
-        /// type; `None` if the function has no row.
+        /// Returns the gradients of the operands, if operands and result are of one type; `None` if
+        /// the function has no row.
         fn of_one_type(
             operation: Operation,
             operands: &[JointValue<'_>],
@@ -115,8 +115,8 @@ rules! {
     Silu(x; r) g => [g * (x.sigmoid() + r.minimum(r.constant(NO_BELL)) * (-x).sigmoid())];
 }
 
-/// Returns the gradients of the parts that a complex number is made of, or of a complex number from
-/// which a real one is computed; `None` for other functions.
+/// Returns the gradients for functions from real parts to complex numbers, or from complex numbers
+/// to real numbers. Returns `None` for other functions.
 fn of_parts(
     operation: Operation,
     operands: &[JointValue<'_>],
@@ -136,14 +136,13 @@ fn of_parts(
     Some(smallvec![Some(re.with_imaginary(im).node)])
 }
 
-/// Returns the gradient of `x`, if the result is the larger of `x` and `y`; half of `g` if they are
-/// equal.
+/// Returns `g` if `x` exceeds `y`, half of `g` if both are equal, and 0 if `x` is less.
 fn larger<'g>(g: JointValue<'g>, x: JointValue<'g>, y: JointValue<'g>) -> JointValue<'g> {
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
-/// Returns x to the power of n − 1; for 0⁰ the exponent stays 0, because 0 times an infinite power
-/// is NaN.
+/// Returns x to the power of n − 1. For 0⁰, the exponent remains 0, because 0 times an infinite
+/// power is NaN.
 fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let (less, zero) = (n - 1.0, n.constant(0.0));
     let exponent = less.only_where(n.not_equal(0.0))
@@ -152,7 +151,8 @@ fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g>
     if n.is_exact_less_one() {
         return power;
     }
-    // A small power of a huge number shows the rounding error of the exponent (Knuth's sum).
+    // A small power of a huge number amplifies the exponent's rounding error, which Knuth's two-sum
+    // computes.
     let part = less - n;
     let lost = (n - (less - part)) - (part + 1.0);
     let missing = lost * x.abs().ln();
@@ -160,34 +160,36 @@ fn power_of_one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g>
     power + (power * missing).only_where(missing.not_equal(0.0))
 }
 
-/// Returns the gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
+/// Returns the gradient `d` of an exponent `n` of `x`, but 0 for finite powers of 0.
 fn of_exponent<'g>(d: JointValue<'g>, x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let zero = x.constant(0.0);
     d.only_where(x.not_equal(0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
 }
 
-/// From here on, x² + 1 is x² in every type.
+/// The bound above which x² + 1 rounds to x² in every type.
 const HUGE: f64 = 1e9;
 
-/// From here on, exp(−x² / 2) and `sigmoid` of −x are 0 in every type.
+/// The bound above which exp(−x² / 2) and `sigmoid` of −x are 0 in every type.
 const NO_BELL: f64 = 1100.0;
 
-/// Returns x / (x² + y²), times the larger size of the two, which divides it in [`of_angle`].
+/// Returns x / (x² + y²), times the larger magnitude of x and y. [`of_angle`] divides by that
+/// magnitude.
 fn x_of_angle<'g>(x: JointValue<'g>, y: JointValue<'g>) -> JointValue<'g> {
     let size = x.abs().maximum(y.abs());
     let (x, y) = (x / size, y / size);
     x / (x.square() + y.square())
 }
 
-/// Divides by the larger size of the two; 0 at the origin, which has no angle, and far away.
+/// Divides `scaled` by the larger magnitude of x and y. Returns 0 at infinity, and at the origin,
+/// which has no angle.
 fn of_angle<'g>(scaled: JointValue<'g>, y: JointValue<'g>, x: JointValue<'g>) -> JointValue<'g> {
     let size = x.abs().maximum(y.abs());
     let slope = (scaled / size).only_where(size.not_equal(0.0));
     slope.only_where(size.not_equal(f64::INFINITY))
 }
 
-/// Returns exp(−x² · `factor`) for a factor of ½ or 1. The rounding error of x² is made good: far
-/// from 0 it would be many units in the last place of the result.
+/// Returns exp(−x² · `factor`) for a factor of ½ or 1. Compensates the rounding error of x²: far
+/// from 0, it would be many units in the last place of the result.
 fn bell(x: JointValue<'_>, factor: f64) -> JointValue<'_> {
     let x = limited(x);
     let square = x.square();
@@ -196,13 +198,13 @@ fn bell(x: JointValue<'_>, factor: f64) -> JointValue<'_> {
     bell - bell * (lost * factor)
 }
 
-/// Returns x within the limits where exp(−x² / 2) is more than 0.
+/// Clamps x to the range in which exp(−x² / 2) is above 0.
 fn limited(x: JointValue<'_>) -> JointValue<'_> {
     x.minimum(x.constant(40.0)).maximum(x.constant(-40.0))
 }
 
-/// Returns the standard normal distribution function of x plus x times its density. `r` is `gelu`
-/// of x, whose quotient with x has the digits that 1 + erf has lost far below 0.
+/// Returns Φ(x) + x φ(x), with the distribution function Φ and the density φ of the standard normal
+/// distribution. `r` is `gelu` of x. Far below 0, r / x has the digits that 1 + erf loses.
 fn gelu_slope<'g>(x: JointValue<'g>, r: JointValue<'g>) -> JointValue<'g> {
     let near = ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5;
     let below = near.or_where(x.lt(x.constant(-1.0)), r / x);
@@ -211,11 +213,11 @@ fn gelu_slope<'g>(x: JointValue<'g>, r: JointValue<'g>) -> JointValue<'g> {
 
 /// Returns the gradient of x to the power of an integer.
 fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials {
-    // For the exponent 0, not -1: 0 times an infinite power is NaN.
+    // 0 if n is 0: the exponent -1 would multiply 0 by an infinite power, which is NaN.
     let one = n.not_equal(0.0).cast(n.dtype());
     let power = match n.may_be(i32::MIN) {
         false => x.powi(n - one),
-        // No `i32` is less than the least one.
+        // The least `i32` minus 1 would overflow.
         true => {
             let least = n.constant(i32::MIN.into());
             let power = x.powi(n.maximum(least + 1.0) - one);
@@ -225,8 +227,8 @@ fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials
     smallvec![Some((g * n.cast(g.dtype()) * power).node), None]
 }
 
-/// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one
-/// of these functions does not have the result's type.
+/// Multiplies the gradient by partial derivatives, which hand-written functions compute. Returns
+/// `None` if one of these functions does not have the result's type.
 fn by_hand(
     joint: &RefCell<GraphTemplate>,
     (partials, output): (&[Option<&'static Call>], DType),
@@ -247,8 +249,8 @@ fn by_hand(
     partials.iter().map(of_one).collect()
 }
 
-/// Returns the gradients of the operands of `called`, where `gradient` is the gradient of its
-/// `result`: all of them in the types that gradients are computed in.
+/// Returns the gradients of the operands of `called`. `gradient` is the gradient of its `result`.
+/// All gradients are in the types that gradients are computed in.
 ///
 /// # Errors
 ///
@@ -276,7 +278,7 @@ pub(super) fn partials(
             let converted = joint.borrow_mut().converted(gradient, first);
             return Ok(smallvec![Some(converted)]);
         }
-        // Each counts only if it was chosen: see `GraphTemplate::counts`.
+        // A gradient counts only where its branch was chosen: see `GraphTemplate::counts`.
         Operation::Select => return Ok(smallvec![None, Some(gradient), Some(gradient)]),
         Operation::Written => {
             let partials = called.partials.and_then(|partials| {
@@ -310,7 +312,7 @@ pub(super) fn partials(
     partials.ok_or_else(|| unknown(called))
 }
 
-/// Returns the function whose rule reads a result that is rounded.
+/// Returns the calls of `operation`, if its rule reads digits that rounding the result loses.
 fn calls_of_rounded(operation: Operation) -> Option<&'static Calls> {
     Some(match operation {
         Operation::Over => Over::CALLS,
@@ -328,8 +330,9 @@ fn calls_of_rounded(operation: Operation) -> Option<&'static Calls> {
     })
 }
 
-/// Returns the function that computes a narrow result again in `wide`, the type of the gradient,
-/// because the stored result lacks digits and range; `None` if the result is not narrow, or exact.
+/// Returns the function that computes a narrow result again in `wide`, the type of the gradient.
+/// The stored result lacks digits and range. Returns `None` if the result is not narrow, or is
+/// exact.
 fn again(called: &Call, wide: DType) -> Option<&'static Calls> {
     (called.output != wide).then(|| calls_of_rounded(called.operation))?
 }

@@ -1,10 +1,10 @@
 //! The sum of the contributions to one gradient.
 //!
-//! A contribution to the gradient of a narrow value, `f16` or `bf16`, may be rounded to its type. A
-//! running sum may not: small contributions would be lost in it. So the sum is held in the type
-//! that narrow values are computed in, [`DType::computed_in`], and is rounded once, where it is
-//! handed out. Three cases need no wide memory: one contribution; two contributions, which are
-//! added where they are handed out; parts that have no element in common.
+//! A contribution to the gradient of a narrow value, `f16` or `bf16`, may be rounded to the value's
+//! type. A running sum must not be rounded, because it would lose small contributions. So the sum
+//! is stored in the type of [`DType::computed_in`], and is rounded once, when it is handed out.
+//! Three cases need no wide memory: one contribution; two contributions, which are added when they
+//! are handed out; disjoint parts.
 
 use super::adding::{added, added_to_part, own, summed, tracked_part};
 use super::backward::GradientSum;
@@ -54,7 +54,7 @@ impl From<AnyArray> for GradientSum {
 }
 
 impl GradientSum {
-    /// Returns the arrays that have this sum.
+    /// Returns the arrays that add up to this sum.
     pub(super) fn arrays(&self) -> impl Iterator<Item = &AnyArray> {
         std::iter::once(&self.array).chain(&self.more)
     }
@@ -76,7 +76,7 @@ impl GradientSum {
         Ok(of.sum([sum, contribution], of.wide())?.into())
     }
 
-    /// Adds a contribution to the elements of `part`, to zeros if there is no sum.
+    /// Adds a contribution to the elements of `part`. If there is no sum yet, adds it to zeros.
     #[track_caller]
     pub(super) fn with_part(
         sum: Option<Self>,
@@ -124,8 +124,8 @@ impl GradientSum {
         }
     }
 
-    /// Returns the sum as it is held: in the value's type if there was one contribution to each
-    /// element, else in the type that it is computed in.
+    /// Returns the sum without rounding it. If each element has one contribution, the type is that
+    /// contribution's, else the type of [`DType::computed_in`].
     #[track_caller]
     pub(super) fn unrounded(self, of: &ValueOfSum) -> Result<AnyArray> {
         match self.more {

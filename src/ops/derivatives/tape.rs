@@ -1,9 +1,9 @@
 //! The tape: the operations that a thread computed from its variables, in order.
 //!
-//! A tape lists the values that it tracks. For each operation that computed some of them, it holds
-//! a step that passes gradients back. A [`ValueId`] in a handle of memory names the tracked values
-//! that the memory holds; views share the handle and the identity. While an operation computes, the
-//! tape is paused: an operation records one step, whatever operations it is made of.
+//! A tape lists the values that it tracks. For each operation that computed tracked values, the
+//! tape stores a step that passes gradients back. A [`ValueId`] in a handle identifies the tracked
+//! value in its memory. Views share the handle and the value id. While an operation computes, the
+//! tape is paused. So it records one step, even if it consists of other operations.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -27,10 +27,10 @@ pub(crate) struct Origin {
     pub(crate) call_site: &'static Location<'static>,
 }
 
-/// The function of a tape that is begun by hand.
+/// The public function that begins a tape explicitly.
 pub(crate) const BY_HAND: &str = "Tape::begin";
 
-/// The steps of small programs, for which the lists of a tape do not grow.
+/// The initial capacity of a tape's lists, enough for the steps of small programs.
 const STEPS: usize = 16;
 
 struct Tape {
@@ -54,11 +54,11 @@ pub(crate) struct TrackedValue {
     pub(crate) dtype: DType,
     /// True for a variable, which no step computes.
     pub(super) is_variable: bool,
-    /// True if the step that computed it takes the gradient of a narrow value unrounded.
+    /// True if the value is narrow, and the step that computed it takes its gradient unrounded.
     pub(super) is_taken_unrounded: bool,
 }
 
-/// An operation.
+/// A recorded operation, with its backward pass.
 pub(crate) struct TapeStep {
     /// The numbers of its results; `None` for results that are not tracked.
     pub(crate) results: SmallVec<[Option<u32>; 1]>,
@@ -66,11 +66,11 @@ pub(crate) struct TapeStep {
     pub(crate) call_site: &'static Location<'static>,
 }
 
-/// Begins the tape `number` on this thread, for the public function of that name.
+/// Begins the tape `number` on this thread, for the public function `function`.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread has a tape.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread already has a tape.
 #[track_caller]
 pub(super) fn begin(number: TapeId, function: &'static str) -> Result<()> {
     let call_site = Location::caller();
@@ -156,12 +156,12 @@ fn with_tape<R>(see: impl FnOnce(&mut Tape) -> R) -> Option<R> {
     TAPE.with_borrow_mut(|tape| tape.as_mut().map(see))
 }
 
-/// Returns the tracked values that `buffer` holds, if any, by their number, and notes that the next
-/// step may read them.
+/// Returns the number of the tracked value in `buffer`, if any. Records that the next step may read
+/// that value.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported) if the tape of another thread tracks them.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) if the tape of another thread tracks the value.
 #[inline]
 #[track_caller]
 pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
@@ -171,7 +171,7 @@ pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
     }
 }
 
-/// Like [`tracked`], for values that a tape once tracked.
+/// Like [`tracked`], for a value that a tape tracked when its id was made.
 #[track_caller]
 fn tracked_by(value_id: ValueId) -> Result<Option<u32>> {
     let is_own = TAPE.with_borrow_mut(|tape| {
@@ -219,8 +219,7 @@ impl Tracked {
     }
 }
 
-/// Tracks a variable: the elements of `buffer` of that layout. Returns the buffer with its
-/// identity.
+/// Tracks a variable: the elements of `buffer` with `layout`. Returns the buffer with its value id.
 ///
 /// # Panics
 ///
@@ -252,8 +251,8 @@ fn track_value(buffer: Buffer, (layout, dtype): (&Layout, DType), is_variable: b
     buffer.with_value_id(value_id)
 }
 
-/// Lets the values of that number be saved like the values that they are equal to, unless they are
-/// a part of these. Returns whether it did.
+/// Lets the value `index` be saved like the value of `outer`, to which it is equal. Does nothing
+/// and returns false if `outer` is only a part of its value.
 pub(super) fn saves_like(index: u32, outer: &Tracked) -> bool {
     let is_whole = |tape: &mut Tape| {
         let (own, outer_value) = (index as usize, outer.value as usize);
@@ -278,8 +277,8 @@ pub(super) fn take_unrounded(values: &SmallVec<[Option<u32>; 1]>) {
 /// The first reader of values that no step has read.
 pub(crate) const NEVER: usize = usize::MAX;
 
-/// Returns the first step that may have read the values of that number, or [`NEVER`]. As soon as
-/// the backward pass has taken that step, their gradient is complete.
+/// Returns the first step that may have read the value `index`, or [`NEVER`]. When the backward
+/// pass has taken that step, the value's gradient is complete.
 pub(crate) fn first_reader(index: u32) -> usize {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape tracks them");
@@ -287,7 +286,7 @@ pub(crate) fn first_reader(index: u32) -> usize {
     })
 }
 
-/// Returns what `see` returns of the values with that number.
+/// Returns the result of `see` for the value `index`.
 pub(crate) fn with_value<R>(index: u32, see: impl FnOnce(&TrackedValue) -> R) -> R {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape tracks them");
@@ -325,8 +324,8 @@ pub(super) fn pop() -> Option<TapeStep> {
     TAPE.with_borrow_mut(|tape| tape.as_mut()?.steps.pop())
 }
 
-/// Makes the step of that number, which a checkpoint will record again, the reader of all that
-/// later steps read.
+/// Makes the step `from` the first reader of all values whose first reader is a later step. A
+/// checkpoint will record the step `from` again.
 pub(super) fn read_at(from: usize) {
     with_tape(|tape| {
         let later = tape.first_readers.iter_mut();

@@ -5,7 +5,7 @@ use crate::context::scope::enter_uncached;
 use crate::error::Result;
 use crate::ops::expression::any_lazy::AnyLazy;
 
-/// A sum over arrays in `f64`, on the device of the first one.
+/// A sum over arrays in `f64`, on the device of the first array.
 #[derive(Default)]
 pub(crate) struct Total(Option<Array<f64>>);
 
@@ -35,8 +35,8 @@ impl Total {
     }
 }
 
-/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first one. It
-/// overflows only if the result does.
+/// The Euclidean norm of the elements of all arrays in `f64`, on the device of the first array. A
+/// computation overflows only if the result does.
 #[derive(Default)]
 pub(crate) struct GlobalNorm(Option<Array<f64>>);
 
@@ -65,7 +65,7 @@ impl GlobalNorm {
         }
     }
 
-    /// Returns the norm, outside of every cache: an optimizer may keep it.
+    /// Returns the norm in memory outside of every cache, so that an optimizer may store it.
     #[track_caller]
     pub(crate) fn into_kept(self) -> Result<Array<f64>> {
         let _outside = enter_uncached();

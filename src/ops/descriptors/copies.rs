@@ -1,5 +1,4 @@
-//! Walks over the elements that a copy reads and over the elements that it writes, shared by the
-//! copies of both devices.
+//! Walks over the elements that a copy reads and writes, for the copies of both devices.
 
 use std::cmp::Ordering;
 
@@ -7,10 +6,10 @@ use super::{length_of, start_of};
 use crate::array::{Layout, Shape, Walk};
 use crate::error::Result;
 
-/// The elements of an array that a copy consists of.
+/// The elements of an array that a copy reads.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) enum Copying {
-    /// All of them, in row-major order.
+    /// All elements, in row-major order.
     All,
     /// All elements, each repeated `times` times along the axis `at`.
     Repeated { at: usize, times: usize },
@@ -19,8 +18,8 @@ pub(in crate::ops) enum Copying {
 }
 
 impl Copying {
-    /// Returns a walk over these elements of `layout`, and over a new array of as many elements,
-    /// one after another.
+    /// Returns a walk over these elements of `layout`, and over a contiguous new array with an
+    /// equal number of elements.
     #[inline(always)]
     pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
         match self {
@@ -59,8 +58,8 @@ fn of_diagonal(matrix: &Layout, k: isize) -> Walk<2> {
     Walk::over([first, 0], [(count, [down.wrapping_add(along), 1])])
 }
 
-/// Returns a walk over a vector, and over diagonal `k` of a new matrix of `shape`, which has the
-/// vector's length.
+/// Returns a walk over a vector, and over diagonal `k` of a new matrix of `shape`. The diagonal has
+/// the vector's length.
 pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) -> Walk<2> {
     let (length, stride) = vector.row();
     let side = length + k.unsigned_abs();
@@ -72,13 +71,13 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     Walk::over([vector.offset(), first], [(length, step)])
 }
 
-/// Returns a walk for each of several arrays, which are given by their layouts. It visits an array
-/// and its part of a new array of `shape`. The new array stores the arrays one after another along
-/// the axis `at`. The parts do not overlap, and cover the whole new array.
+/// Returns a walk for each of several arrays, which are given by their layouts. Each walk visits an
+/// array and its part of a new array of `shape`. The new array stores the arrays one after another
+/// along the axis `at`. The parts do not overlap, and cover the whole new array.
 ///
 /// # Panics
 ///
-/// If an array differs from `shape` in another axis, or the arrays' lengths along this axis do not
+/// If an array differs from `shape` in another axis. If the arrays' lengths along this axis do not
 /// add up to the shape's.
 #[inline]
 #[track_caller]

@@ -21,7 +21,7 @@ impl IndexSpace {
     }
 
     /// Returns the row-major order of `shape` with its axes in the order of `axes`, which names
-    /// each once.
+    /// each axis once.
     pub(crate) fn reordered(shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
         Self {
             shape: *shape,
@@ -39,7 +39,7 @@ impl IndexSpace {
         &self.shape
     }
 
-    /// Returns the axes of the shape, slowest first, and then entries without a meaning.
+    /// Returns the axes of the shape, slowest first, followed by unused entries.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")

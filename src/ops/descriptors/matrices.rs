@@ -27,7 +27,7 @@ pub(in crate::ops) fn length_of(matrix: &Shape, k: isize) -> usize {
     rows.saturating_sub(row).min(columns.saturating_sub(column))
 }
 
-/// Returns a layout of at least two axes, in which a vector gets `axis` as an axis of length 1.
+/// Returns a layout of at least two axes. A vector gets the additional axis `axis` of length 1.
 #[track_caller]
 pub(in crate::ops) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     // A vector is a matrix with an axis of length 1 on the outside.

@@ -85,7 +85,7 @@ impl Picking {
 ///
 /// # Panics
 ///
-/// If another handle shares the target's memory, or the target reaches an element twice.
+/// If another handle shares the target's memory, or the target repeats an element.
 #[inline(always)]
 #[track_caller]
 pub(in crate::ops) fn reached(

@@ -19,8 +19,8 @@ pub(in crate::ops) struct ReductionPlan {
 }
 
 impl ReductionPlan {
-    /// Returns the plan that reduces all elements into one output, in memory order unless positions
-    /// count.
+    /// Returns the plan that reduces all elements into one output, in memory order unless the
+    /// reduction is positional.
     #[track_caller]
     pub(in crate::ops) fn all(graph: &ExpressionGraph<'_>, is_positional: bool) -> Result<Self> {
         let shape = graph.shape();
@@ -40,11 +40,12 @@ impl ReductionPlan {
         })
     }
 
-    /// Returns the plan with one output for each position on the axes that are not `reduced`. The
-    /// result `keeps` the reduced axes with a length of 1, or does not have them. If the reduced
-    /// elements are closer in memory than the elements along the last kept axis, the reduced axes
-    /// vary fastest. Otherwise the reduction takes the position of its last axis. If its last axis
-    /// comes after all kept axes that are longer than 1, it takes the position of its first axis.
+    /// Returns the plan with one output for each position on the axes that are not `reduced`. If
+    /// `keeps`, the reduced axes have length 1 in the result. Otherwise, the result does not have
+    /// them. If reduced elements are closer in memory than elements along the last kept axis, the
+    /// reduced axes vary fastest. Otherwise the reduction takes the position of its last axis. If
+    /// its last axis is after all kept axes longer than 1, the reduction takes its first axis's
+    /// position.
     pub(in crate::ops) fn along(
         graph: &ExpressionGraph<'_>,
         reduced: AxisSet,
@@ -88,8 +89,8 @@ impl ReductionPlan {
     }
 }
 
-/// Returns the shape of the outputs of a reduction along the `reduced` axes of `shape`. It keeps
-/// them with a length of 1, or does not have them.
+/// Returns the shape of the outputs of a reduction along the `reduced` axes of `shape`. If `keeps`,
+/// the outputs have these axes with length 1. Otherwise, the outputs do not have them.
 pub(in crate::ops) fn outputs_of(shape: &Shape, reduced: AxisSet, keeps: bool) -> Shape {
     let lengths = shape.dims().iter().enumerate();
     let lengths = lengths.filter_map(|(axis, &length)| match (reduced.contains(axis), keeps) {
@@ -101,7 +102,7 @@ pub(in crate::ops) fn outputs_of(shape: &Shape, reduced: AxisSet, keeps: bool) -
 }
 
 /// Returns how many of the `kept` axes vary slower than the `reduced` ones. Outputs are in the
-/// order of the kept axes, so nothing else is to be chosen.
+/// order of the kept axes, so only this number is to be chosen.
 fn split_outputs(
     dims: &[usize],
     reach: &[usize; MAX_RANK],

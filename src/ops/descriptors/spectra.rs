@@ -2,8 +2,8 @@
 
 use crate::array::Float;
 
-/// The bound of the generic implementations. Programs do not name it, so that only the library
-/// compiles them.
+/// The bound of the generic implementations. Programs do not name the bound, so only the library
+/// compiles the implementations.
 pub(in crate::ops) trait Sample: Float + cachescope_fft::Transformed {}
 
 impl Sample for f32 {}

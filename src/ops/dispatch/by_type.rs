@@ -6,7 +6,8 @@ use super::reduce::Reduction;
 use crate::array::DType;
 use cachescope_kernels::reduce::{Mean, Norm, Std, Sum, Var};
 
-/// The reductions of an operation for `f32`, `f64` and, if it has them, complex numbers of both.
+/// The reductions of an operation for `f32`, `f64` and, if the operation supports them, complex
+/// numbers of both types.
 pub(in crate::ops) struct WideReduction([Option<Reduction>; 4]);
 
 impl WideReduction {
@@ -14,7 +15,7 @@ impl WideReduction {
     ///
     /// # Panics
     ///
-    /// Panics if it has none.
+    /// Panics if the operation has no reduction for `dtype`.
     pub(in crate::ops) fn at(&'static self, dtype: DType) -> &'static Reduction {
         let place = match dtype {
             DType::F32 => 0,

@@ -17,7 +17,7 @@ pub(in crate::ops) type Located<'a> = (&'a str, &'a Device, &'a Shape);
 ///
 /// # Errors
 ///
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if there are two.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the operands are on two devices.
 #[track_caller]
 pub(in crate::ops) fn device_of<'a>(
     operation: &str,
@@ -115,7 +115,7 @@ pub(in crate::ops) fn device_for<'a>(
     })
 }
 
-/// Checks that two operands are on one device. Each is given with the name that messages use.
+/// Checks that two operands are on one device. Each operand has the name that messages use.
 ///
 /// # Errors
 ///
@@ -154,8 +154,8 @@ pub(in crate::ops) fn device_mismatch(
     )
 }
 
-/// Returns the array that `tree` is, if it can be read without an expression graph: it is on a
-/// host, not empty, and contiguous, and no tape tracks it.
+/// Returns the array of `tree`, if `tree` is a single array that can be read without an expression
+/// graph. The array is on a host, not empty and contiguous, and no tape tracks it.
 pub(in crate::ops) fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
     let operand = tree.as_operand()?;
     let is_direct = !(is_live() && operand.buffer.value_id().is_some())

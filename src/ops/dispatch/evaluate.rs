@@ -10,8 +10,7 @@ use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::order::aliasing::{Overwritable, Target};
 use crate::ops::order::{ReadOperands, UpdateTargets};
 
-/// Returns the result of `graph`, which has one, over `shape`, to which it broadcasts and whose
-/// length was checked.
+/// Returns the single result of `graph`, broadcast to `shape`, whose length was checked.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     graph: &ExpressionGraph<'_>,
@@ -22,7 +21,7 @@ pub(in crate::ops) fn evaluate(
     Ok(results.pop().expect("the graph has one result"))
 }
 
-/// Returns the results of `graph`, of any number, from one pass over `shape`.
+/// Returns all results of `graph`, from one pass over `shape`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_all(
     graph: &ExpressionGraph<'_>,
@@ -38,8 +37,8 @@ pub(in crate::ops) fn evaluate_all(
     )
 }
 
-/// Writes each result of `graph` over its target. The targets are on one device and have one
-/// shape, to which the results broadcast. They must have been checked against the operands that the
+/// Writes each result of `graph` over its target. The targets are on one device and have one shape,
+/// to which the results broadcast. The targets must have been checked against the operands that the
 /// expression graph reads.
 #[track_caller]
 pub(in crate::ops) fn store(graph: &ExpressionGraph<'_>, targets: Overwritable<'_>) -> Result<()> {

@@ -16,14 +16,14 @@ use crate::ops::expression::tree::Operand;
 #[derive(Debug)]
 pub(in crate::ops) struct Hoisted(Vec<(usize, AnyArray)>);
 
-/// The minimum number of saved function values that justifies the memory and the pass, on the host
-/// and on a GPU. On the host, a pass takes as long as some thousand values. On a GPU, it takes as
-/// long as a launch, in which the GPU computes some million values.
+/// The minimum number of saved function values that justifies memory and a pass, on the host and on
+/// a GPU. On the host, a pass takes as long as some thousand values. On a GPU, a pass takes as long
+/// as a launch, the time of some million values.
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
-    /// Computes the nodes that `graph` repeats over `shape`, which it broadcasts to, into memory
-    /// of the thread's scope.
+    /// Computes the nodes that `graph` repeats when it broadcasts to `shape`, into memory of the
+    /// thread's scope.
     #[track_caller]
     pub(in crate::ops) fn of(
         graph: &ExpressionGraph<'_>,
@@ -72,8 +72,8 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
     if (0..nodes.len()).filter(is_call).all(is_whole) {
         return found;
     }
-    // The number of elements that a node is read for: the maximum of its readers, which come after
-    // it.
+    // The number of elements for which a node is read: the maximum over its readers, which are
+    // later nodes.
     let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, nodes.len());
     for &result in graph.results() {
         read_for[result] = count;

@@ -14,8 +14,8 @@ use crate::ops::order::ReadOperands;
 use cachescope_kernels::reduce::loops::{Compiled, ReductionLoops, reduction_loops_of};
 use cachescope_kernels::reduce::{Reducer, ReductionRule};
 
-/// A reducer of elements of one type as a value, so that only its loops are compiled for each
-/// reducer and type.
+/// A reducer of elements of one type as a value. So only its loops are compiled for each reducer
+/// and type.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Reduction {
     /// See [`Reducer::NAME`].
@@ -54,8 +54,8 @@ impl Reduction {
     }
 }
 
-/// Reduces `graph` by `reduction`, whose elements have the type of the expression graph, to results
-/// of the shape that `plan` has for them.
+/// Reduces `graph` by `reduction`, which is for elements of the graph's type. The results have the
+/// shape `plan.outputs`.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     reduction: &Reduction,
@@ -84,8 +84,8 @@ pub(in crate::ops) fn reduce(
     )
 }
 
-/// Like [`reduce`], for an array on a host that is contiguous, with the lanes in the order of its
-/// elements. It needs no graph.
+/// Like [`reduce`], for a contiguous array on a host, with the lanes in the order of its elements.
+/// Needs no expression graph.
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
     reduction: &Reduction,

@@ -7,13 +7,14 @@ use super::vocabulary::vocabulary;
 use crate::array::{AnyArray, DType, bits_of_number};
 use cachescope_kernels::elementwise::call::{Call, Calls};
 
-/// A type-erased expression, on which a boxed [`Lazy`](super::expr::Lazy) is a typed handle.
-/// Operations of the library are made of them, so that they are compiled once.
+/// A type-erased expression, on which a boxed [`Lazy`](super::expr::Lazy) is a typed handle. The
+/// library's operations are built from type-erased expressions, so that the operations are compiled
+/// once.
 ///
 /// Operands of an operator have one type.
 #[derive(Clone, Debug)]
 pub(crate) struct AnyLazy {
-    // Each after its operands, so that no recursion is as deep as a long expression.
+    // Each node is after its operands, so that a long expression needs no deep recursion.
     nodes: Vec<Node<AnyArray>>,
     dtype: DType,
 }
@@ -60,7 +61,7 @@ impl AnyLazy {
         Self::number(self.dtype, value)
     }
 
-    /// Returns the function of this type, of this expression and `others`.
+    /// Returns the function in `calls` for this type, applied to this expression and `others`.
     fn apply<const N: usize>(self, calls: &'static Calls, others: [Self; N]) -> Self {
         let call = calls.at(self.dtype);
         self.call(call, others)
@@ -68,7 +69,7 @@ impl AnyLazy {
 
     /// # Panics
     ///
-    /// Panics if the function is not one of elements of these types: its loop reads them as such.
+    /// Panics if the function takes elements of other types: its loop relies on the types.
     fn call<const N: usize>(mut self, call: &'static Call, others: [Self; N]) -> Self {
         let (own, rest) = (call.arguments[0], &call.arguments[1..]);
         assert!(

@@ -1,5 +1,5 @@
-//! Macros that expand a row of `functions!` to a method on arrays and one on lazy expressions, each
-//! with its documentation and a tested example.
+//! Macros that expand a row of `functions!` to methods on arrays and lazy expressions. Each method
+//! has documentation and a tested example.
 
 /// The text of a tested example: arrays of `shape` by their names, and the result of a call. An
 /// operand in parentheses is a single value, which `operands!` writes into the call.
@@ -36,7 +36,7 @@ macro_rules! operands {
     };
 }
 
-/// The methods of a row on arrays and on expressions, with these documentations.
+/// The methods of a row on arrays and on expressions, documented by `$on_array` and `$on_lazy`.
 macro_rules! methods {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $name:ident $op:ident($x:ident)

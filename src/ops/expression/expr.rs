@@ -40,13 +40,13 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     type Kind;
 
-    /// True if the expression has a fused loop; otherwise the library's loops evaluate it. In a
-    /// build with debug assertions there is none: the library's loops are then faster, because the
+    /// True if the expression has a fused loop; otherwise the library's loops evaluate it. Builds
+    /// with debug assertions have no fused loops. The library's loops are then faster, because the
     /// library may be optimised although the user's crate is not.
     #[doc(hidden)]
     const FUSES: bool = !cfg!(debug_assertions);
 
-    /// Visits every node after its operands, these from left to right.
+    /// Visits every node after its operands, which are visited from left to right.
     #[doc(hidden)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
@@ -57,13 +57,13 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 
 /// An expression that has not been evaluated.
 ///
-/// It owns counted handles of its arrays and keeps the values that they had when it was built.
-/// Building an expression neither fails nor allocates device memory. Shapes that do not fit, or
-/// arrays of different devices, are reported when it is evaluated.
+/// It owns counted handles of its arrays, and reads the values that the arrays had when it was
+/// built. Building an expression neither fails nor allocates device memory. Shapes that do not
+/// broadcast, or arrays of different devices, are reported when the expression is evaluated.
 ///
 /// The operators `+ - * / %` and the methods below compute as NumPy does, with three exceptions.
-/// Integers divided by zero give 0, and their quotients are cut off, not floored. The remainder has
-/// the sign of the left side, as Rust's `%`. Casts saturate, as Rust's `as`.
+/// Integer division by zero returns 0, and integer quotients are truncated, not floored. The
+/// remainder has the sign of the dividend, like Rust's `%`. Casts saturate, like Rust's `as`.
 ///
 /// # Examples
 ///

@@ -1,9 +1,9 @@
 //! An expression as a list of nodes without duplicates, each after its operands. The evaluators of
-//! both devices are built on it.
+//! both devices are built on this list.
 //!
 //! Equal nodes are stored once: an array that is read twice, or a subexpression that several
-//! results share. Single values are stored separately, because otherwise the choice of the kernel
-//! would depend on whether two of them happen to be equal.
+//! results share. Single values are stored separately. Otherwise, the choice of the kernel would
+//! depend on whether two single values are equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -27,7 +27,7 @@ pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct ExpressionGraph<'a> {
     pub(super) nodes: NodeList<'a>,
-    // The shapes that no array has.
+    // The shapes of nodes that no array has.
     pub(super) shapes: Vec<Shape>,
     pub(super) results: SmallVec<[usize; 1]>,
 }
@@ -40,14 +40,14 @@ pub(in crate::ops) struct GraphNode<'a> {
     pub(super) shape: NodeShape<'a>,
 }
 
-/// The kind of a node, whose arrays are given by an `A`.
+/// The kind of a node. `A` is the type that represents an array.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) enum NodeKind<A> {
     /// The elements of an array.
     Array(A),
     /// One value.
     Scalar(Bits),
-    /// A function of nodes before it, as many as it has operands.
+    /// A function of earlier nodes, as many as the function has operands.
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
@@ -102,7 +102,7 @@ impl<'a> ExpressionGraph<'a> {
         Ok(graph)
     }
 
-    /// Adds the nodes of `tree`, the last of which is one more result.
+    /// Adds the nodes of `tree`. The last node becomes one more result.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl<'a> GraphBuilder<'a, '_> {
     }
 
     /// Returns whether a call is a conversion to the type that its operand has. Generic code
-    /// converts to the accumulation type, which a type may already be.
+    /// converts to the accumulation type, which an operand may already have.
     #[inline]
     fn is_identity(&self, call: &Call, operands: &[u32]) -> bool {
         call.operation == Operation::Cast
@@ -231,7 +231,7 @@ impl<'a> GraphBuilder<'a, '_> {
 }
 
 impl<'a> ExpressionGraph<'a> {
-    /// Returns the number of `node`, which is added unless there is an equal one.
+    /// Returns the number of `node`, which is added unless the search finds an equal node.
     fn add(&mut self, node: GraphNode<'a>) -> usize {
         let start = self.nodes.len().saturating_sub(SEARCH_WINDOW);
         let mut earlier = self.nodes[start..].iter();
@@ -244,8 +244,8 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Drops the single values among the operands of a call that the equal node `number` replaces:
-    /// they were added last, and no other node reads them.
+    /// Drops the single values among the operands of a call, which the equal node `number`
+    /// replaces. These values were added last, and no other node reads them.
     fn drop_values_of(&mut self, operands: &[u32], number: u32) {
         for &operand in operands.iter().rev() {
             let is_last = operand as usize + 1 == self.nodes.len();
@@ -308,7 +308,7 @@ impl<'a> ExpressionGraph<'a> {
         })
     }
 
-    /// Returns the bytes that one element of all results reads.
+    /// Returns the bytes that are read for one element of all results.
     pub(in crate::ops) fn bytes_read(&self) -> usize {
         self.operands()
             .map(|operand| operand.dtype.size_bytes())
@@ -316,7 +316,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Returns the byte stride along each axis of `shape`, summed over all operands. Memory is read
-    /// best with the axes in descending order of this sum.
+    /// fastest with the axes in descending order of this sum.
     pub(in crate::ops) fn reach_of_axes(&self, shape: &Shape) -> [usize; MAX_RANK] {
         let mut reach = [0usize; MAX_RANK];
         for Operand { layout, dtype, .. } in self.operands() {
@@ -346,8 +346,8 @@ impl<'a> ExpressionGraph<'a> {
         uses
     }
 
-    /// Returns a hash that distinguishes expression graphs by their functions and types. Which
-    /// arrays and single values they read does not count.
+    /// Returns a hash that distinguishes expression graphs by their functions and types. The hash
+    /// does not depend on the arrays and single values that they read.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")
@@ -373,8 +373,8 @@ impl<'a> ExpressionGraph<'a> {
         half(0) << 64 | half(1)
     }
 
-    /// Returns the expression graph whose results are the nodes `results` of this one, and that
-    /// reads the nodes `known` from memory.
+    /// Returns an expression graph whose results are this graph's nodes `results`. It reads the
+    /// nodes `known` from memory.
     pub(in crate::ops) fn rebuilt<'b>(
         &self,
         results: &[usize],
@@ -437,8 +437,8 @@ impl GraphNode<'_> {
     }
 }
 
-/// Returns a flag for each node: true for `results`, and for the nodes that they are computed from
-/// if the nodes that `is_known` returns true for are available.
+/// Returns a flag for each node: true for `results`, and for the nodes from which they are
+/// computed. If `is_known` is true for a node, its operands are not needed for it.
 pub(in crate::ops) fn wanted<'n, A: 'n>(
     nodes: impl ExactSizeIterator<Item = &'n NodeKind<A>> + DoubleEndedIterator,
     results: impl Iterator<Item = usize>,

@@ -1,8 +1,9 @@
 //! The nodes of expressions, and the functions that they apply.
 //!
-//! There are three kinds: the elements of an array, one value for all, and a function of other
-//! nodes. A node is generic over its operands, so its types serve for two purposes. In the tree of
-//! an expression, the leaves are arrays. In a device's kernel, the leaves are views of memory.
+//! There are three kinds: the elements of an array, one value for all elements, and a function of
+//! other nodes. A node is generic over its operands, so its types serve for two purposes. In the
+//! tree of an expression, the leaves are arrays. In a device's kernel, the leaves are views of
+//! memory.
 
 pub(crate) use cachescope_kernels::elementwise::function::Function;
 pub use cachescope_kernels::elementwise::function::{Apply, Scalar};
@@ -21,7 +22,7 @@ use crate::device::host::host_pointer;
 #[derive(Clone)]
 pub struct Leaf<T: AnyElement>(pub(crate) Array<T>);
 
-/// The expressions that a function is applied to: a tuple of one to four.
+/// The operands that a function is applied to: a tuple of one to four expressions.
 pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// The types of the elements.
     type Items: Arguments;
@@ -29,7 +30,7 @@ pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// The data that the fused loop reads.
     type Runs: Runs<Items = Self::Items>;
 
-    /// True if all of them fuse; see [`Expr::FUSES`].
+    /// True if all operands fuse; see [`Expr::FUSES`].
     const FUSE: bool;
 
     /// See [`Expr::walk`].

@@ -9,8 +9,7 @@ use crate::array::{DType, Shape, bits_of};
 /// The maximum number of nodes that need no allocation.
 const INLINE_NODES: usize = 6;
 
-/// Nodes in order. Unlike a `SmallVec`, a list of nodes with a longer lifetime is also one of nodes
-/// with a shorter lifetime.
+/// Nodes in order. Unlike a `SmallVec`, the list is covariant in the lifetime of its nodes.
 #[derive(Clone, Debug)]
 pub(super) struct NodeList<'a> {
     inline: [GraphNode<'a>; INLINE_NODES],

@@ -1,4 +1,4 @@
-//! The shapes of nodes, which are borrowed from arrays where an array has the shape.
+//! The shapes of nodes. If an array has a node's shape, the shape is borrowed from the array.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use cachescope_kernels::elementwise::call::MOST_OPERANDS;
 pub(super) enum NodeShape<'a> {
     /// The shape of an array, or of a single value.
     Borrowed(&'a Shape),
-    /// The shape of this number in the expression graph.
+    /// A shape of the expression graph, by its number.
     Own(usize),
 }
 

@@ -13,8 +13,8 @@ use crate::error::Result;
 
 /// The marker of expressions, for the bound on the methods of arrays.
 ///
-/// It is a separate type, because the compiler quotes the type that lacks a trait, and the type of
-/// an expression is long.
+/// It is a separate type, because the compiler quotes the type that lacks a trait. The type of an
+/// expression is long.
 #[derive(Debug)]
 pub struct Expression;
 

@@ -1,8 +1,8 @@
 //! Expression graphs without arrays: nodes that own nothing and are valid before the arrays exist.
 //!
-//! Derivatives are derived on a template, results are computed again from one, and a written
-//! function gives its body as part of one. [`GraphTemplate::filled`] makes the expression graph,
-//! which the evaluators take.
+//! Derivatives are derived on a template, and results are computed again from a template. A written
+//! function adds its body to a template. [`GraphTemplate::filled`] makes the expression graph that
+//! the evaluators take.
 
 use cachescope_kernels::elementwise::body::{Graph, Terms};
 use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
@@ -37,8 +37,9 @@ pub(in crate::ops) struct GraphTemplate {
 }
 
 impl GraphTemplate {
-    /// Returns the template of `graph`, and the number in it of each node of `graph`. `append` adds
-    /// a call: [`call`](Self::call), or a function that adds other nodes in its place.
+    /// Returns the template of `graph`, and the number of each node of `graph` in the template.
+    /// `append` adds a call: [`call`](Self::call), or a function that adds other nodes instead of
+    /// the call.
     pub(in crate::ops) fn of(
         graph: &ExpressionGraph<'_>,
         append: impl Fn(&mut Self, &'static Call, &[u32]) -> u32,
@@ -63,7 +64,7 @@ impl GraphTemplate {
         (template, numbers)
     }
 
-    /// Returns a copy with room for the nodes of gradients.
+    /// Returns a copy with reserved capacity for the nodes of gradients.
     pub(in crate::ops) fn with_room(&self) -> Self {
         let mut nodes = Vec::with_capacity(4 * self.nodes.len() + 4);
         nodes.extend_from_slice(&self.nodes);

@@ -1,7 +1,7 @@
 //! Type-erased view of an expression, for code that must not be monomorphised per expression type.
 //!
-//! Nothing in the library is generic over the type of an expression except [`Expr`] itself and one
-//! loop. On the host, an expression may become this loop, `host::Fusing::fused`.
+//! In the library, only [`Expr`] itself and one loop are generic over the type of an expression.
+//! The loop is `host::Fusing::fused`, on the host.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use cachescope_kernels::elementwise::call::Call;
 use super::expr::Expr;
 use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout};
 
-/// A node of an expression, as it is visited: after its operands. Its array is given by an `A`.
+/// A node of an expression, visited after its operands. `A` is the type that represents an array.
 #[derive(Clone, Copy, Debug)]
 pub enum Node<A> {
     /// The elements of an array.
@@ -22,7 +22,7 @@ pub enum Node<A> {
 }
 
 impl<A> Node<A> {
-    /// Returns the node with `other` of its array.
+    /// Returns the node with its array `array` replaced by `other(array)`.
     pub(super) fn map<'a, B>(&'a self, other: impl FnOnce(&'a A) -> B) -> Node<B> {
         match self {
             Self::Array(array) => Node::Array(other(array)),
@@ -42,10 +42,10 @@ pub struct Operand<'a> {
 
 /// An expression of any type.
 pub(crate) trait Tree: Send + Sync {
-    /// Visits every node after its operands, these from left to right.
+    /// Visits every node after its operands, which are visited from left to right.
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
-    /// Returns the array, if the expression is known to be one array by itself.
+    /// Returns the array, if the expression is known to be a single array.
     fn as_operand(&self) -> Option<Operand<'_>> {
         None
     }

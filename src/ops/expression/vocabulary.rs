@@ -1,8 +1,8 @@
 //! The operators and functions that rules and operations of the library are written in.
 
-/// Gives values whose type is known at run time the operators and functions of the library. The
-/// values have three methods: `dtype`; `constant`, one value of the same type; and `apply`, a
-/// function of the type, of the value and others.
+/// Defines the library's operators and functions for values whose element type is known at run
+/// time. The values have three methods: `dtype`; `constant`, a single value of that type; and
+/// `apply`, a function of the value and other values.
 macro_rules! vocabulary {
     ($generics:tt $Value:ty) => {
         $crate::ops::expression::vocabulary::vocabulary! { @numbers $generics $Value }

@@ -5,7 +5,8 @@ use super::{Signal, Spectrum};
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-/// The functions of a type, as methods of traits, so that no program compiles them.
+/// The functions of a type, as methods of traits. They are compiled with the library, so no program
+/// compiles them.
 pub(in crate::ops) mod precompiled {
     use num_complex::Complex;
 
@@ -95,8 +96,8 @@ pub(in crate::ops) mod precompiled {
     functions!(f32 f64);
 }
 
-/// Returns the Fourier transform of the numbers along `axis`, of any length `n`: for each `k` below
-/// `n`, the sum of `x[j] exp(-2πi j k / n)` over `j`. The result is of the shape of `x`.
+/// Returns the Fourier transform of the numbers along `axis`, of any length `n`. For each `k` below
+/// `n`, it is the sum of `x[j] exp(-2πi j k / n)` over `j`. The result has the shape of `x`.
 ///
 /// # Examples
 ///
@@ -141,8 +142,8 @@ pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
 }
 
 /// Returns the Fourier transform of `n` real numbers along `axis`: the first `n / 2 + 1` numbers of
-/// [`fft()`]. The others are their conjugates, in reverse order. The call takes half of the time
-/// and the memory.
+/// [`fft()`]. The other numbers of the spectrum are the conjugates of these, in reverse order. The
+/// call takes half of the time and the memory.
 ///
 /// # Examples
 ///
@@ -168,9 +169,9 @@ pub fn rfft<T: Signal>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> 
 /// with the numbers of `x`. The length must be given, because two lengths have spectra of one
 /// length.
 ///
-/// Only the first `length / 2 + 1` numbers of `x` count, and missing ones are zero. The imaginary
-/// part of the first number is taken as zero, and, if `length` is even, the imaginary part of the
-/// last number too.
+/// Only the first `length / 2 + 1` numbers of `x` are used. Missing numbers are zero. The imaginary
+/// part of the first number is taken as zero. If `length` is even, the imaginary part of the last
+/// number is taken as zero, too.
 ///
 /// # Examples
 ///
@@ -234,8 +235,8 @@ pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     C::planes("ifft2", x, true)
 }
 
-/// Returns a copy in which the frequency 0 is in the middle of `axis`, after the negative ones:
-/// NumPy's `fftshift`, for one axis.
+/// Returns a copy in which the frequency 0 is in the middle of `axis`, after the negative
+/// frequencies. This is NumPy's `fftshift`, for one axis.
 ///
 /// # Examples
 ///

@@ -4,8 +4,9 @@ use super::{Signal, invalid};
 use crate::array::Array;
 use crate::error::Result;
 
-/// Returns the frequencies of the `n` numbers of a spectrum, whose samples are `spacing` apart, on
-/// the current device: the frequencies from 0 on, and then the negative ones. NumPy's `fftfreq`.
+/// Returns the frequencies of the `n` numbers of a spectrum, on the current device: NumPy's
+/// `fftfreq`. The samples are `spacing` apart. The frequencies from 0 on are first, then the
+/// negative frequencies.
 ///
 /// # Examples
 ///
@@ -32,8 +33,8 @@ pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("fftfreq", n, n, spacing, number)
 }
 
-/// Returns the frequencies of the `n / 2 + 1` numbers of the spectrum of `n` real samples that are
-/// `spacing` apart, on the current device. NumPy's `rfftfreq`.
+/// Returns the frequencies of the spectrum of `n` real samples, on the current device: NumPy's
+/// `rfftfreq`. The samples are `spacing` apart, and the spectrum has `n / 2 + 1` numbers.
 ///
 /// # Examples
 ///

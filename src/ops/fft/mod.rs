@@ -1,7 +1,7 @@
-//! Fourier transforms. The operands are checked here; the transforms are in
+//! Fourier transforms. The operands are checked here. The transforms are in
 //! [`host`](crate::ops::host) and in [`cuda`](crate::ops::cuda).
 //!
-//! Both devices have functions of the same names, which take any strides and any axis, and return
+//! Both devices have functions of the same names. They take any strides and any axis, and return
 //! row-major arrays.
 
 mod declare;

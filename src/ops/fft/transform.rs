@@ -1,4 +1,4 @@
-//! Transforms along an axis, and along two.
+//! Transforms along one axis, and along two axes.
 
 use num_complex::Complex;
 
@@ -40,7 +40,7 @@ fn empty<T: AnyElement>(step: RuledOperation, device: &Device, shape: &Shape) ->
     Ok(empty)
 }
 
-/// Returns the factor of a transform, or `None` if it is 1: the inverse is divided by the count.
+/// Returns the factor of a transform, or `None` if it is 1. The inverse is divided by the count.
 fn factor_of<T: Sample>(direction: Direction, count: usize) -> Option<T> {
     let is_scaled = direction == Direction::Inverse && count > 1;
     is_scaled.then(|| T::from_f64(1.0 / count as f64))
@@ -125,8 +125,8 @@ where
     }))
 }
 
-/// Returns spectra of `length` real numbers along the axis `at`, in which each number that also
-/// represents its conjugate is multiplied by `weight`.
+/// Returns spectra of `length` real numbers along the axis `at`. If a number also represents its
+/// conjugate, it is multiplied by `weight`.
 #[track_caller]
 fn weighted<T: Sample>(
     spectra: &Array<Complex<T>>,
@@ -224,7 +224,7 @@ where
     let rows = axis_of(operation, x, -2)?;
     let columns = axis_of(operation, x, -1)?;
     resized::<Complex<T>>(operation, x.layout().shape(), rows, x.shape()[rows])?;
-    // Both lengths are of one array, so that their product does not overflow.
+    // Both lengths belong to one array, so their product does not overflow.
     let count = x.shape()[rows] * x.shape()[columns];
     scaled(x, None, direction, factor_of::<T>(direction, count))
 }

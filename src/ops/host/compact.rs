@@ -1,7 +1,7 @@
 //! Stream compaction: the elements whose flags are true, and their positions.
 //!
-//! The flags are counted in blocks before the first element is written, because the size of the
-//! result depends on them. The counts determine where each block writes its elements.
+//! Before the first element is written, the flags are counted in blocks. The size of the result is
+//! the count of true flags. The counts determine where each block writes its elements.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -20,8 +20,8 @@ use crate::ops::order::HostOrder;
 /// The number of flags that are counted together.
 const BLOCK: usize = 1 << 16;
 
-/// The number of flags whose elements are written together. The output has room for all of them,
-/// although most may be false.
+/// The number of flags whose elements are written together. The slots have room for an element of
+/// each flag, although most flags may be false.
 const CHUNK: usize = 256;
 
 /// The number of flags that are skipped together if none is true.
@@ -32,7 +32,8 @@ struct FlagBlocks {
     flags: ReadPtr<bool>,
     first: usize,
     length: usize,
-    /// For each block, the number of true flags before it, and at the end the number of all.
+    /// For each block, the number of true flags before it. The last entry is the number of all true
+    /// flags.
     starts: Arc<[usize]>,
 }
 
@@ -51,7 +52,7 @@ impl FlagBlocks {
         }
         let (elements, length) = (Elements::of(flags)?, flags.len());
         let count = |first: usize, end: usize| -> usize {
-            // Few enough that a byte can count them.
+            // There are so few flags that a byte can count them.
             let parts = (first..end).step_by(CHUNK - 1).map(|part| {
                 let flags = elements.run(part, (end - part).min(CHUNK - 1));
                 flags.fold(0_u8, |sum, flag| sum.wrapping_add(u8::from(flag)))
@@ -93,13 +94,13 @@ impl FlagBlocks {
     /// The flags must be alive and not written to, and `numbers` must be numbers of flags.
     #[inline(always)]
     unsafe fn flags(&self, numbers: Range<usize>) -> &[bool] {
-        // SAFETY: by this function's contract; the flags are contiguous, as `of` has checked.
+        // SAFETY: by this function's contract. The flags are contiguous, as `of` has checked.
         unsafe { from_raw_parts(self.flags.at(self.first + numbers.start), numbers.len()) }
     }
 }
 
-/// Writes `value` of the positions of the true flags to the first of `slots`. Returns the number of
-/// true flags.
+/// Writes `value` of the positions of the true flags to the first slots. Returns the number of true
+/// flags.
 #[inline(always)]
 fn gather<V: Copy>(
     flags: &[bool],
@@ -113,8 +114,8 @@ fn gather<V: Copy>(
             continue;
         }
         for (bit, &flag) in flags.iter().enumerate() {
-            // No branch: an element that is not kept is overwritten by the next. The mask never
-            // takes effect, because fewer elements are kept than there are slots.
+            // No branch: an element that is not kept is overwritten by the next. The remainder
+            // never changes the position, because there is a slot for each flag.
             slots[selected % CHUNK].write(value(word * WORD + bit));
             selected += usize::from(flag);
         }
@@ -167,9 +168,9 @@ pub(in crate::ops) fn compacted(
             (&reads, &to),
             |reads, &to, range| {
                 let (from, bytes, blocks) = reads;
-                // SAFETY: the memory is alive while a launch runs, and its ranges, and so their
-                // blocks' positions, do not overlap. The stream is ordered after the writes to the
-                // operands, which have these elements.
+                // SAFETY: the memory is alive while a launch runs. Its ranges do not overlap, so
+                // neither do the positions of their blocks. The stream is ordered after the writes
+                // to the operands, which have these elements.
                 unsafe { by_bytes!(*bytes, compact_blocks::<Word>(blocks, range, *from, to)) };
             },
         );
@@ -183,8 +184,8 @@ pub(in crate::ops) fn compacted(
 ///
 /// # Safety
 ///
-/// The elements and the flags must be alive and not written to, and the blocks' positions from `to`
-/// on must be the caller's alone.
+/// The elements and the flags must be alive and not written to. The blocks' positions from `to` on
+/// must be the caller's alone.
 unsafe fn compact_blocks<T: Copy>(
     blocks: &FlagBlocks,
     range: Range<usize>,
@@ -204,8 +205,8 @@ unsafe fn compact_blocks<T: Copy>(
     }
 }
 
-/// Returns the positions of the true flags in an array of `shape`, each as a row of indices along
-/// the axes. The flags are contiguous, and as many as the shape has elements.
+/// Returns the positions of the true flags in an array of `shape`. Each position is a row of
+/// indices along the axes. The flags are contiguous, and as many as the shape has elements.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: HostOrder<'_>,
@@ -241,8 +242,8 @@ pub(in crate::ops) fn positions(
     unsafe { computed(order.device, &rows, write) }
 }
 
-/// Writes the indices along the axes of `shape` of the elements whose flags are true. The first
-/// flag is of the element with number `first`.
+/// Writes the indices of the elements whose flags are true, along the axes of `shape`. The first
+/// flag belongs to the element with number `first`.
 fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUninit<i64>]) {
     let mut line = FlagLine::of(first, shape);
     let mut rows = out.chunks_exact_mut(shape.ndim());
@@ -250,7 +251,7 @@ fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUnini
         let mut buffer = [const { MaybeUninit::uninit() }; CHUNK];
         let selected = gather(flags, &mut buffer, |at| at as u32);
         for (at, row) in buffer[..selected].iter().zip(&mut rows) {
-            // SAFETY: `gather` has written all that are kept.
+            // SAFETY: `gather` has written the first `selected` positions.
             let at = unsafe { at.assume_init() } as usize;
             line.write(first + chunk * CHUNK + at, shape, row);
         }

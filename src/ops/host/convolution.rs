@@ -1,5 +1,5 @@
-//! Convolutions of `f32` and `f64`, and their gradients: the work of the loops of
-//! [`convolution`](cachescope_kernels::convolution) among threads.
+//! Convolutions of `f32` and `f64`, and their gradients. Threads share the work of the loops of
+//! [`convolution`](cachescope_kernels::convolution).
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
 
-/// The maximum number of bytes of gradients of a kernel that are summed apart, by several threads.
+/// The maximum memory in bytes of a kernel's partial gradients, which several threads compute.
 const SUMS_BYTES: usize = 1 << 20;
-/// The number of jobs from which a launch divides well among threads.
+/// The minimum number of jobs that a launch divides well among threads.
 const JOBS: usize = 16;
 
 /// Returns the convolution of `input`, of shape `[images, channels, h, w]`, with `kernel`.
@@ -57,8 +57,8 @@ fn gathered_any(
     }
 }
 
-/// Returns gradients of the kernel of a convolution, each from some of the images, one after the
-/// other along the first axis. Their sum is the whole gradient.
+/// Returns partial gradients of the kernel of a convolution, along the first axis. Each is computed
+/// from some of the images. Their sum is the whole gradient.
 #[track_caller]
 pub(in crate::ops) fn correlated(
     input: &AnyArray,
@@ -85,8 +85,8 @@ fn ordered<'a>(device: &'a Device, operands: &dyn TouchedMemory) -> Result<HostO
     HostOrder::new(device, operands)
 }
 
-/// Returns the sums of a plan. The axes of the kernel that count channels of the result and of the
-/// source are given.
+/// Returns the sums of a plan. `axes` are the axes of the kernel that count channels of the result
+/// and of the source.
 #[track_caller]
 fn gathered<T: ConvFloat>(
     [source, kernel]: [Array<T>; 2],
@@ -114,12 +114,12 @@ fn gathered<T: ConvFloat>(
     let write = |output: Output<T>| {
         let to = written_by(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after the writes to the operands.
             unsafe { T::gather(task, to, jobs) };
         });
     };
-    // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece: the
+    // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece. The
     // results of the passes together are all results.
     unsafe { computed(order.device, &shape, write) }.map(Array::into_erased)
 }
@@ -161,15 +161,15 @@ fn packed_kernel<T: ConvFloat>(
                     let height = HEIGHT.min(outputs - first);
                     let from = kernel.at([group * of_group, 0, 0, 0]);
                     let from = from.wrapping_offset(first as isize * steps[0]);
-                    // SAFETY: it is the block of this job.
+                    // SAFETY: the part is the block of this job.
                     let out = unsafe { output.part(job * block_len..(job + 1) * block_len) };
                     let mut lines = out.as_chunks_mut::<HEIGHT>().0.iter_mut();
                     for taps in &**taps {
                         for channel in 0..channels {
                             let from = from.wrapping_offset(channel as isize * steps[1]);
                             for (&tap, line) in taps.iter().zip(&mut lines) {
-                                // SAFETY: the kernel has an element for each channel of the
-                                // block, and is alive and not written to.
+                                // SAFETY: the kernel has an element for each channel of the block.
+                                // It is alive and not written to.
                                 unsafe {
                                     pack_line(from.wrapping_offset(tap), steps[0], height, line);
                                 };

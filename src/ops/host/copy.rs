@@ -1,9 +1,9 @@
 //! Copies between elements of any strides.
 //!
 //! The C library copies a long run by one instruction, `rep movsb`. If the target's offset in its
-//! page is a few bytes above the source's, the processor treats the two as overlapping. It then
-//! copies byte by byte. In `roll` and `pad` of arrays from one pool that is the usual case. So long
-//! runs are copied in pieces of 512 bytes, by other instructions.
+//! page is a few bytes above the source's, the processor assumes an overlap. It then copies byte by
+//! byte. Such offsets are usual in `roll` and `pad` of arrays from one pool. So long runs are
+//! copied in pieces of 512 bytes, by other instructions.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -57,7 +57,7 @@ pub(in crate::ops) fn joined(
             assert_eq!(array.dtype, dtype, "joined arrays of several types");
             let from = bytes_of(array.operand());
             // SAFETY: the walk goes over the array, and over elements of the output that no other
-            // walk reaches.
+            // array's walk reaches.
             unsafe { copy(order, dtype.size_bytes(), from, to, &walk) };
         }
     };
@@ -65,13 +65,14 @@ pub(in crate::ops) fn joined(
     unsafe { computed_any(order.device, shape, dtype, write) }
 }
 
-/// Launches the copy of the elements of `from`, of `bytes` each, that `walk` reaches to the
-/// elements of `to` that it reaches.
+/// Launches a copy from `from` to `to`. `walk` goes over the elements to read and the elements to
+/// write, of `bytes` each.
 ///
 /// # Safety
 ///
 /// The walk must stay within the memory of both, and reach no element of `to` twice. Nobody else
-/// may be about to write there. The stream of `order` must be ordered after the writes to `from`.
+/// may be about to write these elements. The stream of `order` must be ordered after the writes to
+/// `from`.
 pub(super) unsafe fn copy(
     order: HostOrder<'_>,
     bytes: usize,
@@ -86,15 +87,14 @@ pub(super) unsafe fn copy(
         parts.work(bytes),
         (&reads, &to),
         |&(from, bytes, ref parts), &to, range| {
-            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
             // caller keeps the rest.
             unsafe { by_bytes!(bytes, copy_parts::<Word>(parts, range, from, to)) };
         },
     );
 }
 
-/// Copies the elements of `from` that `walk` reaches to the elements of `to` that it reaches. Runs
-/// on this thread, within a launch.
+/// Copies from `from` to `to`, like [`copy`], but on this thread, within a launch.
 ///
 /// # Safety
 ///
@@ -169,7 +169,7 @@ unsafe fn copy_parts<T: Copy>(
     }
 }
 
-/// Rows up to this length are copied as they are; longer ones may be divided among threads.
+/// The maximum length of rows that are copied whole. Longer rows may be divided among threads.
 pub(super) const SHORT_ROW: usize = 1 << 12;
 
 /// Copies the rows of the numbers `range`.
@@ -237,8 +237,8 @@ pub(super) unsafe fn fill(
         (&reads, &to),
         |&(value, bytes, ref walk), &to, range| {
             let value = value.bytes(bytes).as_ptr();
-            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
-            // caller keeps the rest; `value` is on this thread's stack.
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
+            // caller keeps the rest. `value` is on this thread's stack.
             unsafe { by_bytes!(bytes, fill_runs::<Word>(value, walk, range, to)) };
         },
     );
@@ -258,7 +258,7 @@ unsafe fn fill_runs<T: Copy>(
     let (_, [stride]) = walk.row();
     let to = to.cast::<T>();
     for ([at], count) in walk.runs(range) {
-        // SAFETY: by this function's contract; bits are aligned for every element.
+        // SAFETY: by this function's contract. Bits are aligned for every element.
         unsafe { copy_run(value.cast::<T>(), to.at(at), count, [0, stride]) };
     }
 }
@@ -268,8 +268,8 @@ unsafe fn fill_runs<T: Copy>(
 ///
 /// # Safety
 ///
-/// The memory that is read must hold elements, and the memory that is written must be the caller's
-/// alone; the two must not overlap.
+/// The memory that is read must hold elements. The memory that is written must be the caller's
+/// alone. The two must not overlap.
 #[inline]
 pub(super) unsafe fn copy_run<T: Copy>(
     from: *const T,
@@ -277,8 +277,8 @@ pub(super) unsafe fn copy_run<T: Copy>(
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: in each case only elements of the run are accessed, which are the caller's to read
-    // and to write.
+    // SAFETY: in each case only elements of the run are accessed. The caller may read and write
+    // these.
     unsafe {
         match strides {
             [1, 1] => copy_dense(from, to, count),
@@ -295,14 +295,14 @@ pub(super) unsafe fn copy_run<T: Copy>(
 }
 
 /// The distance in bytes below which the processor mistakes source and target of a copy for
-/// overlapping. It is the target's offset in its page, minus the source's.
+/// overlapping. The distance is the target's offset in its page, minus the source's.
 const NEAR_BYTES: usize = 64;
 
-/// The processor compares addresses modulo this to detect overlap.
+/// The modulus of the addresses that the processor compares to detect overlap.
 const PAGE_BYTES: usize = 4096;
 
-/// The size in bytes of the pieces of a run that the processor would take for overlapping. Pieces
-/// are too small for the instruction that copies whole runs.
+/// The size in bytes of the pieces of a run that the processor would mistake for overlapping.
+/// Pieces are too small for the instruction that copies whole runs.
 const PIECE_BYTES: usize = 512;
 
 /// Like [`copy_run`], but neither the source nor the target has gaps.
@@ -318,7 +318,7 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
         // SAFETY: by this function's contract.
         return unsafe { copy_nonoverlapping(from, to.cast(), count) };
     }
-    // The C library copies long runs by `rep movsb`, which would copy byte by byte here and take
+    // The C library copies long runs by `rep movsb`. Here this would copy byte by byte, and take
     // ten times as long.
     for start in (0..count).step_by(each) {
         let piece = each.min(count - start);
@@ -353,11 +353,11 @@ unsafe fn strided<T: Copy>(
 /// it writes fit the first-level cache together.
 const TILE: usize = 32;
 
-/// A walk by tiles of two axes: along one axis the target has no gaps, along the other the source
-/// has none.
+/// A walk by tiles of two axes. Along one axis, the target has no gaps. Along the other, the source
+/// has no gaps.
 #[derive(Clone, Copy)]
 struct Tiles {
-    /// Goes over the first elements of all strips. A strip has up to [`TILE`] elements of the
+    /// A walk over the first elements of all strips. A strip has up to [`TILE`] elements of the
     /// divided axis, and all of the other axis.
     strips: Walk<2>,
     /// The number of strips along the axis that they divide.
@@ -369,8 +369,7 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the tiles of `walk` if a copy by rows would use only a little of every cache line
-    /// that it reads.
+    /// Returns the tiles of `walk` if a copy by rows would use only a little of every cache line.
     fn of(walk: &Walk<2>) -> Option<Self> {
         let along = walk.row();
         let (length, [read, _]) = along;

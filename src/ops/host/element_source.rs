@@ -11,7 +11,7 @@ pub(crate) struct Outputs {
     count: usize,
 }
 
-// SAFETY: addresses, which only unsafe functions follow.
+// SAFETY: addresses, which only unsafe functions dereference.
 unsafe impl Send for Outputs {}
 // SAFETY: as above.
 unsafe impl Sync for Outputs {}
@@ -47,11 +47,12 @@ pub(crate) trait ElementSource: Send + Sync {
     /// The range must lie within the index space. The memory of the operands must be alive, and
     /// nothing may write meanwhile to the elements that are read. `outputs` must have an address
     /// for each result, with room for all elements of the index space. Nobody else may read or
-    /// write the elements of `range` there.
+    /// write the elements of `range` in `outputs`.
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs);
 
     /// Calls `see` with each block of `range`: the numbers of its elements, and their address for
-    /// each result. The operands of the block have been read by then, and are not read again.
+    /// each result. Before the call the operands of the block have been read. They are not read
+    /// again.
     ///
     /// # Safety
     ///

@@ -15,7 +15,7 @@ use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};
 
-/// Computes the elements of each result of `graph` over `shape`, whose length was checked. It takes
+/// Computes the elements of each result of `graph` over `shape`, whose length was checked. Takes
 /// one pass, and one allocation for each result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
@@ -39,9 +39,9 @@ pub(in crate::ops) fn evaluate(
     Ok(results)
 }
 
-/// Computes the elements of an expression by `fused`, the loop that it was compiled to. Its
-/// operands are the operands of `tree`, dense and of `shape`. An element has `element_bytes`, and
-/// reads `bytes_read`.
+/// Computes the elements of an expression by `fused`, the loop that the expression was compiled to.
+/// The operands of `tree` are dense and of `shape`. An element has `element_bytes`, and reads
+/// `bytes_read`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
     fused: &dyn ElementSource,
@@ -61,8 +61,8 @@ pub(in crate::ops) fn evaluate_fused(
     Ok(buffer)
 }
 
-/// Computes the elements of `value` by its loop over blocks of its operands, as
-/// [`evaluate_fused`] does over operands of one shape; `None` if it has no loop.
+/// Computes the elements of `value` by its loop, like [`evaluate_fused`], but over blocks of its
+/// operands. Returns `None` if it has no loop.
 #[track_caller]
 pub(in crate::ops) fn evaluate_blocks(
     value: &dyn Fusing,
@@ -78,7 +78,7 @@ pub(in crate::ops) fn evaluate_blocks(
     }
     let _timed = Timed::begin(device);
     let order = HostOrder::new(device, &ReadOperands(value as &dyn Tree))?;
-    // Not in the closure, which would be reported as the caller.
+    // Not in the closure, because an error would then report the closure as the call site.
     let buffer = allocate_for(device, shape, element_bytes)?;
     let count = buffer.size_bytes() / element_bytes;
     let work = Work::of_elements(count, element_bytes + bytes_read);
@@ -125,10 +125,10 @@ pub(super) unsafe fn write(
     order: HostOrder<'_>,
 ) {
     launch_source(order, work, (source, outputs), |source, outputs, range| {
-        // SAFETY: the memory is alive while a launch runs, and its ranges lie in the index space
-        // and do not overlap. The stream is ordered after what other streams do with the memory.
-        // The outputs are not part of the operands, and have room for all elements, by this
-        // function's contract.
+        // SAFETY: the memory is alive while a launch runs. Its ranges lie in the index space and do
+        // not overlap. The stream is ordered after what other streams do with the memory. The
+        // outputs are not part of the operands, and have room for all elements, by this function's
+        // contract.
         unsafe { source.write(range, outputs) };
     });
 }

@@ -20,9 +20,9 @@ use cachescope_kernels::vector::{Loop, has_vectors, has_wide_vectors, vectorised
 /// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
 /// that no loop is compiled for it.
 pub(crate) trait Fusing: Tree {
-    /// Calls `see` with the one loop that the expression was compiled to, over results of this
-    /// `shape`; does nothing if there is no loop. The operands are dense and of this shape, or
-    /// their addresses are [given](FusedLoop::fill_at).
+    /// Calls `see` with the loop that the expression was compiled to, over results of this `shape`.
+    /// Does nothing if there is no loop. The operands are dense and of this shape, or their
+    /// addresses are [given](FusedLoop::fill_at).
     fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn FusedLoop));
 }
 
@@ -53,17 +53,18 @@ impl Fusing for Unfused<'_> {
     fn fused(&self, _shape: &Shape, _see: &mut dyn FnMut(&dyn FusedLoop)) {}
 }
 
-/// The loop of an expression, whatever its type.
+/// Type-erased loop of an expression.
 pub(crate) trait FusedLoop: ElementSource {
     fn element_bytes(&self) -> usize;
 
-    /// Computes the elements of `numbers`, at most [`STAGE`], from operands whose elements for the
-    /// first number are at `firsts`, and writes them to `to`.
+    /// Computes the elements of `numbers`, at most [`STAGE`], and writes them to `to`. The
+    /// operands' elements for the first number are at `firsts`.
     ///
     /// # Safety
     ///
-    /// The operands must have as many contiguous elements there, which may be read, in the order of
-    /// the expression. `to` must have room for the results, and must be no part of the operands.
+    /// From `firsts` on, each operand must have as many contiguous elements, which may be read.
+    /// `firsts` must be in the order of the expression. `to` must have room for the results, and
+    /// must be no part of the operands.
     unsafe fn fill_at(&self, firsts: &[*const u8], numbers: Range<usize>, to: *mut u8);
 
     /// Returns the program that computes the expression without its loop.
@@ -74,8 +75,8 @@ pub(crate) trait FusedLoop: ElementSource {
 const STAGE: usize = 1024;
 
 /// A run as the source of a launch. Its loop is compiled for processors with AVX2, FMA and F16C
-/// only, and skips rare elements. The library's loops compute the rest. This halves or quarters the
-/// time to compile it.
+/// only, and skips rare elements. The library's loops compute the rest. These limits halve or
+/// quarter the compile time of the loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused<'a, R> {
     run: R,
@@ -96,7 +97,7 @@ impl<'a, R: Run> Fused<'a, R> {
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);
-        // Loops of the library for AVX-512 are faster in a few blocks or more.
+        // If there are a few blocks or more, the library's AVX-512 loops are faster.
         let is_for_blocks =
             R::WIDE && has_wide_vectors() && shape.checked_len().is_ok_and(|count| count > STAGE);
         (has_vectors() && !is_for_blocks).then_some(Self { run, rest })
@@ -124,19 +125,20 @@ impl<'a, R: Run> Fused<'a, R> {
     #[cold]
     unsafe fn compute_again(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
         let base = out.as_mut_ptr().wrapping_sub(start).cast();
-        // SAFETY: counted from the first element, `out` has room for these.
+        // SAFETY: `base` is the address of element 0. From element `start` on, `out` has room for
+        // the range.
         unsafe { self.rest.write(start..start + out.len(), base) };
     }
 
     /// Like [`fill`](Self::fill), but writes wrong values for rare elements, and returns whether
-    /// there are some. It has the only copy of the loop.
+    /// there are any. This function has the only copy of the loop.
     ///
     /// # Safety
     ///
     /// As for [`fill`](Self::fill).
     #[inline(never)]
     unsafe fn fill_fast(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
-        // SAFETY: the processor has the features, as `new` has checked; the rest is this function's
+        // SAFETY: the processor has the features, as `new` has checked. The rest is this function's
         // contract.
         unsafe { vectorised_for_certain(FillFast { run, start }, out) }
     }
@@ -157,8 +159,8 @@ impl Rest<'_> {
     fn program(&self) -> BlockProgram {
         match self {
             Self::Program(program) => BlockProgram::clone(program),
-            // Not over the expression graph's own shape: if all operands are single values, it has
-            // only one element.
+            // Not over the expression graph's own shape, which has only one element if all operands
+            // are single values.
             Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
                 Ok(graph) => BlockProgram::new(&graph, &IndexSpace::row_major(shape)),
                 Err(error) => unreachable!("the operands broadcast to {shape}: {error}"),
@@ -170,8 +172,8 @@ impl Rest<'_> {
 impl<R: Run> ElementSource for Fused<'_, R> {
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs) {
         let base: *mut MaybeUninit<R::Item> = outputs.all()[0].cast();
-        // SAFETY: by this function's contract there is room for the elements of the range, which
-        // nobody else reads or writes, and the operands are readable.
+        // SAFETY: by this function's contract, there is room for the elements of the range, which
+        // nobody else reads or writes. The operands are readable.
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
         let length = if R::RARE { BLOCK } else { range.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
@@ -188,8 +190,8 @@ impl<R: Run> ElementSource for Fused<'_, R> {
         let mut stage = [const { MaybeUninit::uninit() }; STAGE];
         for start in range.clone().step_by(STAGE) {
             let count = STAGE.min(range.end - start);
-            // SAFETY: by this function's contract the run has the elements, and only `see` writes
-            // to them, later. The stage is on this thread's stack.
+            // SAFETY: by this function's contract, the run has the elements, and nothing but `see`
+            // writes to them, later. The stage is on this thread's stack.
             unsafe { self.fill(start, &mut stage[..count]) };
             see(start..start + count, &[stage.as_ptr().cast()]);
         }
@@ -225,7 +227,7 @@ impl<R: Run> FusedLoop for Fused<'_, R> {
     }
 }
 
-/// The loop of [`Fused::fill_fast`], which alone makes one.
+/// The loop of [`Fused::fill_fast`]. No other function constructs one.
 struct FillFast<R> {
     run: R,
     start: usize,

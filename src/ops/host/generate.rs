@@ -34,7 +34,7 @@ pub(in crate::ops) trait AnyFill: Send + Sync + 'static {
     fn boxed(&self) -> Box<dyn AnyFill>;
 }
 
-/// Takes a fill.
+/// A function that uses a fill.
 pub(in crate::ops) type TakeFill<'a> = &'a mut dyn FnMut(&dyn AnyFill);
 
 /// A function that passes the fill of a number of elements to a [`TakeFill`].
@@ -79,8 +79,8 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
                 let fill = std::ptr::from_ref(fill).cast();
                 let to = output.part(T::DTYPE, range.start);
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                // The loop is for the fill and the elements, whose type is the output's by this
-                // function's contract.
+                // The loop is for the fill and for the type of its elements. The output has this
+                // type by this function's contract.
                 unsafe { run(fill, range.start, to, range.len()) };
             },
         );
@@ -95,8 +95,8 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
     }
 }
 
-/// Returns a new array of `shape`. After its memory is allocated, `draw` gets the number of
-/// elements, and gives the fill that computes them, of elements of `dtype`.
+/// Returns a new array of `shape`. After its memory is allocated, `draw` is called with the number
+/// of elements. It passes on the fill that computes them, of elements of `dtype`.
 #[track_caller]
 pub(in crate::ops) fn generate(
     order: HostOrder<'_>,
@@ -114,6 +114,6 @@ pub(in crate::ops) fn generate(
         });
         assert!(is_filled, "nothing was given to fill the array");
     };
-    // SAFETY: a fill was given, whose launch covers all elements: `TypedFill` alone is one.
+    // SAFETY: a fill was passed. `TypedFill` is the only kind, and its launch covers all elements.
     unsafe { computed_any(order.device, shape, dtype, write) }
 }

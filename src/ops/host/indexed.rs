@@ -1,7 +1,7 @@
 //! Gather, scatter-add, scatter and one-hot encoding by the indices of an array.
 //!
-//! The indices are checked before anything is launched. The kernels check them again, so that their
-//! memory safety does not depend on what another part of the program saw.
+//! The indices are checked before anything is launched. The kernels check the indices again, so
+//! that memory safety does not depend on the first check.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -36,7 +36,8 @@ impl Axis {
     }
 }
 
-/// Out of line: inline, a loop would keep the length in memory to print it.
+/// Reports an index that the first check let through. Out of line: inline, a loop would keep the
+/// length in memory to print it.
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {
@@ -83,7 +84,7 @@ pub(in crate::ops) fn picked(
             unsafe { by_bytes!(*bytes, pick_elements::<Word>(pick, walk, range, to)) };
         });
     };
-    // SAFETY: the ranges of a launch cover all elements or rows, and each of the two bodies writes
+    // SAFETY: the ranges of a launch cover all elements or rows. Each of the two bodies writes
     // everything in its range.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
@@ -103,7 +104,7 @@ struct Pick {
 }
 
 /// Writes the rows of the numbers `range`, of elements of `T`, to their positions in `to`. Each row
-/// has one index; `firsts` goes over their first elements.
+/// has one index. `firsts` goes over the first elements of the rows.
 ///
 /// # Safety
 ///
@@ -147,7 +148,7 @@ unsafe fn pick_elements<T: Copy>(
     for ([at, index_at], count) in walk.runs(range) {
         let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
         // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
-        // array's axis; `offset` leads from there to an index that the axis has. Only elements
+        // array's axis. From index 0, `offset` leads to an index that the axis has. Only elements
         // of the range are written.
         unsafe {
             match (step, index_step) {
@@ -179,8 +180,8 @@ unsafe fn pick_elements<T: Copy>(
 const LINE_BYTES: usize = 64;
 
 /// Adds each element of `values` to the element of `target` that its index picks along the axis
-/// `at`, in order. Does so for each element of `shape`, which is not empty. Along the other axes,
-/// all three arrays broadcast to `shape`.
+/// `at`, in order. There is one addition for each element of `shape`, which is not empty. Along the
+/// other axes, all three arrays broadcast to `shape`.
 #[track_caller]
 pub(in crate::ops) fn add_at(
     order: HostOrder<'_>,
@@ -199,8 +200,8 @@ pub(in crate::ops) fn add_at(
     scatter(order, target, indices, values, along, (shape, run))
 }
 
-/// Returns the loop that adds elements of `dtype`. Integers wrap, so that their sign does not
-/// matter.
+/// Returns the loop that adds elements of `dtype`. Integers wrap, so signed and unsigned integers
+/// share loops.
 fn adding_loop(dtype: DType) -> ScatterLoop {
     match dtype {
         DType::F32 => scatter_blocks::<f32, Adding>,
@@ -216,7 +217,7 @@ fn adding_loop(dtype: DType) -> ScatterLoop {
 }
 
 /// Like [`add_at`], but writes instead of adding. If several values have the same index, the last
-/// one stays.
+/// one is kept.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: HostOrder<'_>,
@@ -276,8 +277,8 @@ fn scatter(
 ) -> Result<()> {
     let element_bytes = values.dtype.size_bytes();
     let walk = reached(&target, [indices.layout, values.layout], at, shape)?;
-    // Along an axis on which the target has a stride, different positions are different elements of
-    // the target, for any indices. So such an axis may be divided among threads.
+    // If the target has a stride along an axis, different positions are different elements of the
+    // target, for any indices. So this axis may be divided among threads.
     let steps = walk.axes().enumerate();
     let steps = steps.filter(|(_, (_, [step, ..]))| *step != 0);
     let (divided, length) = steps
@@ -305,8 +306,8 @@ fn scatter(
     let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())));
     let reads = (scattered, run);
     launch(order, work, (&reads, &to), |(scattered, run), to, range| {
-        // SAFETY: the memory is alive while a launch runs, and the stream is ordered after its
-        // other users. Nobody else has the target's memory (checked), so neither operand lies in
+        // SAFETY: the memory is alive while a launch runs. The stream is ordered after other users
+        // of the memory. Nobody else has the target's memory (checked), so neither operand lies in
         // it. The target reaches none of its elements twice (checked), so different ranges have
         // different elements. The loop is for elements of the values' size or type.
         unsafe { run(scattered, range, *to) };
@@ -321,22 +322,22 @@ type ScatterLoop = unsafe fn(&Scattered, Range<usize>, TargetPtr);
 #[derive(Clone, Copy)]
 struct TargetPtr(*mut u8);
 
-// SAFETY: an address of plain data; the code that writes there ensures that nobody else uses the
+// SAFETY: an address of plain data. The code that writes to it ensures that nobody else uses the
 // memory meanwhile.
 unsafe impl Send for TargetPtr {}
 // SAFETY: as above.
 unsafe impl Sync for TargetPtr {}
 
-/// The operands of [`scatter`]. Invariant: the walk stays within the target's elements at index 0
-/// of the axis, within the indices, and within the values.
+/// The operands of [`scatter`]. Invariant: the walk stays within the indices, the values, and the
+/// target's elements at index 0 of the axis.
 #[derive(Clone, Copy)]
 struct Scattered {
     indices: ReadPtr<i64>,
     values: ReadPtr<u8>,
     axis: Axis,
     walk: Walk<3>,
-    /// The axis of the walk that the launch divides into blocks. `None` makes one block of
-    /// everything.
+    /// The axis of the walk that the launch divides into blocks. If it is `None`, everything is one
+    /// block.
     divided: Option<usize>,
     /// The number of positions of a block.
     block: usize,
@@ -346,8 +347,8 @@ struct Scattered {
 ///
 /// # Safety
 ///
-/// The operands must be alive and not written to, and the elements of `to` at the positions of
-/// these blocks must be the caller's alone.
+/// The operands must be alive and not written to. The elements of `to` at the positions of these
+/// blocks must be the caller's alone.
 unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
     scattered: &Scattered,
     range: Range<usize>,
@@ -369,8 +370,8 @@ unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
     for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
         let (to, indices) = (first.wrapping_add(at), scattered.indices.at(index_at));
         let values = elements.at(value_at);
-        // SAFETY: the walk stays within the indices, the values, and the target's elements at
-        // index 0 of the axis; `offset` leads from there to an index that the axis has.
+        // SAFETY: the walk stays within the indices, the values, and the target's elements at index
+        // 0 of the axis. From index 0, `offset` leads to an index that the axis has.
         unsafe {
             match strides {
                 [1, 0, 1] => {
@@ -440,7 +441,7 @@ pub(in crate::ops) fn marked(
                 let &(from, walk, classes, one) = reads;
                 let row_bytes = classes * size_bytes;
                 let mut row = output.part(dtype, range.start * classes);
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap; a
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. A
                 // number of zero bytes is zero.
                 unsafe { row.write_bytes(0, range.len() * row_bytes) };
                 let (_, [step]) = walk.row();

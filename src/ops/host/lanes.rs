@@ -15,7 +15,7 @@ use crate::ops::order::HostOrder;
 use cachescope_kernels::lanes::{LaneLoop, LaneLoops, Lanes};
 
 /// Returns the work of all jobs of `lanes`. Each element reads `bytes_read`, and makes an element
-/// of `bytes`. It takes `effort` times as long as to read and write the elements.
+/// of `bytes`. The computation takes `effort` times as long as reading and writing the elements.
 fn work_of(lanes: &Lanes, bytes_read: usize, bytes: usize, effort: usize) -> Work {
     if lanes.length == 0 {
         return Work::on_one_thread(0);
@@ -103,8 +103,8 @@ unsafe fn run_lanes(
     });
 }
 
-/// Returns the elements of an array, normalized along `axis`. They are contiguous, so that no
-/// program is needed.
+/// Returns the elements of an array, normalized along `axis`. They are contiguous, so they need no
+/// program.
 #[track_caller]
 pub(in crate::ops) fn normalized_contiguous(
     loops: &LaneLoops,

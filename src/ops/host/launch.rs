@@ -8,24 +8,24 @@ use crate::device::host::streams::DelayedStreams;
 use crate::device::{HostExecution, StreamId};
 use crate::ops::order::HostOrder;
 
-/// The number of items that a kernel computes, and the number of items that is worth another
-/// thread.
+/// The number of items that a kernel computes, and the number of items for which another thread
+/// pays.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Work {
     count: usize,
     grain: usize,
-    // Long ranges begin at multiples of this.
+    // Long ranges begin at multiples of this number.
     unit: usize,
     // The maximum number of ranges for each thread.
     parts: usize,
 }
 
-/// The work of one thread from which a second one pays, in bytes read and written. It takes some 20
-/// µs, about as long as it takes to wake a thread and to wait for it.
+/// The work of one thread from which a second thread pays, in bytes read and written. It takes some
+/// 20 µs, about as long as waking a thread and waiting for it.
 const GRAIN_BYTES: usize = 1 << 20;
 
-/// The maximum number of parts of a launch for each thread. With several parts, a thread that is
-/// late leaves its parts to others.
+/// The maximum number of parts of a launch for each thread. If there are several, a thread that is
+/// late leaves some parts to others.
 const PARTS: usize = 4;
 
 impl Work {
@@ -63,8 +63,8 @@ impl Work {
         Self::of_bytes(count, bytes_each)
     }
 
-    /// Returns the work of `count` results, each reduced from `length` elements, of which each
-    /// reads `bytes_each`.
+    /// Returns the work of `count` results, each reduced from `length` elements. An element reads
+    /// `bytes_each`.
     pub(in crate::ops) fn of_reductions(bytes_each: usize, count: usize, length: usize) -> Self {
         if count.saturating_mul(length) < ALWAYS_ALONE {
             return Self::on_one_thread(count);
@@ -89,23 +89,23 @@ const ALWAYS_ALONE: usize = 1 << 12;
 /// The default unit in elements: whole cache lines, so that no two threads write to one line.
 const UNIT: usize = 128;
 
-/// Runs `body` over `0..work.count`, in ranges that do not overlap and together cover it, in the
-/// order of `stream`. `body` gets the data that it reads and the data that it writes. It runs at
-/// once, on the calling thread and the threads of rayon's current pool. If the device delays its
-/// work, it runs later and on one thread.
+/// Runs `body` over `0..work.count`, in the order of `stream`. The ranges do not overlap, and
+/// together cover `0..work.count`. `body` gets the data that it reads and the data that it writes.
+/// It runs at once, on the calling thread and the threads of rayon's current pool. If the device
+/// delays its work, `body` runs later and on one thread.
 ///
-/// So both arguments are plain data, which is copied where it is needed later. They hold addresses
-/// of memory, not handles: a handle would keep the block from being reused, which no kernel of a
-/// real device does. The body may rely on three things until it has run:
+/// So both arguments are plain data. If the work is delayed, they are copied. They hold addresses
+/// of memory, not handles. A handle would keep the block from being reused, and no kernel of a GPU
+/// does that. The body may rely on three things until it has run:
 ///
-/// - The memory under the addresses stays reserved, because a segment is released only when the
-///   streams that used its blocks are done.
+/// - The memory under the addresses stays reserved. A segment is released only when the streams
+///   that used its blocks are done.
 ///
 /// - Its operands were written before, because the caller ordered `stream` after the other streams
-///   that use them.
+///   that use the operands.
 ///
-/// - Nothing else writes to its operands meanwhile, because of this order, and because the next
-///   user of the memory is ordered after `stream`.
+/// - Nothing else writes to its operands meanwhile. Earlier users of the memory are ordered before
+///   `stream`, and the next user after it.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(
     HostOrder { device, stream }: HostOrder<'_>,
@@ -154,14 +154,14 @@ pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     }
 }
 
-/// Enqueues work on a stream for later. It is compiled once, not for every kernel.
+/// Enqueues work on a stream for later. This function is compiled once, not for every kernel.
 #[cold]
 fn push(delayed: &DelayedStreams, stream: StreamId, work: Box<dyn FnOnce() + Send>) {
     delayed.push(stream, move || alone(work));
 }
 
-/// Runs `body` over `0..work.count`, on several threads if that is longer than a grain. The code
-/// that distributes work to threads is compiled once, not for every kernel.
+/// Runs `body` over `0..work.count`, on several threads if the range is longer than a grain. The
+/// code that distributes work to threads is compiled once, not for every kernel.
 pub(super) fn share(work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
     let threads = threads();
     let Work {

@@ -1,14 +1,14 @@
 //! Factorizations, by the crate `faer`, which `cachescope-linalg` has compiled.
 //!
-//! faer overwrites a copy in the device's memory, and results are in the device's memory too. The
+//! faer overwrites a copy of the operand. The copy and the results are in the device's memory. The
 //! workspace of a factorization is faer's own, from the system's allocator. Its size depends on
-//! whether one thread or several factorize a matrix, which is known only when the launch runs. The
+//! whether one thread or several factorize a matrix. This is known only when the launch runs. The
 //! packed blocks of products are faer's own, too.
 //!
-//! faer divides a large matrix among threads; if there are many matrices, a thread takes some at a
-//! time. The order of sums depends on the thread count that faer gets. So this count is a constant,
-//! whatever the pool has, and results depend on shapes and elements alone. An exception is delayed
-//! work, which stays on one thread.
+//! faer divides a large matrix among threads. If there are many small matrices, each thread takes
+//! some at a time. The order of sums depends on the thread count that faer gets. So this count is a
+//! constant, however many threads the pool has, and results depend on shapes and elements alone. An
+//! exception is delayed work, which stays on one thread.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
@@ -26,8 +26,9 @@ use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, OUT_OF_MEMORY
 use crate::ops::order::HostOrder;
 use cachescope_kernels::sort::digits::initialised;
 
-/// The product of a matrix's lengths and the smaller of them from which threads pay, even if the
-/// pool has only one. Below it, a thread count above 1 would take a third longer.
+/// The minimum of rows × columns × min(rows, columns) for which a thread count above 1 pays. It
+/// pays even if the pool has only one thread. Below the minimum, such a count would take a third
+/// longer.
 const SHARED: usize = 1 << 29;
 
 /// The thread count that faer gets for a matrix of [`SHARED`] or more.
@@ -46,8 +47,8 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// Returns the matrices of the last two axes of `array`. Each takes `cubes` times the product
-    /// of its lengths and the smaller of them in multiplications.
+    /// Returns the matrices of the last two axes of `array`. Each takes `cubes` × rows × columns ×
+    /// min(rows, columns) multiplications.
     fn of<T: AnyElement>(array: &Array<T>, cubes: usize) -> Self {
         let [batch @ .., rows, columns] = array.shape() else {
             unreachable!("the array has been found to have matrices");
@@ -63,8 +64,8 @@ impl Matrices {
         }
     }
 
-    /// Launches `factorize` with the number of each matrix and the threads that it may use, and
-    /// returns the status of each. `factorize` must write all of its part of every output.
+    /// Launches `factorize` with the number of each matrix and the thread count, and returns the
+    /// status of each matrix. `factorize` must write all of its part of every output.
     #[track_caller]
     fn launch(
         self,
@@ -187,7 +188,7 @@ pub(in crate::ops) fn solved<T: Factorized>(
     let (_columns, columns) = Matrices::columns_of(order, a)?;
     let (x, output) = copied_to_overwrite(order, right, right.layout().shape())?;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+        // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
         // launches of the copies came before.
         let (columns, right) = unsafe {
             (
@@ -240,9 +241,10 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     of_each(order, a, 1, T::cholesky)
 }
 
-/// Computes a matrix from each of the square matrices of `a` by `write`, and returns them in the
-/// shape of `a`. `write` gets the columns of a matrix, which it overwrites; the rows of the result,
-/// which are zero before; the number of rows; and the number of threads.
+/// Computes a matrix from each square matrix of `a` by `write`, and returns these matrices in the
+/// shape of `a`. `write` gets the columns of a matrix, which it overwrites, and the rows of the
+/// result, which are zero before. Its other arguments are the number of rows and the number of
+/// threads.
 #[track_caller]
 fn of_each<T: Factorized>(
     order: HostOrder<'_>,
@@ -298,8 +300,8 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     Ok(((q, r), Some(status)))
 }
 
-/// Returns the singular values of the matrices of `a`, and their vectors if they are `wanted`, as
-/// arrays of these shapes.
+/// Returns the singular values of the matrices of `a` as arrays of these shapes. If the vectors are
+/// `wanted`, returns them too.
 #[track_caller]
 pub(in crate::ops) fn singular_values<T: Factorized>(
     order: HostOrder<'_>,
@@ -322,7 +324,7 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     }
     let outputs = (vectors.as_ref()).map(|((_, u), (_, vt))| (*u, *vt));
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `solved`; the stream is ordered after the writes to the operand.
+        // SAFETY: as in `solved`. The stream is ordered after the writes to the operand.
         let (elements, values, vectors) = unsafe {
             (
                 read(from.at(first), number, rows * columns),
@@ -341,8 +343,8 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     Ok(((values, vectors), status))
 }
 
-/// Returns the eigenvalues of the symmetric matrices of `a`, as an array of this shape, and their
-/// vectors if they are `wanted`.
+/// Returns the eigenvalues of the symmetric matrices of `a`, as an array of this shape. If the
+/// vectors are `wanted`, returns them too.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues<T: Factorized>(
     order: HostOrder<'_>,
@@ -378,8 +380,8 @@ pub(in crate::ops) fn eigenvalues<T: Factorized>(
     Ok(((values, vectors), status))
 }
 
-/// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array, which later
-/// launches on the stream may overwrite.
+/// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array. Later
+/// launches on the stream may overwrite it.
 #[track_caller]
 fn copied_to_overwrite<T: AnyElement>(
     order: HostOrder<'_>,

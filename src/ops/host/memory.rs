@@ -99,8 +99,8 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns a new array of `shape` on `device`, and its memory, for launches that write several
-/// arrays.
+/// Returns a new array of `shape` on `device`, and its memory. It is for launches that write
+/// several arrays.
 ///
 /// # Safety
 ///
@@ -128,7 +128,7 @@ pub(super) struct Elements {
     is_dense: bool,
 }
 
-// SAFETY: `write` keeps threads to different elements, by its contract, and this is plain data.
+// SAFETY: plain data. By the contract of `write`, different threads write different elements.
 unsafe impl Send for Elements {}
 // SAFETY: as above.
 unsafe impl Sync for Elements {}
@@ -157,7 +157,7 @@ impl Elements {
         if self.is_dense {
             let [first] = self.walk.first();
             let to = self.base.wrapping_add((first + start) * bytes);
-            // SAFETY: the array has `count` elements there, and the rest is this function's
+            // SAFETY: the array has `count` elements from `to` on. The rest is this function's
             // contract.
             unsafe { to.copy_from_nonoverlapping(values, count * bytes) };
             return;
@@ -166,8 +166,8 @@ impl Elements {
         let mut from = values;
         for ([at], here) in self.walk.runs(start..start + count) {
             let to = self.base.wrapping_add(at * bytes);
-            // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the layout,
-            // which lie in the array's buffer by its invariant.
+            // SAFETY: `here` elements from `at` on, in steps of `stride`, are elements of the
+            // layout. By the invariant of the array, they lie in its buffer.
             unsafe {
                 match stride {
                     1 => to.copy_from_nonoverlapping(from, here * bytes),
@@ -183,8 +183,8 @@ impl Elements {
 ///
 /// # Safety
 ///
-/// `to` and the elements `stride` apart after it must be writable and outside the values, which may
-/// be read.
+/// `to` and the elements `stride` apart after it must be writable. They must be outside the values.
+/// The values must be readable.
 unsafe fn scatter_row<T: Copy>(values: *const u8, count: usize, to: *mut u8, stride: isize) {
     let (values, to): (*const T, *mut T) = (values.cast(), to.cast());
     for index in 0..count {

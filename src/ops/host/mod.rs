@@ -1,22 +1,22 @@
 //! The host device's execution of expressions.
 //!
-//! The elements of an expression are numbered in row-major order of its
-//! [index space](crate::ops::descriptors::IndexSpace).
-//! There are two evaluators with equal results, down to the bits. The [fused](fused) one is a loop
-//! that is compiled for the expression; it takes operands that are dense and of one shape, in
-//! builds without debug assertions. The [blocked](blocked) one evaluates everything else: it runs
-//! the library's loops, one for each function, over blocks that stay in the first-level cache. Both
-//! implement [`ElementSource`](element_source::ElementSource) for the code that writes elements;
-//! reductions, scans and softmax read blocks.
+//! The elements of an expression are numbered in row-major order of its [index
+//! space](crate::ops::descriptors::IndexSpace). There are two evaluators with bitwise equal
+//! results. The [fused](fused) evaluator is a loop that is compiled for the expression. It takes
+//! dense operands of one shape, in builds without debug assertions. The [blocked](blocked)
+//! evaluator evaluates everything else. It runs the library's loops, one for each function, over
+//! blocks that stay in the first-level cache. Both evaluators implement
+//! [`ElementSource`](element_source::ElementSource) for the code that writes elements. Reductions,
+//! scans and softmax read blocks.
 //!
-//! Architecture invariant: every kernel is run by [`launch`], and only the modules here read or
-//! write the elements of arrays for an operation. Except for the fused loop, nothing is generic
-//! over the type of an expression.
+//! Architecture invariant: every kernel is run by [`launch`]. For an operation, only the modules
+//! here read or write the elements of arrays. Except for the fused loop, nothing is generic over
+//! the type of an expression.
 //!
-//! A loop for each expression is fastest, but a program of many expressions compiles long, and is
-//! slow without optimisation. So an expression has a loop of its own in optimised builds alone,
-//! over dense operands or over blocks that are gathered for it. Both evaluators inline one function
-//! of an element.
+//! A loop for each expression is fastest, but it takes long to compile, and is slow without
+//! optimisation. So only optimised builds have a loop for each expression. It runs over dense
+//! operands, or over blocks that are gathered for it. Both evaluators inline the same function of
+//! an element.
 
 mod blocked;
 mod compact;
@@ -44,8 +44,8 @@ mod sort;
 mod store;
 mod threads;
 
-/// Calls the function with a type of as many bytes in place of `$bits`: elements are moved,
-/// whatever they mean. No type of elements of this size has a lower alignment.
+/// Calls the function with a type of `$bytes` bytes in place of `$bits`. Code that only moves
+/// elements needs no more than their size. No element type of this size has a lower alignment.
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
         match $bytes {

@@ -1,4 +1,4 @@
-//! Arrays that are copies in some regions and one value in the others.
+//! Arrays that are copies in some regions, and have one value in the others.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -37,16 +37,16 @@ pub(in crate::ops) fn padded(
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
             let end = before[axis] + dims[axis];
             assert!(end <= length, "padded to less than the length");
-            // The margins of this axis. Along the axes before, they lie inside the margins; along
-            // the axes behind, they have the whole length.
+            // The margins of this axis. Along the axes before it, they lie inside the margins of
+            // those axes. Along the axes after it, they have the whole length.
             for margin in [0..before[axis], end..length] {
                 let outer = dims[..axis].iter().copied();
                 let inner = shape.dims()[axis + 1..].iter().copied();
                 let lengths = outer.chain([margin.len()]).chain(inner);
                 let axes = lengths.zip(whole.strides().iter().map(|&stride| [stride]));
                 let walk = Walk::over([corner + margin.start * stride], axes);
-                // SAFETY: along each axis, the walk reaches elements that the output has, and no
-                // margin overlaps another.
+                // SAFETY: along each axis, the walk reaches elements that the output has. No margin
+                // overlaps another.
                 unsafe { fill(order, (value, bytes), to, &walk) };
             }
             corner += before[axis] * stride;
@@ -83,8 +83,8 @@ pub(in crate::ops) fn on_diagonal(
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
-/// Returns `array` with zeros in its last two axes outside the triangle that the diagonal `k`
-/// bounds. It has two axes or more.
+/// Returns `array` with zeros outside the triangle of its last two axes that the diagonal `k`
+/// bounds. The array has two axes or more.
 #[track_caller]
 pub(in crate::ops) fn triangular(
     order: HostOrder<'_>,
@@ -122,7 +122,7 @@ pub(in crate::ops) fn triangular(
 #[derive(Clone, Copy)]
 struct RegionRows {
     from: ReadPtr<u8>,
-    /// Goes over the first elements of all rows.
+    /// A walk over the first elements of all rows.
     firsts: Walk<1>,
     /// The number of rows of a matrix.
     height: usize,
@@ -142,8 +142,7 @@ impl RegionRows {
 ///
 /// # Safety
 ///
-/// The array must be alive and not written to, and these rows from `to` on must be the caller's
-/// alone.
+/// The array must be alive and not written to. These rows from `to` on must be the caller's alone.
 unsafe fn write_rows<T: Pod>(
     rows: &RegionRows,
     (triangle, k): (Triangle, isize),

@@ -10,7 +10,7 @@ use crate::ops::descriptors::Side;
 use crate::ops::order::HostOrder;
 use cachescope_kernels::search::{SearchLoops, Sorted};
 
-/// Returns, for each of `values`, the number of elements of `array` that come before it. `array`
+/// Returns, for each of `values`, the number of elements of `array` that precede the value. `array`
 /// has one axis and is sorted.
 #[track_caller]
 pub(in crate::ops) fn search(
@@ -45,8 +45,8 @@ pub(in crate::ops) fn search(
             let &(sorted, from, walk, run) = reads;
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let out = unsafe { output.part(range.clone()) };
-            // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile,
-            // because the stream is ordered after the writes. The loop is for their type.
+            // SAFETY: the walk goes over the values. Nobody writes to either array meanwhile,
+            // because the stream is ordered after the writes. The loop is for the arrays' type.
             unsafe { run(&sorted, from.at(0), &walk, range, out) };
         });
     };

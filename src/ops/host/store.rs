@@ -45,10 +45,10 @@ pub(in crate::ops) fn store(
     Ok(())
 }
 
-/// An expression that can be written over a target by the loop that it was compiled to.
+/// An expression that its compiled loop can write over a target.
 ///
 /// Invariant: the target can be overwritten, according to [`Aliasing`]. The arrays are borrowed
-/// exclusively, so that this stays true.
+/// exclusively, so the invariant stays true.
 pub(in crate::ops) struct FusedStore<'a> {
     tree: &'a dyn Fusing,
     target: Target<'a>,
@@ -77,7 +77,7 @@ impl<'a> FusedStore<'a> {
     }
 
     /// Overwrites the elements, unless the expression has no loop, or its operands have no blocks.
-    /// Returns whether it did.
+    /// Returns whether the elements were overwritten.
     #[track_caller]
     pub(in crate::ops) fn run(&self) -> Result<bool> {
         match self.is_dense() {
@@ -118,14 +118,14 @@ impl<'a> FusedStore<'a> {
                 let bytes_each = element_bytes + self.aliasing.bytes_read;
                 let work = Work::of_elements(target.layout().len(), bytes_each);
                 if self.aliasing.is_read {
-                    // SAFETY: the target can be overwritten, by the invariant; the rest as in
-                    // `store`. The loop has as many elements.
+                    // SAFETY: the target can be overwritten, by the invariant. The rest is as in
+                    // `store`. The loop has as many elements as the target.
                     unsafe { write(source, work, &[target], order) };
                 } else {
                     let first = target.layout().offset() * element_bytes;
                     let base =
                         host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
-                    // SAFETY: as above; the target is dense, and no operand has its memory.
+                    // SAFETY: as above. The target is dense, and no operand has its memory.
                     unsafe { write_new(source, &Outputs::new([base]), work, order) };
                 }
                 true
@@ -151,8 +151,8 @@ fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
 ///
 /// # Safety
 ///
-/// Each target must be one that can be overwritten while the source is read, according to
-/// [`Aliasing`], and must stay so. The stream must be ordered after other uses of the memory.
+/// While the source is read, each target must be overwritable, according to [`Aliasing`]. This must
+/// stay true. The stream must be ordered after other uses of the memory.
 unsafe fn write(
     source: &dyn ElementSource,
     work: Work,
@@ -167,14 +167,14 @@ unsafe fn write(
         let mut see = |range: Range<usize>, values: &[*const u8]| {
             for (target, &values) in writes.iter().flatten().zip(values) {
                 // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
-                // overlap. Every operand's elements of this block have been read, and other blocks
-                // read only their own, according to `Aliasing`. `values` are on this thread's stack
-                // or in its scratch memory.
+                // overlap. Every operand's elements of this block have been read. Other blocks read
+                // only their own elements, according to `Aliasing`. `values` are on this thread's
+                // stack or in its scratch memory.
                 unsafe { target.write(range.start, values, range.len()) };
             }
         };
-        // SAFETY: the range lies in the index space. The stream is ordered after what other streams
-        // do with the operands, and what is written here was read before, as shown above.
+        // SAFETY: the range lies in the index space. The stream is ordered after the work of other
+        // streams on the operands. Elements are written after they were read, as shown above.
         unsafe { source.each_block(range, &mut see) };
     };
     launch_source(order, work, (source, &writes), body);

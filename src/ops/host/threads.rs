@@ -1,9 +1,9 @@
 //! The distribution of work to threads.
 //!
-//! The calling thread works through the parts of a range. Threads of rayon's current pool help it
-//! as soon as they have time. No thread waits for another one to begin: if no helper comes, the
-//! caller does everything. A caller that is not a thread of the pool works this way, too. For it,
-//! `rayon::join` would move the work to the pool and block the caller.
+//! The calling thread runs the parts of a range. Idle threads of rayon's current pool help it. No
+//! thread waits for another one to begin. If no thread helps, the caller runs all parts. A caller
+//! that is not a thread of the pool gets help, too. `rayon::join` would move its work to the pool
+//! and block it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,7 +18,7 @@ thread_local! {
     /// `true` while this thread runs delayed work.
     static IS_ALONE: Cell<bool> = const { Cell::new(false) };
 
-    /// The number of this thread's helpers that the pool has not begun yet.
+    /// The number of this thread's helpers that the pool has not started yet.
     static PENDING: Arc<AtomicUsize> = Arc::default();
 }
 
@@ -27,8 +27,8 @@ thread_local! {
 const MOST_PENDING: usize = 4;
 
 /// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
-/// thread waited for another thread of the pool, it could meanwhile run a task of the user, which
-/// takes that lock.
+/// thread waited for other threads of the pool, rayon could run a task of the user on it. A task
+/// that takes the lock would deadlock.
 pub(super) fn alone(work: impl FnOnce()) {
     let before = IS_ALONE.replace(true);
     scopeguard::defer!(IS_ALONE.set(before));
@@ -36,14 +36,15 @@ pub(super) fn alone(work: impl FnOnce()) {
 }
 
 /// Returns whether work stays on this thread. Under ThreadSanitizer it does, because rayon's
-/// threads synchronise inside the standard library, which is not built for ThreadSanitizer.
+/// threads synchronise inside the standard library. The standard library is not built for
+/// ThreadSanitizer.
 pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }
 
-/// Returns the number of threads that may share work here: the threads of rayon's current pool, but
-/// at most one for each core. A second thread of a core waits for the units and for the memory that
-/// the first one uses.
+/// Returns the number of threads that may share work here. These are the threads of rayon's current
+/// pool, but at most one for each core. A second thread of a core would wait for execution units
+/// and memory that the first thread uses.
 pub(super) fn threads() -> usize {
     if is_alone() {
         return 1;
@@ -87,8 +88,8 @@ fn listed(list: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-/// Runs `body` over `0..parts`, one part after another, on this thread and on threads of the pool
-/// that have time. The code is compiled once, not for every kernel.
+/// Runs `body` over `0..parts`, one part after another, on this thread and on idle threads of the
+/// pool. The code is compiled once, not for every kernel.
 pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     let helpers = threads().min(parts).saturating_sub(1);
     // There is no count while the thread's locals are being destroyed.
@@ -98,9 +99,9 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     let Some(pending) = pending else {
         return (0..parts).for_each(body);
     };
-    // SAFETY: only the lifetime changes. Helpers call the body while they are counted, and
-    // `Closing` waits until none is, before this function returns or unwinds. A helper that comes
-    // later holds the reference, and does not use it.
+    // SAFETY: only the lifetime changes. Helpers call the body only while they are counted. Before
+    // this function returns or unwinds, `Closing` waits until none is counted. A later helper holds
+    // the reference, and does not use it.
     let body = unsafe {
         std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body)
     };
@@ -133,9 +134,9 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// A body that several threads run. Helpers may find it long after its caller has returned. So they
-/// call the body only while they are counted in `helpers`. They are counted only until the body is
-/// closed.
+/// A body that several threads run. Helpers may start long after its caller has returned. So they
+/// call the body only while they are counted in `helpers`. After the body is closed, no helper is
+/// counted.
 struct SharedBody {
     body: &'static (dyn Fn(usize) + Sync),
     parts: usize,
@@ -151,15 +152,16 @@ struct SharedBody {
 /// The bit of [`SharedBody::helpers`] after which no helper calls the body.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// The number of times that a caller looks for the end of its helpers before it sleeps: some
-/// microseconds, which is shorter than to sleep and wake.
+/// The number of times that a caller polls for the end of its helpers before it sleeps. This takes
+/// some microseconds, less time than sleeping and waking.
 const SPINS: usize = 1 << 9;
 
 impl SharedBody {
     /// Runs the parts that no other thread has taken.
     fn run(&self) {
         loop {
-            // The queue of the pool orders the caller's writes, and `helpers` orders the others.
+            // The queue of the pool orders the caller's writes, and `helpers` orders the helpers'
+            // writes.
             let part = self.next.fetch_add(1, Ordering::Relaxed);
             if part >= self.parts {
                 return;
@@ -184,7 +186,7 @@ impl SharedBody {
     }
 }
 
-/// Closes the body when it is dropped, and waits for the helpers at work.
+/// A guard that closes the body when it is dropped, and waits for the helpers at work.
 struct Closing<'a>(&'a SharedBody);
 
 impl Drop for Closing<'_> {

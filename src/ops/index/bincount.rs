@@ -52,7 +52,7 @@ impl<T: Integer> Array<T> {
     fn counted(&self, length: usize) -> Result<Array<i64>> {
         check_room(self.device(), length)?;
         let counts = tally(&Elements::of(self)?, length, |number: T| {
-            // A negative number is a large one as `u64`.
+            // As `u64`, a negative number is a large number.
             usize::try_from(T::into_u64(number)).unwrap_or(usize::MAX)
         });
         match counts {
@@ -70,19 +70,19 @@ impl<T: Integer> Array<T> {
 
 /// # Errors
 ///
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory for `count` numbers,
-/// from which the host is about to make a list.
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory for `count` numbers.
+/// The host is about to allocate a list of as many.
 #[track_caller]
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     let size_bytes = Shape::from(count).size_bytes(size_of::<i64>())?;
     Buffer::new(device, size_bytes).map(drop)
 }
 
-/// The number of tables that are used in turn if there are few places. With several tables, equal
-/// elements one after another do not wait for each other's count.
+/// The number of tables that are used in turn if there are few places. With several tables, the
+/// count of an element does not wait for the count of an equal element before it.
 const TURNS: usize = 4;
 
-/// The number of places from which on one table is enough.
+/// The minimum number of places for which one table is enough.
 const MANY: usize = 1 << 12;
 
 /// Returns the number of elements of each place below `length`, or the first element whose place is

@@ -6,8 +6,8 @@ use crate::array::{AnyArray, Array, Elements};
 use crate::error::Result;
 use crate::ops::descriptors::Picking;
 
-/// Returns the element of each row of `table` at its class, for the operation `cross_entropy`.
-/// Classes count from 0 only.
+/// Returns, for the operation `cross_entropy`, the element of each row of `table` at the row's
+/// class. Classes are not negative.
 ///
 /// # Errors
 ///
@@ -21,8 +21,8 @@ pub(in crate::ops) fn of_classes(table: &AnyArray, classes: &Array<i64>) -> Resu
     picked(table, &indices, Picking::Classes, 1, shape)?.squeeze(1)
 }
 
-/// Waits until the classes are known, and checks that all are columns. On a CUDA device, checks
-/// only that there are columns.
+/// Waits until the classes are known, and checks that all are columns. On a CUDA device, only
+/// checks that there are columns.
 #[track_caller]
 fn check_classes(table: &AnyArray, classes: &Array<i64>) -> Result<()> {
     let columns = table.dims()[1];

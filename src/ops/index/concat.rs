@@ -1,4 +1,4 @@
-//! Several arrays as one.
+//! Concatenation and stacking of arrays.
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
 
-/// Returns the arrays one after another along `axis`; their other axes must have equal lengths.
+/// Returns the arrays one after another along `axis`. Their other axes must have equal lengths.
 ///
 /// # Examples
 ///
@@ -60,8 +60,8 @@ pub(in crate::ops) fn concatenated(arrays: &[AnyArray], axis: isize) -> Result<A
     whole_of("concat", arrays, at, &shape)
 }
 
-/// Returns the arrays, all of one shape, one after another along a new axis, which is the axis
-/// `axis` of the result.
+/// Returns the arrays one after another along a new axis, which is the axis `axis` of the result.
+/// All arrays have one shape.
 ///
 /// # Examples
 ///

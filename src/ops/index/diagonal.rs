@@ -1,5 +1,5 @@
-//! Diagonals, and the triangles that they bound. Diagonal 0 begins at a matrix's first element;
-//! diagonals above it have positive numbers, diagonals below it negative ones.
+//! Diagonals, and the triangles that they bound. Diagonal 0 begins at a matrix's first element.
+//! Diagonals above it have positive numbers, diagonals below it negative numbers.
 
 use super::invalid;
 use super::moves::{copied, on_diagonal, triangular};
@@ -9,7 +9,7 @@ use crate::ops::derivatives::{RuledOperation, is_tracked};
 use crate::ops::descriptors::{Copying, Triangle, length_of, start_of};
 
 impl Triangle {
-    /// Returns the name of the operation that keeps it.
+    /// Returns the name of the operation that keeps the triangle.
     fn operation(self) -> &'static str {
         match self {
             Self::Lower => "tril",
@@ -52,7 +52,7 @@ fn matrix_of(vector: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with zeros above diagonal `k` of its last two axes; the axes before them
+    /// Returns the array with zeros above diagonal `k` of its last two axes. The axes before them
     /// count matrices.
     ///
     /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
@@ -78,7 +78,7 @@ impl<T: AnyElement> Array<T> {
         Ok(triangle_of(&AnyArray::of(self), Triangle::Lower, k)?.into_array())
     }
 
-    /// Returns the array with zeros below diagonal `k` of its last two axes; the axes before them
+    /// Returns the array with zeros below diagonal `k` of its last two axes. The axes before them
     /// count matrices.
     ///
     /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
@@ -103,8 +103,9 @@ impl<T: AnyElement> Array<T> {
         Ok(triangle_of(&AnyArray::of(self), Triangle::Upper, k)?.into_array())
     }
 
-    /// Returns, for a vector, the square matrix with it on diagonal `k` among zeros; for a matrix,
-    /// a copy of its diagonal `k`, which is empty if the matrix has none: NumPy's `diag`.
+    /// Returns a matrix with this diagonal, or the diagonal of a matrix: NumPy's `diag`. For a
+    /// vector, returns the square matrix with the vector on diagonal `k`, and zeros elsewhere. For
+    /// a matrix, returns a copy of its diagonal `k`, which may be empty.
     ///
     /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
     ///

@@ -9,8 +9,8 @@ use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns, for each index, the element at this index along `axis`, and at the index's own
-    /// position along the other axes: NumPy's `take_along_axis`.
+    /// Returns, for each index, the element at this index along `axis`: NumPy's `take_along_axis`.
+    /// Along the other axes, the element is at the index's own position.
     ///
     /// The array and `indices` have equally many axes, and broadcast to each other on all axes
     /// except `axis`. On `axis`, the result is as long as `indices`. A negative index counts from
@@ -70,7 +70,7 @@ pub(in crate::ops) fn gathered(
 }
 
 /// Returns the gradient of an array of shape `own` from which elements were gathered along the axis
-/// `at`: each result's gradient, added to the element that it was read from.
+/// `at`. The gradient of each result is added to the element that the result was read from.
 pub(super) fn scattered_back(
     own: Shape,
     indices: Array<i64>,

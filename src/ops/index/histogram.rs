@@ -15,9 +15,9 @@ impl<T: Float> Array<T> {
     /// `f32`.
     ///
     /// The ranges extend from the least to the greatest element. Each range includes its lower
-    /// edge; the last includes both. If all elements are equal, the ranges extend from half below
-    /// them to half above. For an array without elements, they cover the numbers from 0 to 1. The
-    /// call waits for the least and the greatest element.
+    /// edge. The last range includes both edges. If all elements are equal, the ranges extend from
+    /// 0.5 below them to 0.5 above. For an array without elements, they cover the numbers from 0 to
+    /// 1. The call waits for the least and the greatest element.
     ///
     /// # Examples
     ///
@@ -104,8 +104,7 @@ fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
         let counts = counts.unwrap_or_else(|value| unreachable!("{value} is beyond all edges"));
         return Array::from_vec(counts, bins);
     }
-    // The bin's number is the number of edges that are not above the value, without the first and
-    // the last edge.
+    // The bin's number is the number of inner edges that are not above the value.
     let inner = edges.erased().range_of(0, 1..bins)?;
     let places = search(
         [&inner, array.erased()],
@@ -115,8 +114,8 @@ fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
     occurrences(&Array::from_erased(places).flatten()?, bins)
 }
 
-/// Returns a function that finds the bin of a value: estimated from the common width of the bins,
-/// then corrected by the edges.
+/// Returns a function that finds the bin of a value. It estimates the bin from the common width of
+/// the bins, and corrects it by the edges.
 fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     let last = edges.len() - 2;
     let scale = edges.len().saturating_sub(1) as f64 / (edges[last + 1] - edges[0]);
@@ -134,7 +133,8 @@ fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     }
 }
 
-/// Returns the edges of equal ranges, computed in `A` and rounded as by NumPy's `linspace`.
+/// Returns the edges of ranges of equal width, computed in `A` and rounded as by NumPy's
+/// `linspace`.
 fn edges_between<A: Float>(low: f64, high: f64, bins: usize) -> Vec<f64> {
     let [mut first, mut last, half, count] = [low, high, 0.5, bins as f64].map(A::from_f64);
     if low == high {
@@ -144,7 +144,7 @@ fn edges_between<A: Float>(low: f64, high: f64, bins: usize) -> Vec<f64> {
     let step = span.over(count);
     let edge = |number: usize| {
         if !span.to_f64().is_finite() {
-            // The difference overflows, and no part of the two ends does.
+            // The difference overflows, but the weighted ends do not.
             let share = number as f64 / bins as f64;
             return low * (1.0 - share) + high * share;
         }

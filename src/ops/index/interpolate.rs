@@ -1,8 +1,8 @@
 //! Linear interpolation: one function for every operation that interpolates.
 //!
-//! Rule: an arm of weight 0 does not count, even if it is infinite or NaN. The result is computed
-//! in the accumulation type or a wider one, and rounded once. It is finite between finite arms, and
-//! equal to two equal ones.
+//! Rule: an arm of weight 0 is ignored, even if it is infinite or NaN. The result is computed in
+//! the accumulation type or a wider type, and rounded once. If both arms are finite, the result is
+//! finite. If both arms are equal, the result equals them.
 
 use crate::array::{AnyArray, DType};
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::ops::expression::any_lazy::AnyLazy;
 pub(crate) struct Arms {
     /// The nearer element.
     pub(crate) near: usize,
-    /// The other one. At an element itself, the element again: no other one counts.
+    /// The other element. At the position of an element, this is the nearer element again.
     pub(crate) far: usize,
     /// The weight of the other element, above 0 and at most 1/2.
     pub(crate) share: f64,
@@ -37,10 +37,10 @@ impl Arms {
 /// Returns `near · (1 − share) + far · share`, computed in the type of the shares, for the elements
 /// and the shares of [`Arms`].
 ///
-/// Between finite elements it is computed as `near + (far − near) · share`, which is exact for
-/// equal ones, and rounds as NumPy's `quantile` does. If that is not finite, because an element is
-/// infinite or the difference overflows, it is computed by the two products. Both forms have the
-/// same derivatives, the shares.
+/// Between finite elements, the result is `near + (far − near) · share`, which is exact for equal
+/// elements, and rounds as NumPy's `quantile` does. If an element is infinite or the difference
+/// overflows, the result is the sum of the two products. Both forms have the same derivatives, the
+/// shares.
 #[track_caller]
 pub(crate) fn interpolated(near: &AnyArray, far: &AnyArray, share: &AnyLazy) -> Result<AnyArray> {
     let (dtype, wide) = (near.dtype, share.dtype());

@@ -16,13 +16,14 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::host;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the indices of the elements that are not zero, in row-major order: a row for each,
-    /// with its index along every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`;
-    /// NaN is not zero.
+    /// Returns the indices of the elements that are not zero, in row-major order: NumPy's
+    /// `argwhere`. The result has shape `[count, rank]`: a row for each element, with its index
+    /// along every axis. NaN is not zero.
     ///
     /// The shape depends on the elements, so the call waits for them. On a device without data
-    /// ([`Device::meta`](crate::Device::meta)), no element is taken to be zero, or as many as
-    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) says are not.
+    /// ([`Device::meta`](crate::Device::meta)), the call assumes that no element is zero.
+    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another number of
+    /// elements that are not zero.
     ///
     /// # Examples
     ///
@@ -57,11 +58,11 @@ impl<T: AnyElement> Array<T> {
     /// Returns the elements at which `mask` is true, in row-major order: NumPy's `x[mask]`.
     ///
     /// The mask has the lengths of this array's leading axes. If it has all of them, the result has
-    /// one axis. If it has fewer, each element of the mask selects a part of the array: a mask of
+    /// one axis. If it has fewer, each element of the mask selects a part of the array. A mask of
     /// one axis selects rows. The shape depends on the mask, so the call waits for it. On a device
-    /// without data ([`Device::meta`](crate::Device::meta)), all elements of the mask are taken to
-    /// be true, or as many as
-    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) says.
+    /// without data ([`Device::meta`](crate::Device::meta)), the call assumes that all elements of
+    /// the mask are true. [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets
+    /// another number.
     ///
     /// # Examples
     ///
@@ -90,13 +91,13 @@ impl<T: AnyElement> Array<T> {
         select_by(self.erased(), mask).map(Self::from_erased)
     }
 
-    /// Sets the elements at which `mask` is true to the elements of `value`, and leaves the others
-    /// as they are: NumPy's `np.copyto(x, value, where=mask)`. Both broadcast to this array's
-    /// shape. NumPy's `x[mask] = values`, which takes the values one after another, is another
-    /// operation.
+    /// Sets the elements at which `mask` is true to the elements of `value`. Other elements do not
+    /// change. This is NumPy's `np.copyto(x, value, where=mask)`. `mask` and `value` broadcast to
+    /// this array's shape. NumPy's `x[mask] = values`, which takes the values one after another, is
+    /// another operation.
     ///
-    /// It is [`assign`](Self::assign) of [`select`](crate::select): the write is in place, unless
-    /// other arrays or expressions share the memory.
+    /// Equivalent to [`assign`](Self::assign) of [`select`](crate::select). The write is in place,
+    /// unless other arrays or expressions share the memory.
     ///
     /// # Examples
     ///
@@ -165,8 +166,8 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     ))
 }
 
-/// Returns the indices in an array of `shape` at which the flags are true, a row for each. The
-/// flags are packed, one for each element.
+/// Returns the indices in an array of `shape` at which the flags are true, a row for each true
+/// flag. The flags are packed, one for each element.
 #[track_caller]
 fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
     on_device!(

@@ -1,8 +1,8 @@
 //! Copies by position and by order: elements at indices, concatenated arrays, sorted elements.
 //!
-//! The operands are checked here, one operation in each file; the kernels are in
-//! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda). They move only the elements that
-//! [`descriptors`](crate::ops::descriptors) walk over.
+//! The operands are checked here, one operation in each file. The kernels are in
+//! [`host`](crate::ops::host) and [`cuda`](crate::ops::cuda). The kernels only move the elements
+//! that [`descriptors`](crate::ops::descriptors) walk over.
 
 pub(in crate::ops) mod interpolate;
 
@@ -45,7 +45,7 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use cachescope_kernels::vector::{Loop, vectorised};
 
 /// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
-/// a CUDA device, where the kernel checks the indices, checks only that the axis has elements.
+/// a CUDA device, only checks that the axis has elements, because the kernel checks the indices.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ impl<I: Iterator<Item = i64>> Loop<()> for AllInside<I> {
 }
 
 impl AnyArray {
-    /// Returns the elements in `range` along the axis `at`, which has it.
+    /// Returns the elements in `range` along the axis `at`. The range is within the axis.
     #[track_caller]
     fn range_of(&self, at: usize, range: Range<usize>) -> Result<Self> {
         let part = SliceInfoElem::Slice {
@@ -114,7 +114,8 @@ impl AnyArray {
         self.with_part(at, part)
     }
 
-    /// Returns the elements at `index` along the axis `at`, which has it, without the axis.
+    /// Returns the elements at `index` along the axis `at`, without the axis. The index is within
+    /// the axis.
     #[track_caller]
     fn at_index(&self, at: usize, index: usize) -> Result<Self> {
         self.with_part(at, SliceInfoElem::Index(index as isize))

@@ -1,4 +1,4 @@
-//! Operations that move elements and compute nothing. They are compiled once; only the host's loops
+//! Operations that move elements and compute nothing. They are compiled once. Only the host's loops
 //! are compiled for each size of an element.
 
 use crate::array::{AnyArray, Array, Bits, Shape};
@@ -50,7 +50,7 @@ pub(super) fn picked(
 }
 
 /// Writes each of `values` to the element of `target` that its index selects along the axis `at`.
-/// All three broadcast to `shape` along the other axes. The indices have been checked.
+/// Along the other axes, all three arrays broadcast to `shape`. The indices have been checked.
 #[track_caller]
 pub(super) fn put(
     target: Target<'_>,
@@ -96,8 +96,7 @@ pub(super) fn on_diagonal(array: &AnyArray, k: isize, shape: &Shape) -> Result<A
     )
 }
 
-/// Returns `array` with zeros outside of the triangle of its last two axes that diagonal `k`
-/// bounds.
+/// Returns `array` with zeros outside the triangle of its last two axes that diagonal `k` bounds.
 #[track_caller]
 pub(super) fn triangular(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
     on_device!(

@@ -36,8 +36,8 @@ impl<T: Integer> Array<T> {
         one_hot(self.erased(), classes, one, &shape).map(Array::from_erased)
     }
 
-    /// Waits until the elements are computed, and checks that all are classes. On a CUDA device the
-    /// kernel checks the elements, and this method checks only that `classes` is not 0.
+    /// Waits until the elements are computed, and checks that all are classes. On a CUDA device,
+    /// only checks that `classes` is not 0, because the kernel checks the elements.
     #[track_caller]
     fn check_classes(&self, classes: usize) -> Result<()> {
         let own = self.layout().shape();
@@ -59,8 +59,8 @@ impl<T: Integer> Array<T> {
     }
 }
 
-/// Returns the rows of classes, which have been checked, in an array of `shape`; `one` is a one of
-/// the type of the rows.
+/// Returns the rows of classes, which have been checked, in an array of `shape`. `one` is the
+/// number 1 in the type of the rows.
 #[track_caller]
 fn one_hot(
     labels: &AnyArray,

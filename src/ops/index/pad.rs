@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::ops::derivatives::RuledOperation;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with elements of `value` around it: for each axis, as many before and
-    /// after it as `margins` says; NumPy's `pad` in its mode `constant`.
+    /// Returns the array with elements of `value` around it: NumPy's `pad` in its mode `constant`.
+    /// For each axis, `margins` has the number of elements before and after it.
     /// [`pad_with`](Self::pad_with) has the other modes.
     ///
     /// # Examples

@@ -11,10 +11,10 @@ use crate::ops::derivatives::is_any_tracked;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PadMode<T> {
-    /// This value.
+    /// The given value.
     Constant(T),
-    /// The elements mirrored at the first and at the last one, which are not repeated: `2 1 | 0 1 2
-    /// | 1 0 1`. For a single element, that element.
+    /// The elements mirrored at the first and the last element, which are not repeated: `2 1 | 0 1
+    /// 2 | 1 0 1`. A single element is repeated.
     Reflect,
     /// The element of the edge: `0 0 | 0 1 2 | 2 2 2`.
     Edge,
@@ -31,8 +31,8 @@ enum Extension {
 }
 
 impl Extension {
-    /// Returns the index of the element at `position`, which is counted from the first of `length`
-    /// elements and may be outside of them.
+    /// Returns the index of the source of the element at `position`. The position is counted from
+    /// the first of `length` elements, and may be outside their range.
     fn source(self, position: isize, length: usize) -> usize {
         let last = length as isize - 1;
         let source = match self {
@@ -40,8 +40,8 @@ impl Extension {
             Self::Wrap => position.rem_euclid(length as isize),
             Self::Reflect if last == 0 => 0,
             Self::Reflect => {
-                // Forth and back. For an axis that fits memory with its margins, this does not
-                // overflow.
+                // A period goes forth and back. For an axis that fits memory with its margins, it
+                // does not overflow.
                 let period = 2 * last;
                 let place = position.rem_euclid(period);
                 place.min(period - place)
@@ -52,11 +52,11 @@ impl Extension {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the array with margins around it: for each axis, as many elements before and after
-    /// it as `margins` says. The mode chooses the elements; NumPy's `pad`.
+    /// Returns the array with margins around it: NumPy's `pad`. For each axis, `margins` has the
+    /// number of elements before and after it. The mode chooses the elements.
     ///
-    /// A margin may be longer than its axis. Beside the result, the call needs memory for one
-    /// margin at a time, and its indices.
+    /// A margin may be longer than its axis. Besides the result, the call needs memory for one
+    /// margin at a time, and for the indices of this margin.
     ///
     /// # Examples
     ///
@@ -115,7 +115,7 @@ impl AnyArray {
         Ok(padded)
     }
 
-    /// Extends a tracked array: one axis after the other, by taking the source of each position, so
+    /// Extends a tracked array, one axis after the other. Takes the source of each position, so
     /// that gradients pass through.
     #[track_caller]
     fn extended_by_takes(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {

@@ -11,9 +11,9 @@ use crate::ops::index::interpolate::{Arms, interpolated};
 use crate::ops::order::{HostOrder, check_untracked};
 
 impl<T: Float> Array<T> {
-    /// Returns the element in the middle of the sorted elements along `axis`, which the result does
-    /// not have; the mean of the two in the middle if their number is even. A negative axis counts
-    /// from the end.
+    /// Returns the median of the elements along `axis`, which the result does not have. It is the
+    /// element in the middle of the sorted elements. If their number is even, it is the mean of the
+    /// two in the middle. A negative axis counts from the end.
     ///
     /// If an element is NaN, the result is NaN, as in NumPy. The gradient passes to the elements
     /// that [`sort`](Self::sort) puts in the middle. For the median of all elements, write
@@ -41,15 +41,15 @@ impl<T: Float> Array<T> {
         median(self.erased(), float_sort_loops_of::<T>(), axis).map(Self::from_erased)
     }
 
-    /// Returns the value below which the fraction `q` of the elements along `axis` lies, which the
-    /// result does not have: for a `q` of 0 the least element, for 1 the greatest. A negative axis
-    /// counts from the end.
+    /// Returns the value below which the fraction `q` of the elements along `axis` lies. For a `q`
+    /// of 0, it is the least element, for 1 the greatest. The result does not have `axis`. A
+    /// negative axis counts from the end.
     ///
     /// The sorted elements have the positions 0, 1, …, n − 1. The value at the position q · (n − 1)
     /// is interpolated between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If
-    /// the neighbours are equal, the value equals them, even if they are infinite. If only one of
-    /// them is infinite, the value is infinite. If an element is NaN, the result is NaN. For the
-    /// quantile of all elements, write `x.flatten()?.quantile(q, 0)`.
+    /// the neighbours are equal, the value equals them, even if they are infinite. If only one
+    /// neighbour is infinite, the value is infinite. If an element is NaN, the result is NaN. For
+    /// the quantile of all elements, write `x.flatten()?.quantile(q, 0)`.
     ///
     /// # Examples
     ///
@@ -92,8 +92,9 @@ impl AnyArray {
         }
     }
 
-    /// Returns the element at `nth` of the sorted elements along the axis `at`, and the next one;
-    /// for the last element, itself again. If an element is NaN, both are NaN.
+    /// Returns the element at `nth` of the sorted elements along the axis `at`, and the next
+    /// element. After the last element, this is the last element again. If an element is NaN, both
+    /// are NaN.
     #[track_caller]
     fn neighbours(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<[Self; 2]> {
         if self.device().backend().cuda().is_some() || is_any_tracked(&[self])? {

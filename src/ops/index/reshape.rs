@@ -7,9 +7,9 @@ use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the elements, in row-major order, in another shape; a view if strides can express
-    /// it, and a copy on the same device otherwise. One length may be [`INFER`](crate::INFER): it
-    /// is inferred from the number of elements.
+    /// Returns the elements, in row-major order, in another shape. If strides can express the
+    /// result, it is a view, otherwise a copy on the same device. One length may be
+    /// [`INFER`](crate::INFER). It is inferred from the number of elements.
     ///
     /// # Examples
     ///
@@ -33,8 +33,8 @@ impl<T: AnyElement> Array<T> {
         self.erased().reshape(&shape.into()).map(Self::from_erased)
     }
 
-    /// Returns the elements along one axis, in row-major order; a view or a copy as for
-    /// [`reshape`](Self::reshape).
+    /// Returns the elements along one axis, in row-major order. The result is a view or a copy, as
+    /// for [`reshape`](Self::reshape).
     ///
     /// # Examples
     ///

@@ -29,7 +29,7 @@ impl<T: AnyElement> Array<T> {
         let layout = self.layout();
         let at = layout.shape().axis("roll", axis)?;
         let length = layout.dims()[at];
-        // An axis without elements rolls to itself.
+        // The shift is 0 if the axis has no elements.
         let moved = shift.rem_euclid(length.max(1) as isize) as usize;
         let last = self.viewed(layout.part(at, length - moved..length, 1)?);
         let first = self.viewed(layout.part(at, 0..length - moved, 1)?);

@@ -12,15 +12,15 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::order::UpdateTargets;
 use crate::ops::order::aliasing::Target;
 
-/// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each
-/// element of the source, the gradient of the element that it was added to.
+/// Returns the gradients of `scatter_add`. The old elements get the whole gradient. Each element of
+/// the source gets the gradient of the element that it was added to.
 fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let of_source = gathered(&gradient, places, axis)?;
     Ok(vec![gradient, of_source])
 }
 
-/// Returns the gradients of `scatter`: zero for overwritten elements, including elements of the
-/// source that a later one overwrote.
+/// Returns the gradients of `scatter`. Overwritten elements get zero, including elements of the
+/// source that a later element overwrote.
 fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let _device = places.device().enter();
     let own = *gradient.layout.shape();
@@ -44,10 +44,12 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
 
 impl<T: Number> Array<T> {
     /// Adds each element of `source` to the element of this array that its index selects along
-    /// `axis`, at its own position along the other axes: the opposite of [`gather`](Self::gather).
+    /// `axis`. Along the other axes, both have the same position. This is the opposite of
+    /// [`gather`](Self::gather).
     ///
-    /// Indices that repeat add up in row-major order, so that the result is deterministic. Integers
-    /// wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded once.
+    /// If an index repeats, its elements are added in row-major order, so that the result is
+    /// deterministic. Integers wrap. Sums of `f16` and `bf16` are computed in `f32` and rounded
+    /// once.
     ///
     /// The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
     /// resulting shape. If other arrays or expressions share the memory, they keep their values,
@@ -80,8 +82,8 @@ impl<T: Number> Array<T> {
 
 impl<T: AnyElement> Array<T> {
     /// Writes each element of `source` over the element of this array that its index selects along
-    /// `axis`, at its own position along the other axes: NumPy's `put_along_axis`, PyTorch's
-    /// `scatter_`.
+    /// `axis`. Along the other axes, both have the same position. This is NumPy's `put_along_axis`
+    /// and PyTorch's `scatter_`.
     ///
     /// If indices repeat, the last one in row-major order wins, on every device. The array and
     /// `indices` broadcast as for [`gather`](Self::gather), and `source` broadcasts to the
@@ -155,8 +157,8 @@ impl AnyArray {
         )
     }
 
-    /// Like [`scatter_add`](Self::scatter_add), for `f16` and `bf16`, in which a running sum would
-    /// lose what is added to it.
+    /// Like [`scatter_add`](Self::scatter_add), for `f16` and `bf16`. A running sum in these types
+    /// would lose small summands.
     #[track_caller]
     fn add_narrow(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
         let mut sums = self.widened_once()?;
@@ -165,7 +167,8 @@ impl AnyArray {
         self.assign(&sums)
     }
 
-    /// Returns the elements in the type that they are computed in, each once.
+    /// Returns the elements in their accumulation type. Each is converted once, even if it is
+    /// broadcast.
     #[track_caller]
     fn widened_once(&self) -> Result<Self> {
         let each = self.viewed(self.layout.without_repeats());
@@ -197,8 +200,8 @@ impl AnyArray {
         put(Target::new(self), indices, source, at, &shape)
     }
 
-    /// Returns the array if its elements are contiguous, and a copy otherwise: if no element was
-    /// written, the array has its old memory.
+    /// Returns the array if its elements are contiguous, otherwise a copy. They may have gaps if no
+    /// element was written, because the array then has its old memory.
     #[track_caller]
     fn gapless(self) -> Result<Self> {
         match self.layout.is_contiguous() {
@@ -207,9 +210,9 @@ impl AnyArray {
         }
     }
 
-    /// Checks the operands of `operation`, which writes at `indices`, and gives the array memory of
-    /// its own if the memory is shared. Returns the axis and the shape of the elements to write;
-    /// `None` if there are none.
+    /// Checks the operands of `operation`, which writes at `indices`. If the array's memory is
+    /// shared, allocates memory of its own. Returns the axis and the shape of the elements to
+    /// write, or `None` if there are none.
     #[track_caller]
     fn scattered(
         &mut self,

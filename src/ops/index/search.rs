@@ -1,4 +1,4 @@
-//! Binary search for the positions of values among sorted ones.
+//! Binary search for the positions of values among sorted elements.
 
 use super::{check_size, invalid};
 use crate::array::{AnyArray, Array, DType, Element};
@@ -10,9 +10,9 @@ use crate::ops::dispatch::same_device;
 use crate::ops::host::{self, SearchLoops, search_loops_of};
 
 impl<T: Element> Array<T> {
-    /// Returns, for each of `values`, the position at which it belongs in this array, which has one
-    /// axis and is sorted: the number of elements that are less. That is NumPy's `searchsorted` on
-    /// the left side, in the shape of the values.
+    /// Returns, for each of `values`, its position in this array, which has one axis and is sorted.
+    /// The position is the number of elements that are less than the value. This is NumPy's
+    /// `searchsorted` on the left side, in the shape of the values.
     ///
     /// The order is as for [`sort`](Self::sort): NaN is last, and is equal to itself. For an array
     /// that is not sorted, the results are unspecified.

@@ -11,16 +11,16 @@ use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Copying, Direction};
 use crate::ops::host::{self, SortLoops, sort_loops_of};
 
-/// The length from which on it is faster to copy elements that are far apart to contiguous memory,
-/// sort them, and copy them back.
+/// The maximum length of a strided axis that is sorted without a copy. If the axis is longer, it is
+/// faster to copy its elements to contiguous memory, sort them, and copy them back.
 const APART: usize = 128;
 
 impl<T: Element> Array<T> {
     /// Returns the elements along `axis` from the least to the greatest, and NaN after them, as in
     /// NumPy.
     ///
-    /// The sort is stable: both zeros are equal, and so are all NaN, and equal elements stay in
-    /// their order. The gradient of each passes to the position that [`argsort`](Self::argsort)
+    /// The sort is stable: equal elements stay in their order. Both zeros are equal, and so are all
+    /// NaN. The gradient of each element passes to the position that [`argsort`](Self::argsort)
     /// returns.
     ///
     /// # Examples
@@ -95,8 +95,8 @@ impl AnyArray {
         self.in_order(loops, at, Direction::Ascending, shape)
     }
 
-    /// Returns the positions along the axis `at` of the elements that are first in order, as many
-    /// as this axis of `shape` has.
+    /// Returns the positions of the elements that are first in order along the axis `at`. There are
+    /// as many as this axis of `shape` has.
     #[track_caller]
     pub(super) fn in_order(
         &self,
@@ -115,8 +115,8 @@ impl AnyArray {
         ranked((array, at), loops, direction, shape)
     }
 
-    /// Returns whether the axis `at` is long and strided enough that copying its elements to
-    /// contiguous memory first is faster.
+    /// Returns whether the axis `at` is so long and strided that copying its elements to contiguous
+    /// memory first is faster.
     pub(super) fn is_apart(&self, at: usize) -> bool {
         let layout = &self.layout;
         let others = layout.len() / layout.dims()[at].max(1);
@@ -124,7 +124,7 @@ impl AnyArray {
         !is_inner && layout.dims()[at] > APART && others > 1
     }
 
-    /// Returns a copy with the axis `at` and the last one exchanged.
+    /// Returns a copy with the axis `at` and the last axis exchanged.
     #[track_caller]
     pub(super) fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;

@@ -10,8 +10,8 @@ use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the elements at `indices` along `axis`, copied as by NumPy's `take`: in the result,
-    /// the axes of `indices` replace `axis`. A negative index counts from the axis's end.
+    /// Returns a copy of the elements at `indices` along `axis`: NumPy's `take`. In the result, the
+    /// axes of `indices` replace `axis`. A negative index counts from the axis's end.
     ///
     /// # Examples
     ///
@@ -75,8 +75,8 @@ fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Re
     }))
 }
 
-/// Returns the gradient of an array that parts were taken from, by [`scattered_back`]: the indices
-/// are reshaped to one axis, and the gradient has one part for each.
+/// Returns the gradient of an array that parts were taken from, by [`scattered_back`]. The indices
+/// are reshaped to one axis, and the gradient has one part for each index.
 fn taken_back(
     own: Shape,
     indices: Array<i64>,

@@ -10,8 +10,7 @@ use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Direction, Picking};
 use crate::ops::host::{SortLoops, sort_loops_of};
 
-/// The number of elements that a CUDA device sorts at once, which is the length of a part of the
-/// axis.
+/// The number of elements that a CUDA device sorts at once: the length of a part of the axis.
 const PART: usize = 2048;
 
 /// The maximum number of elements of a part for which selecting is faster than sorting.
@@ -23,7 +22,7 @@ impl<T: Element> Array<T> {
     /// NaN counts as greater than every number, as in PyTorch. Among equal elements, the one with
     /// the lower index comes first, and gets the gradient. If `k` is a small part of the axis, the
     /// elements are selected instead of sorted. The call then reads the elements once and sorts `k`
-    /// of them. Beside the result, it needs memory for a few times `k` elements. On CUDA devices,
+    /// of them. Besides the result, it needs memory for a few times `k` elements. On CUDA devices,
     /// it needs memory for k / 1024 of the elements, up to a `k` of 256.
     ///
     /// # Examples
@@ -95,7 +94,7 @@ impl AnyArray {
     }
 }
 
-/// Computes [`leading`](AnyArray::leading) in two steps: selects the greatest elements of each part
+/// Computes [`leading`](AnyArray::leading) in two steps. Selects the greatest elements of each part
 /// of the axis, and then the greatest of these. Equal elements stay in order, because the parts are
 /// in order.
 #[track_caller]

@@ -17,8 +17,9 @@ impl<T: Element> Array<T> {
     ///
     /// NaN is last, and occurs once. The two zeros are equal; it is unspecified which of them is
     /// kept. The shape depends on the elements, so the call waits for them. On a device without
-    /// data ([`Device::meta`](crate::Device::meta)), all elements are taken to be distinct, or as
-    /// many as [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) says.
+    /// data ([`Device::meta`](crate::Device::meta)), the call assumes that all elements are
+    /// distinct. [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another
+    /// number.
     ///
     /// # Examples
     ///
@@ -54,7 +55,7 @@ fn unique(array: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     }
 }
 
-/// Returns, for each of sorted elements, whether it is the first of equal ones.
+/// Returns, for each sorted element, whether it is the first of its equal elements.
 #[track_caller]
 fn firsts(sorted: &AnyArray, loops: &'static SortLoops) -> Result<AnyArray> {
     if sorted.device().backend().cuda().is_none() {

@@ -10,7 +10,7 @@ use crate::ops::IntoExpr;
 /// Returns whether both arrays are on one device, have one shape, and every pair of elements
 /// satisfies `same`.
 ///
-/// If the download fails, returns false, and the device's next fallible call returns the error.
+/// If the download fails, returns false. The device's next fallible call then returns the error.
 fn all_pairs<T: AnyElement>(
     left: &Array<T>,
     right: &Array<T>,
@@ -42,7 +42,8 @@ fn all_pairs<T: AnyElement>(
     true
 }
 
-/// The size from which on arrays are compared on the device; smaller ones are downloaded faster.
+/// The minimum size of arrays that are compared on the device. Downloading smaller arrays is
+/// faster.
 const ON_DEVICE_BYTES: usize = 1 << 16;
 
 /// Returns whether two arrays of one shape on one device have equal elements. The device compares,
@@ -53,8 +54,8 @@ fn are_equal_on_device<T: AnyElement>(left: &Array<T>, right: &Array<T>) -> Resu
     left.lazy().eq(right.into_lazy()).all()?.item()
 }
 
-/// Two arrays are equal if they are on one device, have one shape, and equal elements; `NaN` equals
-/// nothing, itself included.
+/// Two arrays are equal if they are on one device, have one shape, and equal elements. `NaN` equals
+/// nothing, not even itself.
 ///
 /// # Examples
 ///
@@ -80,7 +81,8 @@ impl<T: AnyElement> PartialEq for Array<T> {
     }
 }
 
-/// Compares the elements, each with the same absolute tolerance; false on other shapes or devices.
+/// Compares the elements, each with the same absolute tolerance. Returns false if shapes or devices
+/// differ.
 ///
 /// # Examples
 ///
@@ -107,7 +109,7 @@ impl<T: Float> AbsDiffEq for Array<T> {
     }
 }
 
-/// Compares the elements, each with a tolerance relative to the larger of the pair.
+/// Compares the elements, each with a tolerance relative to the larger element of the pair.
 ///
 /// # Examples
 ///
@@ -140,8 +142,9 @@ impl<T: Float> RelativeEq for Array<T> {
     }
 }
 
-/// Compares the elements, each with a tolerance in units in the last place: the values of the type
-/// between the pair. Zeros of either sign are one value, and an infinity equals only itself.
+/// Compares the elements, each with a tolerance in units in the last place. It counts the values of
+/// the type between the two elements. Zeros of either sign are one value, and an infinity equals
+/// only itself.
 ///
 /// # Examples
 ///

@@ -7,8 +7,8 @@ impl<T: Number> Array<T> {
     /// Returns each element along `axis` less the one before it, in one pass: NumPy's `diff`. The
     /// axis is one shorter, or stays empty.
     ///
-    /// Integers wrap, unsigned ones too. `bool` is a compiler error: NumPy's result, which
-    /// neighbours differ, is [`ne`](Self::ne) of two slices.
+    /// Integers wrap, unsigned integers too. `bool` is a compiler error. NumPy's result for `bool`,
+    /// which neighbours differ, is [`ne`](Self::ne) of two slices.
     ///
     /// # Examples
     ///

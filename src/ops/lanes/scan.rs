@@ -22,10 +22,10 @@ use crate::ops::order::ReadOperands;
 use cachescope_kernels::reduce::ReductionRule;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the sums of all elements up to each, along `axis`, which a negative number counts
-    /// from the end. Sums of signed integers and `bool` are in `i64` and sums of unsigned integers
-    /// in `u64`, which wrap; sums of floats are in their own type, with an error that does not grow
-    /// with their number.
+    /// Returns the running sums of the elements along `axis`. A negative axis counts from the end.
+    /// Sums of signed integers and `bool` are in `i64` and sums of unsigned integers in `u64`,
+    /// which wrap. Sums of floats are in their own type. Their error does not grow with the number
+    /// of elements.
     ///
     /// # Examples
     ///
@@ -47,10 +47,9 @@ impl<T: AnyElement> Array<T> {
         self.lazy().cumsum(axis)
     }
 
-    /// Returns the products of all elements up to each, along `axis`, which a negative number
-    /// counts from the end. Products of signed integers and `bool` are in `i64` and products of
-    /// unsigned integers in `u64`, which wrap; products of floats are in their own type, multiplied
-    /// in `f64`.
+    /// Returns the running products of the elements along `axis`. A negative axis counts from the
+    /// end. Products of signed integers and `bool` are in `i64` and products of unsigned integers
+    /// in `u64`, which wrap. Products of floats are in their own type, multiplied in `f64`.
     ///
     /// # Examples
     ///
@@ -162,7 +161,7 @@ fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray
 }
 
 /// Returns running totals that a tape may track. The gradient of a summand is the sum of the
-/// gradients of all sums from it on.
+/// gradients of all sums that include it.
 #[cold]
 #[track_caller]
 fn running_of_tracked(x: &AnyArray, scan: &'static Scan, axis: isize) -> Result<AnyArray> {
@@ -189,8 +188,8 @@ fn summed_back(
     }
 }
 
-/// Returns the rule of running products of `x`. They are computed in double precision, as the
-/// products themselves: the product of a part may be beyond the range of narrow floats.
+/// Returns the rule of running products of `x`. Gradients are computed in double precision, like
+/// the products. A partial product may be beyond the range of narrow floats.
 fn multiplied_back(
     x: SavedArray,
     axis: isize,
@@ -218,9 +217,9 @@ impl AnyArray {
     }
 }
 
-/// Returns the gradient of the factors of running products. There is no division, so that zeros
-/// need no special case: for element i, it is the product of the elements before it, times s\[i] =
-/// g\[i] + x\[i + 1] s\[i + 1]. Each pass doubles the number of summands of s (Hillis and Steele
+/// Returns the gradient of the factors of running products. There is no division, so zeros need no
+/// special case. For element i, the gradient is the product of the elements before it, times s\[i]
+/// = g\[i] + x\[i + 1] s\[i + 1]. Each pass doubles the number of summands of s (Hillis and Steele
 /// 1986).
 #[track_caller]
 fn products_back(x: &AnyArray, gradient: &AnyArray, axis: isize) -> Result<AnyArray> {
@@ -379,7 +378,7 @@ macro_rules! normalizations {
                 $(#[doc = $doc])+
                 ///
                 /// A negative axis counts from the end. The largest element is subtracted first, so
-                /// that nothing overflows; `f16` and `bf16` are computed in `f32`. If a line holds
+                /// that nothing overflows. `f16` and `bf16` are computed in `f32`. If a line holds
                 /// a NaN or an infinity that is its largest element, all of its results are NaN.
                 ///
                 /// # Examples
@@ -430,7 +429,7 @@ macro_rules! normalizations {
 }
 
 normalizations! {
-    /// Returns each element's exponential divided by the sum of all of them along `axis`.
+    /// Returns each element's exponential divided by the sum of all exponentials along `axis`.
     softmax, "[7.0, 7.0]" => "[0.5, 0.5]";
 
     /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`, accurate also for small

@@ -10,7 +10,7 @@ use crate::ops::index::{check_size, concatenated};
 
 impl<T: Number> Array<T> {
     /// Returns the Kronecker product: each element of this array is replaced by its product with
-    /// the whole of `other`. The length of each axis is the product of both lengths; the array with
+    /// the whole of `other`. The length of each axis is the product of both lengths. The array with
     /// fewer axes gets axes of length 1 in front. Integers wrap.
     ///
     /// # Examples
@@ -54,8 +54,8 @@ fn kron(one: &AnyArray, other: &AnyArray) -> Result<AnyArray> {
         let [empty] = step.finish_empty([one.zeros(&shape)?]);
         return Ok(empty);
     }
-    // An axis along which both operands have several elements becomes two axes, one for each
-    // operand, as far as the rank allows.
+    // If both operands have several elements along an axis, it becomes two axes, one for each
+    // operand. The maximum rank limits the number of these axes.
     let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
         .filter(|&axis| left.dims()[axis] != 1 && right.dims()[axis] != 1)
         .collect();

@@ -1,4 +1,4 @@
-//! Linear algebra: products of matrices, and what is made of them.
+//! Linear algebra: products of matrices, and functions that are composed of them.
 
 pub(in crate::ops) mod einsum;
 pub(in crate::ops) mod kron;

@@ -24,8 +24,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Returns the memory that an operand reads as a target. Only its owner, which writes it now,
-    /// has the memory.
+    /// Returns the memory that an operand reads as a target. The caller writes the memory, and must
+    /// not let other code use it meanwhile.
     pub(in crate::ops) fn of(operand: &Operand<'a>) -> Self {
         Self {
             buffer: operand.buffer,
@@ -34,8 +34,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Returns the part of the array's memory that `layout` selects. It reaches no further than the
-    /// array's own layout.
+    /// Returns the part of the array's memory that `layout` selects. The part reaches no further
+    /// than the array's own layout.
     pub(in crate::ops) fn part(array: &'a mut AnyArray, layout: &'a Layout) -> Self {
         Self {
             layout,
@@ -86,15 +86,15 @@ impl<'a> From<&Target<'a>> for Operand<'a> {
 /// The reason why a target cannot be overwritten while its new elements are computed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) enum Obstacle {
-    /// Something else holds the target's memory, or the target has an element twice.
+    /// Another handle shares the target's memory, or the target repeats an element.
     Shared,
     /// Elements are read in another order than they are written.
     Reordered,
 }
 
 /// Targets that can be overwritten element by element, each element after it was read. The
-/// expressions to be written were checked, and the arrays are borrowed exclusively, so that this
-/// stays true.
+/// expressions were checked, and the arrays are borrowed exclusively, so that the targets remain
+/// overwritable.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Overwritable<'a>(&'a [Target<'a>]);
 
@@ -125,22 +125,21 @@ impl<'a> Overwritable<'a> {
 
 /// The way in which an array and the expressions that are assigned to it share memory.
 pub(in crate::ops) struct Aliasing {
-    /// Nothing but the expressions holds the array's memory, and the array reaches no element of it
-    /// twice.
+    /// True if only the expressions share the array's memory, and the array repeats no element.
     pub(in crate::ops) is_exclusive: bool,
-    /// An expression reads the array's memory by another layout than the array's.
+    /// True if an expression reads the array's memory with another layout than the array's.
     is_reordered: bool,
-    /// The array and every operand are on one device, dense, and of one shape.
+    /// True if the array and every operand are on one device, dense, and of one shape.
     pub(in crate::ops) is_dense: bool,
-    /// An expression reads the array's memory.
+    /// True if an expression reads the array's memory.
     pub(in crate::ops) is_read: bool,
-    /// The bytes that one element of all expressions reads.
+    /// The bytes that are read for one element of all expressions.
     pub(in crate::ops) bytes_read: usize,
 }
 
 impl Aliasing {
     /// Checks `target` against the expressions `read`, which are evaluated in one pass, and the
-    /// expressions `held`, which hold memory but are not read.
+    /// expressions `held`. Those in `held` hold memory but are not read.
     #[inline]
     pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target { buffer, layout, .. } = *target;

@@ -1,10 +1,10 @@
 //! The order of operations across streams: each operation is enqueued to its thread's current
 //! stream, which first waits for other streams' work on the operands' memory.
 //!
-//! An operation that enqueues work first reads which streams used the memory that the work touches.
-//! From then until the work is enqueued, it must exclude others from that memory. The borrow of the
-//! arrays excludes other operations. Graphs borrow nothing. Only CUDA devices have graphs, and
-//! there [`CudaOrder::queue`] excludes their launches.
+//! Before an operation enqueues work, it reads which streams used the memory that the work touches.
+//! Until the work is enqueued, the operation must exclude all other work from that memory. The
+//! borrow of the arrays excludes other operations. Graphs, which only CUDA devices have, borrow no
+//! arrays: [`CudaOrder::queue`] excludes their launches.
 
 pub(in crate::ops) mod aliasing;
 pub(in crate::ops) mod pause;
@@ -24,7 +24,8 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::{Tree, operands};
 use crate::ops::order::pause::is_live;
 
-/// The arrays' memory that a piece of work touches, without memory that was allocated for it.
+/// The memory of arrays that a piece of work touches, without memory that was allocated for the
+/// work.
 pub(in crate::ops) trait TouchedMemory {
     /// Visits each operand, with its use; operands that are written to are first.
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use));
@@ -71,7 +72,8 @@ impl TouchedMemory for ReadOperands<'_, dyn Tree + '_> {
     }
 }
 
-/// Work that writes to `targets`, which nothing else may be about to use, and reads the rest.
+/// Work that writes to `targets` and reads `reading`. No other work may be about to use the
+/// targets.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct UpdateTargets<'a, O> {
     pub(in crate::ops) targets: &'a [&'a Buffer],
@@ -154,7 +156,7 @@ impl<'a> HostOrder<'a> {
 
 #[cfg(feature = "cuda")]
 /// The stream of a CUDA device that an operation is enqueued to, and its operands. Before work is
-/// enqueued, the stream is ordered after other streams' work on them.
+/// enqueued, the stream is ordered after other streams' work on the operands.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct CudaOrder<'a> {
     pub(in crate::ops) gpu: &'a Cuda,
@@ -186,8 +188,8 @@ impl<'a> CudaOrder<'a> {
         CudaOrder { operands, ..*self }
     }
 
-    /// Enqueues work by `give`, after the stream was ordered after other streams' work on the
-    /// operands. No graph that uses the operands is launched meanwhile.
+    /// Orders the stream after other streams' work on the operands, and then enqueues work by
+    /// `give`. Meanwhile, no graph that uses the operands is launched.
     #[track_caller]
     pub(in crate::ops) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
         let _kept_off = self.lock_launches_shared()?;

@@ -19,8 +19,8 @@ pub(in crate::ops) enum Mode {
     Active,
     /// No operation records a step.
     Paused,
-    /// No operation records a step, but the tape notes its readers: a checkpoint will run them
-    /// again in the backward pass.
+    /// No operation records a step, but the tape records the values that they read: a checkpoint
+    /// runs them again in the backward pass.
     Rerun,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn is_paused() -> bool {
     mode() == Mode::Paused
 }
 
-/// A guard: while it lives, the tape of the thread is in another mode.
+/// A guard that sets the mode of the thread's tape while it lives.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Pause {
@@ -67,8 +67,8 @@ impl Pause {
         Self::in_mode(Mode::Paused)
     }
 
-    /// Pauses the tape for operations that the backward pass runs again. The tape notes what they
-    /// read.
+    /// Pauses the tape for operations that the backward pass runs again. The tape records the
+    /// values that they read.
     pub(crate) fn before_rerun() -> Self {
         Self::in_mode(Mode::Rerun)
     }

@@ -1,4 +1,4 @@
-//! Single elements as text: which notation, how many digits, how wide.
+//! Single elements as text: their notation, digits and width.
 //!
 //! The rules follow NumPy's `FloatingFormat` (numpy/_core/arrayprint.py, version 2.4).
 
@@ -129,7 +129,7 @@ fn non_finite(value: f64) -> String {
 struct Digits {
     /// Binary digits of the significand.
     binary: u32,
-    /// The value of the type that is nearest to a number.
+    /// The function that rounds a number to the nearest value of the type.
     round: fn(f64) -> f64,
 }
 
@@ -163,7 +163,7 @@ impl Digits {
                     let read = text.parse().unwrap_or(value);
                     (self.round)(read) == value
                 };
-                // An `f64` of 17 digits is read as it was.
+                // 17 significant digits identify every `f64`, so the search ends.
                 tries.take(18).find(names).unwrap_or_default()
             }
         }

@@ -51,7 +51,7 @@ fn shown<T: AnyElement>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
     Ok(elements)
 }
 
-/// Writes the shown cells in nested brackets.
+/// A writer of the shown cells, in nested brackets.
 struct CellWriter {
     cells: std::vec::IntoIter<String>,
     /// The text between two cells.
@@ -103,7 +103,7 @@ impl CellWriter {
         }
     }
 
-    /// Returns the positions of an axis that are shown, and `None` for the elided ones.
+    /// Returns the positions of an axis that are shown, and `None` for the elided positions.
     fn positions(&self, length: usize) -> Vec<Option<usize>> {
         if !self.elided || !is_elided(length) {
             return (0..length).map(Some).collect();
@@ -118,7 +118,7 @@ impl CellWriter {
         self.word(&cell, indent, width);
     }
 
-    /// Adds `word` to the line, or to a new one if it fits only there.
+    /// Adds `word` to the line, or to a new line if `word` fits only on a new line.
     fn word(&mut self, word: &str, indent: usize, width: usize) {
         let length = self.text.len() - self.line;
         if length > indent && length + word.len() > width {
@@ -161,9 +161,9 @@ fn table<T: AnyElement>(
     table.text
 }
 
-/// Shows the elements in nested brackets, as NumPy's `print` does: in columns, with up to 8
-/// decimals, in scientific notation if they are large, small or far apart. An array of more than a
-/// thousand elements shows only three at either end of each axis.
+/// Shows the elements in nested brackets, in columns, with up to 8 decimals, like NumPy's `print`.
+/// Uses scientific notation if elements are large, small or far apart. If an array has more than a
+/// thousand elements, shows only three at either end of each axis.
 ///
 /// A precision (`{:.2}`) gives floating-point elements that many decimals.
 ///
@@ -195,8 +195,9 @@ impl<T: AnyElement> fmt::Display for Array<T> {
 
 /// The elements as NumPy's `repr` shows them, then the shape, the type and the device.
 ///
-/// Nothing fails, waits or allocates on a device. If the elements are on a GPU, or are still being
-/// written, three dots replace them. `Display` waits, and shows the elements in any case.
+/// Formatting never fails, waits or allocates on a device. If the elements are on a GPU, or are
+/// still being written, three dots replace them. `Display` waits, and shows the elements in any
+/// case.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! The fills of arrays as values: of any type, and those that need nothing but draws.
+//! Type-erased fills of arrays, and fills that need only draws.
 
 use super::generator::{UNIFORM, normal_sequence};
 use crate::array::{AnyElement, DType, Float};
@@ -35,12 +35,12 @@ impl FillOf {
     }
 }
 
-/// A fill of arrays of one type with numbers that need nothing but draws.
+/// A fill of arrays of one type with numbers that need only draws.
 pub(super) struct DrawnFill {
     /// The sequence of the generator, and the words of a draw.
     pub(super) draws: (u32, usize),
     pub(super) fill: FillOf,
-    /// Gives the fill of draws to a function.
+    /// The function that passes the fill of draws to another function.
     pub(super) make: fn(Draws, TakeFill<'_>),
 }
 
@@ -50,7 +50,7 @@ impl DrawnFill {
             draws: (UNIFORM, words_of::<T>()),
             fill: FillOf::new::<T, Uniform>(),
             make: |draws, give| {
-                // SAFETY: the loop is for these numbers.
+                // SAFETY: `uniform_loop` is the loop for uniform numbers of `T`.
                 give(&unsafe {
                     TypedFill::<T, _>::with_loop(Uniform(draws), *uniform_loop::<T>())
                 });
@@ -64,7 +64,7 @@ impl DrawnFill {
             draws: (normal_sequence(words), words),
             fill: FillOf::new::<T, Normal>(),
             make: |draws, give| {
-                // SAFETY: the loop is for these numbers.
+                // SAFETY: `normal_loop` is the loop for normal numbers of `T`.
                 give(&unsafe { TypedFill::<T, _>::with_loop(Normal(draws), *normal_loop::<T>()) });
             },
         }

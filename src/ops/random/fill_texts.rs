@@ -16,7 +16,7 @@ fn draws() -> Draws {
     }
 }
 
-/// A consumer GPU computes in `f64` 32 or 64 times as slowly.
+/// A consumer GPU computes in `f64` 32 or 64 times as slowly as in `f32`.
 #[cfg(feature = "cuda")]
 #[test]
 fn what_has_fewer_digits_is_not_drawn_in_f64() {

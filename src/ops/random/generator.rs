@@ -9,7 +9,7 @@ use cachescope_kernels::random::philox::Draws;
 
 /// A seeded source of random numbers: equal numbers for equal seeds, on every device.
 ///
-/// Drawing ten numbers at once gives the numbers of drawing four and then six.
+/// Ten numbers drawn at once are equal to four numbers and then six numbers.
 ///
 /// # Examples
 ///
@@ -79,7 +79,7 @@ thread_local! {
     static GENERATOR: RefCell<Option<Generator>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`, after which the calling thread's generator has its state of before.
+/// Runs `f`, and then restores the previous state of the calling thread's generator.
 pub(crate) fn keeping_generator<R>(f: impl FnOnce() -> R) -> R {
     let before = GENERATOR.with_borrow(Clone::clone);
     scopeguard::defer!(GENERATOR.set(before));
@@ -96,8 +96,8 @@ pub(super) fn of_thread<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     })
 }
 
-/// Seeds the calling thread's generator, which every random array without an explicit
-/// [`Generator`] draws from; a thread that is never seeded begins at an unpredictable seed.
+/// Seeds the calling thread's generator, from which every random array without an explicit
+/// [`Generator`] draws. A thread that is never seeded begins at an unpredictable seed.
 ///
 /// # Examples
 ///
@@ -129,7 +129,7 @@ pub(crate) fn replace_thread_state(state: Generator) -> Generator {
 }
 
 // Draws for different purposes use different sequences of a seed. Otherwise, a later draw of
-// another kind would use words again that a normal number consumed.
+// another kind would reuse words that a normal number consumed.
 pub(super) const UNIFORM: u32 = 0;
 
 /// Returns the sequence of normal numbers that take draws of `words` words.

@@ -1,8 +1,8 @@
 //! Random arrays from a counter-based generator: Philox 4x32-10 (Salmon, Moraes, Dror and Shaw,
 //! "Parallel random numbers: as easy as 1, 2, 3", 2011).
 //!
-//! The generator is a fixed sequence of 32-bit words for each seed. An element is a function of the
-//! words at its position alone, so the numbers do not depend on how the work is divided: they are
+//! The generator is a fixed sequence of 32-bit words for each seed. An element is a function only
+//! of the words at its position. So the numbers do not depend on the division of work: they are
 //! equal for any number of threads, and on any device.
 
 mod drawn;
@@ -51,7 +51,7 @@ impl RandomSource<'_> {
         }
     }
 
-    /// Returns an array of `shape` that the fill which `make` returns computes from draws.
+    /// Returns an array of `shape`, which the result of `make` computes from draws.
     #[track_caller]
     fn array<T: AnyElement, F: Fill<T>>(
         self,
@@ -142,8 +142,8 @@ impl RandomSource<'_> {
     }
 }
 
-/// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
-/// of elements, and gives the fill that computes them.
+/// Returns a new array of `shape`. After its memory is allocated, `draw` is called with the number
+/// of elements. `draw` passes on the fill that computes the elements.
 #[track_caller]
 fn generate(
     device: &Device,
@@ -193,8 +193,8 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows,
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the array; nothing
-    /// is drawn then.
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the array. If there
+    /// is an error, nothing is drawn.
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
         RandomSource::Thread.uniform(&shape.into())
@@ -223,7 +223,7 @@ impl<T: Float> Array<T> {
     /// Returns normally distributed numbers of mean 0 and variance 1, from the calling thread's
     /// generator.
     ///
-    /// The relative error of each, before it is rounded to `T`, is within 2^-21; for `f64`, within
+    /// Before rounding to `T`, the relative error of each number is within 2^-21; for `f64`, within
     /// some units in the last place. The largest magnitude is 6.7; for `f64`, 8.5.
     ///
     /// # Examples
@@ -266,9 +266,9 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// Returns factors that drop elements at random: 0 with the probability `p`, else 1 / (1 − p),
-    /// so that sums are unchanged on average (Srivastava et al., "Dropout", 2014). Draws from the
-    /// calling thread's generator.
+    /// Returns factors that drop elements at random: 0 with the probability `p`, else 1 / (1 − p).
+    /// Sums are unchanged on average (Srivastava et al., "Dropout", 2014). Draws from the calling
+    /// thread's generator.
     ///
     /// # Examples
     ///
@@ -316,8 +316,9 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Integer> Array<T> {
-    /// Returns integers from `low` to below `high` with exactly uniform probability (Lemire, "Fast
-    /// random integer generation in an interval", 2019), from the calling thread's generator.
+    /// Returns integers from `low` to below `high`, from the calling thread's generator. The
+    /// probability is exactly uniform (Lemire, "Fast random integer generation in an interval",
+    /// 2019).
     ///
     /// # Examples
     ///

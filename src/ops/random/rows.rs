@@ -1,9 +1,10 @@
-//! The check of rows that indices are drawn from: every draw from an array's rows begins with it.
+//! The check of rows that indices are drawn from: every draw from an array's rows begins with this
+//! check.
 //!
 //! A row is a distribution if its weights are finite, none is negative, and one is above 0. A row
-//! of logits is one if no logit is NaN, at most one is +∞, and one is above −∞. The host checks
-//! before anything is drawn, as it checks indices. On a CUDA device a kernel reports the row, and
-//! the next call that waits for the device returns the error.
+//! of logits is a distribution if no logit is NaN, at most one is +∞, and one is above −∞. The host
+//! checks before anything is drawn, as it checks indices. On a CUDA device, a kernel reports the
+//! row. The next call that waits for the device returns the error.
 
 use crate::array::{Array, Elements, Shape};
 use crate::device::cuda::{Indexing, RowFault};
@@ -42,7 +43,7 @@ impl CheckedRows {
     }
 
     /// Checks rows of logits. `most` are the largest logits, or NaN. `whole` are the sums of the
-    /// weights, of which an infinite logit has 1.
+    /// weights. The weight of an infinite logit is 1.
     #[track_caller]
     pub(super) fn of_logits(
         logits: &Array<f64>,
@@ -108,8 +109,8 @@ impl CheckedRows {
     }
 }
 
-/// Returns the largest weight of each row; infinity for a row in which one is negative, infinite or
-/// NaN.
+/// Returns the largest weight of each row; infinity for a row in which a weight is negative,
+/// infinite or NaN.
 #[track_caller]
 pub(super) fn largest_weights(weights: &Array<f64>) -> Result<Array<f64>> {
     select(weights.ge(0.0), weights, f64::INFINITY).max_keepdims(-1)

@@ -8,14 +8,14 @@ use crate::ops::derivatives::constant;
 use crate::ops::expression::elementwise::select;
 
 impl<T: Float> Array<T> {
-    /// Returns a random index for each row along the last axis, with a probability that is the
-    /// softmax of the row. The elements are logits, and the result has no last axis. Draws one
-    /// number per row from the calling thread's generator.
+    /// Returns a random index for each row along the last axis, with the softmax of the row as
+    /// probabilities. The elements are logits, and the result has no last axis. Draws one number
+    /// per row from the calling thread's generator.
     ///
-    /// The probabilities are computed in `f64`, and the sum of them is inverted (Devroye 1986,
-    /// section III.2). A logit of −∞ has the probability 0, and a single one of +∞ has the
+    /// The probabilities are computed in `f64`, and their cumulative sum is inverted (Devroye 1986,
+    /// section III.2). A logit of −∞ has the probability 0, and a single logit of +∞ has the
     /// probability 1. The host checks the rows before it draws. A CUDA device checks them while it
-    /// draws: the next call that waits for it returns the error.
+    /// draws: the next call that waits for the device returns the error.
     ///
     /// # Examples
     ///
@@ -67,13 +67,13 @@ impl<T: Float> Array<T> {
     }
 
     /// Returns `count` random indices for each row along the last axis, with probabilities in
-    /// proportion to the elements, which are finite and not negative. The last axis of the result
-    /// has the length `count`. Draws from the calling thread's generator. The weights are added in
-    /// `f64`, and no sum overflows.
+    /// proportion to the elements. The elements must be finite and not negative. The last axis of
+    /// the result has the length `count`. Draws from the calling thread's generator. The weights
+    /// are added in `f64`, and no sum overflows.
     ///
-    /// With replacement, an index may occur several times. Without, each occurs once, and the
-    /// order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted random sampling with
-    /// a reservoir"). An index of weight 0 is drawn only if no other is left.
+    /// With replacement, an index may occur several times. Without replacement, each occurs at most
+    /// once. The order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted random
+    /// sampling with a reservoir"). An index of weight 0 is drawn only if no other index is left.
     ///
     /// # Examples
     ///
@@ -134,8 +134,8 @@ impl<T: Float> Array<T> {
 
 impl<T: AnyElement> Array<T> {
     /// Returns the rows, the parts along the first axis, in random order, from the calling thread's
-    /// generator. It is [`take`](Self::take) of a [`permutation`](Array::permutation): to shuffle
-    /// several arrays alike, take one permutation of each.
+    /// generator. It is [`take`](Self::take) with a [`permutation`](Array::permutation). To shuffle
+    /// several arrays in one order, call `take` on each with one permutation.
     ///
     /// # Examples
     ///
@@ -288,16 +288,16 @@ fn multinomial(
     }
     let _device = weights.device().enter();
     let uniform = source.uniform::<f64>(weights.layout().shape())?;
-    // Exponential numbers above 0. A weight of 0 comes after all others, also after those whose
-    // quotient is rounded to 0.
+    // Exponentially distributed numbers above 0. A weight of 0 sorts after all others, even if
+    // their quotients round to 0.
     let waits = -(-(uniform + 2.0_f64.powi(-54))).log1p();
     let keys = select(weights.gt(0.0), &weights * &factor / waits, -1.0);
     let (_, drawn) = keys.eval_unfused()?.topk(count, -1)?;
     rows.reported(drawn)
 }
 
-/// Returns the number of running sums that are at most a random point below the whole sum: an index
-/// of probability in proportion to its part of the sum.
+/// Returns the number of running sums that are at most a random point below the whole sum. This
+/// number is an index whose probability is proportional to its part of the sum.
 #[track_caller]
 fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Result<Array<i64>> {
     let last = sums.ndim() - 1;
@@ -307,7 +307,7 @@ fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Re
     let uniform = source.uniform::<f64>(&rows)?;
     let points = (whole_of(sums)?.unsqueeze(-1)? * uniform).eval_unfused()?;
     let before = sums.unsqueeze(-2)?.le(&points).cast::<i64>();
-    // The sums are added in parts, so that the last one may be below the one before it.
+    // The sums are added in parts, so that the last sum may be below the sum before.
     before
         .sum_axis(-1)?
         .minimum(length as i64 - 1)

@@ -20,13 +20,13 @@ impl<T: AnyElement> Array<T> {
     /// Sets the elements to the elements of `value`, which broadcasts to this array's shape.
     ///
     /// The write is in place and keeps the address, unless other arrays or expressions share the
-    /// memory: those keep their values, and this array gets memory of its own. Handles inside
-    /// `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. If `value` reads
-    /// this array in another order than it is written, `value` is computed into temporary memory
-    /// first.
+    /// memory. If others share it, they keep their values, and this array gets its own memory.
+    /// Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. If
+    /// `value` reads this array in another order than the write, `value` is computed into temporary
+    /// memory first.
     ///
     /// Every other handle counts as sharing: a clone, a view, and an expression that is still
-    /// alive, even if its name was used again.
+    /// alive. An expression remains alive even if its name was used again.
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that
     /// had to copy. Builds with debug assertions print a warning to standard error, once for each
     /// line that copies. The warning also names the line of the other handle.
@@ -52,14 +52,14 @@ impl<T: AnyElement> Array<T> {
     ///
     /// Those of [`Lazy::eval`](crate::Lazy::eval), and
     /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the value's shape does not
-    /// broadcast to this array's. Nothing has been written then.
+    /// broadcast to this array's. If there is an error, nothing was written.
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         assign_to(self.erased_mut(), &value.into_lazy().expr)
     }
 
-    /// Sets the elements to an expression of this array, as [`assign`](Self::assign) does. For
-    /// places where the borrow checker does not let the array be named twice.
+    /// Sets the elements to an expression of this array, as [`assign`](Self::assign) does. For code
+    /// in which the borrow checker rejects a second use of the array.
     ///
     /// # Examples
     ///
@@ -133,10 +133,11 @@ fn assign_to(array: &mut AnyArray, value: &dyn Fusing) -> Result<()> {
 }
 
 /// Counts and marks a write that gives `array` memory of its own, `copy`, and warns about the
-/// caller's line. The handles that the expressions `held` have on the memory did not force it.
+/// caller's line. The handles that the expressions `held` have on the memory did not force the
+/// copy.
 ///
 /// A write to a view goes to the copy, so the array that was sliced keeps its values. The warning
-/// reports that, because the write is lost if the view is a temporary.
+/// reports the copy, because the write is lost if the view is a temporary.
 #[cold]
 #[track_caller]
 pub(in crate::ops) fn note_copy_on_write(array: &AnyArray, copy: &Buffer, held: &[&dyn Tree]) {
@@ -221,8 +222,8 @@ pub(in crate::ops) fn assign(
     let graph = hoisted.apply(&graph);
     match Overwritable::new(&[target], &[value], &[]) {
         Ok(targets) => store(&graph, targets).map(|()| None),
-        // Checked once only: a handle that another thread drops meanwhile must not turn one copy
-        // into two.
+        // The sharing is checked only once: if another thread drops a handle meanwhile, one copy
+        // must not become two.
         Err(Obstacle::Shared) => Ok(Some((
             evaluate(&graph, device, shape)?,
             target.layout().dense(),
@@ -253,8 +254,8 @@ pub(in crate::ops) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<
     Ok((buffer, target.layout().dense()))
 }
 
-/// Writes the new elements to the memory of `target`, and returns them as a value of its own.
-/// Returns `None` if the step, an earlier step or the program holds the old elements.
+/// Writes the new elements to the memory of `target`, and returns them as a new value. Returns
+/// `None` if the step, an earlier step or the program holds the old elements.
 #[track_caller]
 fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
     let graph = assigned(target, value)?;
@@ -270,7 +271,7 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     };
     let hoisted = Hoisted::of(&graph, device, layout.shape())?;
     store(&hoisted.apply(&graph), targets)?;
-    // If anything is tracked, it is the new value.
+    // The old value id does not apply to the new elements: `finish` tracks them as a new value.
     let results = std::iter::once(target.buffer().share().with_value_id(None)).collect();
     let mut results = evaluation.finish(results, layout);
     let buffer = results.pop().expect("there is one");

@@ -88,8 +88,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Returns the elements of `tree`, which `compute` computes into `layout`, with the step that
-/// passes gradients back.
+/// Returns the elements of `tree`, which `compute` computes with the layout `layout`. Records the
+/// step that passes gradients back.
 #[cold]
 #[track_caller]
 fn tracked_evaluation(
@@ -105,8 +105,8 @@ fn tracked_evaluation(
 }
 
 /// Evaluates an expression by its loop, block by block, and returns the elements and their shape.
-/// Does so only under three conditions: the operands are on one host device, they broadcast to the
-/// shape of one of them, and no tape tracks an operand.
+/// Returns `None` unless the operands are on one host device, broadcast to the shape of one
+/// operand, and are not tracked.
 #[track_caller]
 fn evaluate_by_blocks(
     value: &dyn host::Fusing,
@@ -154,7 +154,7 @@ fn evaluate_any(tree: &dyn Tree, dtype: DType) -> Result<AnyArray> {
 /// Evaluates `tree`. Returns the elements and their shape.
 #[track_caller]
 fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Shape)> {
-    // Not moved, because it is long.
+    // Built in place, because a move would copy the whole graph.
     let mut graph = ExpressionGraph::empty();
     graph.append(tree)?;
     let device = device_for("eval", &graph)?;
@@ -167,12 +167,12 @@ struct Dense<'a> {
     layout: &'a Layout,
     // The bytes that one element of the result reads.
     bytes_each: usize,
-    // `true` if a tape tracks an operand, or did.
+    // True if an operand has a value id: a tape tracks the operand, or tracked it before.
     was_tracked: bool,
 }
 
 impl<'a> Dense<'a> {
-    /// Returns the common device and layout of the operands of `expr`, if there are such and it has
+    /// Returns the common device and layout of the operands of `expr`, if both exist and `expr` has
     /// a fused loop. Inline, because a call would dominate the time for small arrays.
     #[inline]
     fn of<E: Expr>(expr: &'a E) -> Option<(Self, host::Fused<'a, E::Run>)> {

@@ -1,5 +1,6 @@
 //! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values and `<< >>` of integers,
-//! with unary minus and `!`. The operands are arrays, expressions and single values in every mix.
+//! with unary minus and `!`. The operands are arrays, expressions and single values, in any
+//! combination.
 
 use std::ops;
 
@@ -13,7 +14,7 @@ use crate::ops::expression::expr::{Expr, IntoExpr, Lazy};
 use crate::ops::expression::node::{Apply, Leaf, Scalar, binary, unary};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the
-/// element type on the left decides the type of a literal on the right.
+/// left element type determines the type of a literal on the right.
 macro_rules! operator {
     ($bound:ident $scalars:tt $($trait:ident $op:ident $method:ident;)+) => {
         $(
@@ -62,8 +63,8 @@ macro_rules! operator {
     };
 }
 
-/// An operator whose left side is a single value; one implementation for each type, as a foreign
-/// type on the left demands.
+/// An operator whose left side is a single value. A foreign type on the left requires one
+/// implementation for each type.
 macro_rules! scalar_on_the_left {
     ($trait:ident $op:ident $method:ident: [$($scalar:ident $(<$part:ident>)?)+]) => {
         $(
@@ -165,9 +166,9 @@ pub trait TakesDoubles {
 /// Operators of a number and an array of another type. No type meets their bounds, so the compiler
 /// shows what to write.
 ///
-/// The numbers have the types that a literal has by default. With two integer types, or two float
-/// types, a literal would have several candidates, and the compiler would not show the message.
-/// There are none for expressions on the right, which would overlap with the operators above.
+/// The numbers have the types that a literal has by default. With two integer or two float types, a
+/// literal would have several candidates. The compiler would then not show the message. Expressions
+/// on the right have no such operators, which would overlap with the operators above.
 macro_rules! number_of_another_type {
     ($($trait:ident $op:ident $method:ident;)+) => {
         $(

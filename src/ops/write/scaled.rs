@@ -1,14 +1,14 @@
 //! Products of arrays and numbers of the program.
 //!
 //! A number of the program, such as a factor or a decay, is an `f64`. It is never rounded to the
-//! type of a narrow array, where it may be 0 or infinite. Code that multiplies by such a number
-//! calls a function of this file.
+//! type of a narrow array, in which the number may be 0 or infinite. Code that multiplies by such a
+//! number calls a function of this file.
 
 use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::Result;
 
-/// Returns `x` times `factor`. It is computed in the accumulation type, or in `f64` if `factor` is
-/// out of the range of that type, and rounded once.
+/// Returns `x` times `factor`. The product is computed in the accumulation type, or in `f64` if
+/// `factor` is out of that type's range. The product is rounded once.
 #[track_caller]
 pub(crate) fn scaled<T: Float>(x: &Array<T>, factor: f64) -> Result<Array<T>> {
     product(x.erased(), factor, T::DTYPE).map(Array::from_erased)
@@ -37,8 +37,8 @@ pub(crate) fn add_scaled<T: Float>(own: &mut Array<T>, x: &Array<T>, factor: f64
     own.erased_mut().assign(&sum)
 }
 
-/// Returns the type in which elements of `dtype` are multiplied by `factor`: their accumulation
-/// type, or `f64` for a factor that this type rounds to 0, to infinity or to few digits.
+/// Returns the type in which elements of `dtype` are multiplied by `factor`. If their accumulation
+/// type rounds `factor` to 0, infinity or few digits, the type is `f64`.
 fn computed_in(dtype: DType, factor: f64) -> DType {
     match fits(factor) {
         true => dtype.computed_in(),
@@ -46,7 +46,7 @@ fn computed_in(dtype: DType, factor: f64) -> DType {
     }
 }
 
-/// Returns true if `f32` has all of its digits for `factor`, or exactly this number.
+/// Returns true if `f32` represents `factor` with all of its digits, or exactly.
 fn fits(factor: f64) -> bool {
     let rounded = factor as f32;
     rounded.is_normal() || f64::from(rounded).to_bits() == factor.to_bits() || factor.is_nan()

@@ -23,9 +23,9 @@ use crate::ops::write::assign::{
     check_device, check_shape, is_tracked, note_copy_on_write, overwrite_or_replace,
 };
 
-/// Evaluates several expressions together: one pass over their operands for all that have one
-/// shape, in which common parts are computed once, and one allocation for each result. A tuple of
-/// up to eight expressions gives the tuple of their arrays.
+/// Evaluates several expressions together. Expressions of one shape are computed in one pass over
+/// their operands, and common parts once. Each result takes one allocation. For a tuple of up to
+/// eight expressions, returns the tuple of their arrays.
 ///
 /// # Examples
 ///
@@ -42,19 +42,19 @@ use crate::ops::write::assign::{
 ///
 /// # Errors
 ///
-/// [`Lazy::eval`]'s errors, for any of them, and
-/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if operands of two of them are on different
-/// devices.
+/// The errors of [`Lazy::eval`] for any expression, and
+/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if operands of two expressions are on
+/// different devices.
 #[track_caller]
 pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
     expressions.evaluate()
 }
 
-/// Sets the elements of several arrays together, in place as [`Array::assign`] does. `values` gets
-/// each array as an expression, and returns the new values of all. The expressions read the old
-/// values, even of arrays that are set before. Arrays of one shape are read and written in one
-/// pass, in which common parts are computed once. Up to three small arrays on the host may be
-/// written one after another instead, which takes less time.
+/// Sets the elements of several arrays together, in place as [`Array::assign`] does. `values`
+/// receives each array as an expression, and returns the new values of all arrays. The expressions
+/// read the old values, even of arrays that are set earlier. Arrays of one shape are read and
+/// written in one pass, in which common parts are computed once. Up to three small arrays on the
+/// host may be written one after another instead, which takes less time.
 ///
 /// # Examples
 ///
@@ -76,7 +76,7 @@ pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
 ///
 /// # Errors
 ///
-/// Those of [`Array::assign`], of any of them. Nothing has been written then.
+/// The errors of [`Array::assign`] for any array. If there is an error, no array was written.
 #[track_caller]
 pub fn update<G: Targets, R: Values<G>>(
     targets: G,
@@ -105,7 +105,7 @@ pub trait Targets {
     fn expressions(&self) -> Self::Expressions;
 }
 
-/// The new values of the arrays `G`: a tuple of expressions and whatever else converts to elements.
+/// The new values of the arrays `G`: a tuple of expressions, arrays and single values.
 pub trait Values<G> {
     #[doc(hidden)]
     #[track_caller]
@@ -208,10 +208,11 @@ const _: () = assert!(MOST_RESULTS == 8, "as many as the longest tuple has");
 /// Computed elements, until they are taken.
 type Fresh = Option<(Buffer, Layout)>;
 
-/// One for each result.
+/// A list with an entry for each result or target.
 type All<T> = SmallVec<[T; 4]>;
 
-/// Gives `array` the computed elements, if there are some, which the expressions `held` read.
+/// Replaces the memory of `array` by `fresh`, if it has computed elements. The expressions `held`
+/// do not count as sharing.
 #[track_caller]
 fn replace(array: &mut AnyArray, fresh: Fresh, held: &[&dyn Tree]) {
     if let Some((buffer, layout)) = fresh {
@@ -237,7 +238,7 @@ fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Returns the elements of each of `trees`, computed in one pass for all of one shape.
+/// Returns the elements of each of `trees`, computed in one pass for all trees of one shape.
 #[track_caller]
 fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let graph = ExpressionGraph::of_all(trees)?;
@@ -257,16 +258,16 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     Ok(fresh)
 }
 
-/// The number of elements up to which a loop for each target takes less time than one program for
-/// all: a part of the first-level cache.
+/// The maximum number of elements for which a loop for each target is faster than one program for
+/// all targets. The elements fit in a part of the first-level cache.
 const SMALL: usize = 1 << 12;
 /// The maximum number of targets that are written in turn. It is small because each target computes
 /// common parts again.
 const FEW: usize = 3;
 
-/// Writes small targets one after another, by the fused loops of their expressions. Does so if each
-/// has such a loop, and if there is an order in which no expression reads a target that was written
-/// before. Returns whether it did.
+/// Writes small targets one after another, by the fused loops of their expressions. Each expression
+/// must have such a loop. In some order, no expression may read a target that was written before.
+/// Returns whether the targets were written.
 #[track_caller]
 fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool> {
     let (device, shape) = (targets[0].device(), targets[0].layout().shape());
@@ -286,7 +287,7 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
         let mut has_loop = false;
         value.fused(shape, &mut |_| has_loop = true);
         let is_alike = target.device() == device && target.layout().shape() == shape;
-        // The others, without the one in front.
+        // The other trees, without the tree in front.
         trees.swap(0, at);
         let store = FusedStore::new(value, &trees[1..], target);
         trees.swap(0, at);
@@ -295,7 +296,7 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
             _ => return Ok(false),
         }
     }
-    // All waits come first, because nothing may be written if one fails.
+    // All waits precede the writes, because nothing may be written if a wait fails.
     let buffers: All<&Buffer> = targets.iter().map(Target::buffer).collect();
     let updating = UpdateTargets {
         targets: &buffers,
@@ -308,7 +309,7 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
     Ok(true)
 }
 
-/// The operands of several expressions, which are read.
+/// Work that reads the operands of several expressions.
 struct ReadByAll<'a>(&'a [&'a dyn Fusing]);
 
 impl TouchedMemory for ReadByAll<'_> {
@@ -338,8 +339,8 @@ fn order_of_writes(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Option<All
 /// target that was not written in place.
 ///
 /// First, the elements that cannot be written in place are computed into new memory, from old
-/// values. Then the others are written in place; no other group reads them. Last, the computed
-/// elements are moved to their targets.
+/// values. Then the other targets, which no other group reads, are written in place. Last, the
+/// computed elements are moved to their targets.
 #[track_caller]
 fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let all = checked(targets, trees)?;
@@ -459,8 +460,8 @@ impl<'a> TargetGroup<'a> {
     }
 
     /// Returns whether every target can be overwritten after other groups were computed into new
-    /// memory, and no other group reads a target: it would read in another order, or after the
-    /// target has new values.
+    /// memory. No other group may read a target: it would read in another order, or read the new
+    /// values.
     fn allows_overwriting(&self) -> bool {
         self.targets.iter().all(|target| {
             Aliasing::of(target, &self.read, &self.held).allows_overwriting()

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::ops::derivatives::RuledOperation;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns this array on `device`: itself, sharing its memory, if it is there already, and a
-    /// copy without gaps otherwise.
+    /// Returns this array on `device`. If the array is on `device` already, the result shares its
+    /// memory. Otherwise, the result is a copy without gaps.
     ///
     /// Gradients pass through the copy: they are transferred back to the device of this array.
     ///

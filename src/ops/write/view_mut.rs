@@ -27,12 +27,11 @@ pub struct ArrayViewMut<'a, T: AnyElement> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Returns the part that [`s!`](ndarray::s) selects, to be written to: the counterpart of
-    /// [`slice`](Self::slice), which returns a separate array, so that writes to it do not change
-    /// this one.
+    /// Returns the part that [`s!`](ndarray::s) selects, to be written to. Writes to the part
+    /// change this array. Writes to the result of [`slice`](Self::slice), a separate array, do not.
     ///
-    /// If other arrays or expressions share the memory, a write gives this array memory of its own,
-    /// and they keep their values.
+    /// If other arrays or expressions share the memory, a write moves this array to its own memory.
+    /// The others keep their values.
     ///
     /// # Examples
     ///
@@ -195,7 +194,7 @@ impl<'a> Part<'a> {
         }
         if self.array.layout.repeats() {
             // The array is broadcast, or has overlapping windows: elements outside of the part
-            // share its memory.
+            // share the part's memory.
             self.make_unique(&[value])?;
         }
         let Some(fresh) = assign(self.target(), value)? else {
@@ -205,8 +204,8 @@ impl<'a> Part<'a> {
         overwrite(self.target(), &fresh)
     }
 
-    /// Like [`write`](Self::write), for tracked values: the array becomes a new one. The
-    /// gradient of the part passes to `value`, the rest to the old array.
+    /// Like [`write`](Self::write), for tracked values. The array becomes a new value. The gradient
+    /// of the part passes to `value`, and the other gradients to the old array.
     #[cold]
     #[track_caller]
     fn write_tracked(&mut self, value: &dyn Tree) -> Result<()> {
@@ -253,7 +252,7 @@ impl<'a> Part<'a> {
         Target::part(self.array, &self.layout)
     }
 
-    /// Gives the array memory of its own, which nothing else shares.
+    /// Moves the array to its own memory, which no other handle shares.
     #[track_caller]
     fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         make_unique(self.array, held)?;
@@ -262,8 +261,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Returns the rule of an assignment to a part of an array: the gradient of the whole with zeros
-/// in the part, and the gradient of the part.
+/// Returns the rule of an assignment to a part of an array. The rule returns the array's gradient
+/// with zeros in the part, and the part's gradient.
 fn parted_back(
     selection: SmallVec<[SliceInfoElem; 2]>,
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {

@@ -1,10 +1,10 @@
 //! The gradient of a kernel. Each of its elements gets a sum over all images and results. The terms
 //! are the result's gradient times the element that the kernel's element covered.
 //!
-//! Both are packed into planes with rows of one pitch. Between the rows of the gradient are zeros,
-//! so that a plane is one long row. A tile of sums is of some channels of the result times some
-//! elements of the kernel. It stays in registers while the loop runs over the planes of several
-//! images.
+//! Images and gradients are packed into planes with rows of one pitch. Between the rows of the
+//! gradient are zeros, so that a plane is one long row. A tile of sums is of some channels of the
+//! result times some elements of the kernel. It stays in registers while the loop runs over the
+//! planes of several images.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::plan::{ConvPlan, PieceScratch};
 use crate::pointers::WritePtr;
 use crate::registers::{RegisterFloat, VectorOf};
 
-/// The number of channels of the result that a job computes: few enough that there are jobs for
-/// many threads, and enough that packing the images for each job takes little.
+/// The number of channels of the result that a job computes. It is small enough for jobs for many
+/// threads. It is large enough that packing the images for each job takes little time.
 pub const OUTPUTS: usize = 32;
 /// The number of channels of the images that are packed at once, at least.
 const CHANNELS: usize = 16;
@@ -34,8 +34,8 @@ pub struct Correlation<T> {
     pub plan: Arc<ConvPlan>,
     pub images: PackedSource<T>,
     pub gradient: PackedSource<T>,
-    /// The number of pieces of images that are summed into one gradient of the kernel, and the
-    /// number of these gradients.
+    /// The number of pieces of images in the sum for one gradient of the kernel, and the number of
+    /// gradients.
     pub pieces_each: usize,
     pub sums: usize,
 }
@@ -84,8 +84,8 @@ struct SumLines<T> {
 }
 
 impl<T: RegisterFloat> PackedPieces<T> {
-    /// Returns the sums of `M` channels of the gradient, from number `channel` on, times the
-    /// elements at `N` offsets in the planes.
+    /// Returns sums of products for `M` channels of the gradient, from number `channel` on. The
+    /// factors are the elements at `N` offsets in the planes.
     ///
     /// # Safety
     ///
@@ -108,7 +108,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
                 let gradient = gradient.add(channel * self.gradient_len);
                 let mut at = 0;
                 while at < self.gradient_len {
-                    // A closure would be compiled for the baseline.
+                    // Not a closure, which would be compiled for the baseline.
                     let mut values = [zero; N];
                     for (value, from) in values.iter_mut().zip(&from) {
                         *value = V::load(from.add(at));
@@ -151,7 +151,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
         }: SumLines<T>,
     ) {
         for start in (0..count).step_by(N) {
-            // Behind the last offset, it is computed again.
+            // Places behind the last offset compute the last offset again.
             let offsets = std::array::from_fn(|next| offset((start + next).min(count - 1)));
             // SAFETY: by this function's contract.
             unsafe {
@@ -290,8 +290,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                     count: channels.len() * taps.len(),
                     is_begun: start > begin,
                 };
-                // SAFETY: the pieces have been packed; a vector of the gradient that is behind the
-                // last result is at most a vector behind a plane. The sums are of this job.
+                // SAFETY: the pieces have been packed. A vector of the gradient behind the last
+                // result is at most a vector behind a plane. The sums belong to this job.
                 unsafe {
                     match V::IS_WIDE {
                         _ if V::IS_PLAIN => packed.write_all::<V, 1>(outputs.len(), offset, to),

@@ -37,7 +37,7 @@ impl<T> Gather<T> {
     };
 }
 
-/// The vectors of a piece of results. If the rows are long, a vector is in one row; otherwise
+/// The vectors of a piece of results. If the rows are long, a vector is in one row. Otherwise,
 /// vectors run over all rows, and over the elements between the rows.
 #[derive(Clone, Copy)]
 struct VectorGrid {
@@ -115,7 +115,7 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
                 for _ in 0..depth.min(left) {
                     for &offset in self.offsets {
                         let from = planes.add(offset);
-                        // A closure would be compiled for the baseline.
+                        // Not a closure, which would be compiled for the baseline.
                         let mut values = [zero; N];
                         for (value, &position) in values.iter_mut().zip(&positions) {
                             *value = V::load(from.add(position));

@@ -1,10 +1,10 @@
 //! The lengths of a convolution.
 
-/// A convolution of images with kernels: for each image and group, each result is the sum of the
-/// products of `[channels, h, w]` elements. Pairs are of rows and columns.
+/// A convolution of images with kernels. For each image and group, a result is the sum of products
+/// of `[channels, h, w]` elements. Pairs are of rows and columns.
 ///
-/// Invariant: the kernel fits the padded image; strides, dilations and groups are at least 1;
-/// paddings, strides and dilations are below [`MOST`](Self::MOST).
+/// Invariant: The kernel fits the padded image. Strides, dilations and groups are at least 1.
+/// Paddings, strides and dilations are below [`MOST`](Self::MOST).
 #[derive(Clone, Copy, Debug)]
 pub struct ConvLengths {
     pub images: usize,
@@ -25,8 +25,8 @@ impl ConvLengths {
     /// The bound of paddings, strides and dilations, below which no position overflows.
     pub const MOST: usize = 1 << 30;
 
-    /// Returns a bound of the scratch memory that a job of one row needs, in bytes, for results or
-    /// for either gradient. Returns `None` if the bound overflows.
+    /// Returns a bound of the scratch memory that a job of one row needs, in bytes. The bound holds
+    /// for results and for either gradient. Returns `None` if the bound overflows.
     pub fn scratch_bytes(&self, element_bytes: usize) -> Option<usize> {
         let phases = [0, 1].map(|at| self.kernel[at].min(self.stride[at]));
         let columns = (self.image[1] + self.padding[1]) / self.stride[1] + 1;

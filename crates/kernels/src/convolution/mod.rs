@@ -1,9 +1,9 @@
-//! Convolutions of `f32` and `f64`, and their gradients, computed from the images themselves:
-//! without the matrix of columns that a product would need.
+//! Convolutions of `f32` and `f64`, and their gradients, computed from the images themselves. This
+//! avoids the matrix of columns that a product would need.
 //!
-//! A job packs a piece of an image into planes with zeros around them, in scratch memory that stays
-//! in the second-level cache ([`pack`], [`plan`]). Then it computes sums of products of the planes
-//! with the kernel ([`gather`]) or with the gradient of the result ([`correlate`]).
+//! A job packs a piece of an image into planes with zeros around them ([`pack`], [`plan`]). The
+//! planes are in scratch memory that stays in the second-level cache. Then the job sums products of
+//! the planes with the kernel ([`gather`]) or the gradient of the result ([`correlate`]).
 
 pub mod correlate;
 pub mod gather;
@@ -88,8 +88,8 @@ conv_float!(f32 f64);
 
 /// Some jobs of a task.
 ///
-/// Invariant: the operands of the task are alive and not written to, and the results of the jobs
-/// are written by nothing else.
+/// Invariant: the operands of the task are alive and not written to. Nothing else writes the
+/// results of the jobs.
 struct Jobs<'a, Task, T>(&'a Task, WritePtr<T>, Range<usize>);
 
 impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Gather<T>, T> {

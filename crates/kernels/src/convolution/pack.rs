@@ -40,8 +40,9 @@ impl<T: AnyElement> PackedSource<T> {
 /// The elements behind packed planes that may be read and written, too.
 pub const SLACK: usize = 64;
 
-/// Writes the rows of a piece of some channels of an image to `to`, plane after plane, and zeros to
-/// the slack behind them. `phases` is scratch memory for the phases of a row of planes, with slack.
+/// Writes the rows of a piece of some channels of an image to `to`, plane after plane. Writes zeros
+/// to the slack behind the planes. `phases` is scratch memory for the phases of a row of planes,
+/// with slack.
 ///
 /// # Safety
 ///
@@ -60,8 +61,8 @@ pub unsafe fn pack<T: AnyElement>(
     for channel in channels {
         let first = source.at([image, channel, 0, 0]);
         for phase in 0..plan.axes[0].phases() {
-            // SAFETY: by this function's contract. A part that is written behind a row belongs to
-            // the next row or plane, which is written later, or to the slack.
+            // SAFETY: by this function's contract. A part written behind a row belongs to the next
+            // row or plane, which is written later, or to the slack.
             unsafe {
                 if columns.starts.is_empty() {
                     pack_phases(plan, source, first, (phase, start), to);
@@ -174,7 +175,7 @@ const PART: usize = 16;
 /// The number of elements that scratch memory has in addition, so that it can be aligned.
 pub const ALIGNMENT: usize = 16;
 
-/// Returns the first address in the scratch memory at a cache line: a vector that is in two lines
+/// Returns the first address in the scratch memory at a cache line. A vector in two cache lines
 /// takes two reads.
 pub fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
     let first = scratch.as_mut_ptr();
@@ -231,7 +232,7 @@ pub unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// Copies a run, which is short as a rule: a call of `memcpy` would take longer than the copy.
+/// Copies a run. Most runs are short, so a call of `memcpy` would take longer than the copy.
 ///
 /// # Safety
 ///

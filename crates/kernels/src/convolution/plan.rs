@@ -1,18 +1,18 @@
 //! The positions that a convolution, or the gradient of its images, reads and writes. Pure
 //! arithmetic.
 //!
-//! The images are packed into planes, so that all results of a row read contiguous elements for
-//! each element of the kernel. A convolution with stride s has s × s planes for a channel: plane
-//! (a, b) holds the elements whose padded coordinates are a and b modulo s. The gradient of the
-//! images has one plane for a channel of the result's gradient. Its results are divided into s × s
-//! classes instead. The results of a class read equal elements of the kernel, at fixed offsets.
+//! The images are packed into planes. So for each element of the kernel, all results of a row read
+//! contiguous elements. A convolution with stride s has s × s planes for a channel. Plane (a, b)
+//! holds the elements whose padded coordinates are a and b modulo s. The gradient of the images has
+//! one plane for a channel of the result's gradient. Its results are divided into s × s classes
+//! instead. The results of a class read equal elements of the kernel, at fixed offsets.
 
 use std::ops::Range;
 
 use super::ConvLengths;
 
-/// The maximum number of bytes of packed planes and of sums that one job works on: a part of the
-/// second-level cache.
+/// The maximum number of bytes of packed planes and sums in one job, a part of the second-level
+/// cache.
 const PIECE_BYTES: usize = 3 << 17;
 /// The number of jobs from which a launch divides well among threads.
 const JOBS: usize = 16;
@@ -98,14 +98,14 @@ impl AxisPlan {
     }
 
     /// Returns the axis `at` of the gradient of the images. The element q gets the products of the
-    /// kernel's elements k and the gradients of the results (q + padding − dilation k) / stride.
-    /// Divisions with a remainder have no result.
+    /// kernel's elements k and the gradients of results. The result for k is (q + padding −
+    /// dilation k) / stride. If the division has a remainder, k has no result.
     fn transposed(lengths: &ConvLengths, at: usize) -> Self {
         let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
         let (padding, length) = (lengths.padding[at], lengths.image[at]);
         let reach = (lengths.kernel[at] - 1) * dilation / stride;
         let skipped = padding / stride;
-        // The results that are less than a stride from the first one are of all classes.
+        // The results less than a stride from the first one include all classes.
         let classes = (0..length.min(stride)).map(|result| {
             let phase = (result + padding) % stride;
             let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
@@ -157,8 +157,8 @@ impl AxisPlan {
         self
     }
 
-    /// Returns the indices in `0..count` of a plane whose elements are in the image, when the plane
-    /// begins at index `start`; and the position of index 0, which may be outside.
+    /// Returns the indices in `0..count` of a plane whose elements are in the image, if the plane
+    /// begins at index `start`. Also returns the position of index 0, which may be outside.
     #[inline(always)]
     pub fn within(&self, phase: usize, start: usize, count: usize) -> (Range<usize>, isize) {
         let step = self.step as isize;
@@ -328,8 +328,8 @@ impl ConvPlan {
         rows.phases() * columns.planes() * self.plane_rows() * self.pitch()
     }
 
-    /// Returns the number of elements of the phases of a channel that its planes without gaps are
-    /// copied from, if there are any.
+    /// Returns the number of elements of a channel's phases from which planes without gaps are
+    /// copied, if any.
     pub fn phases_len(&self) -> usize {
         let columns = &self.axes[1];
         match columns.starts.is_empty() {

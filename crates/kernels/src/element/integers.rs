@@ -37,7 +37,7 @@ macro_rules! integer {
                 #[inline(always)]
                 #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
                 fn left_shift(self, places: Self) -> Self {
-                    // A negative number is a large one here.
+                    // As an unsigned number, a negative `places` is a large one.
                     if (places as u64) < $type::BITS as u64 {
                         self.wrapping_shl(places as u32)
                     } else {
@@ -50,8 +50,8 @@ macro_rules! integer {
                 fn right_shift(self, places: Self) -> Self {
                     let most = $type::BITS as u64 - 1;
                     let shifted = self.wrapping_shr((places as u64).min(most) as u32);
-                    // The last place of a signed number is its sign; what has none has nothing
-                    // above.
+                    // Above its highest bit, a signed number continues with its sign, and an
+                    // unsigned number with zeros.
                     if $type::MIN == 0 && places as u64 > most { 0 } else { shifted }
                 }
 
@@ -98,7 +98,8 @@ macro_rules! integer {
 
                 #[inline]
                 fn nth(&(start, step): &(Self, Self), index: usize) -> Self {
-                    // Every intermediate is exact modulo the type's range, which the result is in.
+                    // Every intermediate value is exact modulo the type's range, and the result is
+                    // within this range.
                     start.wrapping_add((index as $type).wrapping_mul(step))
                 }
             }

@@ -1,7 +1,7 @@
 //! The types that an array can hold.
 //!
-//! Architecture invariant: the traits are sealed, so a kernel is written for a closed set of types,
-//! and every one of them is plain bytes without padding.
+//! Architecture invariant: the traits are sealed, so a kernel is written for a closed set of types.
+//! Every type is plain bytes without padding.
 
 mod floats;
 mod integers;
@@ -58,12 +58,12 @@ pub trait AnyElement:
     /// The type of means: `f64` for integers and `bool`, else the type itself.
     type Average: Number;
 
-    /// The type in which sums and functions of this type are computed: `f32` for `f16` and `bf16`,
-    /// else the type of sums.
+    /// The type in which sums and functions are computed: `f32` for `f16` and `bf16`, else the type
+    /// of sums.
     #[doc(hidden)]
     type Accumulator: Number;
 
-    /// The type in which running sums and products of this type are computed: `f64` for floats,
+    /// The type in which running sums and products are computed. It is `f64` for floats,
     /// `Complex<f64>` for complex numbers, else the type of sums.
     #[doc(hidden)]
     type Wide: Number;
@@ -110,8 +110,8 @@ pub trait AnyElement:
     /// ```
     fn from_f64(value: f64) -> Self;
 
-    /// Returns the value as an `f64`, rounded if a 64-bit integer has more digits; for a complex
-    /// number, its real part.
+    /// Returns the value as an `f64`, rounded if a 64-bit integer has more digits. For a complex
+    /// number, returns the real part.
     ///
     /// # Examples
     ///
@@ -124,9 +124,9 @@ pub trait AnyElement:
     fn to_f64(self) -> f64;
 }
 
-/// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that GPUs
-/// compute with, and `bool`. Complex numbers, for which there is no order that goes with their
-/// arithmetic, are [`AnyElement`] alone.
+/// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits, and `bool`.
+/// GPUs compute with integers of these sizes. Complex numbers are [`AnyElement`] alone, because no
+/// order is compatible with their arithmetic.
 ///
 /// # Examples
 ///
@@ -163,7 +163,7 @@ pub trait Element:
     type Mean: Float;
 }
 
-/// An element that can be added and multiplied, real or complex: every one but `bool`.
+/// An element that can be added and multiplied, real or complex: every one except `bool`.
 ///
 /// # Examples
 ///
@@ -187,11 +187,12 @@ pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOp
     type Part: Numeric;
 }
 
-/// An element that arithmetic works on: every one but `bool`. [`Number`] has complex numbers too.
+/// An element that arithmetic works on: every one except `bool`. [`Number`] includes complex
+/// numbers, too.
 ///
 /// Besides these bounds, every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`]
-/// has `num_traits::Float`. Generic code that needs more of single values adds these bounds. (They
-/// are not supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.)
+/// has `num_traits::Float`. Generic code that needs more of single values adds these bounds. (These
+/// traits are not supertraits: they would make `zero`, `one`, `to_f64` and `epsilon` ambiguous.)
 /// Operators on single values are Rust's; only operators on arrays wrap.
 ///
 /// # Examples
@@ -260,8 +261,8 @@ pub trait Float:
     + FloatConst
     + sealed::Ranked
 {
-    /// The accumulation type: `f32` for `f16` and `bf16`, else the type itself. Functions of this
-    /// type are computed in it, and states of optimizers are stored in it.
+    /// The accumulation type: `f32` for `f16` and `bf16`, else the type itself. Functions of
+    /// elements are computed in the accumulation type, and states of optimizers are stored in it.
     type Computed: Float + Real;
 
     /// The binary digits of the significand, the hidden one included.
@@ -324,9 +325,9 @@ pub mod sealed {
         /// The start and the step, in the form in which values are computed.
         type Steps: Copy;
 
-        /// Returns the steps, and the number of values among `start`, `start + step`, … that come
-        /// before `stop`, at most `usize::MAX`. Returns `None` if the step is zero or not a number,
-        /// or a bound is not finite.
+        /// Returns the steps, and the number of values `start`, `start + step`, … before `stop`, at
+        /// most `usize::MAX`. Returns `None` if the step is zero or not a number, or a bound is not
+        /// finite.
         fn steps(start: Self, stop: Self, step: Self) -> Option<(Self::Steps, usize)>;
 
         /// Returns `start + index * step`, with an index below the number of values.
@@ -338,8 +339,8 @@ mod private {
     use half::{bf16, f16};
     use num_complex::Complex;
 
-    /// Keeps [`AnyElement`](super::AnyElement) to the types of this crate: the type behind a
-    /// [`DType`](crate::DType) is known.
+    /// The seal of [`AnyElement`](super::AnyElement), which only types of this crate implement. So
+    /// the type behind a [`DType`](crate::DType) is known.
     pub trait Sealed {}
 
     macro_rules! seal {

@@ -1,10 +1,10 @@
-//! Which element types device memory may hold as they are.
+//! Element types whose bytes device memory may hold unchanged.
 
 use bytemuck::{NoUninit, Pod};
 use half::{bf16, f16};
 use num_complex::Complex;
 
-/// Elements whose bytes device memory holds as they are.
+/// Elements whose bytes device memory holds unchanged.
 ///
 /// # Safety
 ///

@@ -60,7 +60,7 @@ impl FloatSteps {
         // In halves, so that the distance of the bounds does not overflow.
         let divisor = if (to - from).is_finite() { 1.0 } else { 0.5 };
         let [start, stop, step] = [from, to, by].map(|value| value * divisor);
-        // An `as` conversion takes what is too large to MAX.
+        // An `as` conversion saturates: a number that is too large becomes MAX.
         let count = ((stop - start) / step).ceil() as usize;
         let steps = Self {
             start,
@@ -73,7 +73,7 @@ impl FloatSteps {
     }
 
     /// Returns the steps as whole numbers of a power of ten, if `f64` represents all of `count`
-    /// values: each is the exact decimal, rounded once.
+    /// values. Each value is then the exact decimal, rounded once.
     fn in_whole_numbers(start: Decimal, step: Decimal, count: usize) -> Option<Self> {
         const MOST: u128 = 1 << f64::MANTISSA_DIGITS;
         let ([start, step], exponent) = whole_numbers([start, step])?;
@@ -95,8 +95,8 @@ impl FloatSteps {
     }
 }
 
-/// Returns the number of steps from a start to a stop, rounded up, if all are whole numbers of one
-/// power of ten.
+/// Returns the number of steps from a start to a stop, rounded up. Returns `None` unless all three
+/// are whole numbers of one power of ten.
 fn count(decimals: [Decimal; 3]) -> Option<usize> {
     let ([start, stop, step], _) = whole_numbers(decimals)?;
     let distance = stop.checked_sub(start)?.unsigned_abs();
@@ -163,9 +163,9 @@ impl Decimal {
 /// The maximum number of binary digits of a step that may be taken exactly.
 const MOST_BITS: u32 = 3;
 
-/// Returns the decimals that a start, a stop and a step stand for. Returns `None` if they stand for
-/// themselves: numbers of `f64`, or if the step is infinite, or was not written as a decimal, such
-/// as 2⁻²⁰.
+/// Returns the decimals that a start, a stop and a step stand for. Returns `None` if the numbers
+/// stand for themselves: numbers of `f64`, and numbers with an infinite step. Also if the step was
+/// not written as a decimal, such as 2⁻²⁰.
 fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     if T::MANTISSA_DIGITS >= f64::MANTISSA_DIGITS {
         return None;
@@ -177,7 +177,8 @@ fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     let by = exact[2];
     let significand = ((by.to_bits() << 12) >> 12) | (1 << 52);
     let bits = f64::MANTISSA_DIGITS - significand.trailing_zeros();
-    // A decimal may be near so short a number, but then hardly all bounds are its multiples.
+    // A decimal may be near such a short binary number. But then hardly all bounds are multiples of
+    // the number.
     let is_binary = bits <= MOST_BITS
         && step.digits.unsigned_abs() >= 10
         && step.value != by

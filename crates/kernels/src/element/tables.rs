@@ -1,4 +1,4 @@
-//! The types and what each is summed and computed in, a row a type.
+//! The types, with the types of their sums and computations, one row for each.
 
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -52,6 +52,6 @@ impl std::fmt::Debug for Terms<'_> {
     }
 }
 
-/// A function that adds the terms of a body, and returns the number of the result if all terms are
-/// functions of arrays.
+/// A function that adds the terms of a body. If all terms are functions of arrays, it returns the
+/// number of the result.
 pub type Body = fn(&mut Terms<'_>) -> Option<u32>;

@@ -63,11 +63,12 @@ impl Call {
     }
 }
 
-/// A function of the library for each type of elements that it is for, by the number of [`DType`].
+/// A function of the library, as a table by the number of [`DType`], for each type that supports
+/// it.
 ///
-/// Its loops are compiled with the library. A table is accessed by reference: a constant that
-/// contains the address of a generic function would make the compiler compile that function in
-/// each crate that uses the constant.
+/// Its loops are compiled with the library. A table is accessed by reference. If a constant
+/// contains a generic function's address, the compiler compiles this function in each crate that
+/// uses the constant.
 #[derive(Debug)]
 pub struct Calls(pub [Option<Call>; DType::COUNT]);
 

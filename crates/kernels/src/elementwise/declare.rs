@@ -136,8 +136,8 @@ macro_rules! element {
     };
 }
 
-/// Calls the macro `of` with the properties that a row's kind implies: the elements that it is for,
-/// its result, and whether it is computed in its own type or the wide one.
+/// Calls the macro `of` with the properties that a row's kind implies. These are the element types,
+/// the result, and whether it is computed in its own type or the wide one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! of_kind {

@@ -2,8 +2,8 @@
 //! library.
 //!
 //! Exponentials, and functions that consist of them, are compiled a third time, for AVX-512
-//! (`Loop::WIDE`). The processor limits them, so longer vectors help. Memory limits other loops,
-//! which gain nothing.
+//! (`Loop::WIDE`). The processor limits these functions, so longer vectors help. Memory limits
+//! other loops, so longer vectors do not help.
 
 #[cfg(target_arch = "x86_64")]
 use std::hint::black_box;
@@ -23,7 +23,8 @@ use crate::{AnyElement, DType};
 /// consecutive from an address on; the results are written to another address.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
-/// Makes the [`Calls`](super::call::Calls) of `Op::call::<T>()` for each `T` of a kind of rows.
+/// Expands to the [`Calls`](super::call::Calls) of `Op::call::<T>()` for each `T` of a kind of
+/// rows.
 macro_rules! table {
     (@each $op:tt: $($of:tt)+) => {
         $crate::elementwise::call::Calls([$($crate::elementwise::loops::table!(@one $op $of)),+])
@@ -171,8 +172,8 @@ impl Loops {
 ///
 /// # Safety
 ///
-/// For each of the types of `Args`, `count` elements must be readable at its address, aligned and
-/// not written to meanwhile. `to` must have room for `count` results, aligned, that nobody reads
+/// For each type of `Args`, `count` elements must be readable at its address, aligned and not
+/// written to meanwhile. `to` must have room for `count` results, aligned, which nothing else reads
 /// meanwhile.
 #[cfg(target_arch = "x86_64")]
 unsafe fn one_by_one<F: Function<Args>, Args: Arguments>(
@@ -225,8 +226,8 @@ unsafe fn with_avx512<F: Function<Args>, Args: Arguments>(
 ///
 /// # Safety
 ///
-/// For each of the types of `Args`, `count` elements must be readable at its address, aligned and
-/// not written to meanwhile. `to` must have room for `count` results, aligned, that nobody reads
+/// For each type of `Args`, `count` elements must be readable at its address, aligned and not
+/// written to meanwhile. `to` must have room for `count` results, aligned, which nothing else reads
 /// meanwhile.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn as_compiled<F: Function<Args>, Args: Arguments>(

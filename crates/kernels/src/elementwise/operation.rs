@@ -34,15 +34,15 @@ macro_rules! operation {
 functions! { operation }
 
 impl Operation {
-    /// Returns whether the function has loops for AVX-512 for elements of `dtype`: functions of
-    /// exponentials, which networks compute for many elements. A loop takes time to compile, so
-    /// others have none.
+    /// Returns whether the function has loops for AVX-512 for elements of `dtype`. Functions of
+    /// exponentials have them, because networks compute these for many elements. A loop takes time
+    /// to compile, so other functions have none.
     pub(crate) const fn is_wide(self, dtype: DType) -> bool {
         match self {
             Self::Exp | Self::Gelu | Self::Sigmoid | Self::Silu | Self::Tanh => {
                 matches!(dtype, DType::F32 | DType::F64)
             }
-            // In `f64`, it is a call for each element.
+            // In `f64`, the error function is a call for each element.
             Self::Erf => matches!(dtype, DType::F32),
             _ => false,
         }

@@ -21,8 +21,8 @@ pub trait Run: Copy + Send + Sync + 'static {
     /// `true` if the library has a loop for AVX-512 of one of the functions.
     const WIDE: bool = false;
 
-    /// Returns the run over operands whose first elements are at the next addresses of `firsts`, in
-    /// the order in which the expression names its arrays.
+    /// Returns the run over operands whose first elements are at the next addresses of `firsts`.
+    /// The order is the order in which the expression names its arrays.
     fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self;
 
     /// Returns the value at `index`.
@@ -214,7 +214,7 @@ pub unsafe fn fill_block<R: Run, L: Pass>(
 }
 
 /// Like [`fill_block`], with correct values for rare elements, and out of line. Each pass uses FMA
-/// if the processor has it. So every element except the rare ones is equal to the one of the fast
+/// if the processor has it. So except for rare elements, the values equal the values of the fast
 /// pass.
 ///
 /// # Safety

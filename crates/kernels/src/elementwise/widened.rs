@@ -4,7 +4,7 @@
 //! Each function computes these types in `f32` anyway. So only the loop of `f32` is compiled for
 //! each function, and the conversions are compiled once for all functions.
 //!
-//! A function that does not round, such as a maximum or a comparison, has loops of its own, which
+//! A function that does not round, such as a maximum or a comparison, has its own loops. They
 //! preserve the payload of a NaN.
 
 use std::mem::MaybeUninit;
@@ -94,8 +94,8 @@ unsafe fn run_widened(
         let rounds = types.result != types.result_of_loop;
         let results = wide_results.as_mut_ptr().cast();
         // SAFETY: the operands of narrow floats have just been widened, and the others are as the
-        // loop requires them. There is room for the results: `wide_results`, which the loop has
-        // written before they are rounded, or `to`, by this function's contract.
+        // loop requires them. The results have room in `wide_results`, which the loop writes before
+        // rounding, or in `to`, by this function's contract.
         unsafe {
             match types.result {
                 DType::F16 if rounds => {

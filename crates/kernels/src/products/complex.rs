@@ -33,8 +33,8 @@ pub unsafe fn multiply<U: Packed>(
             is_begun,
             factor,
         };
-        // SAFETY: a complex number is its real part followed by its imaginary part, so the parts
-        // lie in the memory of the numbers; the caller keeps the rest.
+        // SAFETY: a complex number is its real part followed by its imaginary part. So the parts
+        // lie in the memory of the numbers. The caller keeps the rest.
         unsafe { gemm_to::<U>(left, right, result) };
     };
     add(&left_re, &right_re, out_re, false, U::one());

@@ -9,19 +9,19 @@ use super::ProductPlace;
 use super::matrix::Matrix;
 use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
-/// The maximum number of rows on the left, for a right matrix that fits the first-level cache and
-/// for a larger one. For more rows, a transposition takes little of the time.
+/// The maximum number of left rows: for a right matrix that fits the first-level cache, and for a
+/// larger one. For more rows, a transposition takes a small part of the time.
 const MOST_ROWS: [usize; 2] = [16, 64];
 /// The size of a matrix that fits the first-level cache.
 const SMALL_BYTES: usize = 1 << 15;
 /// The minimum length of a dot product. Below, the sums of its registers take most of the time.
 const LEAST_INNER: usize = 64;
 /// The columns whose products are in registers at once. Each register of a row is multiplied with
-/// each of a column.
+/// each register of a column.
 const TILE: usize = 4;
 
-/// Returns whether the rows of `left` and the columns of `right` are contiguous, and no transposed
-/// matrix would pay.
+/// Returns whether the rows of `left` and the columns of `right` are contiguous, and a
+/// transposition would not pay.
 pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
     let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
     let is_transposed = right.column_stride != 1 && right.columns >= TILE;
@@ -100,15 +100,16 @@ impl<U: RegisterFloat> Dots<U> {
     ///
     /// # Safety
     ///
-    /// They must be within the matrices. The processor must have the instructions of `V`.
+    /// The rows and columns must be within the matrices. The processor must have the instructions
+    /// of `V`.
     #[inline(always)]
     unsafe fn tile<V: VectorOf<U>, const ROWS: usize>(&self, row: usize, column: usize) {
         let inner = self.left.columns;
         let lefts: [*const U; ROWS] = std::array::from_fn(|at| self.left.address(row + at, 0));
         let rights: [*const U; TILE] = std::array::from_fn(|at| self.right.address(0, column + at));
         let whole = inner - inner % V::LANES;
-        // SAFETY: the rows and columns have `inner` contiguous elements, and the place has room for
-        // their products, by the invariant; the caller keeps the rest.
+        // SAFETY: by the invariant, the rows and columns have `inner` contiguous elements, and the
+        // place has room for their products. The caller keeps the rest.
         unsafe {
             let mut sums = [[V::splat(U::zero()); TILE]; ROWS];
             for at in (0..whole).step_by(V::LANES) {

@@ -12,13 +12,14 @@ use super::{ProductPlace, blocks, complex, dots, packed, tiny, vectors, widened}
 use crate::registers::RegisterFloat;
 use crate::{DType, Number};
 
-/// Writes some rows of the product of a pair from an address on, row by row.
+/// A function that writes some rows of the product of a pair from an address on, row by row.
 ///
 /// The elements must be of the loop's type. The memory of the matrices must be alive and not
-/// written to. The address must have room for the rows, which nobody else may hold.
+/// written to. The address must have room for the rows. Nothing else may hold this memory.
 type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, *mut u8);
 
-/// Writes some rows and columns of the product of a pair. The contract is as for [`RowsLoop`].
+/// A function that writes some rows and columns of the product of a pair. The contract is as for
+/// [`RowsLoop`].
 type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 
 /// The loops that multiply matrices of a type.
@@ -28,7 +29,7 @@ pub struct ProductLoops {
     pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
     /// Multiplies matrices and vectors.
     pub vector: RowsLoop,
-    /// Multiplies what the loops below do not.
+    /// Multiplies matrices that the loops below do not.
     pub rows: Option<RowsLoop>,
     /// Multiplies large matrices.
     pub packed: Option<PartLoop>,
@@ -47,7 +48,7 @@ impl ProductLoops {
         static F64: ProductLoops = ProductLoops::packed::<f64>();
         static F16: ProductLoops = ProductLoops::by_rows::<f16>(widened_rows::<f16>);
         static BF16: ProductLoops = ProductLoops::by_rows::<bf16>(widened_rows::<bf16>);
-        // Integers wrap, so that their sign does not matter.
+        // Integers wrap, so signed and unsigned types can share a loop.
         static BYTES: ProductLoops = ProductLoops::by_rows::<u8>(block_rows::<u8>);
         static SHORTS: ProductLoops = ProductLoops::by_rows::<u16>(block_rows::<u16>);
         static WORDS: ProductLoops = ProductLoops::by_rows::<u32>(block_rows::<u32>);
@@ -219,7 +220,7 @@ fn part_of<T: Number>(
 ///
 /// # Safety
 ///
-/// There must be room for them, aligned, that nobody else holds.
+/// The memory must be aligned, with room for the elements. Nothing else may hold it.
 #[inline(always)]
 unsafe fn elements<'a, T>(out: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
     // SAFETY: by this function's contract.

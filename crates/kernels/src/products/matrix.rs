@@ -18,8 +18,8 @@ pub struct Matrix<T> {
     pub column_stride: isize,
 }
 
-// SAFETY: a matrix only reads, and it reads plain data that is not written to meanwhile, by the
-// contract of the functions here.
+// SAFETY: a matrix only reads plain data. By the contract of the functions here, the data is not
+// written to meanwhile.
 unsafe impl<T: Sync> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Matrix<T> {}
@@ -150,7 +150,7 @@ impl AnyMatrix {
 pub struct Pairs {
     left: AnyMatrix,
     right: AnyMatrix,
-    /// The offsets of each pair from these two.
+    /// The offsets of each pair from `left` and `right`.
     places: Walk<2>,
 }
 
@@ -169,7 +169,7 @@ impl Pairs {
         }
     }
 
-    /// Returns the pairs whose first matrices are these, moved by the offsets of `places`.
+    /// Returns the pairs of these two matrices, moved by the offsets of `places`.
     pub fn many(left: AnyMatrix, right: AnyMatrix, places: Walk<2>) -> Self {
         Self {
             places,

@@ -40,7 +40,7 @@ fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
 }
 
-/// Returns whether `T` is a float or a complex number: only for these types is the mean of the type
+/// Returns whether `T` is a float or a complex number. Only these types have means of the type
 /// itself.
 #[inline(always)]
 fn is_float<T: AnyElement>() -> bool {

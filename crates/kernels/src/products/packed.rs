@@ -1,6 +1,6 @@
-//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. They are used directly,
-//! because the crate `gemm` also brings products of complex numbers, which take longer to compile
-//! than all the rest.
+//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` also
+//! contains products of complex numbers, which take longer to compile than all its other code. So
+//! the two crates are used directly.
 
 use gemm_common::Parallelism;
 
@@ -99,7 +99,7 @@ pub struct PackedResult<U> {
     pub first: *mut U,
     pub row_stride: isize,
     pub column_stride: isize,
-    /// `true` if the product is added to the values in memory; otherwise these are not read.
+    /// `true` if the product is added to the values in memory. Otherwise, the values are not read.
     pub is_begun: bool,
     /// The factor of the product.
     pub factor: U,
@@ -110,7 +110,8 @@ pub struct PackedResult<U> {
 /// # Safety
 ///
 /// `U` must be `f32` or `f64`. The memory of both matrices must be alive and not written to. The
-/// memory of the result must be the caller's to write to, and also to read if the result is begun.
+/// memory of the result must be the caller's to write to. If the result is begun, it must also be
+/// readable.
 pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: PackedResult<U>) {
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
@@ -120,8 +121,8 @@ pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: Pa
         left = left.transposed().reversed().transposed();
         right = right.reversed();
     }
-    // SAFETY: every element that the lengths and strides reach is one of a matrix, by its
-    // invariant, or of the result, by this function's contract.
+    // SAFETY: the lengths and strides reach only elements of the matrices, by their invariant, and
+    // of the result, by this function's contract.
     unsafe { U::gemm(&left, &right, result) };
 }
 

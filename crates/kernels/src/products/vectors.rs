@@ -22,8 +22,8 @@ pub const HEIGHT: usize = 256;
 ///
 /// # Safety
 ///
-/// `vector` must have one row, as long as the rows of `matrix`, and `out` must have one element for
-/// each of these rows. The memory of both matrices must be alive and not written to.
+/// `vector` must have one row, as long as the rows of `matrix`. `out` must have one element for
+/// each row of `matrix`. The memory of both matrices must be alive and not written to.
 pub unsafe fn matrix_vector<T: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
@@ -164,8 +164,8 @@ unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
 ///
 /// # Safety
 ///
-/// The column must be within both, and its `rows` elements must be contiguous. The memory of both
-/// must be alive and not written to.
+/// The column must be within `matrix` and `vector`, and its `rows` elements must be contiguous. The
+/// memory of both must be alive and not written to.
 #[inline(always)]
 unsafe fn factor_and_values<'a, T: Number, A: Number>(
     matrix: &Matrix<T>,

@@ -15,8 +15,8 @@ use crate::vector::{Loop, vectorised};
 pub const ROWS: usize = 128;
 /// The number of columns of the result that are summed at once.
 const COLUMNS: usize = 512;
-/// The depth of the sums that are computed at once: the three blocks together fit the second-level
-/// cache.
+/// The depth of the sums that are computed at once. The blocks of both operands and of the sums
+/// together fit the second-level cache.
 const DEPTH: usize = 256;
 
 /// The operands of one step as `f32`, and its sums.
@@ -52,7 +52,8 @@ pub unsafe fn multiply<T: AnyElement>(
                 factor: 1.0,
             };
             // SAFETY: both parts lie within their matrices. By the caller's contract, the memory of
-            // these is alive and not written to. The sums have room for a product of the parts.
+            // the matrices is alive and not written to. The sums have room for a product of the
+            // parts.
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut scratch.left);
                 let right = widen(&right.part(step, column, depth, width), &mut scratch.right);

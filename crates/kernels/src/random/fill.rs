@@ -1,7 +1,7 @@
 //! Fills of arrays from the random words at the elements' positions.
 //!
-//! Each type here computes a part of an array, on the host and in the text beside it on a GPU. A
-//! part depends only on its position, not on the parts before it.
+//! Each type here computes a part of an array on the host. The text beside it computes the part on
+//! a GPU. A part depends only on its position, not on the parts before it.
 
 use super::Fill;
 use super::philox::{Draws, number};
@@ -66,14 +66,15 @@ fn uniform_wide<T: Float>([low, high]: [u32; 2]) -> T {
     convert(step * (1.0 / (1u64 << digits) as f64))
 }
 
-/// Returns the number whose binary digits are `high` and, behind it, the rest of `digits` digits;
-/// exact up to 53 digits.
+/// Returns the number whose binary digits are `high`, followed by the rest of `digits` digits.
+/// Exact up to 53 digits.
 #[inline(always)]
 fn digits_of(low: u32, high: u32, digits: u32) -> f64 {
     double(high) * f64::from(1u32 << (digits - u32::BITS)) + f64::from(low as i32)
 }
 
-/// Converts by way of a signed number, because vector instructions convert only those to doubles.
+/// Converts by way of a signed number, because vector instructions convert only signed numbers to
+/// doubles.
 #[inline(always)]
 fn double(word: u32) -> f64 {
     f64::from((word ^ 0x8000_0000) as i32) + f64::from(1u32 << 31)
@@ -157,7 +158,7 @@ pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 
     steps
 }
 
-/// Returns the product's upper half, which is a number below `bound`, and its lower half, which
+/// Returns both halves of the product. The upper half is a number below `bound`. The lower half
 /// shows whether the draw may be biased.
 #[inline(always)]
 fn product(draw: u64, bound: u64) -> (u64, u64) {
@@ -210,7 +211,8 @@ impl<T: Integer> Fill<T> for Below<T> {
     }
 }
 
-/// True with some probability: if the words at a place, read as a fraction, are below it.
+/// True with some probability: if the words at a place, read as a fraction, are below the
+/// probability.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     draws: Draws,
@@ -223,7 +225,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// `p` must be between 0 and 1.
+    /// Makes the fill; `p` must be between 0 and 1.
     pub fn new(draws: Draws, p: f64) -> Self {
         let digits = (p * 2f64.powi(64)) as u128;
         Self {

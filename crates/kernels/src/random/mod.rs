@@ -31,10 +31,10 @@ pub trait Fill<T>: Copy + Send + Sync + 'static {
     fn operands(&self, visit: &mut dyn FnMut(u64));
 }
 
-/// Writes elements by a fill, from a position on.
+/// A function that writes elements by a fill, from a position on.
 ///
-/// The fill must be readable at its address and of the loop's type. The memory must be aligned, as
-/// long as the elements, and nobody else's.
+/// The fill must be readable at its address and of the loop's type. The memory must be aligned and
+/// as long as the elements. Nothing else may use it.
 pub type FillLoop = unsafe fn(*const u8, usize, *mut u8, usize);
 
 /// The loops that are compiled with the library, for `f32` and `f64`.

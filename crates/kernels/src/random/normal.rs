@@ -1,9 +1,9 @@
 //! Normal numbers in `f64` from uniform ones (Box and Muller, 1958). Narrower types are computed in
 //! [`single`](super::single).
 //!
-//! All operations here are additions, multiplications, divisions and square roots in `f64`, each
-//! rounded as in IEEE 754 and none contracted with another. So every processor and every GPU gives
-//! the same bits, unlike a library's logarithm and sine. The polynomials are from FDLIBM (Sun
+//! All operations here are additions, multiplications, divisions and square roots in `f64`. Each is
+//! rounded as in IEEE 754, and none is contracted with another. So every processor and every GPU
+//! gives the same bits, unlike a library's logarithm and sine. The polynomials are from FDLIBM (Sun
 //! Microsystems, 1993), within one unit in the last place.
 
 use std::f64::consts::FRAC_PI_2;
@@ -30,8 +30,8 @@ fn ln(x: f64) -> f64 {
         1.531_383_769_920_937_3e-1,
         1.479_819_860_511_658_6e-1,
     ];
-    // x = 2^k (1 + f), where 1 + f is between √½ and √2: the bits of √½ are subtracted before the
-    // exponent is read, and added after.
+    // x = 2^k (1 + f), where 1 + f is between √½ and √2. For this range, the bits of √½ are
+    // subtracted before the exponent is read, and added after.
     const ROOT_HALF: u64 = 0x3FE6_A09E_667F_3BCD;
     const ONE: u64 = 0x3FF0_0000_0000_0000;
     let shifted = x.to_bits() + (ONE - ROOT_HALF);
@@ -67,7 +67,7 @@ fn turn(x: f64) -> (f64, f64) {
         2.087_572_321_298_175e-9,
         -1.135_964_755_778_819_5e-11,
     ];
-    // Both are exact: the quarter turns, and the distance from the nearest of them.
+    // Both numbers are exact: the quarter turns, and the distance from the nearest quarter turn.
     let quarters = 4.0 * x;
     let nearest = (quarters + 0.5) as i32;
     let angle = (quarters - f64::from(nearest)) * FRAC_PI_2;

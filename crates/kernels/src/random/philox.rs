@@ -1,7 +1,7 @@
 //! The words of a seed: Philox 4x32-10 over a counter.
 //!
-//! The counter consists of the number of a block of four words, the sequence of the block, and a
-//! number of refusals. That is how often the words at this position were refused.
+//! The counter consists of the number of a block of four words, the block's sequence, and the
+//! number of refusals. A refusal is a draw at this position that was not used.
 
 /// The number of words that one application of the cipher yields.
 const BLOCK_WORDS: usize = 4;
@@ -35,8 +35,8 @@ pub fn number(low: u32, high: u32) -> u64 {
 }
 
 /// The words of a seed from `start` on. A seed has many sequences of words. Draws for different
-/// purposes use different sequences, because a normal number consumes words that a later draw of
-/// another kind would otherwise use again.
+/// purposes use different sequences. Otherwise, a later draw could use words again that a normal
+/// number consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     pub seed: u64,

@@ -1,14 +1,14 @@
 //! Normal numbers in `f32` (Box and Muller, 1958), for elements of 24 binary digits or fewer.
 //!
-//! As in [`normal`](super::normal), every step has one result: additions, multiplications, square
-//! roots, and multiplications with an addition that are explicitly rounded once. No product is an
-//! operand of a plain sum, so a compiler has nothing left to contract. `f64` would cost a consumer
-//! GPU 32 or 64 times as much.
+//! As in [`normal`](super::normal), every step has one possible result. Steps are additions,
+//! multiplications, square roots, and multiplications with an addition that are explicitly rounded
+//! once. No product is an operand of a plain sum, so a compiler has nothing left to contract. `f64`
+//! would cost a consumer GPU 32 or 64 times as much.
 //!
-//! Two quantities are computed as integers, because `f32` would lose their bits: the distance of a
-//! number to one, and the eighth of a turn that an angle is in. So the numbers have a relative
-//! error below 2^-21, the smallest and the largest too: they reach from 6.76 down to 0. The
-//! polynomials are from Cephes (Moshier, 1992).
+//! Two quantities are computed as integers, because `f32` would lose their bits. These are the
+//! distance of a number to one, and the eighth of a turn that contains an angle. So all numbers
+//! have a relative error below 2^-21, also the smallest and the largest. The numbers reach from
+//! 6.76 down to 0. The polynomials are from Cephes (Moshier, 1992).
 
 use std::f32::consts::LN_2;
 
@@ -36,8 +36,8 @@ fn minus_ln(word: u32) -> f32 {
         -2.499_999_4e-1,
         3.333_333e-1,
     ];
-    // 2^-n (1 + f), where 1 + f is between √½ and √2: the bits of √½ are subtracted before the
-    // exponent is read, and added after.
+    // 2^-n (1 + f), where 1 + f is between √½ and √2. For this range, the bits of √½ are subtracted
+    // before the exponent is read, and added after.
     const ROOT_HALF: u32 = 0x3F35_04F3;
     const ONE: u32 = 0x3F80_0000;
     let shifted = (word as f32 + 0.5).to_bits() + (ONE - ROOT_HALF);

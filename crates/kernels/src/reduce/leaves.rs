@@ -3,9 +3,9 @@
 //! Totals and partial results are arguments, not fields, so that the compiler knows that nothing
 //! else points to them.
 //!
-//! The totals are finished by a pass of their own. So `var` and `std`, `logsumexp` and
-//! `cross_entropy`, and rows of any length share loops, which are the largest code of the library.
-//! The price is that pass, which matters only if there are many totals per element.
+//! The totals are finished by a pass of their own. So `var` and `std` share loops, and so do
+//! `logsumexp` and `cross_entropy`, and rows of any length. These loops are the library's largest
+//! code. The price is the additional pass, which matters only if there are many totals per element.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -90,7 +90,8 @@ pub struct Rows {
     pub length: usize,
     /// The number of each row's first element.
     pub first: usize,
-    /// `true` if the total of the elements before the only row is in the place of its total.
+    /// `true` if there is one row, and the place of its total has the total of the earlier
+    /// elements.
     pub continues: bool,
 }
 
@@ -200,7 +201,8 @@ pub struct Columns {
     pub width: usize,
     /// The rows that are read. The rows of the next run follow them.
     pub rows: Range<usize>,
-    /// All rows that are reduced to the totals. If they are more than `rows`, there is one run.
+    /// All rows that are reduced to the totals. If `all` has more rows than `rows`, there is one
+    /// run.
     pub all: Range<usize>,
     pub runs: usize,
 }
@@ -266,7 +268,8 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Adds one element to each of `partials`, or opens them with it.
+/// Adds one element to each of `partials`. If `opens`, writes the partial result of the element
+/// instead.
 ///
 /// # Safety
 ///
@@ -304,8 +307,8 @@ unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Adds one element of each of several rows to each of `partials`, in one pass, or opens them with
-/// the first.
+/// Adds one element of each of several rows to each of `partials`, in one pass. If `opens`, the
+/// first row writes `partials` instead.
 ///
 /// # Safety
 ///
@@ -339,7 +342,7 @@ unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Merges a block of `count` rows into `totals`, or writes them if the block is the first one.
+/// Merges a block of `count` rows into `totals`, or writes `totals` if the block is the first one.
 ///
 /// # Safety
 ///
@@ -409,8 +412,8 @@ pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
 ///
 /// # Safety
 ///
-/// The totals must have been written. There must be room for as many results at `out`, which nobody
-/// else reads or writes.
+/// The totals must have been written. `out` must have room for `count` results, and nothing else
+/// may read or write it.
 #[inline(always)]
 unsafe fn finish<F: Reducer<T>, T: AnyElement>(
     totals: &Scratch,

@@ -1,4 +1,5 @@
-//! The table of loops over elements: all that is compiled for each reducer and type of elements.
+//! The table of loops over elements: all code that is compiled for each reducer and type of
+//! elements.
 
 use std::mem::MaybeUninit;
 
@@ -103,11 +104,11 @@ macro_rules! compiled {
 
 compiled!(Sum Mean Prod Max Min Argmax Argmin Var Std Norm All Any Logsumexp CrossEntropy);
 
-/// Returns the loops of `F` for elements of `T`. They are a reference: if a constant has the
-/// address of a function, the compiler compiles the function where the constant is.
+/// Returns the loops of `F` for elements of `T`. The result is a reference. If a constant contained
+/// a function's address, the compiler would compile the function at the constant's use.
 pub const fn reduction_loops_of<F: Reducer<T> + Compiled, T: AnyElement>() -> &'static ReductionLoops
 {
-    // A constant, so that no loop is compiled where there is one in the table.
+    // A constant condition, so that no loop is compiled if the table has one.
     if const { (T::DTYPE as usize) < size_of::<ReductionTable>() / size_of::<ReductionLoops>() } {
         &F::LOOPS[T::DTYPE as usize]
     } else {

@@ -46,8 +46,8 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The reducer in CUDA C.
     const CUDA: CudaReducer;
 
-    /// The reducer whose loops reduce the elements. Reducers that differ in
-    /// [`finish`](Self::finish) alone share one of them.
+    /// The reducer whose loops reduce the elements. Reducers that differ only in
+    /// [`finish`](Self::finish) share one inner reducer.
     type Inner: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
 
     /// `true` if short rows are reduced side by side, by [`reduce_rows`](Self::reduce_rows).
@@ -212,9 +212,9 @@ const FEW: usize = ACCUMULATORS / 4;
 /// Merges all accumulators, starting with accumulators that are far apart.
 ///
 /// The last [`FEW`] are merged out of line. Inline, the compiler would split the accumulators into
-/// pairs from the beginning, because the end needs pairs. Out of line, they stay whole vectors up
-/// to the call. The loop that fills the accumulators must stay inline: a function's arguments are
-/// passed in memory, so each of its iterations would write the accumulators to memory.
+/// pairs from the beginning, because the end needs pairs. Out of line, accumulators stay whole
+/// vectors up to the call. The loop that fills the accumulators must stay inline. A function's
+/// arguments are passed in memory, so each iteration would write the accumulators to memory.
 #[inline(always)]
 fn join_accumulators<P: Copy, const FMA: bool>(
     accumulators: [P; ACCUMULATORS],

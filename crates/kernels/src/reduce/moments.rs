@@ -85,7 +85,7 @@ fn square<A: AnyElement>(distance: A) -> f64 {
 
 /// The number of elements, their mean, and the sum of their squared distances from it.
 ///
-/// In `f64` for every type: the means of blocks differ by little, and those small differences
+/// In `f64` for every type, because the means of blocks differ by little, and these differences
 /// count.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
@@ -102,7 +102,7 @@ impl Moments {
         Self {
             count,
             mean: block.shift.to_f64() + mean,
-            // Rounding must not make it negative; NaN stays.
+            // Rounding must not make the sum of squares negative; NaN stays.
             squares: not_negative(block.squares - sum * mean),
         }
     }

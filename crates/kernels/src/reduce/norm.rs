@@ -27,7 +27,8 @@ pub struct Squares {
 }
 
 impl Squares {
-    /// Returns whether squares of values of `T` may not fit `f64`. That is true of `f64` alone.
+    /// Returns whether squares of values of `T` may be outside of the range of `f64`. This is true
+    /// only for `f64`.
     #[inline(always)]
     fn are_scaled<T: Element>() -> bool {
         TypeId::of::<T>() == TypeId::of::<f64>()

@@ -63,7 +63,7 @@ pub(super) fn is_nan<T: PartialEq>(value: &T) -> bool {
 /// The type in which the mean of elements of `T` is computed.
 pub(super) type MeanOf<T> = <<T as AnyElement>::Average as AnyElement>::Accumulator;
 
-/// The reducers that add elements: the type of the sum, and the result of it.
+/// The reducers that add elements, each with the type of the sum and the result.
 macro_rules! sums {
     ($(
         $name:literal $reducer:ident by $rule:ident in $accumulator:ty as $output:ty:
@@ -79,9 +79,9 @@ macro_rules! sums {
                 const CUDA: CudaReducer = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
                     // A thread's elements are far apart in memory, so large elements of both signs
-                    // may cancel in its sum; a GPU has the time to carry errors along. If the
-                    // accumulator is wider than `T`, its extra digits hold the rounding errors of a
-                    // few elements.
+                    // may cancel in the thread's sum. A GPU has the time to carry rounding errors
+                    // along. If the accumulator is wider than `T`, its extra digits hold the
+                    // rounding errors of a few elements.
                     let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {
                         [
                             $sums,

@@ -15,7 +15,7 @@ const TOGETHER: usize = 128;
 ///
 /// Elements that may be among the first are held in `items`. When `items` is full, only the first
 /// `kept` of them stay, and later elements must precede the last of these. So nearly all elements
-/// are skipped after one comparison; in the worst order, each is moved a few times.
+/// are skipped after one comparison. In the worst order, each element is moved a few times.
 ///
 /// # Safety
 ///
@@ -68,7 +68,7 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
 }
 
 /// A loop that returns whether one of some elements comes before `limit`. An element that equals
-/// `limit` does not, because its position is later.
+/// `limit` does not come before it, because the element's position is later.
 struct AnyBefore<'a, T> {
     values: &'a [T],
     direction: Direction,

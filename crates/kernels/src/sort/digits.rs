@@ -1,5 +1,5 @@
-//! Radix sort from the lowest digit on; each pass moves the items from one of two rows to the other
-//! (Knuth, "The Art of Computer Programming", volume 3, section 5.2.5, algorithm R). Few items, and
+//! Radix sort from the lowest digit on (Knuth, "The Art of Computer Programming", volume 3, section
+//! 5.2.5, algorithm R). Each pass moves the items from one of two rows to the other. Few items, and
 //! items with many digits, are sorted by comparisons instead.
 
 use std::mem::MaybeUninit;
@@ -7,7 +7,8 @@ use std::slice::from_raw_parts_mut;
 
 use crate::element::scalar::RadixDigits;
 
-/// The longest row that is sorted by comparisons, which are faster then and need no second row.
+/// The longest row that is sorted by comparisons. For short rows, comparisons are faster, and need
+/// no second row.
 pub const SHORT: usize = 256;
 
 /// The length from which a row is sorted by digits of more bits: fewer passes are worth the larger
@@ -17,8 +18,8 @@ const LONG: usize = 1 << 13;
 /// The bits of a digit in a row of [`LONG`] items or more.
 const LONG_BITS: u32 = 11;
 
-/// The largest row that is sorted as a whole. A larger one is divided by its keys' highest bits
-/// first, so that the parts stay in the cache while they are sorted.
+/// The largest row that is sorted as a whole. A larger row is first divided by its keys' highest
+/// bits. So the parts stay in the cache while they are sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
 /// The number of highest bits by which a row of more than [`CACHED_BYTES`] is divided.
@@ -70,8 +71,8 @@ impl Rank for u128 {
     }
 }
 
-/// Sorts `items` by their bits from `first` on, the key. They must already be in order of the bits
-/// below. Returns the row that holds the sorted items.
+/// Sorts `items` by their key, the bits from `first` on. The items must already be in order of the
+/// lower bits. Returns the row that holds the sorted items.
 ///
 /// # Safety
 ///
@@ -88,7 +89,7 @@ pub unsafe fn by_digits<'a, D: RadixDigits>(
     }
     // SAFETY: as above.
     let values = unsafe { initialised(items) };
-    // Keys that are near each other have few digits relative to the least one.
+    // Keys that are near each other have few digits relative to the least key.
     let ends = values
         .iter()
         .fold((values[0], values[0]), |(least, greatest), &value| {

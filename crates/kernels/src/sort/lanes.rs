@@ -11,7 +11,7 @@ use crate::{AnyElement, Element};
 /// The lanes of an array along an axis, and the lanes that are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
-    /// Goes over the first elements of the lanes of both arrays.
+    /// A walk over the first elements of the lanes of both arrays.
     pub firsts: Walk<2>,
     /// The number of elements of a lane, and the step between them.
     pub length: usize,

@@ -23,10 +23,10 @@ pub struct Rows {
     pub spare_slots: usize,
 }
 
-/// Writes a lane from a lane of elements, in rows of items that it uses.
+/// A function that writes a lane from a lane of elements, with rows of items as scratch memory.
 ///
 /// The elements must be of the loop's type and readable. The lane that is written must be the
-/// caller's to write to. The rows must be aligned, and nobody else may hold them.
+/// caller's to write to. The rows must be aligned, and nothing else may hold them.
 type LaneLoop = unsafe fn(&Lanes, *const u8, *mut u8, &Rows);
 
 /// A loop, and the size of its items.
@@ -74,7 +74,7 @@ pub struct SortLoops {
     pub firsts: FirstsLoop,
 }
 
-/// Writes, for the elements of the numbers in a range, whether each is the first of equal ones. The
+/// A function that writes, for each element of a range, whether it is the first of equal ones. The
 /// elements are sorted.
 ///
 /// The elements must be of the loop's type and readable. The flags of the range must be the
@@ -165,7 +165,7 @@ unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) 
     vectorised(Firsts { values }, tail);
 }
 
-/// The loop of [`firsts`]: compares each value with the one before it. Equal elements have equal
+/// The loop of [`firsts`], which compares each value with the one before. Equal elements have equal
 /// keys, even if they are NaN.
 struct Firsts<'a, T> {
     values: &'a [T],

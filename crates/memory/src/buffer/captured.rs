@@ -2,8 +2,8 @@
 //!
 //! A graph names memory by address alone, so it pins the memory. A block is pinned without a
 //! counted handle, so that later writes to its arrays still use that block. For suballocations of a
-//! planned slab, the whole slab is held: an entry on another thread or stream would write to these
-//! addresses. If the scope is entered again, it gets a second slab.
+//! planned slab, the whole slab is held. Otherwise, an entry on another thread or stream would
+//! write to these addresses. If the scope is entered again, it gets a second slab.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -68,8 +68,8 @@ impl CaptureTracking {
     ///
     /// # Errors
     ///
-    /// If a slab that was used has been released: its scope was invalidated, or another thread
-    /// entered it.
+    /// If a used slab has been released, because its scope was invalidated or entered by another
+    /// thread.
     #[track_caller]
     pub fn end(self, device: &Device) -> Result<CapturedMemory> {
         let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
@@ -160,9 +160,9 @@ impl CapturedMemory {
         if gpu.uses_streams() {
             self.use_on(stream)?;
         }
-        // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was
-        // just ordered after the other streams that use it; later users order themselves after the
-        // launch.
+        // SAFETY: the capture tracked all memory that the graph uses, so this memory stays
+        // reserved. The stream was just ordered after the other streams that use it; later users
+        // order themselves after the launch.
         unsafe { gpu.launch_graph(graph, stream, &alone) }
     }
 

@@ -19,7 +19,7 @@ use crate::memory::uses::StreamUse;
 use self::shared_at::SharedAt;
 use self::value_id::ValueId;
 
-/// Untyped device memory, allocated like an array's: the enclosing scope serves it, and receives it
+/// Untyped device memory, allocated like an array's. The enclosing scope serves it, and takes it
 /// back when the last handle drops. Its contents are not initialised.
 ///
 /// # Examples
@@ -102,8 +102,9 @@ impl Buffer {
     /// # Safety
     ///
     /// Until `destructor` is called, the `size_bytes` bytes at `address` are memory of the device
-    /// that may be read, and written if `allowed` is [`Use::Write`]. Nothing else writes them
-    /// outside the order of the thread's current stream, nor reads them if they may be written.
+    /// that may be read. If `allowed` is [`Use::Write`], they may be written as well. Nothing else
+    /// writes them outside the order of the thread's current stream, nor reads them if they may be
+    /// written.
     #[track_caller]
     #[doc(hidden)]
     pub unsafe fn import(
@@ -230,8 +231,8 @@ impl Buffer {
         Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
     }
 
-    /// Orders `stream` before it uses the memory: a read after the writes of other streams, a write
-    /// after all their uses. During a write no other thread may begin to use the memory.
+    /// Orders the stream `user` before it uses the memory: a read after other streams' writes, a
+    /// write after their uses. During a write, no other thread may begin to use the memory.
     #[track_caller]
     #[doc(hidden)]
     pub fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {
@@ -277,8 +278,8 @@ impl Buffer {
         Ok(write.stream())
     }
 
-    /// Returns whether the host can read the memory without a wait or a copy: it is the host's, and
-    /// the last write has completed.
+    /// Returns whether the host can read the memory without a wait or a copy. The memory must be
+    /// the host's, and its last write completed.
     #[doc(hidden)]
     pub fn is_readable_now(&self) -> bool {
         let backend = self.device().backend();
@@ -324,8 +325,8 @@ impl Buffer {
         }
     }
 
-    /// Returns whether the handle belongs to a view, or to a clone of a view, and another handle on
-    /// the memory does not. In builds without debug assertions this is false.
+    /// Returns true if the handle belongs to a view or its clone, and another handle on the memory
+    /// does not. In builds without debug assertions, returns false.
     #[doc(hidden)]
     pub fn is_view(&self) -> bool {
         self.shared_at.is_view(self.block.holders())
@@ -338,8 +339,8 @@ impl Buffer {
         self.value_id
     }
 
-    /// Removes the identity of a constant, before a write: the tape computes the values again that
-    /// were there before.
+    /// Removes the identity of a constant before a write, because the tape recomputes the values
+    /// that preceded the write.
     #[inline]
     #[doc(hidden)]
     pub fn forget_constant(&mut self) {
@@ -361,8 +362,8 @@ impl Buffer {
         self.shared_at.other(self.header_address(), except)
     }
 
-    /// Counts the memory as a copy that a write made, and marks it in the record of the entry that
-    /// allocated it. The handle that forced the copy was made at `shared_at`.
+    /// Counts the memory as a copy that a write made, and marks it in the record of its entry. The
+    /// handle that forced the copy was made at `shared_at`.
     #[doc(hidden)]
     pub fn note_copy_on_write(&self, shared_at: Option<&'static Location<'static>>) {
         let caches = self.device().caches();
@@ -376,8 +377,8 @@ impl Buffer {
         ptr::from_ref(&*self.block).addr()
     }
 
-    /// Returns the number of handles that share the memory, with the owner of memory that may only
-    /// be read: a writer that is not the only holder copies first.
+    /// Returns the number of handles that share the memory. The owner of read-only memory counts as
+    /// one. A writer that is not the only holder copies first.
     #[inline]
     #[doc(hidden)]
     pub fn holders(&self) -> usize {

@@ -21,8 +21,8 @@ impl ValueId {
     /// them again.
     const CONSTANT: u32 = 1 << 31;
 
-    /// The identity of rounded elements whose exact ones are stored behind them in the same memory:
-    /// a constant of no tape, so that a write to the elements removes it.
+    /// The identity of rounded elements whose exact elements are stored after them in the same
+    /// memory. It is a constant of no tape, so that a write to the elements removes it.
     pub const ROUNDED: Self = Self {
         tape: TapeId::NONE,
         index: Self::CONSTANT,
@@ -110,8 +110,8 @@ pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> 
     }
 }
 
-/// Refuses work that writes to memory by address alone, if this thread has a tape: the
-/// tape's handles do not protect its saved values from such a write.
+/// Refuses work that writes to memory by address alone, if this thread has a tape. The tape's
+/// handles do not protect its saved values from these writes.
 ///
 /// # Errors
 ///

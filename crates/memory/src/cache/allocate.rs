@@ -79,7 +79,8 @@ impl Caches {
         self.filled(block)
     }
 
-    /// Slow path. Returns the block, and whether the request counts as a hit, a miss or uncached.
+    /// Serves a miss by the slow path. Returns the block, and whether the request counts as a hit,
+    /// a miss or uncached.
     #[cold]
     fn miss(&self, request: &Request) -> Result<(BlockHandle, EventKind)> {
         let Some(shard) = scope::shard_of(self) else {
@@ -126,8 +127,8 @@ impl Caches {
         self.allocate_from_memory(Some(shard), request)
     }
 
-    /// Serves a request from free memory of the shard, after taking back what other threads
-    /// dropped. Also works for a scope that is not the innermost one.
+    /// Serves a request from free memory of the shard, after taking back the blocks that other
+    /// threads dropped. Also works for a scope that is not the innermost one.
     fn refill(&self, shard: &Shard, request: &Request) -> std::result::Result<BlockHandle, Need> {
         let Some(mut guard) = shard.guard() else {
             return Err(Need::Block);
@@ -246,9 +247,9 @@ impl Caches {
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 
-    /// Counts a copy-on-write in the scope that the thread is in: an array was written to while
-    /// others shared its memory, since `shared_at`. Marks the copy in the record of the scope's
-    /// entry, if that entry allocated it.
+    /// Counts a copy-on-write in the thread's scope. The handle that forced the copy was made at
+    /// the line `shared_at`. Marks the copy in the record of the scope's entry, if that entry
+    /// allocated it.
     #[cold]
     pub(crate) fn note_copy_on_write(
         &self,

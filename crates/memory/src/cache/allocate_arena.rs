@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::memory::{self, Block};
 
 impl Caches {
-    /// Serves a request from a new arena of `bytes`. If that would need a reclaim, and the
-    /// request's own size is at least `min_bytes`, a block of that size becomes the arena instead.
+    /// Serves a request from a new arena of `bytes`. If the arena would need a reclaim, a block of
+    /// the request's own size becomes the arena instead. This size must be at least `min_bytes`.
     pub(super) fn refill_from_arena(
         &self,
         shard: &Shard,

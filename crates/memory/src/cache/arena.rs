@@ -1,9 +1,9 @@
 //! Blocks that suballocations are cut from.
 //!
 //! A suballocation has a header of its own, of the class [`SUBALLOCATION`], above all size classes.
-//! When it drops, it goes to the free list of that class, by the path of every block and without
-//! another branch. In a bin of its size it could serve any request, and the arena could not detect
-//! when it is whole again.
+//! A dropped suballocation goes to this class's free list, on the path of every block, without a
+//! further branch. In a bin of its size, it could serve any request. The arena could then not
+//! detect that all of its suballocations are free again.
 
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};
@@ -58,7 +58,8 @@ impl Arenas {
         self.0.iter().any(|arena| holds(arena, address))
     }
 
-    /// Lets the arena of a suballocation wait for the other streams that may still use it.
+    /// Moves the uses of a freed suballocation by other streams to its arena, so that the arena
+    /// waits for them.
     pub(super) fn share(&mut self, suballocation: &mut Header) {
         share(&mut self.0, suballocation);
     }

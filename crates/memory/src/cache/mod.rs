@@ -1,9 +1,9 @@
-//! Named caches over one device's memory, and the thread-local stack that determines which of them
+//! Named caches over one device's memory, and the thread-local stack that determines which cache
 //! serves a request.
 //!
 //! [`Caches::allocate`] serves a request from the current shard: the shard of the nearest enclosing
-//! scope of this device. A miss goes to the memory below. The block's home is the shard from then
-//! on.
+//! scope of this device. A miss gets a block from the memory below. The shard is this block's home
+//! from then on.
 //!
 //! Architecture invariant: a cache owns idle blocks and nothing else. It never copies or accesses
 //! the contents of a block, and knows nothing of arrays.

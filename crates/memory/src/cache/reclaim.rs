@@ -85,8 +85,8 @@ impl Caches {
         };
         called.extend(shards.iter().filter(is_of_them));
         called.iter().for_each(|shard| shard.request_idle());
-        // If a thread left a shard without seeing the signal, this thread sees after the barrier
-        // that it left.
+        // If a thread left its shard without seeing the signal, the barrier makes that exit visible
+        // to this thread.
         heavy_barrier();
         let left = called.iter().filter_map(|shard| shard.drain_from_outside());
         left.map(|idle| self.return_idle(idle)).sum()
@@ -105,7 +105,7 @@ impl Caches {
         })
     }
 
-    /// Returns the memory of the device at one moment, and what each of `caches` holds of it.
+    /// Returns the device's memory at one moment, and the share that each of `caches` holds.
     fn count(&self, caches: &[Arc<NamedCache>]) -> (Census, Vec<CacheUse>) {
         // No shard is closed meanwhile: its blocks would count both here and as orphans.
         let _moving = self.moving.lock();
@@ -161,8 +161,7 @@ fn describe_cache(cache: &NamedCache, shards: &[Arc<Shard>], counted: Vec<OwnedB
     }
 }
 
-/// Returns the lines that allocated the live memory of a cache, as far as they are recorded, the
-/// most bytes first.
+/// Returns the recorded lines that allocated the live memory of a cache, the most bytes first.
 fn lines(cache: &NamedCache) -> Vec<LineUse> {
     let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();
     for record in cache.shards().iter().flat_map(|shard| shard.live_records()) {

@@ -1,7 +1,8 @@
 //! The allocations and frees of an entry, in order: for reports, and for the planner.
 //!
-//! It is not read from the recorder, whose rings exist only during a recording and have the newest
-//! events alone. A record counts steps, not time. It is complete, or says what it lacks.
+//! A record is not read from the recorder. The recorder's rings exist only during a recording and
+//! have only the newest events. A record counts steps, not time. It is complete, or reports which
+//! requests are missing.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -13,12 +14,12 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 /// Set in the epoch of a block whose free is to be recorded.
 pub(super) const RECORDED: u64 = 1 << 62;
 
-/// The maximum number of recorded allocations of an entry. A record with its growth, the record
-/// before it and a copy of that take 220 bytes per allocation: 28 MiB.
+/// The maximum number of recorded allocations of an entry. An allocation takes 220 bytes in a
+/// record with its growth, the previous record and that record's copy. In total, 28 MiB.
 pub(super) const MAX_RECORDED: usize = 1 << 17;
 
-/// The maximum number of requests that a scope plans. The record of an entry, the sequences, their
-/// plan, its suballocations and planning itself take about 1,200 bytes per request: 38 MiB.
+/// The maximum number of requests that a scope plans. A request takes about 1,200 bytes: in the
+/// record, the sequences, their plan, its suballocations and the planning itself. In total, 38 MiB.
 pub(super) const MAX_PLANNED: usize = 1 << 15;
 
 /// One allocation of an entry of a scope.
@@ -85,7 +86,7 @@ impl AllocationRecord {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedAllocation {
     pub(super) record: AllocationRecord,
-    /// The request as the pool rounds it.
+    /// The requested bytes, as the pool rounds them.
     pub(super) rounded_bytes: u64,
     pub(super) stream: StreamId,
 }
@@ -107,8 +108,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins a record of up to `most` allocations. It continues after `recorded`, the allocations
-    /// that are known already, among whose steps no frees count.
+    /// Begins a record of up to `most` allocations. The record continues after `recorded`, the
+    /// allocations that are already known. Among their steps, no frees count.
     pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<RecordedAllocation>) -> Self {
         debug_assert!(recorded.len() <= most);
         Self {
@@ -126,8 +127,8 @@ impl Recording {
         self.stopped_at.is_none()
     }
 
-    /// Stops before the entry ends, at a request before which the shard had served `served`
-    /// requests. Keeps the record if `keeps`, else discards it.
+    /// Stops the record before the entry ends, at a request after the first `served` ones of the
+    /// shard. If `keeps` is false, discards the record.
     pub(super) fn stop(&mut self, served: u64, keeps: bool) {
         self.stopped_at = Some(served);
         if !keeps {
@@ -163,8 +164,8 @@ impl Recording {
         Some(number)
     }
 
-    /// Marks a block that was handed out in `epoch` as the copy that a write forced, because its
-    /// array shared memory since `shared_at`.
+    /// Marks a block that was handed out in `epoch` as a copy that a write forced. The handle that
+    /// forced the copy was made at `shared_at`.
     pub(super) fn copied_on_write(
         &mut self,
         number: u32,

@@ -31,12 +31,13 @@ impl Caches {
         loop {
             let cache = self.named(name);
             cache.settings.apply(options);
-            // `None` if the thread is inside a shard of the cache that is to be closed: by now the
-            // name refers to another cache.
+            // `None` if the thread is inside a shard of this cache, and that shard is to be closed.
+            // The name then already refers to another cache.
             let Some(shard) = self.enter_named(&cache) else {
                 continue;
             };
-            // A remover is sure to see the shard only now that it is in its cache.
+            // A removing thread is certain to find the shard only after the shard was added to the
+            // cache.
             if !self.is_named(&cache) {
                 self.retire(cache);
                 if let Some(idle) = shard.signal(CLOSE) {
@@ -47,8 +48,8 @@ impl Caches {
         }
     }
 
-    /// Enters this thread's shard: the one that it is already inside, if any. Returns `None` if
-    /// that shard is to be closed.
+    /// Enters this thread's shard, or again the shard that the thread is already inside. Returns
+    /// `None` if that shard is to be closed.
     fn enter_named(&self, cache: &NamedCache) -> Option<LocalShard> {
         let known =
             scope::held_shard(&cache.settings).or_else(|| scope::thread_shard(&cache.settings));
@@ -209,8 +210,8 @@ impl Caches {
         self.memory.reset_peaks();
     }
 
-    /// Returns every idle block of the cache to the pool, and releases to the device the segments
-    /// and pages that become idle there.
+    /// Returns every idle block of the cache to the pool. Releases the segments and pages that
+    /// become idle in the pool to the device.
     pub(crate) fn invalidate(&self, name: &str) -> Invalidation {
         self.find(name)
             .map_or_else(Invalidation::default, |cache| self.invalidate_cache(&cache))

@@ -8,7 +8,7 @@ use crate::pool::Rounding;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) requested_bytes: u64,
-    /// The size as the pool rounds it, so that its blocks are found in their class again.
+    /// The size, as the pool rounds it, so that a freed block is found in its class again.
     pub(super) rounded_bytes: u64,
 }
 

@@ -28,12 +28,12 @@ pub struct CacheConfig {
     pub max_bytes: Option<u64>,
     /// A block that this many outermost entries of its thread did not use returns to the pool. So
     /// blocks that only a first entry needed are not kept forever. With `None`, blocks do not age,
-    /// but may still be evicted for blocks of other sizes. 64 by default. Checked once in as many
-    /// entries.
+    /// but may still be evicted for blocks of other sizes. 64 by default. The check runs once in as
+    /// many entries.
     pub keep_entries: Option<u64>,
-    /// A block that was not used for this long returns to the pool. There is no background thread:
-    /// exits, misses of any thread, statistics and trims check this, at most eight times in this
-    /// period. Unbounded by default.
+    /// A block that was not used for this long returns to the pool. There is no background thread.
+    /// Exits, misses of any thread, statistics and trims check the time, at most eight times in
+    /// this period. Unbounded by default.
     pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for
     /// [`cache_record`](crate::Device::cache_record). Each request then takes the slow path, except
@@ -85,7 +85,7 @@ impl EntryOptions {
 pub(crate) struct CacheSettings {
     pub(crate) name: Box<str>,
     config: Mutex<CacheConfig>,
-    /// Advances with each change of `config`; never 0.
+    /// The version of `config`. Advances with each change of `config`; never 0.
     version: AtomicU64,
     /// The `max_bytes` of `config`, or `u64::MAX` if unbounded: read at every miss.
     max_bytes: AtomicU64,

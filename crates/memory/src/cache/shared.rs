@@ -3,10 +3,10 @@
 //! One shard of the cache is reserved for the handle instead of for a thread. Every call visits the
 //! shard. So no thread is inside between two calls, even while an entry lasts.
 //!
-//! No stack of a thread can hold the entries of foreign code, such as Python's contexts: they
-//! interleave on one thread, move to other threads, and end in any order. One shard also makes the
-//! memory of an array idle at once, whichever thread frees it. Requests of several threads at one
-//! moment meet at a lock.
+//! A thread's stack cannot hold the entries of foreign code, such as Python's contexts. These
+//! entries interleave on one thread, move to other threads, and end in any order. One shard also
+//! makes the memory of an array idle at once, whichever thread frees it. Concurrent requests of
+//! several threads contend for a lock.
 
 use std::panic::Location;
 
@@ -27,7 +27,8 @@ pub struct SharedCache {
     shard: Arc<Shard>,
 }
 
-/// A block of a [`SharedCache`], which returns there when it drops. It may outlive the handle.
+/// A block of a [`SharedCache`]. When the block drops, it returns to the cache. It may outlive the
+/// handle on the cache.
 #[derive(Debug)]
 pub struct SharedBlock(BlockHandle);
 
@@ -125,8 +126,8 @@ impl SharedBlock {
         self.0.block.bytes()
     }
 
-    /// Frees the block without a lock. Returns it if its cache is in use or recorded: dropping it
-    /// then frees it.
+    /// Frees the block without a lock. If its cache is in use or recorded, returns the block, which
+    /// is then freed when it drops.
     #[inline]
     pub fn free(self) -> Option<Self> {
         free_by_visit(self.0).map(Self)

@@ -33,13 +33,13 @@ pub struct CacheStats {
     pub live_blocks: u64,
     /// Bytes requested for the live blocks.
     pub live_bytes: u64,
-    /// Blocks idle in this cache. An arena or a slab counts as one, even if a suballocation of it
-    /// is live, unless that outlived its entry.
+    /// Blocks idle in this cache. An arena or a slab counts as one, even if a suballocation is
+    /// live, unless the suballocation outlived its entry.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
-    /// Bytes of arenas and slabs that escaped blocks are part of, without the escaped blocks: they
-    /// serve no request, and are released when the last of the blocks drops. Under
+    /// Bytes of arenas and slabs that contain escaped blocks, without the escaped blocks. These
+    /// bytes serve no request, and are released when the last escaped block drops. Under
     /// [`Policy::Bump`](crate::Policy::Bump) and [`Policy::Plan`](crate::Policy::Plan).
     pub detached_bytes: u64,
     /// Freed blocks that a stream other than their own may still use.
@@ -60,9 +60,8 @@ pub struct CacheStats {
     pub out_of_order_exits: u64,
     /// The highest `live_bytes`; over several threads, the sum of each thread's own peak.
     pub peak_live_bytes: u64,
-    /// Writes to an array, inside the scope, that allocated memory of its own for it, because other
-    /// arrays or expressions shared its memory. `Array::assign` of the crate `cachescope` documents
-    /// when.
+    /// Writes inside the scope that allocated new memory for their array, because other arrays or
+    /// expressions shared the old memory. `Array::assign` of the crate `cachescope` documents when.
     pub copies_on_write: u64,
 }
 
@@ -101,7 +100,7 @@ pub struct Invalidation {
     pub bytes: u64,
 }
 
-/// A number with one writer at a time, the holder of the shard: a plain load and a plain store.
+/// A counter that only the holder of the shard writes: an update is a plain load and a plain store.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -134,7 +133,7 @@ pub(crate) struct Counters {
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
     pub(crate) live_blocks: Counter,
-    /// Bytes requested of the live blocks.
+    /// Bytes requested for the live blocks.
     pub(crate) live_bytes: Counter,
     /// Bytes of the live blocks themselves.
     pub(crate) allocated_bytes: Counter,
@@ -163,7 +162,7 @@ pub(crate) struct Counters {
     /// The idle bytes that were left when the holder last released its idle blocks for a waiting
     /// thread.
     left_bytes: Counter,
-    /// The number of entries then.
+    /// The number of entries at that release.
     left_entries: Counter,
     /// The live bytes at the last exit that was not quiet.
     exit_live_bytes: Counter,
@@ -192,8 +191,8 @@ impl Counters {
         now > before && self.grown_entries.get() == GROWING_ENTRIES
     }
 
-    /// Returns the blocks that are neither live nor pending. Saturates, because another thread may
-    /// read during a change.
+    /// Returns the number of blocks that are neither live nor pending. Saturates, because another
+    /// thread may read during a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
         if self.cached_bytes() <= self.detached_bytes.get() {
             return 0; // Neither a live arena nor headers without an arena count.
@@ -204,7 +203,8 @@ impl Counters {
         whole + self.arenas.get()
     }
 
-    /// Returns the idle headers, among which suballocations count instead of arenas.
+    /// Returns the number of idle headers. Suballocations count; the arenas that contain them do
+    /// not.
     pub(crate) fn idle_headers(&self) -> u64 {
         self.owned_blocks
             .get()
@@ -237,8 +237,8 @@ impl Counters {
     }
 
     /// Returns the idle bytes that the holder could not release in the present entry, because live
-    /// blocks share their arena. Returns 0 without a request for them, or a
-    /// release.
+    /// blocks share their arena. Returns 0 if the holder has released nothing for a waiting thread
+    /// in this entry.
     pub(crate) fn left_bytes(&self) -> u64 {
         match self.left_entries.get() == self.entries.get() {
             true => self.left_bytes.get(),

@@ -16,8 +16,8 @@ use crate::pool::size_class::{CLASSES, floor_class};
 use crate::recorder::{EventKind, EventRecord};
 use crate::sync::Arc;
 
-/// The number of free lists: one per class, one for idle suballocations, and unused ones up to a
-/// power of two, so that a masked index needs no bounds check.
+/// The number of free lists: one per class and one for idle suballocations, rounded up to a power
+/// of two. A masked index then needs no bounds check.
 const LISTS: usize = CLASSES.next_power_of_two();
 
 /// The state that the policies of a shard share.
@@ -37,8 +37,8 @@ pub(super) struct Store {
     /// Deferred blocks with the events that they wait for.
     pub(super) pending: EventQueue<Box<Header>>,
     pub(super) detached: DetachedArenas,
-    /// Advances at each outermost exit and each invalidation. A block stores the epoch in which it
-    /// was handed out.
+    /// The epoch. Advances at each outermost exit and each invalidation. A block stores the epoch
+    /// in which it was handed out.
     pub(super) epoch: u64,
     /// Blocks of epochs before this one escaped.
     pub(super) exit_epoch: u64,

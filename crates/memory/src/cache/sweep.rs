@@ -1,6 +1,7 @@
-//! Eviction by time without exits: a cache that no thread enters any more releases blocks that were
-//! unused for [`CacheConfig::max_idle`](super::CacheConfig::max_idle) when the device serves a
-//! request that is not a hit. Statistics and trims visit every cache anyway.
+//! Eviction by time without exits, for caches that no thread enters any more. When the device
+//! serves a request that is not a hit, these caches release blocks unused for
+//! [`CacheConfig::max_idle`](super::CacheConfig::max_idle). Statistics and trims visit every cache
+//! anyway.
 
 use std::time::{Duration, Instant};
 

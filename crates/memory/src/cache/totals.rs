@@ -1,9 +1,9 @@
 //! The live bytes of a device, over all shards, without a shared counter on the hit path.
 //!
-//! Each shard publishes its live bytes when its scope is left, when another scope is entered
-//! inside, and when a visitor reads it. In between, the device's peak is computed from the shard's
-//! peak since its last publication. The result is never below the true peak, and is the true peak
-//! while one thread allocates and drops inside its scopes.
+//! Each shard publishes its live bytes at an exit, at the entry of an inner scope, and at a visit.
+//! In between, the device's peak is computed from the shard's peak since its last publication. The
+//! result is never below the true peak. It is exact while one thread allocates and drops inside its
+//! scopes.
 
 use crate::memory::OwnedBytes;
 use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
@@ -18,13 +18,13 @@ pub(crate) struct DeviceTotals {
     orphan_bytes: AtomicI64,
     /// Bytes of the orphans' blocks and arenas.
     orphan_owned_bytes: AtomicI64,
-    /// Advances at each miss: the recency by which rung 3 sorts shards.
+    /// The recency by which rung 3 sorts shards. Advances at each miss.
     miss_epoch: AtomicU64,
 }
 
 impl DeviceTotals {
-    /// Publishes that a shard which had published `before` has `live` bytes now, and had `peak` in
-    /// between.
+    /// Publishes the `live` bytes of a shard that published `before` last, and its `peak` since
+    /// then.
     pub(super) fn publish(&self, before: u64, live: u64, peak: u64) {
         let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
         self.raise_peak(others + peak as i64);

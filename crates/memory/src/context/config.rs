@@ -37,37 +37,38 @@ use crate::sync::{Arc, OnceLock};
 pub struct DeviceConfig {
     /// The pool: how segments are cut into blocks.
     pub pool: PoolKind,
-    /// The limit on bytes reserved from the device; none by default. It does not include what
-    /// CUDA's libraries allocate: the context, kernels, and the workspace of cuBLAS, 32 MiB since
-    /// Hopper and 4 MiB before for each stream that multiplies matrices.
+    /// The limit on bytes reserved from the device; none by default. It does not include
+    /// allocations of CUDA's libraries: the context, kernels, and the workspace of cuBLAS. The
+    /// workspace has 32 MiB since Hopper and 4 MiB before, for each stream that multiplies
+    /// matrices.
     pub memory_limit: Option<u64>,
-    /// Makes segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB are
-    /// committed as needed, and [`trim`](Device::trim) decommits them. It applies to
-    /// [`BestFit`](PoolKind::BestFit) on platforms with virtual memory; elsewhere each segment is a
-    /// separate reservation.
+    /// True to make segments grow in place (the default). Addresses are reserved ahead, pages of 2
+    /// MiB are committed as needed, and [`trim`](Device::trim) decommits them. It applies to
+    /// [`BestFit`](PoolKind::BestFit) on platforms with virtual memory. Elsewhere, each segment is
+    /// a separate reservation.
     pub expandable_segments: bool,
-    /// Measures the time of the memory's phases, for [`memory_report`](Device::memory_report), with
-    /// two clock readings each.
+    /// True to measure the time of the memory's phases, for
+    /// [`memory_report`](Device::memory_report), with two clock readings each.
     pub time_phases: bool,
     /// The policy of caches that were never configured.
     pub policy: Policy,
-    /// Lets `matmul` of `f32` round its operands to TF32 (11 significant bits instead of 24). This
-    /// is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default;
-    /// has no effect on the host.
+    /// True to let `matmul` of `f32` round its operands to TF32 (11 significant bits instead of
+    /// 24). TF32 is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by
+    /// default; has no effect on the host.
     pub tf32: bool,
-    /// The longest time that a request waits, before it fails, for idle memory that other threads
-    /// hold inside of scopes: 1 second by default. Such a thread releases its idle blocks at its
-    /// next request, drop or exit. A request waits only while live blocks leave room for it. With
-    /// zero, it fails at once.
+    /// The longest time that a request waits for idle memory of threads inside of scopes; 1 second
+    /// by default. After this time, the request fails. A thread inside of a scope releases its idle
+    /// blocks at its next request, drop or exit. A request waits only while live blocks leave room
+    /// for it. With zero, a request fails at once.
     pub reclaim_wait: Duration,
-    /// For tests: overwrite every block with this byte before it is handed out, so that nothing
+    /// For tests: overwrites every block with this byte before it is handed out, so that nothing
     /// depends on old contents.
     pub fill_recycled: Option<u8>,
     /// For tests: reservations that fail although the device has room, to test out-of-memory
     /// handling.
     pub fault: Option<FaultPlan>,
-    /// For tests, on a host device: delay the work of streams as long as stream order allows, as a
-    /// busy device would, so that a missing wait shows as wrong data.
+    /// For tests, on a host device: true to delay the work of streams as long as stream order
+    /// allows. A missing wait then shows as wrong data, as on a busy device.
     pub delay_streams: bool,
 }
 

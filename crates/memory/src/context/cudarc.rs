@@ -13,7 +13,8 @@ use crate::sync::plain::Mutex;
 /// of a device must belong to this context.
 struct Shared {
     context: Arc<CudaContext>,
-    /// cudarc orders nothing until it has created a stream itself, and does not count ours.
+    /// A stream that cudarc created. Before its first own stream, cudarc orders nothing, and it
+    /// does not count ours.
     #[expect(dead_code, reason = "held so that cudarc counts it")]
     counted: Arc<CudaStream>,
 }
@@ -58,7 +59,7 @@ pub fn driver_error(error: DriverError) -> Error {
 }
 
 impl Device {
-    /// Returns the device's primary context as a cudarc context: to load modules, and to create
+    /// Returns the device's primary context as a cudarc context. It loads modules, and creates
     /// cudarc streams and memory that work with this device's arrays.
     ///
     /// Every call returns one shared context, in which cudarc's slices keep their order across
@@ -92,12 +93,12 @@ impl Device {
 }
 
 impl Stream {
-    /// Returns this stream as a cudarc stream. It may be kept for any time. Work queued on either
-    /// one runs in one order.
+    /// Returns this stream as a cudarc stream. The cudarc stream may be kept for any time. Work
+    /// enqueued on either stream runs in one order.
     ///
-    /// Operations order their operands themselves. Foreign work on the stream uses arrays that are
-    /// exported while the stream is entered, by `Array::cuda_view` and `Array::cuda_view_mut` of
-    /// the crate `cachescope`.
+    /// Operations order their operands themselves. For foreign work on the stream, export arrays
+    /// while the stream is entered. The exports are `Array::cuda_view` and `Array::cuda_view_mut`
+    /// of the crate `cachescope`.
     ///
     /// # Errors
     ///
@@ -124,8 +125,8 @@ impl Stream {
 pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
     let raw = gpu_of(device)?.export_stream(stream)?;
-    // SAFETY: the stream is one of the device's primary context, which the context above is too,
-    // and an exported stream is never destroyed. Uses of arrays on it are ordered by their export.
+    // SAFETY: the stream belongs to the device's primary context, which is also the context above.
+    // An exported stream is never destroyed. The export of an array orders its uses on the stream.
     Ok(unsafe { context.wrap_borrowed_stream(raw) })
 }
 

@@ -9,7 +9,7 @@ use crate::device::DeviceId;
 use crate::error::{AtCaller, Error, Result};
 use crate::sync::OnceLock;
 
-/// Makes a device current for its thread until it drops.
+/// A guard that makes a device current for its thread until the guard drops.
 #[must_use = "the device is current until this guard drops"]
 #[derive(Debug)]
 pub struct DeviceGuard {
@@ -17,11 +17,11 @@ pub struct DeviceGuard {
 }
 
 impl Device {
-    /// Returns the thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host",
-    /// "cuda:1"), else `cuda:0` if there is one, else the host.
+    /// Returns the thread's current device: the device entered last, else `CACHESCOPE_DEVICE`
+    /// ("host", "cuda:1"), else `cuda:0` if present, else the host.
     ///
     /// If the variable does not parse or names a missing device, every allocation on the returned
-    /// device fails with an error that says so.
+    /// device fails with this error.
     ///
     /// # Examples
     ///

@@ -37,14 +37,14 @@ pub struct MetaOptions {
     /// The device whose memory is imitated; a host by default.
     pub like: MetaKind,
     /// The memory of the device in bytes; 16 GiB by default. The steps in which memory grows depend
-    /// on it, so reserved bytes are exact for a real device with as much memory.
+    /// on the capacity. So reserved bytes are exact for a real device with as much memory.
     pub capacity_bytes: u64,
     /// The costs of a CUDA driver's calls for memory; the table `h100` by default.
     pub costs: Option<DriverCosts>,
     /// The configuration of the device. `delay_streams` has no effect.
     pub config: DeviceConfig,
-    /// The number of elements that an operation finds if the length of its result depends on data,
-    /// as in `nonzero`; all of them by default.
+    /// The number of elements that an operation with a data-dependent length, such as `nonzero`,
+    /// finds; all elements by default.
     pub assumed_count: Option<usize>,
 }
 

@@ -227,8 +227,8 @@ impl Device {
     /// they were not recorded. [`CacheConfig::record`] records them, and
     /// [`Policy::Plan`](crate::Policy::Plan) records the entries that it plans from.
     ///
-    /// The result omits requests that bypassed the cache because of `max_bytes`, and requests
-    /// beyond the first 131,072 of an entry, which
+    /// The result omits requests that bypassed the cache because of `max_bytes`. It also omits
+    /// requests beyond the first 131,072 of an entry, which
     /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts. Frees of unrecorded
     /// allocations take no step.
     ///

@@ -6,7 +6,7 @@ use crate::cache::WeakCaches;
 use crate::context::Device;
 use crate::memory::CallbackId;
 
-/// Keeps a memory-pressure callback registered until it drops.
+/// A guard that keeps a memory-pressure callback registered until the guard drops.
 #[must_use = "the callback is removed when this guard drops"]
 pub struct PressureGuard {
     // Weak: a callback does not keep its device alive.
@@ -15,9 +15,10 @@ pub struct PressureGuard {
 }
 
 impl Device {
-    /// Registers a callback for memory pressure. It is called with the bytes needed, after all idle
-    /// memory was released and before an allocation on this device fails. It drops what it can
-    /// spare and returns the bytes freed; if that is more than 0, the allocation is retried.
+    /// Registers a callback for memory pressure. After all idle memory was released and before an
+    /// allocation on this device fails, the callback receives the needed bytes. The callback drops
+    /// what it can spare and returns the freed bytes. If these are more than 0, the allocation is
+    /// retried.
     ///
     /// The callback runs on the allocating thread, with no lock held. It may allocate; its own
     /// allocations call no callback.

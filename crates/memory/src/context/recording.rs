@@ -19,9 +19,9 @@ pub struct RecordOptions {
     /// its events need. The memory that a thread has used stays with the device for later
     /// recordings.
     pub max_bytes: u64,
-    /// Records the backtrace of each allocation. Needs the feature `backtraces`, and 2 to 3 µs per
-    /// allocation. A device stores each distinct stack once, and only its first 65,535 stacks.
-    /// `CACHESCOPE_PROFILE` records backtraces in every build with that feature.
+    /// True to record the backtrace of each allocation. Needs the feature `backtraces`, and 2 to 3
+    /// µs per allocation. A device stores each distinct stack once, and only its first 65,535
+    /// stacks. `CACHESCOPE_PROFILE` records backtraces in every build with that feature.
     pub backtraces: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct RecordedEvent {
     /// The first address of the memory, or 0.
     pub address: u64,
     /// The size in bytes: for an allocation and its free, as requested; for others, as
-    /// [`EventKind`] says.
+    /// [`EventKind`] documents.
     pub bytes: u64,
     /// The length of the block of an allocation or free, at least `bytes`.
     pub block_bytes: u64,
@@ -94,10 +94,10 @@ impl Device {
     /// Records the events of this device's memory, on every thread and stream, until the
     /// [`Recording`] drops.
     ///
-    /// An event takes no lock and allocates no memory. There are three exceptions: the first event
-    /// of a thread, which allocates its ring; the first event of a scope or backtrace; operations
-    /// on a CUDA device, whose times are read later. On a CUDA device this call waits for an event
-    /// on a new stream: the device's times are measured from that event.
+    /// An event takes no lock and allocates no memory. There are three exceptions. The first event
+    /// of a thread allocates the thread's ring. The first event of a scope or backtrace stores it.
+    /// The times of operations on a CUDA device are read later. On a CUDA device, this call waits
+    /// for an event on a new stream. The device's times are measured from this event.
     ///
     /// Recordings may overlap. A scope that another thread is inside when the recording begins is
     /// recorded from its next entry on. `CACHESCOPE_PROFILE=run.html` records a whole program
@@ -230,8 +230,8 @@ impl Recording {
         events.collect()
     }
 
-    /// Returns the allocations so far by line of the program, sorted by the most bytes live at one
-    /// moment, the largest first.
+    /// Returns the allocations so far by line of the program, in descending order of the line's
+    /// peak of live bytes.
     ///
     /// # Examples
     ///

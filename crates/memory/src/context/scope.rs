@@ -92,8 +92,9 @@ impl ScopeHandle {
     }
 }
 
-/// Keeps a scope entered until it drops. It belongs to its thread and should not be held across an
-/// `.await`, which clippy can check: see [`cache_scope!`](crate::cache_scope#awaiting).
+/// A guard that keeps a scope entered until the guard drops. It belongs to its thread and should
+/// not be held across an `.await`, which clippy can check: see
+/// [`cache_scope!`](crate::cache_scope#awaiting).
 ///
 /// ```compile_fail
 /// # extern crate cachescope_memory as cachescope;
@@ -137,8 +138,8 @@ pub fn current() -> Option<ScopeHandle> {
 }
 
 /// Returns the statistics of every named cache of the [current](Device::current) device, as a
-/// table: entries, hit rate, peak, idle and escaped bytes, and the number of entries that differed
-/// from their plan.
+/// table. The columns are entries, hit rate, peak, idle and escaped bytes, and the entries that
+/// differed from their plan.
 ///
 /// # Examples
 ///
@@ -163,9 +164,9 @@ pub fn report() -> ScopeReport {
     })
 }
 
-/// Returns the memory that entries of the cache `name` of the [current](Device::current) device
-/// leave behind; `None` if there is no such cache. In builds with debug assertions, a warning is
-/// printed once if the live bytes of a scope rose in fifty entries and never fell.
+/// Returns the memory that entries of the cache `name` leave behind, on the
+/// [current](Device::current) device. Returns `None` if there is no such cache. Builds with debug
+/// assertions print a warning once, if a scope's live bytes rose in fifty entries and never fell.
 ///
 /// # Examples
 ///

@@ -13,9 +13,9 @@ use crate::sync::Arc;
 /// concurrently.
 ///
 /// Operations are submitted to the thread's current stream, initially the device's default stream.
-/// An operation that reads memory which another stream wrote is automatically ordered after the
-/// write; one that writes memory which another stream reads is ordered after the read. An array may
-/// be used and dropped on any stream, also after the last handle on its stream has dropped.
+/// A read of memory that another stream wrote is automatically ordered after the write. A write to
+/// memory that another stream reads is ordered after the read. An array may be used and dropped on
+/// any stream, also after the last handle on its stream has dropped.
 ///
 /// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its
 /// device alive.
@@ -39,7 +39,7 @@ use crate::sync::Arc;
 #[derive(Clone)]
 pub struct Stream(Arc<StreamLease>);
 
-/// Keeps a stream entered until it drops; it belongs to its thread.
+/// A guard that keeps a stream entered until the guard drops. It belongs to its thread.
 ///
 /// ```compile_fail
 /// # extern crate cachescope_memory as cachescope;

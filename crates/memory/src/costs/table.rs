@@ -72,8 +72,8 @@ impl DriverCall {
 struct CostLine {
     /// Bytes and nanoseconds, by rising bytes.
     points: Vec<(f64, f64)>,
-    /// Set if the line through the last two points continues. Otherwise the cost stays at the last
-    /// point's.
+    /// Set if the line through the last two points continues. Otherwise the cost stays at the cost
+    /// of the last point.
     is_linear: bool,
 }
 

@@ -108,7 +108,7 @@ impl FromStr for DeviceId {
 /// The number of a stream; every device has stream 0.
 ///
 /// The raw stream of a number lives as long as its backend. So a number may outlive the handles on
-/// its stream, and work that is ordered after it stays ordered when the number is reused.
+/// its stream. Work that is ordered after the stream stays ordered when the number is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
@@ -121,10 +121,11 @@ pub enum Use {
     Write,
 }
 
-/// A position in a stream: after all work submitted before the event was recorded.
+/// A position in a stream, after all work that was submitted before the event was recorded.
 ///
-/// Plain data, which can be stored and dropped at will. Positions rise along a stream, so an event
-/// that is done implies that earlier ones are. A backend needs its own event only until then.
+/// Plain data, which can be stored and dropped at will. Positions rise along a stream, so if an
+/// event is done, earlier ones are done, too. A backend needs its native event only until the
+/// position is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The stream it was recorded on.
@@ -178,16 +179,16 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `target` must point to `source.len()` bytes of this device's reserved memory that nothing
-    /// else reads or writes outside the stream's order.
+    /// `target` must point to `source.len()` bytes of this device's reserved memory. Outside the
+    /// stream's order, nothing else may read or write these bytes.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
     /// Copies from `source` into `target`; returns after the copy has completed.
     ///
     /// # Safety
     ///
-    /// `source` must point to `target.len()` initialised bytes of this device's reserved memory
-    /// that nothing writes outside the stream's order.
+    /// `source` must point to `target.len()` initialised bytes of this device's reserved memory.
+    /// Outside the stream's order, nothing may write these bytes.
     unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
     -> Result<()>;
 
@@ -196,7 +197,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// # Safety
     ///
     /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4, 8 or 16 bytes; `bytes` and the
-    /// address `target` are multiples of that.
+    /// address `target` are multiples of its length.
     unsafe fn fill(
         &self,
         stream: StreamId,
@@ -211,20 +212,22 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Creates a stream, or reuses a retired one.
     fn new_stream(&self) -> Result<StreamId>;
 
-    /// Opens a stream whose work host threads execute. Waiting threads execute some of it by
-    /// `executor`.
+    /// Opens a stream whose work host threads execute. Through `executor`, waiting threads execute
+    /// some of the work.
     fn new_host_stream(&self, executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>>;
 
-    /// Returns the host stream of that number, on every thread; `None` for a stream of the device.
+    /// Returns the host stream with this number, on every thread; `None` for a stream of the
+    /// device.
     fn host_stream(&self, _stream: StreamId) -> Option<Arc<HostStream>> {
         None
     }
 
-    /// Retires the number of a stream that no thread will enter again. Its submitted work still
-    /// completes.
+    /// Retires the number of a stream that no thread will enter again. The stream's submitted work
+    /// still completes.
     fn retire_stream(&self, stream: StreamId);
 
-    /// Returns the number of streams, retired ones included. Their numbers are those below it.
+    /// Returns the count of streams, retired ones included. The stream numbers are all numbers
+    /// below this count.
     fn streams(&self) -> u16;
 
     /// Returns whether work of one stream may run before earlier work of another, or is captured.
@@ -254,8 +257,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the time in which the device went from one mark to the other; `None` if it has not
-    /// reached the last. After any other result, both marks have ended.
+    /// Returns the time span between two marks; `None` if the device has not reached the last.
+    /// After any other result, both marks have ended.
     fn take_times(&self, _marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
         Ok(None)
     }
@@ -263,13 +266,13 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Ends an unused mark.
     fn discard_mark(&self, _mark: TimeMark) {}
 
-    /// Returns how the device runs the kernels of the host.
+    /// Returns the time at which the device runs the kernels of the host.
     fn host_execution(&self) -> HostExecution<'_> {
         HostExecution::AtOnce
     }
 
-    /// Returns the delayed streams of a host device in that test mode. Returns `None` for all
-    /// others.
+    /// Returns the delayed streams of a host device in the delayed test mode. Returns `None` for
+    /// all other devices.
     fn delayed(&self) -> Option<&DelayedStreams> {
         match self.host_execution() {
             HostExecution::Delayed(streams) => Some(streams),
@@ -282,13 +285,13 @@ pub trait Backend: fmt::Debug + Send + Sync {
         matches!(self.host_execution(), HostExecution::Never)
     }
 
-    /// Returns how many of `most` elements an operation finds whose result's length depends on
-    /// data, if the device has no data.
+    /// Returns the assumed result length, at most `most`, of an operation whose result length
+    /// depends on data. Returns `None` if the device has data.
     fn assumed_count(&self, _most: usize) -> Option<usize> {
         None
     }
 
-    /// Returns the calls for memory so far, if the driver is simulated.
+    /// Returns the ledger of the calls for memory so far, if the driver is simulated.
     fn simulated_ledger(&self) -> Option<DriverLedger> {
         None
     }

@@ -23,8 +23,8 @@ pub enum Destination {
     NextGrowth,
 }
 
-/// A device with virtual memory: a range of addresses is reserved once, and its pages are committed
-/// and decommitted, so that segments grow and shrink in place.
+/// A device with virtual memory. A range of addresses is reserved once, and its pages are committed
+/// and decommitted. So segments grow and shrink in place.
 ///
 /// Ranges begin and end at multiples of [`page_bytes`](Self::page_bytes), parts of them at
 /// multiples of [`min_page_bytes`](Self::min_page_bytes). On CUDA, `cuMemAddressReserve` reserves a

@@ -1,5 +1,5 @@
-//! Overrides the reported call site for work that this crate starts itself: in a backward pass, or
-//! behind a closure, whose caller `#[track_caller]` does not report.
+//! Overrides the reported call site for work that this crate starts itself. It does so in a
+//! backward pass, or behind a closure, whose caller `#[track_caller]` does not report.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -12,7 +12,7 @@ thread_local! {
     static OVERRIDE: Cell<Option<Line>> = const { Cell::new(None) };
 }
 
-/// A guard that replaces call sites in this crate: while it lives, allocations and computations of
+/// A guard that replaces call sites in this crate. While it lives, allocations and computations of
 /// this crate on the thread are recorded with its line.
 #[must_use]
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl Drop for CallSiteOverride {
     }
 }
 
-/// Returns the line to record for work at `line`: if `line` is in this crate, the call site that an
-/// [`CallSiteOverride`] has set.
+/// Returns the line to record for work at `line`. If `line` is in this crate, that is the call site
+/// that a [`CallSiteOverride`] has set.
 pub fn reported_call_site(line: Line) -> Line {
     match OVERRIDE.get() {
         Some(site) if outside(line).is_none() => site,

@@ -35,11 +35,11 @@ pub enum ErrorKind {
     Driver,
     /// A file could not be read or written.
     Io,
-    /// Another rank of a group ended, failed, or did not come in time.
+    /// Another rank of a group ended, failed, or did not arrive in time.
     Communication,
     /// A thread of this crate could not be started, or ended early.
     Thread,
-    /// A function panicked that this crate called, or that ran on a thread of this crate.
+    /// A function that this crate called, or that ran on a thread of this crate, panicked.
     Panic,
 }
 
@@ -228,8 +228,8 @@ impl Error {
     /// Returns the report of a device that is exhausted, as data. `Display` of the error writes it
     /// as text.
     ///
-    /// `None` for every other error, also for one of memory of the host that a computation needs
-    /// (code `CS0102`).
+    /// Returns `None` for every other error, also if a computation lacks memory of the host (code
+    /// `CS0102`).
     ///
     /// # Examples
     ///
@@ -299,8 +299,8 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// Returns `location`, unless it is in this crate, in a crate that builds on it, or in the standard
-/// library, which calls `from_str` and `try_from`.
+/// Returns `location`, unless it is in this crate or in a crate that builds on it. Also excludes
+/// the standard library, which calls `from_str` and `try_from`.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");

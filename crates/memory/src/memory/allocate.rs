@@ -1,5 +1,5 @@
-//! The slow path of a request, which no cache could serve: the pool, a new segment, then the
-//! reclaim ladder. Each rung is tried once, and then the request again.
+//! The slow path of a request that no cache could serve: the pool, a new segment, then the reclaim
+//! ladder. Each rung is tried once, and then the request again.
 
 use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode, unaddressable};
 use crate::device::StreamId;
@@ -11,7 +11,7 @@ use crate::sync::{Arc, Weak};
 impl DeviceMemory {
     /// Hands out a block of at least `request.bytes`.
     ///
-    /// Called with no lock and no borrow of a shard held: rung 3 calls the caches, and rung 5 user
+    /// The caller must hold no lock and no shard borrow: rung 3 calls the caches, and rung 5 user
     /// code.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         let bytes = self.round(request.bytes)?;
@@ -69,7 +69,7 @@ impl DeviceMemory {
         })
     }
 
-    /// Takes from memory for requests of other sizes if growing would reserve too much.
+    /// If growing would reserve too much, takes from memory for requests of other sizes.
     fn take_instead_of_growing(
         &self,
         state: &mut MemoryState,
@@ -105,8 +105,8 @@ impl DeviceMemory {
     }
 
     /// Rung 2: releases idle memory, under a limit only as much as the request lacks, else all.
-    /// Last, takes from a segment for requests of other sizes: a mixed segment is better than
-    /// failing or than taking another scope's idle blocks.
+    /// Last, takes from a segment for requests of other sizes. A mixed segment is better than a
+    /// failure, or than taking another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
         self.serve_after_release(bytes, request)
@@ -128,8 +128,8 @@ impl DeviceMemory {
         self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
-    /// Reports to ranges that memory is short. After a failed request, `is_stuck` is true if as
-    /// many bytes were free.
+    /// Reports to the source of ranges that memory is short. After a failed request, `is_stuck` is
+    /// true if at least `bytes` bytes were free.
     fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if let Some(source) = &self.expandable {
             source.note_shortage(bytes, is_stuck);
@@ -158,7 +158,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Rung 4: waits for pending blocks, including the blocks of the caches that rung 3 moved here.
+    /// Rung 4: waits for pending blocks, including blocks that rung 3 moved here from the caches.
     fn serve_from_pending(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::WaitPending, request);
         if !self.wait_for_pending()? {
@@ -168,9 +168,9 @@ impl DeviceMemory {
         self.serve_without_reclaim(bytes, request)
     }
 
-    /// Rung 4, for memory that only threads inside of scopes can release: waits, at most for
-    /// `reclaim_wait`, while live blocks leave room for the request. Repeats rung 3 after each
-    /// pause, because a thread may have missed the request for its blocks.
+    /// Rung 4, for memory that only threads inside of scopes can release. While live blocks leave
+    /// room for the request, waits for at most `reclaim_wait`. Repeats rung 3 after each pause,
+    /// because a thread may have missed the request for its blocks.
     fn serve_from_entered(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let Some(above) = self.reclaim.get().and_then(Weak::upgrade) else {
             return Ok(None);
@@ -180,7 +180,7 @@ impl DeviceMemory {
         let _waiting = self.waiting.begin();
         let mut before = None;
         loop {
-            // A census like the one before the last attempt shows that nothing came in between.
+            // If the census equals the one before the last attempt, no memory was freed in between.
             let census = above.census();
             let is_final = before.replace(census) == Some(census) && !census.is_changing();
             if is_final || !census.has_room(bytes, ceiling_bytes) {
@@ -229,7 +229,7 @@ impl DeviceMemory {
         });
     }
 
-    /// Rung 6: returns the out-of-memory report of a request that takes `bytes` of the pool.
+    /// Rung 6: returns the out-of-memory report of a request that needs `bytes` from the pool.
     fn exhausted(&self, bytes: u64, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::pool::SegmentId;
 
 /// An object that ends when it drops. It belongs to the attaching library, and calls nothing of
-/// this one.
+/// this library.
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
 /// The attachments of a memory's segments, each with the key of its maker.
@@ -19,8 +19,8 @@ impl DeviceMemory {
     /// Attaches the result of `make` to the segment that contains `address`, unless that segment
     /// has an attachment of this key. `make` is passed the segment's first address and its bytes.
     /// Returns true if something is attached. A range of pages takes no attachments, because its
-    /// pages are committed and decommitted. Neither does memory of the driver's own pool, or
-    /// foreign memory.
+    /// pages are committed and decommitted. Memory of the driver's own pool and foreign memory take
+    /// none either.
     #[doc(hidden)]
     pub fn attach(
         &self,
@@ -46,7 +46,7 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Ends all attachments of that key.
+    /// Ends all attachments with this key.
     #[doc(hidden)]
     pub fn detach_all(&self, key: u64) {
         let attachments = &mut self.state.lock().attachments;

@@ -9,7 +9,7 @@ use crate::error::OutOfMemoryReport;
 /// `reserved_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// Bytes held from the device, with those that a source keeps for the next growth.
+    /// Bytes held from the device, including the bytes that a source keeps for the next growth.
     pub(crate) reserved_bytes: u64,
     pub(crate) kept_bytes: u64,
     /// Free bytes of the pool.
@@ -18,7 +18,7 @@ pub(crate) struct Census {
     pub(crate) pending_bytes: u64,
     /// Requested bytes of live blocks.
     pub(crate) live_bytes: u64,
-    /// Bytes that live blocks take beyond the requested ones: of blocks, and of arenas that they
+    /// Bytes that live blocks take beyond the requested ones: by rounding, and by arenas that they
     /// share.
     pub(crate) rounding_bytes: u64,
     /// Idle bytes of the layer above.
@@ -34,8 +34,8 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Counts memory of the layer above, which counted as on its way until now. Returns it as it
-    /// was counted.
+    /// Counts memory of the layer above that counted as on its way before. Returns the bytes as
+    /// they were counted.
     pub(crate) fn count(&mut self, owned: OwnedBytes) -> OwnedBytes {
         let pending_bytes = owned.pending_bytes.min(owned.bytes);
         let allocated_bytes = owned.allocated_bytes.min(owned.bytes - pending_bytes);
@@ -84,8 +84,8 @@ impl Census {
     }
 }
 
-/// The bytes that a part of the layer above owns, and what they are used for. They may be read
-/// while that part changes: then each use counts at most what is left.
+/// The bytes that a part of the layer above owns, by use. If that part changes during the read,
+/// each use counts at most the bytes that remain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnedBytes {
     pub(crate) bytes: u64,
@@ -94,20 +94,20 @@ pub(crate) struct OwnedBytes {
     pub(crate) allocated_bytes: u64,
     /// Requested bytes of live blocks. More than `allocated_bytes` if memory was imported.
     pub(crate) live_bytes: u64,
-    /// Bytes of arenas that serve no request, because live blocks share them.
+    /// Bytes of arenas that serve no request, because live blocks share the arenas.
     pub(crate) detached_bytes: u64,
 }
 
 impl OwnedBytes {
-    /// Returns the bytes that could serve requests, of memory as it was counted.
+    /// Returns the bytes of counted memory that could serve requests.
     pub(crate) fn idle_bytes(&self) -> u64 {
         self.bytes - self.pending_bytes - self.allocated_bytes - self.detached_bytes
     }
 }
 
 impl DeviceMemory {
-    /// Calls `count` while no block leaves or enters the pool, with all memory that is outside of
-    /// the pool counted as on its way. Returns the census that `count` completed.
+    /// Calls `count` while no block leaves or enters the pool. At first, all memory that is neither
+    /// free nor pending counts as on its way. Returns the census that `count` completed.
     pub(crate) fn census(&self, count: impl FnOnce(&mut Census)) -> Census {
         let state = self.state.lock();
         let (free_bytes, pending_bytes) = (state.pool.free_bytes(), state.pending.bytes());

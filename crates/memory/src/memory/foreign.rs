@@ -1,9 +1,9 @@
 //! Imported memory: allocated elsewhere and used here while its block is alive. No source reserved
 //! it, no pool knows it, and only its destructor can free it.
 //!
-//! An imported block is freed as any other, is pending until every stream that may use it is done,
-//! and then its destructor is called. Destructors are foreign code: the next thread that allocates
-//! or waits calls them, with no lock held, never the one that drops an array.
+//! An imported block is freed like any other. It is pending until every stream that may use it is
+//! done, and then its destructor is called. Destructors are foreign code. The next thread that
+//! allocates or waits calls them, with no lock held. A thread that drops an array never calls them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,8 +24,8 @@ const READ_ONLY_SEGMENT: SegmentId = SegmentId(u32::MAX - 2);
 
 /// The destructors of imported blocks.
 ///
-/// Invariants: a number belongs to a block while that is used or pending, and `vacant` lists the
-/// others; a destructor is stored once, and removed before it is called.
+/// Invariants: a number belongs to a block while the block is used or pending, and `vacant` lists
+/// the other numbers. A destructor is stored once, and removed before it is called.
 #[derive(Default)]
 pub(super) struct ImportedBlocks {
     /// The destructors, by the number of the block.
@@ -111,7 +111,7 @@ impl DeviceMemory {
     /// Frees the imported blocks whose streams are done. Called with no lock and no borrow of a
     /// shard held.
     pub(crate) fn free_imported(&self) {
-        // Captured work may use them whenever the graph runs.
+        // Captured work may use imported blocks whenever the graph runs.
         if self.has_imported() && !self.backend.is_capturing() {
             self.reclaim_pending(&mut self.state.lock(), WaitMode::Poll);
             self.call_destructors();

@@ -54,21 +54,21 @@ pub use stats::MemoryStats;
 use uses::StreamUses;
 use waiting::Waiting;
 
-/// The layer above, as the ladder calls it.
+/// The interface of the layer above, for the ladder.
 pub(crate) trait Reclaim: Send + Sync {
     /// Frees idle blocks, least recently used first, until about `need_bytes` are freed. Returns
     /// the freed bytes; 0 means that no idle block is left.
     fn reclaim(&self, need_bytes: u64) -> u64;
 
-    /// Returns the memory of the device at one moment.
+    /// Returns a census of the device's memory at one moment.
     fn census(&self) -> Census;
 
     /// Fills in the census and the memory of the named caches.
     fn describe(&self, report: &mut OutOfMemoryReport);
 }
 
-/// The longest time that a request waits for threads inside of scopes, unless it is set. A
-/// thread that waits for a processor of a busy machine gets one within a fraction of it.
+/// The default of the longest time that a request waits for threads inside of scopes. On a busy
+/// machine, a thread gets a processor within a fraction of this time.
 pub(crate) const DEFAULT_RECLAIM_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ pub(crate) struct Block {
     pub(crate) address: DevicePtr,
     /// The stream that orders its contents.
     pub(crate) stream: StreamId,
-    /// After the block is freed: the uses by other streams that may not be completed.
+    /// The uses by other streams, possibly uncompleted, after the block is freed.
     pub(crate) other_uses: StreamUses,
     span: Span,
 }
@@ -187,7 +187,7 @@ pub struct DeviceMemory {
     /// The cost of an exchange with the pool, readable without the lock.
     exchange_cost: ExchangeCost,
     state: Mutex<MemoryState>,
-    /// The imported blocks whose destructor was not called yet; readable without the lock.
+    /// The number of imported blocks with an uncalled destructor, readable without the lock.
     imported_blocks: AtomicU64,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     reclaim_wait: Duration,
@@ -244,7 +244,7 @@ impl DeviceMemory {
         &self.callbacks
     }
 
-    /// Sets the layer that rung 3 of the ladder calls; once.
+    /// Sets the layer that rung 3 of the ladder calls. Called once.
     pub(crate) fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         self.reclaim
             .set(reclaim)
@@ -256,7 +256,7 @@ impl DeviceMemory {
         &*self.backend
     }
 
-    /// Returns the device's streams, to order one after others.
+    /// Returns the device's streams, for ordering one after others.
     #[inline]
     pub(crate) fn streams(&self) -> Streams<'_> {
         Streams {
@@ -299,13 +299,13 @@ impl DeviceMemory {
         });
     }
 
-    /// Returns the rounding of requests by the pool.
+    /// Returns the pool's rounding of requests.
     #[inline]
     pub(crate) fn rounding(&self) -> Rounding {
         self.rounding
     }
 
-    /// Returns the cost for a cache of exchanging idle blocks for other sizes.
+    /// Returns the cost that a cache pays to exchange idle blocks for blocks of other sizes.
     #[inline]
     pub(crate) fn exchange_cost(&self) -> ExchangeCost {
         self.exchange_cost
@@ -326,20 +326,21 @@ impl DeviceMemory {
         self.source.limit()
     }
 
-    /// Returns the deferred error of an earlier call that could not return it.
+    /// Removes the deferred error, and returns it. An earlier call could not return the error
+    /// itself.
     pub(crate) fn take_deferred_error(&self) -> Result<()> {
         self.state.lock().take_deferred_error()
     }
 
-    /// Defers an error to the next call that can return it: the first one in full, and the number
-    /// of others.
+    /// Defers an error to the next call that can return one. That call returns the first deferred
+    /// error in full, and the number of later ones.
     #[doc(hidden)]
     pub fn defer(&self, error: Error) {
         self.state.lock().defer(error);
     }
 
-    /// Returns the bytes held from the device: the reserved bytes, and the bytes that a source
-    /// keeps for the next growth.
+    /// Returns the bytes held from the device. These are the reserved bytes, and the bytes that a
+    /// source keeps for the next growth.
     fn device_bytes(&self) -> u64 {
         self.source.reserved_bytes() + self.kept_bytes()
     }
@@ -370,7 +371,7 @@ impl DeviceMemory {
         self.ordered_block(state, taken, stream)
     }
 
-    /// Takes a block from any segment of the pool, before failing.
+    /// Takes a block from any segment of the pool: the last resort before a failure.
     fn take_from_any(
         &self,
         state: &mut MemoryState,
@@ -395,8 +396,8 @@ impl Drop for DeviceMemory {
             }
         }
         self.finish_kernels();
-        // Every block has returned, because blocks keep their memory alive. All pending ones are
-        // done.
+        // Every block has returned, because blocks keep their memory alive. All streams are done,
+        // and so are all pending blocks.
         let mut state = self.state.lock();
         self.reclaim_pending(&mut state, WaitMode::Wait);
         self.release_idle(&mut state, 0, WaitMode::Wait, Destination::Device);

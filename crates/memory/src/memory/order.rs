@@ -2,8 +2,8 @@
 //!
 //! A stream that reads waits for the last writer. A stream that writes waits for the last writer
 //! and for all readers since. Within a stream nothing waits. Events are recorded on demand, on the
-//! streams concerned: none while a program uses one stream, else one for each reading stream
-//! between two writes.
+//! streams concerned. A program that uses one stream records none. Otherwise one is recorded for
+//! each reading stream between two writes.
 
 use super::uses::{StreamUse, StreamUses};
 use crate::device::{Backend, StreamId};
@@ -65,7 +65,7 @@ impl Streams<'_> {
 ///
 /// Invariants: each stream in `users` waited for the work of `writer`, or is its stream. Since
 /// `writer` wrote, no stream outside of `users` used the block, except the writer's own. A writer
-/// other than the block's own stream is in `users`, so that a drop need not allocate to name it.
+/// other than the block's own stream is in `users`, so a drop names it without an allocation.
 #[derive(Debug)]
 pub(super) struct Uses {
     /// The last write, as a [`StreamUse`]; initially the allocation, on the block's own stream.
@@ -97,8 +97,8 @@ impl Uses {
             }
         }
         streams.order_after(user, [writer].into_iter())?;
-        // After the wait: another thread on the same stream that finds itself in the set does not
-        // wait.
+        // Inserted only after the wait, because another thread that finds this stream in the set
+        // does not wait.
         self.users.lock().insert(user);
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Returns whether `own` has not waited for the work of another stream.
+    /// Returns whether another stream has work that `own` has not waited for.
     pub(super) fn has_others_than(&self, own: StreamId) -> bool {
         self.users.lock().has_others_than(own)
     }
@@ -133,14 +133,14 @@ impl Uses {
 
 /// The order between graphs that use a slab by address and the holders of its suballocations.
 ///
-/// A graph reads and writes at the addresses of its capture, regardless of the present holders of
-/// suballocations there. So for the slab, a launch counts as a write and every use of a
+/// A graph reads and writes at the addresses of its capture, whichever suballocations these
+/// addresses hold at present. So for the slab, a launch counts as a write and every use of a
 /// suballocation as a read. The suballocation's own [`Uses`] orders its uses among each other.
 #[derive(Debug)]
 pub(crate) struct SlabOrder {
     /// True if a graph uses the slab, including a capture in progress.
     used_by_graphs: AtomicBool,
-    /// Uses of suballocations that no launch has waited for, from before a graph used the slab.
+    /// Uses of suballocations from before a graph used the slab. No launch has waited for them.
     unordered: Mutex<StreamUses>,
     uses: Uses,
 }
@@ -155,7 +155,7 @@ impl SlabOrder {
         }
     }
 
-    /// Starts tracking. The capturing thread calls it before another thread can learn of a
+    /// Starts tracking. The capturing thread makes this call before another thread can learn of a
     /// suballocation that the graph writes to.
     pub(super) fn set_used_by_graphs(&self) {
         self.used_by_graphs.store(true, Ordering::Release);
@@ -194,8 +194,8 @@ impl SlabOrder {
         self.uses.last_write().stream() != own
     }
 
-    /// Removes and returns the last launch and the uses since, without the uses by `own`, when the
-    /// slab returns to the pool. Allocates nothing.
+    /// Removes and returns the last launch and the uses since, without the uses by `own`. Called
+    /// when the slab returns to the pool. Allocates nothing.
     pub(super) fn take_launches(&self, own: StreamId) -> StreamUses {
         let mut others = std::mem::take(&mut *self.uses.users.lock());
         others.remove(own);

@@ -98,8 +98,8 @@ impl<T> EventQueue<T> {
 #[derive(Debug)]
 struct PendingFree {
     block: Block,
-    /// True if the block's segment is to be released when it becomes idle, or if the block is
-    /// imported. Then the block's own stream must be done as well.
+    /// True if the block is imported, or if its segment is to be released once the segment is idle.
+    /// Then the block's own stream must be done as well.
     release: bool,
 }
 
@@ -113,7 +113,7 @@ impl PendingFree {
         Ok(events)
     }
 
-    /// Returns the block's owner once those streams are done.
+    /// Returns the block's owner once its `events` are done.
     fn owner(&self) -> StreamOwner {
         if self.release {
             StreamOwner::NONE
@@ -188,7 +188,7 @@ impl MemoryState {
         self.pending.unrecorded.push(PendingFree { block, release });
     }
 
-    /// Returns the owners of all idle memory, on a device that has `count` streams.
+    /// Returns the streams that own idle memory, on a device that has `count` streams.
     fn streams_of_idle(&self, count: u16, page_bytes: u64) -> BTreeSet<StreamId> {
         let segments = self.pool.idle_segments().into_iter();
         let of_segments = segments.filter_map(|segment| self.pool.owner_of_idle(segment));
@@ -199,7 +199,7 @@ impl MemoryState {
 }
 
 impl DeviceMemory {
-    /// Returns a block of the pool for `stream`, which is ordered after the block's last owner. The
+    /// Returns a block of the pool for `stream`. Orders `stream` after the block's last owner; the
     /// host does not wait.
     pub(super) fn ordered_block(
         &self,
@@ -224,8 +224,8 @@ impl DeviceMemory {
         Ok(Some(state.block(span, stream)))
     }
 
-    /// Rung 1: returns pending blocks whose streams are done to the pool. Returns true if there
-    /// were any.
+    /// Rung 1: moves pending blocks into the pool if their streams are done. Returns true if any
+    /// block ceased to be pending.
     pub(super) fn reclaim_pending(&self, state: &mut MemoryState, wait_mode: WaitMode) -> bool {
         if state.pending.is_empty() {
             return false;
@@ -267,7 +267,7 @@ impl DeviceMemory {
         any
     }
 
-    /// Records that the uses of a block by other streams have completed, if it has any.
+    /// If other streams used a block, records that their uses have completed.
     fn record_completed(&self, block: &Block) {
         if !block.other_uses.is_empty() {
             self.recorder.record(|| EventRecord {
@@ -278,7 +278,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases blocks that a capture deferred, if it has ended. Returns true if there were any.
+    /// If a capture has ended, releases the blocks that it deferred. Returns true if there were
+    /// any.
     fn release_after_capture(&self, state: &mut MemoryState) -> bool {
         let awaiting_capture = std::mem::take(&mut state.pending.awaiting_capture);
         let before = awaiting_capture.len();
@@ -304,8 +305,8 @@ impl DeviceMemory {
         self.call_destructors();
     }
 
-    /// Rung 4: waits, without a lock held, until every pending block can go to the pool. Returns
-    /// true if there were any.
+    /// Rung 4: waits, without a lock held, until every pending block can return to the pool.
+    /// Returns true if any did.
     pub(super) fn wait_for_pending(&self) -> Result<bool> {
         let events: Vec<Event> = {
             let mut state = self.state.lock();
@@ -324,7 +325,7 @@ impl DeviceMemory {
         Ok(self.reclaim_pending(&mut self.state.lock(), WaitMode::Wait))
     }
 
-    /// Waits, without a lock held, for the work on idle memory before it is released.
+    /// Waits, without a lock held, for the work on idle memory that is about to be released.
     pub(super) fn wait_for_idle(&self) -> Result<()> {
         let backend = &*self.backend;
         let (count, page_bytes) = (backend.streams(), self.page_bytes());
@@ -363,8 +364,9 @@ impl DeviceMemory {
             .collect()
     }
 
-    /// Returns true if memory of `owner` may return to the device: its work is done, now or after a
-    /// wait. The wait is short after [`wait_for_idle`](Self::wait_for_idle).
+    /// Returns true if memory of `owner` may return to the device, because the owner's work is
+    /// done. [`WaitMode::Wait`] waits for this work. The wait is short after
+    /// [`wait_for_idle`](Self::wait_for_idle).
     pub(super) fn may_release(&self, owner: StreamOwner, wait_mode: WaitMode) -> Result<bool> {
         let backend = &*self.backend;
         if backend.is_capturing() {
@@ -381,8 +383,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Waits for all work of all streams, except work that other ranks began, because that work may
-    /// wait for this rank.
+    /// Waits for all work of all streams, except work that other ranks began. Work of other ranks
+    /// may wait for this rank.
     pub(crate) fn synchronize(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         streams

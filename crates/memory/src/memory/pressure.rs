@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// A function from bytes needed to bytes freed. A panic in its destructor is caught here: it may
-/// run in the drop of an array that held the last handle on its device.
+/// A function from bytes needed to bytes freed. Its destructor may run when an array drops that
+/// held the last handle on its device. So a panic in the destructor is caught here.
 struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
 
 impl Callback {
@@ -53,13 +53,13 @@ impl Callbacks {
         let mut registered = self.0.lock();
         let index = registered.list.iter().position(|(other, _)| *other == id);
         let removed = index.map(|index| registered.list.remove(index));
-        // The callback's captures may allocate when they drop.
+        // Unlocks first, because the callback's captures may allocate when they drop.
         drop(registered);
         drop(removed);
     }
 
-    /// Calls the callbacks, without a lock held, until `need_bytes` are freed; returns the sum.
-    /// Within a callback of this thread it does nothing, which prevents recursion.
+    /// Calls the callbacks, without a lock held, until `need_bytes` are freed. Returns the bytes
+    /// freed. Within a callback of this thread it does nothing, which prevents recursion.
     pub(super) fn call(&self, need_bytes: u64) -> u64 {
         let Some(_guard) = CallbackGuard::begin() else {
             return 0;
@@ -86,12 +86,12 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the thread as inside a callback until it drops, on panic too.
+/// A guard that marks the thread as inside a callback until it drops, also on panic.
 struct CallbackGuard;
 
 impl CallbackGuard {
     fn begin() -> Option<Self> {
-        // Lazily: dropping a guard ends the callback.
+        // Made lazily, because dropping an unused guard would end the outer callback.
         (!IN_CALLBACK.replace(true)).then(|| Self)
     }
 }

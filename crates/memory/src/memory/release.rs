@@ -16,8 +16,8 @@ impl DeviceMemory {
         self.give(&mut self.state.lock(), blocks);
     }
 
-    /// Takes blocks back and releases the segments and pages that become idle: at once if the
-    /// streams are done with them, else in [`drain_pending`](Self::drain_pending).
+    /// Takes blocks back, and releases the segments and pages that become idle. If streams still
+    /// use these, [`drain_pending`](Self::drain_pending) releases them later.
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
         self.phases
@@ -34,8 +34,7 @@ impl DeviceMemory {
         });
     }
 
-    /// Takes blocks back, and releases the memory that becomes idle and that the streams are done
-    /// with.
+    /// Takes blocks back. Releases the memory that becomes idle, if its streams are done.
     fn give_and_release(&self, state: &mut MemoryState, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
             if self.stream_ordered.is_some() && block.other_uses.is_empty() && !block.is_imported()
@@ -60,9 +59,9 @@ impl DeviceMemory {
         self.release_segment(state, span.segment, WaitMode::Poll);
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved, and no more than that takes;
-    /// returns the bytes released. Finished imported blocks are freed in any case: they do not
-    /// count as reserved.
+    /// Releases idle memory while more than `keep_bytes` are reserved, but no more than this goal
+    /// needs. Returns the bytes released. Finished imported blocks are freed in any case: they do
+    /// not count as reserved.
     pub(crate) fn trim(&self, keep_bytes: u64, wait_mode: WaitMode) -> u64 {
         let before = self.held_bytes();
         if before <= keep_bytes {
@@ -80,7 +79,7 @@ impl DeviceMemory {
 
     /// Returns true if a release in the order of `stream` must wait for a capture. Either some
     /// thread captures the stream, and would record the release. Or this thread captures, and the
-    /// captured work may use the memory whenever it runs.
+    /// captured work may use the memory whenever the graph runs.
     pub(super) fn is_blocked_by_capture(&self, stream: StreamId) -> bool {
         self.stream_ordered.is_some()
             && (self.backend.is_capturing() || self.backend.is_captured(stream))
@@ -94,7 +93,7 @@ impl DeviceMemory {
         begin()
     }
 
-    /// Returns the bytes held from the device. The bytes of the driver's own pool count.
+    /// Returns the bytes held from the device, including the bytes of the driver's own pool.
     fn held_bytes(&self) -> u64 {
         let driver_pool_bytes = self
             .stream_ordered
@@ -133,8 +132,8 @@ impl DeviceMemory {
         self.trim_driver_pool(keep_bytes, wait_mode);
     }
 
-    /// Waits for all streams except those that other threads capture: their earlier work was done
-    /// when the capture began.
+    /// Waits for all streams, except streams that other threads capture. The earlier work of a
+    /// captured stream was done when its capture began.
     fn wait_for_uncaptured(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         let elsewhere =
@@ -144,8 +143,8 @@ impl DeviceMemory {
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
-    /// Rung 2 for a request of `bytes` that a limit refuses: releases no more than the request
-    /// lacks, so that a program near its limit keeps the rest. Returns true if anything was
+    /// Rung 2, if a limit refuses a request of `bytes`: releases no more than the request lacks. So
+    /// a program near its limit keeps the rest of its idle memory. Returns true if anything was
     /// released.
     pub(super) fn release_for_limit(&self, bytes: u64) -> bool {
         let Some(limit_bytes) = self.limit() else {
@@ -174,8 +173,8 @@ impl DeviceMemory {
     }
 
     /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released.
-    /// It exceeds the goal by less than a page or handle, or by less than the smallest segment if
-    /// no page is idle.
+    /// The excess beyond the goal is less than a page or handle. If no page is idle, it is less
+    /// than the smallest segment.
     pub(super) fn release_idle(
         &self,
         state: &mut MemoryState,
@@ -197,7 +196,7 @@ impl DeviceMemory {
                     self.release_pages(state, pages, wait_mode, destination);
                 }
             }
-            // Each remaining segment is larger than what is left to release.
+            // Each remaining segment is larger than the bytes left to release.
             if self.reserved_beyond(keep_bytes) > 0
                 && let Some(&smallest) = segments.first()
             {
@@ -214,9 +213,9 @@ impl DeviceMemory {
         before - self.source.reserved_bytes()
     }
 
-    /// Returns the parts of idle pages that can be released on their own, the last first, until
-    /// they make up `wanted_bytes`. By that order, the remaining front is still the block that the
-    /// pool named.
+    /// Returns the separable parts of idle pages, the last first, until they make up
+    /// `wanted_bytes`. In this order, the front that remains is still the block that the pool
+    /// named.
     fn separable_from_end(
         &self,
         state: &MemoryState,
@@ -266,8 +265,8 @@ impl DeviceMemory {
         parts.into_iter().map(pages).collect()
     }
 
-    /// Releases up to `bytes` of idle pages that do not touch `pages` and whose streams are done;
-    /// returns the bytes released.
+    /// Releases up to `bytes` of idle pages whose streams are done and that do not touch `pages`.
+    /// Returns the bytes released.
     pub(super) fn release_pages_away_from(
         &self,
         state: &mut MemoryState,
@@ -313,8 +312,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Returns the parts of idle pages that can be released on their own and contain one of the
-    /// sorted, disjoint `spans`, by offset.
+    /// Returns the separable parts of idle pages, by offset, that contain a byte of `spans`. The
+    /// spans are sorted and disjoint.
     fn separable_of(&self, state: &MemoryState, spans: &[Span], idle: Pages) -> Vec<Pages> {
         match self.page_cost() {
             PageCost::Low => pages_of(spans, idle, self.page_bytes()),
@@ -337,7 +336,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases a segment if its every byte is free and its work is done.
+    /// Releases a segment if every byte is free and the work on the segment is done.
     pub(super) fn release_segment(
         &self,
         state: &mut MemoryState,
@@ -415,7 +414,7 @@ impl DeviceMemory {
     }
 }
 
-/// Joins parts that touch; they are of one block, by offset.
+/// Joins parts that touch. The parts are of one block, sorted by offset.
 fn join(parts: Vec<Pages>) -> Vec<Pages> {
     let mut joined: Vec<Pages> = Vec::new();
     for part in parts {
@@ -427,8 +426,8 @@ fn join(parts: Vec<Pages>) -> Vec<Pages> {
     joined
 }
 
-/// Returns the parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts
-/// are sorted and do not touch.
+/// Returns the parts of `idle` whose pages contain a byte of the sorted, disjoint `spans`. The
+/// parts are sorted and do not touch.
 fn pages_of(spans: &[Span], idle: Pages, page_bytes: u64) -> Vec<Pages> {
     let end = idle.offset + idle.bytes;
     let is_before =

@@ -25,9 +25,9 @@ use crate::size::ByteSize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// The device: "host", "cuda:0".
+    /// The name of the device: "host", "cuda:0".
     pub device: String,
-    /// Its statistics.
+    /// The statistics of the device's memory.
     pub stats: MemoryStats,
     /// The time of each phase, in the order of a request; empty if
     /// [`time_phases`](crate::DeviceConfig::time_phases) is off.

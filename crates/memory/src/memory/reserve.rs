@@ -1,15 +1,16 @@
-//! Growth: reserves memory where nothing in the pool fits.
+//! Growth: reserves memory if nothing in the pool fits.
 //!
 //! A range grows in place by the pages that a request needs. Ranges are only addresses, so nothing
-//! is reserved ahead. The growth bound is 17/16 of the peak in use, plus a page. Beyond it, idle
-//! pages elsewhere are released first. If few pages are in use, memory for other sizes is used
-//! before growth beyond the bound. So drifting sizes, which leave gaps that nothing fits, do not
-//! raise reserved far above used bytes. A program that repeats its sizes pays nothing. A separate
-//! segment is reserved if there are no ranges, or if the limit does not allow whole pages.
+//! is reserved ahead. The growth bound is 17/16 of the peak in use, plus a page. Before growth
+//! beyond the bound, idle pages elsewhere are released. If few pages are in use, memory for other
+//! sizes is used before growth beyond the bound. So drifting sizes, which leave gaps that nothing
+//! fits, do not raise reserved far above used bytes. A program that repeats its sizes pays nothing.
+//! A separate segment is reserved if there are no ranges, or if the limit does not allow whole
+//! pages.
 //!
 //! If a page is expensive, as on a GPU, growth inside the bound takes whole steps. Beyond the
-//! bound, idle pages are released only while few pages are reserved. The bound rises each time, so
-//! that pages soon stay where they are. Otherwise pages move only if memory is short.
+//! bound, idle pages are released only while few pages are reserved. Each release raises the bound,
+//! so that pages soon stay in place. Otherwise pages move only if memory is short.
 
 use cachescope_reports::internal::AddressSpan;
 
@@ -22,15 +23,15 @@ use crate::source::{ReserveAt, Source, SourcePart};
 
 /// Below this many pages in use, an underused page is expensive.
 const FEW_PAGES: u64 = 16;
-/// Below this many pages reserved, idle pages are released for growth even if they are expensive:
-/// one more page would be a large part of all.
+/// Below this many reserved pages, idle pages are released for growth even if pages are expensive.
+/// One more page would be a large part of the memory.
 const LITTLE_PAGES: u64 = 32;
 /// If pages are expensive, the bound rises by the released bytes divided by this.
 const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {
-    /// Tries to reserve room for a block of `bytes` (rounded): the missing pages of a range, else a
-    /// segment of the pool's preferred size, else of exactly `bytes`.
+    /// Tries to reserve memory for a block of `bytes` (rounded). Reserves the missing pages of a
+    /// range, else a segment of the pool's preferred size, else of exactly `bytes`.
     pub(super) fn reserve(
         &self,
         state: &mut MemoryState,
@@ -132,8 +133,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Releases idle pages away from `pages` while committing these would exceed the growth bound;
-    /// returns the pages to commit afterwards.
+    /// Releases idle pages away from `pages` while committing `pages` would exceed the growth
+    /// bound. Returns the pages to commit afterwards.
     fn release_before_growth(
         &self,
         state: &mut MemoryState,
@@ -177,8 +178,8 @@ impl DeviceMemory {
     }
 
     /// Returns true if a block of `bytes` should share memory for other sizes instead of growing.
-    /// While only a few pages are in use, a partly used page costs more than the memory that a
-    /// small block pins.
+    /// While few pages are in use, a partly used page costs more than the memory that a small block
+    /// pins.
     pub(super) fn avoids_new_page(&self, state: &MemoryState, bytes: u64) -> bool {
         let page_bytes = self.page_bytes();
         let Some(pages) = state.pool.pages_to_commit(bytes, page_bytes) else {

@@ -14,16 +14,16 @@ use crate::pool::{Pool, SegmentId, Span};
 
 /// A segment or range.
 ///
-/// Invariants: a segment that is not a range holds all its bytes by one reservation; a range that
-/// holds nothing has no reservations.
+/// Invariants: a segment that is not a range holds all its bytes by one reservation. A range
+/// without memory has no reservations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) address: DevicePtr,
-    /// The stream that it was reserved for; none for a range.
+    /// The stream that the segment was reserved for; stream 0 for a range.
     pub(super) stream: StreamId,
     /// The bytes held from the source; of a range, its committed pages.
     pub(super) held_bytes: u64,
-    /// Its reservations that do not count as released yet.
+    /// The number of reservations that do not count as released yet.
     pub(super) reserves: u64,
     pub(super) is_range: bool,
 }
@@ -50,8 +50,8 @@ impl Segment {
         }
     }
 
-    /// Subtracts `bytes`. Returns the number of reservations that end: one, while another remains
-    /// for the bytes still held, and all of them with the last byte.
+    /// Subtracts `bytes`. Returns the number of reservations that end. One ends, if another remains
+    /// for the bytes still held. With the last byte, all of them end.
     pub(super) fn shrink(&mut self, bytes: u64) -> u64 {
         self.held_bytes -= bytes;
         let ended = match self.held_bytes {
@@ -67,8 +67,8 @@ impl Segment {
 ///
 /// Invariants, asserted by [`DeviceMemory::check`](super::DeviceMemory::check):
 /// - the pool knows exactly the segments and ranges in `segments`, under their index;
-/// - the bytes that they hold sum to the source's reserved bytes, and their reservations to
-///   `reserves` less `releases`;
+/// - the bytes held by segments and ranges sum to the source's reserved bytes. Their reservations
+///   sum to `reserves` less `releases`;
 /// - `vacant` lists the unused indices;
 /// - a pool that does not keep idle segments has none;
 /// - a block is pending only if its streams were not known to be done at the last check. The

@@ -33,15 +33,16 @@ pub struct MemoryStats {
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Reserved bytes that were taken out of the pool to move, and are not needed yet: on a GPU,
-    /// until the memory grows again or is trimmed.
+    /// Reserved bytes that were taken out of the pool to move, and are not needed yet. On a GPU,
+    /// bytes are kept until the memory grows again or is trimmed.
     pub kept_bytes: u64,
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the start or the last
     /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound, because threads inside
-    /// scopes may reach their own peaks at different times. An array dropped outside its scope
-    /// counts as live until its cache is entered or inspected, or an allocation misses the caches.
+    /// scopes may reach their own peaks at different times. If an array is dropped outside its
+    /// scope, it counts as live until its cache is entered or inspected. An allocation that misses
+    /// the caches ends this, too.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes` since the start or the last `reset_peaks`.
     pub peak_reserved_bytes: u64,
@@ -52,14 +53,14 @@ pub struct MemoryStats {
     /// Reservations so far, including each growth of a segment in place.
     pub reserves: u64,
     /// Reservations released so far. If a segment that grew several times shrinks, each released
-    /// part counts as one, and at least one remains for the rest. Its end counts all that remain:
-    /// the count equals `reserves` once nothing is held.
+    /// part counts as one. At least one reservation remains for the rest. The segment's end counts
+    /// all that remain: the count equals `reserves` once nothing is held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,
     /// Requests that failed after the whole ladder.
     pub out_of_memory: u64,
-    /// Bytes of results that an activation budget computed again so far.
+    /// Bytes of results that an activation budget recomputed so far.
     pub recomputed_bytes: u64,
 }
 
@@ -92,7 +93,7 @@ impl MemoryStats {
 }
 
 impl DeviceMemory {
-    /// Counts results that were computed again.
+    /// Counts the bytes of recomputed results.
     pub(crate) fn note_recomputed(&self, bytes: u64) {
         self.state.lock().counted.recomputed_bytes += bytes;
     }

@@ -6,8 +6,8 @@ use crate::device::{Event, StreamId};
 
 /// A use of a block by a stream, packed into a word.
 ///
-/// Work of a device stream has no position: an event after it is recorded when something must wait.
-/// A host stream's position is known in advance, so that nothing waits for later work of the
+/// Work of a device stream has no position: an event after the work is recorded when something must
+/// wait. A host stream's position is known in advance, so that nothing waits for later work of the
 /// stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamUse(u64);
@@ -62,7 +62,8 @@ impl From<StreamId> for StreamUse {
     }
 }
 
-/// The bit of a set that has uses beyond its bits. Device streams below it have a bit of their own.
+/// The bit that marks a set with uses beyond its bits. A device stream with a lower number has its
+/// own bit.
 const BEYOND: u16 = u64::BITS as u16 - 1;
 
 /// A set of uses, the last of each stream.

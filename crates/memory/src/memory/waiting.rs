@@ -1,7 +1,8 @@
 //! The threads that wait for other threads to release memory.
 //!
-//! A thread that waits inside of a scope keeps its live blocks. If the live blocks of such threads
-//! alone separate the free ones, no thread can make room, and the request of the last one fails.
+//! A thread that waits inside of a scope keeps its live blocks. If only the live blocks of waiting
+//! threads separate the free ones, no thread can make room. Then the request of the last thread
+//! fails.
 
 use crate::sync::plain::Mutex;
 use crate::sync::thread_token;
@@ -12,7 +13,7 @@ use super::DeviceMemory;
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Mutex<Vec<u64>>);
 
-/// Marks the calling thread as waiting until it drops.
+/// A guard that marks the calling thread as waiting until it drops.
 pub(super) struct WaitGuard<'a>(&'a Waiting);
 
 impl Waiting {

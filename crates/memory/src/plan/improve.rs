@@ -40,8 +40,8 @@ pub(crate) fn fit_capacity(
     load
 }
 
-/// Shrinks the incumbent until its slab reaches `goal`, or the smallest possible slab above it, or
-/// the deadline. Returns the best known lower bound on the slab.
+/// Shrinks the incumbent until its slab reaches `goal`, or the smallest possible slab above `goal`,
+/// or until the deadline. Returns the best known lower bound on the slab.
 ///
 /// Each round bisects the interval between the lower bound and the incumbent. The next round has a
 /// larger budget.

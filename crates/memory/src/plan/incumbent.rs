@@ -37,8 +37,9 @@ pub(crate) struct Incumbent<'a> {
 }
 
 impl<'a> Incumbent<'a> {
-    /// Returns the best plan of a few heuristic passes: never larger than first fit by falling size
-    /// or by falling area, if `limits` allow these. Stops at the first plan within `capacity`.
+    /// Returns the best plan of a few heuristic passes. If `limits` allow first fit by falling size
+    /// and by falling area, the plan is never larger than theirs. Stops at the first plan within
+    /// `capacity`.
     pub(crate) fn new(problem: &'a Problem, capacity: u64, limits: &TimeLimits) -> Self {
         let mut incumbent = Self {
             problem,

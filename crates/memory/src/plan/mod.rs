@@ -1,12 +1,12 @@
 //! Static memory planning: lifetimes in, offsets out.
 //!
-//! Packs buffers with known lifetimes into one slab: the dynamic storage allocation problem, which
-//! is strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan) packs a
-//! scope's allocations with it; a compiler or an inference engine can use it by itself.
+//! Packs buffers with known lifetimes into one slab. This is the dynamic storage allocation
+//! problem: strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan)
+//! packs a scope's allocations with it; a compiler or an inference engine can use it by itself.
 //! [`pack`](pack()) searches for the smallest slab until its time limit; [`pack_quickly`] makes a
 //! few passes over the buffers. [`validate`] checks any plan. [`pack_constrained`] plans buffers
-//! with alignments, and with gaps in which they use a part of their bytes.
-//! `trace::Lifetime` of the crate `cachescope-tools` reads lifetimes from files.
+//! with alignments, and with gaps in which they use a part of their bytes. `trace::Lifetime` of the
+//! crate `cachescope-tools` reads lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.
 //!
@@ -29,7 +29,7 @@
 //! ```
 
 // In order of cost: `components` decomposes the input, and `sections` reduces time to the maximal
-// cliques. `incumbent` holds the best plan of a component; its heuristics are `skyline` best fit
+// cliques. `incumbent` holds the best plan of a component. Its heuristics are `skyline` best fit
 // and `greedy` first fit, each a pass over the items. `improve` spends the remaining time on the
 // branch and bound of `exact`. `constrained` has heuristics and a search of its own.
 

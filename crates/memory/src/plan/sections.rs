@@ -31,9 +31,9 @@ impl Item {
         self.first < other.end && other.first < self.end
     }
 
-    /// Calls `visit` with the nodes of a segment tree over `leaves` sections that cover the
-    /// lifetime, and true. Then calls it with the nodes above these, from the bottom, and false.
-    /// Only ancestors of the outermost leaves are above them.
+    /// Calls `visit` with true and the nodes that cover the lifetime, in a segment tree over
+    /// `leaves` sections. Then calls it with false and the nodes above these, from the bottom. Only
+    /// ancestors of the outermost leaves are above them.
     #[inline]
     pub(crate) fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
         let (mut left, mut right) = (leaves + self.first as usize, leaves + self.end as usize);

@@ -1,8 +1,8 @@
 //! Skyline best fit (Burke, Kendall and Whitwell 2004): fill the lowest gap first.
 //!
 //! MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan in this way, without
-//! backtracking. Offsets never decrease. Each item is placed on the skyline; of the items that fit
-//! the lowest gap, the first in the order is placed.
+//! backtracking. Offsets never decrease. The first item in the order that fits the lowest gap is
+//! placed on the skyline.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -168,8 +168,8 @@ impl Skyline {
 #[derive(Debug)]
 struct ResidualLoad {
     leaves: usize,
-    /// For each node: the bytes subtracted from all of its sections; the maximum in it, without
-    /// subtractions at its ancestors; and the section of that maximum.
+    /// For each node: the bytes subtracted from all its sections, its maximum without its
+    /// ancestors' subtractions, and that maximum's section.
     nodes: Vec<(u64, u64, u32)>,
 }
 

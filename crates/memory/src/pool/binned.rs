@@ -6,8 +6,8 @@
 //!
 //! CuArrays.jl samples the used share of each bin every one to five seconds. It frees the idle
 //! blocks that exceed the maximum of the last five samples. Here the window counts takes instead of
-//! time. A bin is a stack. So the blocks that were not needed during a window are exactly the
-//! bottom blocks that the stack never shrank to. Their count is exact, and takes constant time.
+//! time. A bin is a stack. So the blocks not needed during a window are exactly the bottom blocks
+//! that the stack never shrank to. Their count is exact, and takes constant time.
 //! [`decayed_segments`](Pool::decayed_segments) returns them when a window closes. If the caches
 //! serve a program, it takes nothing, closes no window and keeps its memory. CuArrays.jl bypasses
 //! the pool for requests above 100 MiB; here bins cover all sizes.
@@ -133,8 +133,8 @@ impl Pool for Binned {
         self.segments.owner_of_free(segment)
     }
 
-    /// Uses no longer block: it would be handed out whole, while the layer above can release it and
-    /// reserve the exact size.
+    /// Uses no longer block, which would be handed out whole. The layer above can release the
+    /// longer block, and reserve the exact size.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
         let segments = &self.segments;

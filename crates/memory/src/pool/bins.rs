@@ -17,10 +17,10 @@ const SCAN: usize = 8;
 /// The free blocks of one partition: a list for each size class, and one for wilderness blocks.
 ///
 /// Invariants:
-/// - the doubly linked list of a class holds exactly the free blocks of that [`floor_class`] that
-///   are not wilderness; the last list holds the wilderness blocks;
-/// - bit `c % 64` of `words[c / 64]` is set if the list of class `c` is not empty, and bit `w` of
-///   `summary` if `words[w]` is not 0.
+/// - the doubly linked list of a class holds exactly the free blocks of that [`floor_class`],
+///   without wilderness blocks. The last list holds the wilderness blocks;
+/// - bit `c % 64` of `words[c / 64]` is set if the list of class `c` is not empty. Bit `w` of
+///   `summary` is set if `words[w]` is not 0.
 #[derive(Debug)]
 pub(crate) struct Bins {
     summary: u64,
@@ -84,11 +84,11 @@ impl Bins {
         }
     }
 
-    /// Returns the block to serve `bytes` to `stream` from. In order: the smallest that fits among
-    /// the first [`SCAN`] of the request's bin; the smallest among the first [`SCAN`] of the next
-    /// non-empty bin, where every block fits; any that fits in the request's bin; a wilderness
-    /// block. Among the blocks compared, one that is ready for `stream` is preferred. Returns
-    /// `None` only if no block of this partition fits.
+    /// Returns the block to serve `bytes` to `stream` from. First, the smallest that fits among the
+    /// first [`SCAN`] of the request's bin. Second, the smallest among the first [`SCAN`] of the
+    /// next non-empty bin, where every block fits. Third, any that fits in the request's bin. Last,
+    /// a wilderness block. Among the blocks compared, one that is ready for `stream` is preferred.
+    /// Returns `None` only if no block of this partition fits.
     #[inline]
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
@@ -205,8 +205,8 @@ fn list(blocks: &BlockTable, head: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))
 }
 
-/// Returns the smallest block of at least `bytes` among the first `limit` from `index`, ready ones
-/// first, or [`NONE`]; and the first block that was not compared.
+/// Returns the smallest block of at least `bytes` among the first `limit` from `index`, or
+/// [`NONE`]. Ready blocks are preferred. Also returns the first block that was not compared.
 #[inline]
 fn smallest_fit(
     blocks: &BlockTable,

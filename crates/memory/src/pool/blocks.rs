@@ -44,8 +44,8 @@ pub(crate) struct BlockNode {
     pub(crate) segment: SegmentId,
     pub(crate) before: u32,
     pub(crate) after: u32,
-    /// The previous block of the bin, while free; the number of the take that handed it out, while
-    /// used.
+    /// While free, the previous block of the bin. While used, the number of the take that handed
+    /// this block out.
     pub(crate) bin_previous: u32,
     /// The next block of the bin, while free; the next vacant node, while vacant.
     pub(crate) bin_next: u32,
@@ -146,8 +146,8 @@ impl BlockTable {
         index != NONE && self.get(index).state == state
     }
 
-    /// Moves the boundary between an uncommitted block and the free block before it by `bytes`,
-    /// fewer than the uncommitted block has.
+    /// Moves the boundary between an uncommitted block and the free block before it by `bytes`. The
+    /// uncommitted block is longer than `bytes`.
     pub(crate) fn extend_before(&mut self, uncommitted: u32, bytes: u64) {
         let block = self.get_mut(uncommitted);
         block.offset += bytes;

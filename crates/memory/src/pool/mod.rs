@@ -36,14 +36,14 @@ pub(crate) struct Span {
     pub(crate) segment: SegmentId,
     /// The offset in the segment; a multiple of 512.
     pub(crate) offset: u64,
-    /// The length: the request, rounded up by [`Pool::rounding`], plus the rest of the block if it
-    /// is too small to split off.
+    /// The length: the request, rounded up by [`Pool::rounding`]. If the rest of the block is too
+    /// small to split off, the length includes it.
     pub(crate) bytes: u64,
     /// The pool's own handle.
     pub(crate) node: u32,
 }
 
-/// A part of a range that is committed or decommitted in one step; its bounds are multiples of the
+/// A part of a range that is committed or decommitted in one step. Its bounds are multiples of the
 /// page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
@@ -55,8 +55,8 @@ pub(crate) struct Pages {
     pub(crate) node: u32,
 }
 
-/// The rounding of a pool's requests. Plain data: the caches round as the pool does without calling
-/// it.
+/// The rounding of a pool's requests. Plain data: the caches round as the pool does, without
+/// calling the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To a multiple of 512 bytes.
@@ -112,7 +112,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
 
     /// Removes a segment whose every byte is free, or a range without committed pages. Returns its
-    /// owner. If it is neither, changes nothing and returns `None`.
+    /// owner. For any other segment, changes nothing and returns `None`.
     fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner>;
 
     /// Returns the owner of an idle segment; `None` if it is not idle.
@@ -134,7 +134,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// now idle. A range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
     fn give(&mut self, span: Span, owner: StreamOwner) -> bool;
 
-    /// Returns the segments whose every byte is free, smallest first; without ranges.
+    /// Returns the segments whose every byte is free, smallest first. Ranges are not included.
     fn idle_segments(&self) -> Vec<SegmentId>;
 
     /// Returns the free bytes in all segments and in the committed pages of ranges.
@@ -156,8 +156,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
     }
 
     /// Returns the pages to commit so that [`take`](Self::take), which has just refused `bytes`,
-    /// succeeds: the fewest, next to free blocks if that saves pages, then the lowest. `None` if no
-    /// range for such requests has a long enough contiguous part.
+    /// succeeds. Chooses the fewest pages, beside free blocks if that saves pages, then the lowest
+    /// ones. Returns `None` if no range for these requests has a long enough contiguous part.
     fn pages_to_commit(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
         None
     }

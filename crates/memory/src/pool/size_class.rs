@@ -1,9 +1,9 @@
 //! Size classes: eight classes per doubling, in units of 512 bytes.
 //!
-//! A class is a small floating-point number: the exponent and the three bits below the leading one,
-//! as in two-level segregated fit (TLSF, Masmano et al., ECRTS 2004). Below eight units each unit
-//! is its own class. Neighbouring class bounds differ by at most 1/8, and classes compare as their
-//! sizes do.
+//! A class is a small floating-point number: the exponent and the three bits below the leading one.
+//! Two-level segregated fit has these classes, too (TLSF, Masmano et al., ECRTS 2004). Below eight
+//! units each unit is its own class. Neighbouring class bounds differ by at most 1/8, and classes
+//! compare as their sizes do.
 
 use crate::size::UNIT_BYTES;
 

@@ -36,8 +36,8 @@ impl Uncommitted {
     /// lowest.
     ///
     /// With more than [`SCAN`] uncommitted blocks, only the [`SCAN`] shortest that are long enough
-    /// by themselves are compared. If there is none, all are compared. So `None` means that no
-    /// uncommitted block with its free neighbours is long enough.
+    /// by themselves are compared. If no block is long enough by itself, all are compared. So
+    /// `None` means that no uncommitted block with its free neighbours is long enough.
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, page_bytes: u64) -> Option<Pages> {
         let best = |indices: &[u32]| {
             let indices = indices.iter();
@@ -79,9 +79,9 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
     (block.bytes, block.segment, block.offset)
 }
 
-/// Returns the pages of one uncommitted block to commit for a free block of `bytes`: pages next to
-/// the free block before it, pages next to the free block after it, or all of it, which joins the
-/// two.
+/// Returns the pages of one uncommitted block to commit for a free block of `bytes`. The pages are
+/// next to the free block before it, or next to the free block after it. If all of the block is
+/// committed, these two are joined.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,

@@ -141,8 +141,8 @@ impl Recorder {
 
     /// Returns the events since `mark`.
     pub(super) fn collect(&self, mark: &RecordingStart) -> Collected {
-        // Events after this time are left out, because the rings are read one after another:
-        // otherwise a free might be included without its allocation, which is in another ring.
+        // Events after this time are left out, because the rings are read one after another.
+        // Otherwise, a free might be included without its allocation, which is in another ring.
         let until_ns = self.time_ns();
         let rings = self.rings.lock().clone();
         let mut events = Vec::new();

@@ -45,8 +45,8 @@ impl EventRecord {
         }
     }
 
-    /// Returns the words of the event. The first word has, from its lowest bits on: 8 bits of the
-    /// kind, 24 of the scope, 16 of the stream, and the stack.
+    /// Returns the words of the event. The first word has, from the lowest bits: the kind (8 bits),
+    /// scope (24), stream (16) and stack.
     pub(super) fn to_words(self, time_ns: u64) -> [u64; WORDS] {
         let scope = self.scope & 0xff_ffff;
         let [stream, stack] = [self.stream.0, self.stack].map(u64::from);

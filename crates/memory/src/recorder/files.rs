@@ -1,6 +1,6 @@
-//! Report files, and `CACHESCOPE_PROFILE`. With it, every device is recorded from its beginning.
-//! Its report is written at exit, at the signals that end a program, and at an interval. It is also
-//! written when a request first fails for lack of memory.
+//! Report files, and `CACHESCOPE_PROFILE`. If the variable is set, every device is recorded from
+//! its beginning. A device's report is written at exit, at the signals that end a program, and at
+//! an interval. The report is also written when a request first fails for lack of memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -54,11 +54,11 @@ pub(crate) struct Profiling {
     /// Shared, because it must outlive the device.
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) backend: Weak<dyn Backend>,
-    /// Returns the live and the reserved bytes of the device.
+    /// A function that returns the live and the reserved bytes of the device.
     pub(crate) counters: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
     /// The file of the first device's report.
     pub(crate) path: PathBuf,
-    /// The interval at which the report is written, beside at the end.
+    /// The interval at which the report is written, in addition to the end.
     pub(crate) interval: Option<Duration>,
     pub(crate) ring_bytes: u64,
 }
@@ -81,9 +81,9 @@ enum ExhaustedReport {
     Finished(Option<PathBuf>),
 }
 
-/// Entries are never removed.
+/// The recorded devices. Entries are never removed.
 ///
-/// No profile is built under this lock, nor under the lock of an [`ExhaustedReport`]: the counters
+/// No profile is built under this lock, nor under the lock of an [`ExhaustedReport`]. The counters
 /// of a device may run destructors of the program, which may fail a request or call `exit`.
 static PROFILED: Mutex<Vec<Arc<Profiled>>> = Mutex::new(Vec::new());
 
@@ -98,8 +98,8 @@ static PROFILED_PROCESS: AtomicU64 = AtomicU64::new(0);
 static WRITING_THREAD: AtomicU64 = AtomicU64::new(0);
 
 /// Records a device from here on, and writes its report at exit. The file name of a rank has the
-/// rank added, and the file name of a second device the device's name. Allocations have backtraces
-/// if the build supports them.
+/// rank added, and a second device's file name the device's name. Allocations have backtraces if
+/// the build supports them.
 ///
 /// # Errors
 ///
@@ -154,8 +154,8 @@ fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     known.map(|(rank, _)| rank)
 }
 
-/// Writes the report of the events before a request to the recorder's device failed, the first time
-/// that it fails. Returns the file that was written, or `None` while it is being written. Called
+/// Writes the report of the events before a failed request to the recorder's device, for the first
+/// failure only. Returns the file that was written, or `None` while it is being written. Called
 /// without a lock. Waits for no other writer: the request may be one of a destructor that a writer
 /// runs.
 #[cold]
@@ -219,8 +219,8 @@ fn write_all() {
     }
 }
 
-/// Like [`write_report`], but the old file is whole until the new one is: the process may be killed
-/// at any time. A symbolic link or a special file is not replaced: the report is written to it.
+/// Like [`write_report`], but the old file stays whole until the new one is, because the process
+/// may be killed. A symbolic link or a special file is not replaced: the report is written to it.
 fn replace_report(profile: &Profile, path: &Path) -> Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|existing| !existing.is_file()) {
         return write_report(profile, path);

@@ -73,8 +73,8 @@ impl Recorder {
         });
     }
 
-    /// Writes the event of an operation. The clocks of device and host drift apart, so its time is
-    /// clamped: an operation neither begins before it was submitted, nor ends after now.
+    /// Writes the event of an operation. The clocks of device and host drift apart, so the time is
+    /// clamped. An operation neither begins before its submission nor ends after now.
     fn write_kernel(&self, submitted: &Submitted, span: TimeSpan) {
         let duration_ns = span.duration.as_nanos() as u64;
         let began_ns = span.began.saturating_duration_since(self.began).as_nanos() as u64;

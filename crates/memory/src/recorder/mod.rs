@@ -5,14 +5,14 @@
 //! report.
 //!
 //! Architecture invariant: while no recording is active, this is one flag that slow paths read. An
-//! event takes no lock and allocates no memory. There are four exceptions: the first event of a
-//! thread allocates its ring; the first event of a scope stores its name; a thread whose locals are
-//! being destroyed borrows a ring for each event, under the lock of the rings; events inside of an
-//! operation with scratch memory are stored in a list until it ends.
+//! event takes no lock and allocates no memory. There are four exceptions. The first event of a
+//! thread allocates its ring. The first event of a scope stores its name. A thread whose locals are
+//! being destroyed borrows a ring for each event, under the lock of the rings. Events inside of an
+//! operation with scratch memory are stored in a list until the operation ends.
 //!
-//! The recorder is a layer below the memory, because an event is recorded where it happens: a
-//! reservation in `memory/`, a drop in a shard. It knows time and names alone, so both may name it.
-//! Above the caches, each drop would call it by a trait object.
+//! The recorder is a layer below the memory, because events are recorded where they happen.
+//! Reservations happen in `memory/`, drops in a shard. The recorder knows only time and names, so
+//! both layers may name it. If it were above the caches, each drop would call it by a trait object.
 
 mod backtraces;
 mod collect;
@@ -46,8 +46,8 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 /// Invariant: rings are added, and never removed before the recorder ends.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Identifies the rings of this recorder in a thread's cache. It changes whenever rings get
-    /// longer, and no other recorder ever has it.
+    /// The key of this recorder's rings in a thread's cache. It changes whenever rings get longer,
+    /// and no other recorder ever has it.
     key: AtomicU64,
     began: Instant,
     began_at: SystemTime,
@@ -61,7 +61,7 @@ pub struct Recorder {
     kernels: Kernels,
     /// The number of events without a ring.
     lost: AtomicU64,
-    /// The time at which the last of them was lost.
+    /// The time at which the last event without a ring was lost.
     last_lost_ns: AtomicU64,
     rings: Mutex<Vec<Arc<Ring>>>,
     scopes: Mutex<Scopes>,
@@ -78,7 +78,7 @@ struct Scopes {
 #[derive(Debug)]
 pub(crate) struct RecordingStart {
     time_ns: u64,
-    /// The number of events without a ring until then.
+    /// The number of events without a ring before the start.
     lost: u64,
     /// The number of events that each ring had, by its index.
     written: Vec<u64>,
@@ -116,8 +116,8 @@ impl Recorder {
         self.recordings.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a recording. Each thread gets a ring of `ring_bytes`, rounded down to a power of two
-    /// of events, unless its ring is as long. With `backtraces`, each allocation has a backtrace.
+    /// Begins a recording. Each thread whose ring is shorter gets one of `ring_bytes`, rounded down
+    /// to a power of two of events. With `backtraces`, each allocation has a backtrace.
     pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> RecordingStart {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();

@@ -24,8 +24,8 @@ pub(super) const IDLE: u64 = 0;
 
 /// A bounded sequence of events; the newest overwrites the oldest.
 ///
-/// Invariant: the last `events()` events below `written` are complete, except the oldest of them,
-/// which the owner may be overwriting. A call site is null or came from a reference.
+/// Invariant: the last `events()` events below `written` are complete, except the oldest one, which
+/// the owner may be overwriting. A call site is null or came from a reference.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// The token of the thread that writes; [`IDLE`] between two threads.
@@ -99,8 +99,8 @@ impl Ring {
     pub(super) fn write(&self, time_ns: u64, event: &EventRecord) {
         let number = self.written.load(Ordering::Relaxed);
         let slot = self.slot(number);
-        // A reader that sees a word of this event also sees that `written` has reached its number,
-        // and drops the event that it overwrites.
+        // A reader that sees a word of this event also sees that `written` has reached its number.
+        // The reader then drops the overwritten event.
         fence(Ordering::Release);
         for (word, value) in self.words[slot].iter().zip(event.to_words(time_ns)) {
             word.store(value, Ordering::Relaxed);
@@ -130,8 +130,8 @@ impl Ring {
         };
         events.extend((begin..end).map(|number| self.event(number, owner(number))));
         fence(Ordering::Acquire);
-        // Events written during the read have overwritten older ones. So may have the event that is
-        // being written now.
+        // Events written during the read have overwritten older ones. The event that is being
+        // written may have overwritten one as well.
         let now = self.written.load(Ordering::Relaxed);
         let whole = (now + 1).saturating_sub(length).clamp(begin, end);
         events.drain(first..first + (whole - begin) as usize);

@@ -1,5 +1,5 @@
-//! Requests for scratch memory inside of an operation: counted, and listed only as far as they are
-//! live at their peak.
+//! Requests for scratch memory inside of an operation. All are counted, but only the requests live
+//! at their peak are listed.
 //!
 //! An operation that computes in blocks makes thousands of requests for memory that it frees
 //! itself. A recording of each would hide the program, and fill the ring.
@@ -58,7 +58,8 @@ struct Totals {
     bytes: u64,
 }
 
-/// Ends the region of this thread when it drops. Inert if the thread was inside of a region before.
+/// A guard that ends this thread's region when the guard drops. Inert if the thread was inside of a
+/// region before.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct ScratchRegion<'a>(Option<&'a Recorder>);
@@ -196,8 +197,8 @@ impl Region {
         allocation
     }
 
-    /// Writes the blocks of the peak, and the frees of those that are not live any more. Then
-    /// writes the other live blocks, and the totals of the rest.
+    /// Writes the blocks of the peak, and the frees of peak blocks that are not live any more. Then
+    /// writes the other live blocks, and the totals of the remaining requests.
     fn list(mut self, recorder: &Recorder) {
         let time_ns = recorder.time_ns();
         let (peak, live) = (take(&mut self.peak), take(&mut self.live));

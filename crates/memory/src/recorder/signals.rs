@@ -30,13 +30,13 @@ fn start(run: impl FnOnce() + Send + 'static) -> Result<()> {
     started.map(drop)
 }
 
-/// Calls `write` when SIGINT or SIGTERM arrives, on a thread of its own, and then ends the process
-/// as the signal would. A second signal, of either kind, ends it at once. A child made by `fork` is
-/// ended by the first signal, because it has no such thread.
+/// Calls `write` on a separate thread when SIGINT or SIGTERM arrives, then ends the process as the
+/// signal would. A second signal, of either kind, ends the process at once. The first signal ends a
+/// child made by `fork`, because the child has no such thread.
 ///
 /// On Linux and Android, a signal that the program handles or ignores already is left to it. Other
-/// platforms do not report these signals: there, a handler of the program runs first, and the
-/// signal ends the process.
+/// platforms do not report which signals these are. There, a handler of the program runs first, and
+/// the signal ends the process.
 ///
 /// # Errors
 ///

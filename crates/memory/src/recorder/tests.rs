@@ -192,7 +192,8 @@ fn a_ring_knows_the_threads_that_had_it() {
     );
 }
 
-/// Records an event when the last of a thread's locals is destroyed, after the recorder's own.
+/// A thread-local that records an event when the last of a thread's locals is destroyed, after the
+/// recorder's own.
 struct LastEvent(RefCell<Option<Arc<Recorder>>>);
 
 impl Drop for LastEvent {

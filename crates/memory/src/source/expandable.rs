@@ -16,8 +16,8 @@ use crate::sync::{Arc, Mutex};
 ///
 /// Invariants:
 /// - each of `ranges` is reserved from the backend until this drops; they do not overlap;
-/// - a page of a range is committed exactly while it is reserved here: the caller of `reserve` does
-///   not hold it yet, the caller of `release` does.
+/// - a page of a range is committed exactly while it is reserved here. The caller of `reserve` does
+///   not hold the page yet; the caller of `release` does.
 #[derive(Debug)]
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
@@ -27,8 +27,8 @@ pub(crate) struct Expandable {
     /// no memory.
     usable_bytes: AtomicU64,
     committed_bytes: AtomicU64,
-    /// 0 until memory was short; then 1 plus the number of times that the largest handle was
-    /// halved.
+    /// 0 without a limit, until memory was short. Then 1 plus the number of times that the largest
+    /// handle was halved.
     halvings: AtomicU64,
     segments: DirectSource,
     ranges: Mutex<Vec<AddressRange>>,
@@ -53,13 +53,13 @@ fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
 
 /// The maximum size of a handle.
 const MAX_HANDLE_BYTES: u64 = 1 << 30;
-/// A handle is at most this fraction of the usable memory: idle memory moves in whole handles, and
+/// A handle is at most this fraction of the usable memory. Idle memory moves in whole handles, and
 /// a live block pins the handle around it.
 const HANDLE_DIVISOR: u64 = 64;
 /// A handle is also at most this fraction of the usable memory that is not committed.
 const REST_DIVISOR: u64 = 16;
-/// Under a limit, if little memory is left, and once memory was short, a handle is this fraction of
-/// the usable memory.
+/// A small handle is this fraction of the usable memory. Handles are small under a limit, if little
+/// memory is left, or once memory was short.
 const SHORT_HANDLE_DIVISOR: u64 = 512;
 /// If pages are expensive, a range grows by this fraction of the committed bytes.
 const STEP_DIVISOR: u64 = 24;
@@ -115,7 +115,7 @@ impl Expandable {
     }
 
     /// Records that memory is short: a request of `bytes` was refused. From now on handles are
-    /// small. They get smaller each time that `is_stuck` is set: as many bytes were idle, but could
+    /// small. They get smaller each time that `is_stuck` is set: enough bytes were idle, but could
     /// not be moved. A request of more than the usable memory is ignored.
     pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if bytes > self.usable_bytes.load(Ordering::Relaxed) {
@@ -185,9 +185,9 @@ impl Expandable {
     }
 
     /// Reserves another range of at least `min_bytes`. It has twice the device's memory, so that
-    /// scattered blocks leave room between them. If the platform has fewer addresses, it has half
-    /// of those, because the process needs some too. Returns `None` if these are too few, or if the
-    /// device has less memory than `min_bytes`.
+    /// scattered blocks leave room between them. If the platform has fewer addresses, the range has
+    /// half of them, because the process needs some, too. Returns `None` if these are too few, or
+    /// if the device has less memory than `min_bytes`.
     pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
         if min_bytes > total_bytes {
@@ -247,7 +247,7 @@ impl Source for Expandable {
         if !self.has_pages(address, bytes) {
             return Err(outside_ranges(address, bytes));
         }
-        // SAFETY: the pages lie in a range, as checked above, and are not committed, because the
+        // SAFETY: the pages lie in a range, as checked above. They are not committed, because the
         // caller has not reserved them yet.
         let committed = unsafe {
             let most_bytes = self.max_handle_bytes();

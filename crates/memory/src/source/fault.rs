@@ -7,12 +7,12 @@ use crate::sync::plain::{AtomicU64, Ordering};
 
 /// The reservations of a device that fail as if it were exhausted; for tests.
 ///
-/// Reservations are counted from 1, over all threads. Failed ones count, and so do both segments
-/// and pages of a range. On a GPU, if a step of growth fails, a reservation of only the needed
-/// memory follows. One plan on one sequence of reservations always fails the same ones. A
-/// reservation fills the pool; arrays that the pool then serves need no further one. An allocation
-/// whose reservation failed releases idle memory and tries again. To exhaust a device permanently,
-/// use [`From`](Self::From).
+/// Reservations are counted from 1, over all threads. Failed ones count, too. A reservation is a
+/// segment, or pages of a range. On a GPU, if a step of growth fails, a reservation of only the
+/// needed memory follows. On one sequence of reservations, a plan always fails the same ones. A
+/// reservation fills the pool; arrays that the pool then serves need no further reservation. An
+/// allocation whose reservation failed releases idle memory and tries again. To exhaust a device
+/// permanently, use [`From`](Self::From).
 ///
 /// # Examples
 ///

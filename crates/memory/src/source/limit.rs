@@ -12,8 +12,8 @@ const UNLIMITED: u64 = u64::MAX;
 ///
 /// Invariants:
 /// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in
-///   progress: bytes are claimed before the source below is called, and unclaimed after it has
-///   released, so the source below never exceeds it;
+///   progress. Bytes are claimed before the source below is called, and unclaimed after it has
+///   released. So the source below never exceeds `reserved`;
 /// - memory that a source below keeps does not count here, nor towards the limit. That source
 ///   releases it before it reserves more. So the held bytes are at most the larger of the bytes
 ///   held before and the bytes reserved now.

@@ -67,8 +67,8 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
     }
 }
 
-/// Both orders of two adaptors over a source of 2000 bytes: a limit of 1000, and a fault at the
-/// second reservation that reaches it.
+/// Both orders of two adaptors over a source of 2000 bytes. The limit is 1000 bytes, and the second
+/// reservation that reaches the fault fails.
 #[test]
 fn adaptors_compose_in_both_orders() {
     let plan = FaultPlan::Nth(2);

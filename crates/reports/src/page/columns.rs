@@ -1,6 +1,7 @@
 //! Columns of numbers as text: differences, as variable-length integers, in base64.
 //!
-//! A tenth of what the decimal numbers take, and read by twenty lines of JavaScript.
+//! The columns take a tenth of the decimal numbers' bytes, and twenty lines of JavaScript read
+//! them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -53,8 +54,8 @@ fn push_repeats(bytes: &mut Vec<u8>, count: u64) {
     }
 }
 
-/// Seven bits a byte, the lowest first; the eighth bit says that more follow. The sign is the
-/// lowest bit.
+/// Writes seven bits a byte, the lowest first. The eighth bit is set if more bytes follow. The sign
+/// is the lowest bit.
 fn push_difference(bytes: &mut Vec<u8>, difference: i64) {
     push_number(bytes, ((difference << 1) ^ (difference >> 63)) as u64);
 }

@@ -1,5 +1,5 @@
-//! The data of the page: one JSON object. Nothing else of a profile is written to it, so this is
-//! where a hostile name must be made harmless.
+//! The data of the page: one JSON object. The page has no other data of a profile, so a hostile
+//! name must be made harmless here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Result, Write};
@@ -61,7 +61,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     out.write_all(b"}")
 }
 
-/// The growth of each scope, and of its lines that grow most.
+/// Writes the growth of each scope, and of its lines that grow most.
 fn write_growth(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let sites = profile.call_sites.len();
     let growths = growth(profile).into_iter().map(|own| {
@@ -78,7 +78,7 @@ fn write_growth(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write!(out, ",\n\"growth\":{}", list(growths))
 }
 
-/// Lines, and the frames of backtraces, each distinct frame once.
+/// Writes lines, and the frames of backtraces, each distinct frame once.
 fn write_places(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let sites = (profile.call_sites.iter())
         .map(|site| format!("[{},{},{}]", string(&site.file), site.line, site.column));
@@ -220,8 +220,8 @@ pub(super) fn moment(event: Option<usize>) -> u64 {
     event.map_or(0, |event| event as u64 + 1)
 }
 
-/// Returns an index of a table of `length`, counted from 1; 0 for none, and for an index beyond the
-/// table.
+/// Returns an index of a table of `length`, counted from 1. Returns 0 for none, and for an index
+/// beyond the table.
 fn known(index: Option<u32>, length: usize) -> u64 {
     let index = index.filter(|&index| (index as usize) < length);
     index.map_or(0, |index| u64::from(index) + 1)

@@ -1,4 +1,4 @@
-//! Entries of scopes as bars, from the moment behind the Enter to that behind the Exit.
+//! Entries of scopes as bars, from the moment after the Enter to the moment after the Exit.
 
 use super::data::moment;
 use crate::nesting::{Activity, Nesting};
@@ -8,13 +8,13 @@ use crate::profile::Profile;
 pub(super) struct Entry {
     pub(super) thread: u32,
     pub(super) scope: Option<u32>,
-    /// 0 where it began before the recording.
+    /// The moment after the Enter; 0 if the entry began before the recording.
     pub(super) from: u64,
-    /// Behind all moments where the recording ended first.
+    /// After all moments if the recording ended first.
     pub(super) to: u64,
     /// The number of entries around it.
     pub(super) depth: u64,
-    /// True if none of these is an entry of its scope.
+    /// True if none of the entries around it is an entry of its scope.
     pub(super) is_outermost: bool,
 }
 

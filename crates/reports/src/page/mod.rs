@@ -43,7 +43,7 @@ const SCRIPTS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let page = write_until("/* style */", PAGE, out)?;
     out.write_all(STYLE.as_bytes())?;

@@ -8,8 +8,8 @@ use crate::profile::{EventKind, Profile};
 /// Returns for each lifetime the moment until which its block was pending; 0 if it never was.
 ///
 /// A block is pending until the recording reports that other streams are done with it. Recordings
-/// of other allocators lack this event. There a block is pending until the host waits for a stream,
-/// or until its address is allocated again.
+/// of other allocators lack this event. In these recordings, a block is pending until the host
+/// waits for a stream, or its address is allocated again.
 pub(super) fn pending_until(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Vec<u64> {
     let freed_by: HashMap<usize, usize> = (lifetimes.iter().enumerate())
         .filter_map(|(number, lifetime)| lifetime.freed.map(|event| (event, number)))

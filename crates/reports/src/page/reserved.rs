@@ -1,4 +1,4 @@
-//! Which addresses were reserved, and when.
+//! The addresses that were reserved, and the times of their changes.
 
 use std::cmp::Reverse;
 
@@ -10,10 +10,10 @@ const NEIGHBOURHOOD_BYTES: u64 = 32 << 20;
 /// Addresses that were reserved or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReservedChange {
-    /// 0 for what was reserved as the recording began.
+    /// The moment of the change; 0 for memory that was reserved as the recording began.
     pub(super) moment: u64,
     pub(super) from: u64,
-    /// Behind the last address.
+    /// The address after the last one.
     pub(super) to: u64,
     pub(super) is_reserve: bool,
 }

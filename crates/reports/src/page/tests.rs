@@ -67,7 +67,7 @@ fn entries_nest_by_thread() {
         .map(|own| (own.thread, own.from, own.to, own.depth, own.is_outermost))
         .collect();
     // Exits without an Enter end entries from before the recording, the later around the earlier.
-    // The Exit of an entry ends that in it which has none.
+    // The Exit of an entry also ends the entries in it that have no Exit.
     let expected = [
         (1, 0, 8, 0, true),
         (2, 0, 6, 0, true),

@@ -1,10 +1,10 @@
 //! A memory snapshot of PyTorch: the file that its viewer shows, and that its `_memory_viz.py`
 //! reads.
 //!
-//! It has the state at the end of the recording, as segments and their blocks, and the entries that
-//! led to it. The scope of an entry is its category, by which the viewer colours. The format needs
-//! two things that a profile does not have. One is how much memory a device had free as a request
-//! failed (0 here). The other is what was allocated before the recording and is still live (idle
+//! It has the state at the end, as segments and their blocks, and the entries that led to this
+//! state. The scope of an entry is its category, by which the viewer colours. The format needs two
+//! things that a profile does not have. One is the free memory of a device when a request failed (0
+//! here). The other is the memory that was allocated before the recording and is still live (idle
 //! here).
 //!
 //! Source of the format: `torch/utils/viz/MemoryViz.js`, `torch/cuda/_memory_viz.py` and
@@ -26,7 +26,7 @@ use pickle::Pickle;
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 ///
 /// # Examples
 ///

@@ -59,14 +59,14 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Ends it.
+    /// Ends the pickle.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.buffer.push(opcode::STOP);
         self.out.write_all(&self.buffer)?;
         self.out.flush()
     }
 
-    /// Writes out what was gathered, where that is much.
+    /// Writes the buffer to the output, if the buffer is full.
     pub(super) fn drain(&mut self) -> io::Result<()> {
         if self.buffer.len() >= BUFFER_BYTES {
             self.out.write_all(&self.buffer)?;

@@ -22,7 +22,7 @@ impl AddressSpan {
         }
     }
 
-    /// Returns the length.
+    /// Returns the length of the span in bytes.
     pub fn bytes(self) -> u64 {
         self.end - self.start
     }
@@ -90,8 +90,8 @@ impl Reserved {
         last.is_some_and(|(_, &(end, _))| span.end <= end)
     }
 
-    /// Adds a gap, and returns its stream: the stream of an adjacent range if there is one, since a
-    /// range grows in place whichever stream makes the request; else `stream`.
+    /// Adds a gap, and returns its stream: the stream of an adjacent range if there is one, else
+    /// `stream`. A range grows in place, whichever stream makes the request.
     pub(super) fn add(&mut self, gap: AddressSpan, stream: u32) -> u32 {
         let AddressSpan { mut start, mut end } = gap;
         let before = self.ranges.range(..start).next_back().map(range);
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(reserved.remove(span(20, 45)), []);
     }
     proptest! {
-        /// Against a flag for each address.
+        /// Compares with a flag for each address.
         #[test]
         fn a_set_is_all_that_was_inserted(
             steps in prop::collection::vec((0u64..64, 0u64..32), 1..60)

@@ -33,7 +33,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The reserved ranges; neighbours with a block across both are one, whatever their streams.
+/// Returns the reserved ranges. Neighbours with a block across both are one range, whatever their
+/// streams.
 fn whole(memory: &Memory) -> Vec<Range> {
     let mut segments: Vec<Range> = Vec::new();
     for range in memory.reserved.iter() {
@@ -49,7 +50,7 @@ fn whole(memory: &Memory) -> Vec<Range> {
     segments
 }
 
-/// Writes one segment, and adds up what it has.
+/// A writer of one segment, which sums up the blocks of the segment.
 struct SegmentWriter<'a, 'b, 'p> {
     pickle: &'a mut Pickle<'b>,
     names: &'a mut Names<'p>,

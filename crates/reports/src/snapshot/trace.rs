@@ -1,11 +1,11 @@
 //! The entries of a snapshot, and the memory that they lead to.
 //!
-//! The viewer walks the entries backwards from the state at the end. That fails if a block is
-//! outside of all segments, if a pending block is not found, or if an unmapped segment does not
-//! exist. So the memory is followed forwards here, and lost events are added. Blocks that an
-//! allocation or a released segment overlaps are freed before it. The addresses of a block are
-//! mapped before it. If the allocation of a freed block was lost and its addresses have earlier
-//! entries, an allocation is added after these.
+//! The viewer walks the entries backwards from the state at the end. This fails for a block outside
+//! all segments, a missing pending block, or an unmapped segment that does not exist. So this
+//! module tracks the memory forwards, and adds lost events. Blocks that an allocation or a released
+//! segment overlaps are freed before that event. The addresses of a block are mapped before its
+//! allocation. If a freed block's allocation was lost and its addresses have earlier entries, an
+//! allocation is added after these entries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,7 +39,7 @@ impl BlockOrigin {
 pub(super) struct TracedBlock {
     pub(super) span: AddressSpan,
     pub(super) requested_bytes: u64,
-    /// Freed, and not yet of use.
+    /// True if the block was freed, but other streams may still use it.
     pub(super) is_pending: bool,
     /// True if the memory is in no known segment. Then its segment is mapped and unmapped with the
     /// block.
@@ -155,7 +155,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Completes the frees of the blocks that are pending there; one may have served again already.
+    /// Completes the frees of the pending blocks at the event's addresses. One of them may already
+    /// have been reused.
     fn free_completed(&mut self, event: &Event) {
         let span = AddressSpan::new(event.address, event.bytes);
         let blocks = self.memory.blocks.range(span.start..span.end);
@@ -166,8 +167,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Takes a block whose allocation is not known as one from before the recording, where that can
-    /// be.
+    /// Treats a block without a known allocation as allocated before the recording, if its
+    /// addresses have no earlier entries.
     fn allocated_before(&mut self, event: &Event) {
         let mut block = TracedBlock::of(event);
         if block.span.is_empty() {
@@ -227,7 +228,7 @@ impl SnapshotTrace<'_, '_, '_> {
         self.end_entry(nobody, time_ns);
     }
 
-    /// Completes the free of every block in a span: those are pending, or their frees were lost.
+    /// Completes the free of every block in a span. Each block is pending, or its free was lost.
     fn end_overlapping(&mut self, span: AddressSpan, time_ns: u64) {
         while let Some((_, &block)) = self.memory.blocks.range(..span.end).next_back()
             && block.span.end > span.start
@@ -247,8 +248,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Takes a span as reserved since before the recording, and returns what of it was not known to
-    /// be.
+    /// Marks a span as reserved since before the recording. Returns the parts that were not known
+    /// to be reserved.
     fn assume(&mut self, span: AddressSpan, stream: u32) -> Vec<AddressSpan> {
         self.memory.reserved.fill(span, stream)
     }
@@ -261,7 +262,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// With the streams of the ranges, so that the viewer merges them again as it walks back.
+    /// Unmaps a span with the streams of its ranges, so that the viewer merges them again as it
+    /// walks back.
     fn unmap(&mut self, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for Range { span, stream } in self.memory.reserved.remove(span) {
             let origin = BlockOrigin { stream, ..origin };

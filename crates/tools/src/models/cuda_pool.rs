@@ -1,14 +1,14 @@
 //! CUDA's stream-ordered memory pool (`cuMemAllocAsync`), by its documented rules.
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
-//! - Freed memory serves later requests; on one stream at once.
+//! - Freed memory serves later requests; on one stream, immediately.
 //! - If no free block fits, unused memory is remapped to one range of addresses. If that is too
 //!   little, the pool grows, here by multiples of 32 MiB.
-//! - Nothing is released to the device at synchronisation, as with an unlimited release threshold,
-//!   which frameworks set. By default all unused memory is released then.
+//! - Nothing is released to the device at synchronisation, as with the unlimited release threshold
+//!   that frameworks set. With CUDA's default, synchronisation releases all unused memory.
 //!
-//! Which free block serves a request is not documented: here it is the smallest that fits. The step
-//! of growth is not documented either; 32 MiB is often observed.
+//! The documentation does not define which free block serves a request: here it is the smallest
+//! that fits. The step of growth is not documented either; 32 MiB is often observed.
 //!
 //! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using
 //! the NVIDIA CUDA stream-ordered memory allocator, part 1" (of remapping).

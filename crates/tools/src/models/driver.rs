@@ -15,8 +15,8 @@ impl Driver {
         }
     }
 
-    /// Fills a range of addresses with memory, by handles of `handle_bytes` bytes each, which are
-    /// new or were unmapped elsewhere.
+    /// Fills a range of addresses with memory, by handles of `handle_bytes` bytes each. The handles
+    /// are new, or were unmapped elsewhere.
     pub(super) fn map(&mut self, new_handles: u64, old_handles: u64, handle_bytes: u64) {
         let Some(ledger) = &mut self.ledger else {
             return;

@@ -36,8 +36,8 @@ const RANGE_BYTES: u64 = 1 << 63;
 
 /// The allocator of a device.
 trait Model: Debug {
-    /// Returns a block for a request of 1 byte or more, or `None` if the device has no memory for
-    /// it.
+    /// Returns a block for a request of 1 byte or more. Returns `None` if the device has no memory
+    /// for the block.
     fn allocate(&mut self, bytes: u64) -> Option<ModelBlock>;
     /// Takes a block back.
     fn free(&mut self, block: ModelBlock);
@@ -110,7 +110,7 @@ pub struct ModelReplay {
     engine: ReplayEngine<MeasuredModel>,
 }
 
-/// A model, and the most bytes that it had reserved.
+/// A model, and the peak of the bytes that it reserved.
 #[derive(Debug)]
 struct MeasuredModel {
     model: Box<dyn Model>,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts by address. Addresses in no part are not reserved.
 ///
-/// Invariant: parts do not overlap, no two free ones touch, and `free` has the size and the start
-/// of each free one.
+/// Invariant: parts do not overlap, no two free parts touch, and `free` has each free part's size
+/// and start.
 #[derive(Debug, Default)]
 pub(in crate::models) struct Parts {
     all: BTreeMap<u64, Part>,
@@ -92,7 +92,7 @@ impl Parts {
         last.map_or(0, |(start, part)| start + part.bytes)
     }
 
-    /// Returns each stretch without a part, from its start to its end; the last has no end.
+    /// Returns each stretch without a part, from its start to its end. The last stretch has no end.
     pub(in crate::models) fn gaps(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let mut end = 0;
         let bounds = self

@@ -53,7 +53,7 @@ fn scattered_free_memory_is_remapped_before_the_pool_grows() {
     for index in [5, 3, 1] {
         pool.free(blocks.remove(index));
     }
-    // Three times 8 MiB are free, in one piece there is no 20.
+    // Three pieces of 8 MiB are free, but no piece of 20 MiB.
     let large = take(&mut pool, 20);
     assert_eq!(pool.reserved_bytes(), 64 * MIB);
     assert_eq!(calls(&mut pool, DriverCall::MemUnmap), 10);

@@ -79,7 +79,7 @@ fn a_warm_repetition_calls_no_driver() {
     }
 }
 
-/// Every turn has a length of its own, from few that come again and again.
+/// Each iteration has its own length, from a few lengths that recur.
 #[test]
 fn recurring_lengths_call_no_driver_after_a_hundred_iterations() {
     let mut device = replay(None);

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::pickle::Pickle;
 
-/// The limit for each byte of a file. The rest of 64 bytes is for the buffer of the file.
+/// The limit for each byte of a file. The remainder of 64 bytes is for the buffer of the file.
 const BYTES_PER_BYTE: u64 = 60;
 /// The limit for an empty file.
 const BYTES_FOR_ANY: u64 = 1 << 20;
@@ -34,7 +34,7 @@ impl ReadBudget {
     ///
     /// # Errors
     ///
-    /// A message with `place`, if less memory is left.
+    /// A message with `place`, if the budget has less memory left.
     pub(super) fn charge(
         &self,
         place: impl Display,

@@ -1,7 +1,7 @@
 //! MiniMalloc's columns `alignment` and `gaps`.
 //!
-//! A gap is `first-end`, the steps in which the buffer uses none of its bytes, or
-//! `first-end@start:stop`, where it uses these. Gaps are separated by spaces.
+//! A gap `first-end` is the steps in which the buffer uses none of its bytes. In a gap
+//! `first-end@start:stop`, it uses only the bytes `start:stop`. Gaps are separated by spaces.
 //!
 //! Source: `src/converter.cc` of google/minimalloc.
 

@@ -2,7 +2,7 @@
 //!
 //! Lines end as on Unix or Windows. Blank lines and a leading byte order mark are skipped, and
 //! white space around a field is trimmed. A field may be in double quotes, where a doubled quote
-//! stands for one; it must end on its line, so that every error has one line number.
+//! stands for one. It must end on its line, so that every error has one line number.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};
@@ -12,13 +12,15 @@ use std::ops::Range;
 use super::io_error;
 use crate::error::{Error, ErrorCode, Result};
 
-/// Longer lines are rejected: a file without line ends must not fill the memory.
+/// The longest line. Longer lines are rejected, so that a file without line ends cannot fill the
+/// memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Rows with more fields are rejected: the ranges of fields take more memory than a line of commas.
+/// The maximum number of fields. Rows with more are rejected, because the ranges of fields take
+/// more memory than a line of commas.
 const MAX_COLUMNS: usize = 4096;
 
-/// Some programs write this mark before UTF-8 text.
+/// The mark that some programs write before UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A file, read row by row.
@@ -184,7 +186,7 @@ impl<R: BufRead> CsvTable<R> {
     /// Splits the line into fields.
     fn split(&mut self) -> Result<()> {
         self.fields.clear();
-        // Commas in quotes count too.
+        // Commas in quotes count, too, so the number of fields is at most the bound.
         if self.line.bytes().filter(|&byte| byte == b',').count() >= MAX_COLUMNS {
             return Err(self.row_error(format!("more than {MAX_COLUMNS} columns")));
         }

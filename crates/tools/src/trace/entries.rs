@@ -167,7 +167,7 @@ impl<'a> SnapshotSegment<'a> {
         };
         let blocks = entry.get("blocks").and_then(|blocks| pickle.list(blocks));
         let device = entry.number("device")?;
-        // Each ordinal below the highest takes time.
+        // Bounded, because each ordinal below the highest takes time.
         let most = u64::from(u16::MAX);
         if device > most {
             return Err(format!(
@@ -183,7 +183,7 @@ impl<'a> SnapshotSegment<'a> {
         })
     }
 
-    /// Returns the address behind the last.
+    /// Returns the address behind the segment's last byte.
     pub(super) fn end(&self) -> u64 {
         self.address.saturating_add(self.total_bytes)
     }
@@ -289,8 +289,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the list of frames of an event or a block; of a block of PyTorch 2.0, the list of
-    /// the last allocation in its history.
+    /// Returns the list of frames of an event or a block. For a block of PyTorch 2.0, this is the
+    /// list of the last allocation in its history.
     pub(super) fn frames(&self) -> Option<Value> {
         self.get("frames").or_else(|| {
             let history = self.pickle.list(self.get("history")?)?;

@@ -1,11 +1,11 @@
 //! MiniMalloc's CSV format: one buffer per line, with the columns `id,lower,upper,size` in any
-//! order. `buffer` and `buffer_id` also name the column `id`, `begin` and `start` the column
-//! `lower`, and `end` the last step, one less than `upper`.
+//! order. The column `id` may also be called `buffer` or `buffer_id`, and `lower` may be called
+//! `begin` or `start`. A column `end` in place of `upper` has the last step, one less than `upper`.
 //!
-//! The columns `alignment` and `gaps` change the plans that are valid. A plan must honour them:
-//! [`Lifetime::read_constrained`] reads them, and every other reader refuses a row that it cannot
-//! honour. A file with a column `offset` is a plan; to plan it again ignores the offsets. Other
-//! columns are ignored.
+//! The columns `alignment` and `gaps` change the plans that are valid. A plan must honour these
+//! constraints. [`Lifetime::read_constrained`] reads them, and every other reader refuses a row
+//! that it cannot honour. A file with a column `offset` is a plan. If it is planned again, the
+//! offsets are ignored. Other columns are ignored.
 //!
 //! Source: the README and `src/converter.cc` of google/minimalloc (Moffitt, ASPLOS 2023).
 
@@ -126,10 +126,10 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) with line and column for a missing column; a number that does
-    /// not parse, is negative or at least 2⁶³; an interval that ends before it begins; a duplicate
-    /// name; sizes that sum to 2⁶³ or more; or an alignment or gaps, which
-    /// [`read_constrained`](Self::read_constrained) reads.
+    /// [`Io`](crate::ErrorKind::Io), with line and column, for a missing column, a duplicate name,
+    /// or an interval that ends before it begins. Also for a number that does not parse, is
+    /// negative or at least 2⁶³. Also for sizes that sum to 2⁶³ or more. Also for an alignment or
+    /// gaps, which [`read_constrained`](Self::read_constrained) reads.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         let (lifetimes, ..) = Self::read_rows(CsvTable::new(name, input)?, Honoured::None)?;
         Ok(lifetimes)
@@ -155,8 +155,9 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read), and [`Io`](crate::ErrorKind::Io) with line and column for an
-    /// alignment of 0, and for gaps that are malformed, overlap, or are outside of the buffer.
+    /// As for [`read`](Self::read). Also [`Io`](crate::ErrorKind::Io), with line and column, for an
+    /// alignment of 0, and for invalid gaps. Gaps are invalid if they are malformed, overlap, or
+    /// are outside of the buffer.
     pub fn read_constrained(
         name: impl std::fmt::Display,
         input: impl BufRead,
@@ -166,8 +167,8 @@ impl Lifetime {
         Ok((lifetimes, buffers))
     }
 
-    /// Reads the rows of a table whose header was already read, for a replay: a pool aligns its
-    /// blocks to its unit.
+    /// Reads the rows of a table whose header was already read. For a replay, which ignores
+    /// alignments, because a pool aligns its blocks to its unit.
     pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
         let (lifetimes, ..) = Self::read_rows(table, Honoured::Alignments)?;
         Ok(lifetimes)
@@ -210,7 +211,8 @@ impl Lifetime {
                 let what = "a constraint that `cachescope plan` alone honours";
                 return Err(table.value_error(column, what));
             }
-            // Each is below 2⁶³, and the sum before too.
+            // Each of the three numbers is below 2⁶³. If their sum saturates, the check below
+            // refuses it.
             total_bytes = total_bytes
                 .saturating_add(lifetime.size_bytes)
                 .saturating_add(buffer.alignment - 1);
@@ -237,7 +239,7 @@ impl Lifetime {
     }
 }
 
-/// Writes a plan: MiniMalloc's columns and `offset`.
+/// A writer of a plan, with MiniMalloc's columns and `offset`.
 #[derive(Debug)]
 pub struct LifetimeWriter<W> {
     out: W,

@@ -42,12 +42,13 @@ impl<T> LiveBlocks<T> {
         self.known.insert(address)
     }
 
-    /// Adds a block that is live from step `since` on. Passes each block below it to `ended`, with
-    /// the step at which its free was requested: some versions do not record the completion.
+    /// Adds a block that is live from step `since` on. Passes each block that the new one overlaps
+    /// to `ended`, with the step at which its free was requested. Some versions do not record the
+    /// completion of a free.
     ///
     /// # Errors
     ///
-    /// A message if a block below it is not freed.
+    /// A message if the free of an overlapped block was not requested.
     pub(super) fn insert(
         &mut self,
         address: u64,

@@ -1,11 +1,11 @@
 //! Recorded programs: read, written and replayed through the pools.
 //!
 //! A [`Trace`] reads the allocations and frees of a program, event by event. Its input is a log of
-//! RMM's `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also
-//! reads by itself. A [`Snapshot`] is a recording of PyTorch's allocator; [`Trace::of`] accepts its
-//! lifetimes. A [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and
-//! measures the memory that the pool would have needed; a [`Simulator`] is one simulated pool.
-//! [`Placements`] writes the offset of each allocation.
+//! RMM's `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] can
+//! also read without a trace. A [`Snapshot`] is a recording of PyTorch's allocator; [`Trace::of`]
+//! accepts its lifetimes. A [`Replay`] runs a pool's algorithm over the events, on simulated
+//! addresses. It measures the memory that the pool would need. A [`Simulator`] is one simulated
+//! pool. [`Placements`] writes the offset of each allocation.
 //!
 //! # Examples
 //!

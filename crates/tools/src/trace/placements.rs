@@ -6,7 +6,7 @@ use super::event::TraceEvent;
 use super::lifetimes::{Lifetime, LifetimeWriter};
 use super::reader::Trace;
 
-/// Writes each allocation of a trace with its offset.
+/// A writer of each allocation of a trace, with its offset.
 ///
 /// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0
 /// in the order of the log, and so are its events. An allocation lives from its event to the event

@@ -156,7 +156,8 @@ fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
         } else {
             0
         };
-        // Ranks within a moment: a free has its index; from `count` on, two for each allocation.
+        // Ranks within a moment: a free has its index. From `count` on, each allocation has two
+        // ranks.
         let allocation = count + 2 * index;
         let free = if lower < upper { index } else { allocation + 1 };
         events.push((lower, allocation, TraceEvent::Allocate { slot, bytes }));

@@ -144,8 +144,8 @@ impl Replay {
         &self.engine.addresses
     }
 
-    /// Repeats a trace of one batch on fresh pools, and uses the median time: a short measurement
-    /// depends on the state of the processor.
+    /// Repeats a trace of one batch on fresh pools, and uses the median time. A single short
+    /// measurement depends on the state of the processor.
     ///
     /// # Examples
     ///

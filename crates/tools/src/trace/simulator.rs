@@ -5,7 +5,7 @@ use crate::PoolKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::{SimulatedBlock, SimulatedPool};
 
-/// The end of a range without a limit: offsets fit in any 64-bit integer type.
+/// The end of a range without a limit. Below it, offsets fit in any 64-bit integer type.
 const MAX_BYTES: u64 = 1 << 63;
 
 /// A simulated pool.

@@ -1,11 +1,11 @@
 //! A reader of PyTorch's memory snapshots, the pickles that `torch.cuda.memory._dump_snapshot`
-//! writes. A snapshot has the allocations and frees of each device, read as lifetimes, and the
-//! memory that PyTorch's own allocator reserved for them. A pickle of the list of segments that
-//! `torch.cuda.memory_snapshot` returns is a snapshot without events.
+//! writes. A snapshot has the allocations and frees of each device, which are read as lifetimes. It
+//! also has the memory that PyTorch's own allocator reserved for them. A pickle of the list of
+//! segments that `torch.cuda.memory_snapshot` returns is a snapshot without events.
 //!
 //! An allocation lives until its `free_completed`, because its memory cannot be reused before. An
 //! allocation from before the recording is known from its free, or from the blocks that are active
-//! at the end; here it is allocated first. Events count in the order of the file. Their times and
+//! at the end. Here it is allocated first. Events count in the order of the file. Their times and
 //! streams are not used, because PyTorch's threads use different clocks.
 //!
 //! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
@@ -22,8 +22,9 @@ use super::live_blocks::LiveBlocks;
 use super::pickle::Pickle;
 use crate::error::Result;
 
-/// An upper bound of the memory of a lifetime, in bytes. Itself and its id take 192 while their
-/// vector grows. Its addresses in the maps take 112, and its ends in the order for the peak 48.
+/// An upper bound of the memory of a lifetime, in bytes. The lifetime and its id take 192 while
+/// their vector grows. Its addresses in the maps take 112, and its ends in the order for the peak
+/// 48.
 const LIFETIME_BYTES: u64 = 384;
 
 /// A recorded program of PyTorch.
@@ -100,8 +101,7 @@ impl Snapshot {
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io) in these cases:
-    /// - `input` cannot be read, is not a pickle of plain data of the protocols 2 to 5, or is not a
-    ///   snapshot;
+    /// - `input` cannot be read, is no pickle of plain data of protocols 2 to 5, or is no snapshot;
     /// - an entry lacks a value that its action needs;
     /// - an address is allocated while it is live, freed twice, or freed inside of a live block;
     /// - segments or blocks overlap, a block ends beyond its segment, or its state is not known;
@@ -116,7 +116,7 @@ impl Snapshot {
 /// A device's memory while its entries are read.
 struct SnapshotReader {
     lifetimes: Vec<Lifetime>,
-    /// With the index of each lifetime.
+    /// The live blocks, with the index of each lifetime.
     live: LiveBlocks<usize>,
     /// The sum of all sizes.
     total_bytes: u64,
@@ -259,7 +259,8 @@ impl SnapshotReader {
         self.most_reserved = self.most_reserved.max(self.reserved);
     }
 
-    /// Returns the result after the last of `entries`. At the end `reserved_bytes` are reserved.
+    /// Returns the result after the last of `entries`. At the end of the recording,
+    /// `reserved_bytes` are reserved.
     fn finish(mut self, ordinal: usize, entries: u64, reserved_bytes: u64) -> DeviceTrace {
         for lifetime in &mut self.lifetimes {
             lifetime.upper = lifetime.upper.min(entries + 1);

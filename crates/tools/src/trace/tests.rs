@@ -68,7 +68,7 @@ fn any_pool() -> impl Strategy<Value = PoolKind> {
 
 proptest! {
     /// A request that fits is placed in free space, and only a request that does not fit is
-    /// refused: every pool releases its idle memory before it refuses.
+    /// refused. Before a refusal, every pool releases its idle memory.
     #[test]
     fn what_fits_is_placed_apart_and_what_does_not_is_refused(
         kind in any_pool(),

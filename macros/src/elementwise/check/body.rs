@@ -125,7 +125,7 @@ impl Scope<'_> {
         {
             return Ok(Value::Local(name.clone()));
         }
-        // It would be the type that the function becomes.
+        // `Self` would be the type that the function becomes.
         let mut words = path.segments.iter().map(|segment| &segment.ident);
         if let Some(word) = words.find(|&word| word == "Self") {
             return refuse(word.span(), "`Self`");

@@ -23,7 +23,8 @@ const ELEMENTS: [&str; 13] = [
 /// The maximum number of arguments that a function has.
 const MOST_ARGUMENTS: usize = 4;
 
-/// Returns an error at the first token of `tokens`: the whole of a loop is too much to underline.
+/// Returns an error at `span`, the first token of a construct: a whole loop is too much to
+/// underline.
 fn refused(span: Span, what: &str) -> Error {
     Error::new(
         span,
@@ -39,7 +40,7 @@ fn refuse<T>(span: Span, what: &str) -> Result<T> {
     Err(refused(span, what))
 }
 
-/// Refuses the first of these tokens that is there.
+/// Refuses the first of these optional tokens that is present.
 macro_rules! refuse_tokens {
     ($($token:expr => $what:literal),+ $(,)?) => {
         $(

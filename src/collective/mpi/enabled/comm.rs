@@ -34,14 +34,14 @@ pub(super) struct Comm {
     pub(super) size: usize,
 }
 
-// SAFETY: it is a handle, which any thread may use: MPI was initialised for calls that threads make
-// one at a time, and they do: one thread of a rank has the handle at a time.
+// SAFETY: the communicator is a handle that any thread may use. MPI was initialised for calls from
+// one thread at a time. One thread of a rank has the handle at a time.
 unsafe impl Send for Comm {}
 
 /// A message in flight.
 ///
-/// It remains in flight when this drops. Its memory must stay valid until `arrived` returns that it
-/// is done, or for ever.
+/// The message remains in flight when this handle drops. The message's memory must stay valid until
+/// `arrived` returns that the message is done, or for ever.
 #[derive(Debug)]
 pub(super) struct MpiRequest {
     raw: ffi::MPI_Request,
@@ -167,8 +167,8 @@ impl MpiRequest {
     /// progress on all messages.
     pub(super) fn arrived(&mut self) -> Result<Option<usize>> {
         let (mut is_done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the request is one that MPI returned, or null, which it accepts; the status is
-        // written if the request is done.
+        // SAFETY: the request is from MPI, or null, which MPI accepts; the status is written if the
+        // request is done.
         unsafe {
             let code = ffi::MPI_Test(&mut self.raw, &mut is_done, status.as_mut_ptr());
             check("MPI_Test", code)?;
@@ -206,9 +206,8 @@ impl MpiRequest {
     }
 }
 
-/// Tests many messages in one call, because each call lets MPI make progress on all messages and
-/// may yield the core. Returns the indices of those that are done, with the number of bytes
-/// received.
+/// Tests many messages in one call. Each call lets MPI make progress on all messages, and may yield
+/// the core. Returns the indices of the messages that are done, with the number of bytes received.
 pub(super) fn arrived_of<'a>(
     requests: impl Iterator<Item = &'a mut MpiRequest>,
 ) -> Result<Vec<(usize, usize)>> {
@@ -220,8 +219,8 @@ pub(super) fn arrived_of<'a>(
     let mut places: Vec<c_int> = vec![0; raw.len()];
     let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); raw.len()];
     let mut done = 0;
-    // SAFETY: the requests are those that MPI returned, or null, which it ignores; the other
-    // pointers are to vectors of this function, which are as long.
+    // SAFETY: the requests are from MPI, or null, which MPI ignores. The other pointers are to
+    // vectors of this function with as many elements.
     let code = unsafe {
         ffi::MPI_Testsome(
             raw.len() as c_int,

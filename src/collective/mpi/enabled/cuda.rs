@@ -7,7 +7,7 @@ pub(super) fn knows_cuda() -> bool {
     use libloading::os::unix::Library;
 
     let program = Library::this();
-    // SAFETY: the name is of an extension of MPI, which has this type in both libraries; it may be
+    // SAFETY: the name belongs to an extension of MPI, with this type in both libraries. It may be
     // called once MPI is initialised.
     unsafe {
         let query = program.get::<unsafe extern "C" fn() -> c_int>(b"MPIX_Query_cuda_support\0");

@@ -1,9 +1,9 @@
 //! Distributed deadlock detection: finds cycles of ranks that wait in mismatched calls.
 //!
-//! A rank that has waited for a while sends a message to the ranks that it waits for. While they
-//! wait themselves, they forward it to the ranks that they wait for. If a rank receives its own
+//! A rank that has waited for a while sends a message to the ranks that it waits for. If a receiver
+//! waits itself, it forwards the message to the ranks that it waits for. If a rank receives its own
 //! message, there is a deadlock. Each rank on the cycle has confirmed that it has not reached the
-//! call in which its predecessor waits. It never will, because it waits itself.
+//! call in which its predecessor waits. It will never reach that call, because it waits itself.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_arrived_ends_the_search() {
-        // Rank 2 has reached the call of rank 1, which does not know it yet.
+        // Rank 2 has reached the call of rank 1, but rank 1 does not know this yet.
         let (mut ranks, probe) = waiting(&[(2, 1)]);
         let (probe, _) = ranks[1].receive(1, probe).unwrap();
         assert_eq!(ranks[2].receive(2, probe), None);

@@ -1,9 +1,8 @@
 //! Ranks that are processes, over the MPI library that the program was built with.
 //!
-//! Architecture invariant: from the beginning of the world to its end, one thread of a process at a
-//! time makes calls of MPI. That thread has the engine. None of these calls blocks. A wait is a
-//! loop that lets MPI make progress, receives control messages about ranks that are gone, and has a
-//! deadline.
+//! Architecture invariant: while the world exists, one thread of a process at a time calls MPI.
+//! That thread has the engine. None of these calls blocks. A wait is a loop with a deadline. It
+//! lets MPI make progress, and receives control messages about ranks that are gone.
 
 mod comm;
 mod cuda;
@@ -198,8 +197,8 @@ impl Engine for MpiEngine {
         report_outcome(completion, outcome)
     }
 
-    /// Returns true for data that is sent unchanged. Data that is reduced, or small enough to be
-    /// sent with the header, must be in host memory, because the host reads it.
+    /// Returns true for data that is sent unchanged. Data that is reduced or sent with the header
+    /// must be in host memory, because the host reads it.
     fn takes_device_memory(&self, work: &Work) -> bool {
         let bytes = match work.call.operation {
             Operation::Broadcast(_) | Operation::AllGather => work.call.bytes(),
@@ -253,7 +252,7 @@ impl Engine for MpiEngine {
         if self.messages.are_all_sent() || self.shutdown.is_over() {
             return None;
         }
-        // An error recurs at the end, where it is reported.
+        // An error is ignored here: it recurs at the end, where it is reported.
         let _ = self.messages.reap();
         Some(PAUSE)
     }

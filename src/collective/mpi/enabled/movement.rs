@@ -8,8 +8,8 @@ use crate::collective::call::Operation;
 use crate::collective::engine::{CallMemory, Work};
 use crate::device::host_streams::HostFailure;
 
-/// The length of a piece, in bytes: large enough that the cost of a message is negligible, small
-/// enough that a slow transfer still makes progress before the timeout.
+/// The length of a piece, in bytes. It is large enough that the cost of a message is negligible. It
+/// is small enough that a slow transfer makes progress before the timeout.
 pub(super) const PIECE: usize = 4 << 20;
 
 /// The length of a piece that ranks forward. It is shorter, because ranks forward whole pieces.
@@ -30,8 +30,8 @@ impl MpiEngine {
         let bytes = input_for(work, memory, own).1;
         let taken = |from: usize| memory.target.wrapping_add(from * bytes);
         let mut transfers = Vec::with_capacity(2 * size);
-        // SAFETY: by this function's contract; each address is in the part of the target that
-        // belongs to one member, and the source is other memory.
+        // SAFETY: by this function's contract. Each address is in one member's part of the target,
+        // and the source is other memory.
         unsafe {
             for step in (1..size).filter(|_| bytes > INLINE) {
                 let (from, to) = ((own + size - step) % size, (own + step) % size);
@@ -49,7 +49,7 @@ impl MpiEngine {
                 taken(from).copy_from_nonoverlapping(self.buffers.data(from), bytes);
             }
         }
-        // Copied in the first iteration, while the others send.
+        // The own part is copied in the first iteration, while the others send.
         let own_part = work.call.own_part(own, size);
         let mut own_part = own_part.filter(|(_, _, bytes)| *bytes > 0 && !memory.is_of_device);
         let mut copy_own = |_: &mut [Transfer]| {
@@ -81,8 +81,8 @@ impl MpiEngine {
         let (own, size, bytes) = (work.members.own, work.members.size(), work.call.bytes());
         if bytes <= INLINE {
             if own != root {
-                // SAFETY: the target is as long as the call says, and so is the data that was sent
-                // with the header, as the opening checked.
+                // SAFETY: the target is as long as the call says. The data sent with the header has
+                // this length, too, as the opening checked.
                 unsafe {
                     memory
                         .target

@@ -1,7 +1,7 @@
 //! The start of a collective call: each member sends the header of its call to each other one.
 //!
 //! Small data is sent with the header. So a small call takes one message between each pair of
-//! ranks. A large one transfers its data when all ranks have memory for it.
+//! ranks. A large call transfers its data when all ranks have memory for it.
 
 use super::MpiEngine;
 use super::comm::{MpiRequest, Tag, arrived_of};
@@ -98,8 +98,8 @@ impl MpiEngine {
         let (calls, polls) = calls?;
         let calls = work.members.ranks.iter().copied().zip(&calls);
         let agreed = work.call.check_same(calls);
-        // If the calls differ, all ranks report that already, and a rank that failed for it adds
-        // nothing.
+        // If the calls differ, all ranks already report the difference. A rank that failed because
+        // of it adds nothing.
         if agreed.is_ok() {
             self.peers.check_members(&self.comm, work, polls)?;
         }
@@ -137,7 +137,7 @@ impl MpiEngine {
             let (data, length) = input_for(work, memory, to);
             let length = if length <= INLINE { length } else { 0 };
             // SAFETY: this message alone uses the buffer, which has `HEADER_WORDS` words and
-            // `INLINE` bytes; the data is readable by `open`'s contract.
+            // `INLINE` bytes. By `open`'s contract, the data is readable.
             let request = unsafe {
                 place.copy_from_nonoverlapping(words.as_ptr().cast(), HEADER_BYTES);
                 place
@@ -237,8 +237,8 @@ impl InFlight {
         Ok((has_moved, header_received))
     }
 
-    /// Returns the ranks whose header has not arrived or, if all have, those that have not received
-    /// one.
+    /// Returns the ranks whose header has not arrived. If all headers have, returns the ranks that
+    /// have not received this rank's header.
     fn missing(&self, ranks: &[usize]) -> Vec<usize> {
         let late = match self.incoming.is_empty() {
             true => &self.outgoing,

@@ -1,4 +1,4 @@
-//! The status of the other ranks: which of them take part no longer, and why.
+//! The status of the other ranks: which of them are gone, and why.
 
 use std::collections::{HashMap, HashSet};
 use std::hint::spin_loop;
@@ -60,8 +60,8 @@ pub(super) enum WaitTarget {
     Arrival,
     /// A message of another rank.
     Message,
-    /// Data of ranks that have arrived. A rank that ends after that has ensured that its data
-    /// arrives.
+    /// Data of ranks that have arrived. A rank that ends after its arrival has ensured that its
+    /// data arrives.
     Data,
 }
 
@@ -194,14 +194,14 @@ impl Peers {
         }
     }
 
-    /// Receives the control messages that were sent before the headers of the last members, after
-    /// an opening that polled MPI `polls` times. A member that failed does not count as arrived,
+    /// Receives the control messages that were sent before the headers of the last members. The
+    /// opening before has polled MPI `polls` times. A member that failed does not count as arrived,
     /// whatever it sent before.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, polls: usize) -> Result<()> {
-        /// Stops after this many polls without a control message. Each poll of MPI may receive only
-        /// one or two messages, and yields the core where ranks share cores. The opening's last
-        /// poll may have received a message that the next poll reports; that poll may receive
-        /// another one for the poll after it.
+        /// The polls without a control message after which the wait ends. Each poll of MPI may
+        /// receive only one or two messages, and yields the core where ranks share cores. A poll
+        /// may receive a message that only the next poll reports. So after the opening's last poll,
+        /// several messages may still arrive, one poll after another.
         const QUIET: usize = 4;
         let mut quiet = polls.min(QUIET - 2);
         while quiet < QUIET {

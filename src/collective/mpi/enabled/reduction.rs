@@ -13,12 +13,12 @@ use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
-/// A part of at most this many bytes is one piece, if it fits in the ring. Shorter pieces would
-/// wait for each other for longer than they overlap.
+/// A part of at most this many bytes is one piece, if it fits in the ring. With shorter pieces, the
+/// waits between them would cost more than their overlap saves.
 const WHOLE: usize = 2 << 20;
 
-/// The maximum and minimum length of a piece of longer parts, and the maximum length of the arrived
-/// pieces of all members together, in bytes.
+/// The limits of the pieces of longer parts, in bytes: the longest and the shortest piece, and all
+/// members' arrived pieces together.
 const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
 const RING: usize = 8 << 20;

@@ -1,5 +1,5 @@
-//! The end of a rank: it signs off from the others, so that MPI can be finalised, or all of them
-//! are aborted.
+//! The end of a rank. The rank signs off from the others, so that MPI can be finalised, or it
+//! aborts all ranks.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -73,8 +73,8 @@ pub(super) fn is_finalised() -> bool {
 }
 
 impl MpiEngine {
-    /// Announces that this process ends, and waits until all others end. `MPI_Finalize` would wait
-    /// for them, too, but could not receive a message about a failure.
+    /// Announces that this process ends, and waits until all others end. `MPI_Finalize` also waits
+    /// for the others, but cannot receive a message about a failure.
     pub(super) fn sign_off(&mut self) -> Result<ExitStep> {
         if self.shutdown.is_over() {
             return Ok(ExitStep::Skip);

@@ -71,8 +71,8 @@ impl Transfer {
     ///
     /// The memory has `bytes` bytes, or as many as the ring if that is less. It is readable, and
     /// for a receiving transfer also writable. While a piece is ready and not done, nothing else
-    /// writes to its memory; for a receiving transfer, nothing else reads it either. The memory
-    /// stays valid until all pieces are done or cancelled.
+    /// writes to its memory. In a receiving transfer, nothing else reads the piece either. The
+    /// memory stays valid until all pieces are done or cancelled.
     pub(super) unsafe fn new(
         peer: usize,
         (tag, direction): (Tag, TransferDirection),
@@ -168,8 +168,8 @@ impl Transfer {
             if self.begun + length > self.ready {
                 break;
             }
-            // SAFETY: the address is inside of the memory; by the contract of `new`, this transfer
-            // alone uses it while the piece is in flight.
+            // SAFETY: the address is inside of the memory. By the contract of `new`, this transfer
+            // alone uses the piece while it is in flight.
             let request = unsafe {
                 let place = self.memory.at(self.begun);
                 match self.direction {

@@ -75,8 +75,8 @@ fn initialise() -> Result<bool> {
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let (mut is_initialised, mut threads): (c_int, c_int) = (0, 0);
-    // SAFETY: MPI allows the first call at any time, and the others depending on whether it is
-    // initialised; the pointers are to variables of this function.
+    // SAFETY: MPI allows the first call at any time; its result decides which of the other calls
+    // run. The pointers are to variables of this function.
     unsafe {
         check("MPI_Initialized", ffi::MPI_Initialized(&mut is_initialised))?;
         let code = match is_initialised != 0 {

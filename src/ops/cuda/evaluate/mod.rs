@@ -33,7 +33,7 @@ const TEXT_OF_CROSSED: &str = include_str!("../crossed.cuh");
 const TEXT_OF_ALL: &str = include_str!("../several.cuh");
 
 /// Returns the elements of each result of `graph` over `shape`, whose length was checked. One pass
-/// computes all results, with one allocation for each.
+/// computes all results, with one allocation for each result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: CudaOrder<'_>,
@@ -113,8 +113,8 @@ fn crossed_source(crossed: &Crossed<'_>) -> KernelSource {
     source(crossed.name(), &text)
 }
 
-/// Writes the elements to the program's target, or, without a target, contiguously to `output`. If
-/// the program reads whole words, `output` begins at a multiple of 16 bytes.
+/// Writes the elements to the program's target. If there is no target, writes them contiguously to
+/// `output`. If the program reads whole words, `output` begins at a multiple of 16 bytes.
 #[track_caller]
 pub(super) fn write(order: CudaOrder<'_>, program: &Program<'_>, output: Output) -> Result<()> {
     if let Some(crossed) = program.crossed() {

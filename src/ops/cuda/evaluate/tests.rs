@@ -108,7 +108,8 @@ mod compiled {
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_float};
 
-    /// Over two axes and over more, with what is read by tiles, directly and as one value.
+    /// Returns kernels over two axes and over more. Their operands are read by tiles, directly and
+    /// as one value.
     fn sources<T: Number>() -> Vec<KernelSource> {
         let x = Array::<T>::zeros([9, 40, 50]).unwrap();
         let y = Array::<T>::zeros([9, 50, 40])

@@ -4,7 +4,7 @@ use crate::array::{Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::{Gemm, GemmOperand, GemmType};
 
-/// A matrix; lengths and steps are in elements.
+/// A matrix. Lengths and steps are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Matrix {
     pub(super) rows: usize,
@@ -36,8 +36,8 @@ impl Matrix {
         }
     }
 
-    /// Returns the step from one row to the next, if each row is without gaps and begins after the
-    /// end of the one before.
+    /// Returns the step from one row to the next. Returns `None` if a row has gaps, or begins
+    /// before the end of the previous row.
     fn leading(self) -> Option<usize> {
         let least = self.columns.max(1);
         let is_dense = self.columns <= 1 || self.column_step == 1;
@@ -50,7 +50,7 @@ impl Matrix {
     }
 
     /// Returns whether the matrix is read as its transpose, and the step between its rows or
-    /// columns; `None` if neither rows nor columns are without gaps.
+    /// columns. Returns `None` if neither rows nor columns are without gaps.
     pub(super) fn blas_layout(self) -> Option<(bool, usize)> {
         let rows = self.leading().map(|leading| (false, leading));
         rows.or_else(|| self.transposed().leading().map(|leading| (true, leading)))
@@ -69,8 +69,8 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Pairs the matrices of two layouts: the last two axes are a matrix, the others number the
-    /// matrices and must be equally long.
+    /// Pairs the matrices of two layouts. The last two axes are a matrix. The other axes number the
+    /// matrices, and must be equally long.
     pub(super) fn new(left: &Layout, right: &Layout) -> Self {
         let (places, others) = (places(left), places(right));
         let pairs = Self {
@@ -99,8 +99,8 @@ impl Pairs {
         [self.left.rows, self.left.columns, self.right.columns]
     }
 
-    /// Returns the number of calls that multiply all pairs; `None` if an operand must be copied
-    /// first.
+    /// Returns the number of calls that multiply all pairs. Returns `None` if an operand must be
+    /// copied first.
     pub(super) fn calls(&self) -> Option<usize> {
         self.left.blas_layout()?;
         self.right.blas_layout()?;
@@ -108,8 +108,8 @@ impl Pairs {
         Some(self.places.count() / count.max(1))
     }
 
-    /// Returns the longest axis of pairs that cuBLAS can step along in one batched call: its
-    /// number, its length and its steps.
+    /// Returns the longest axis of pairs that cuBLAS can step along in one batched call, with its
+    /// length and steps.
     fn longest(&self) -> (Option<usize>, usize, [isize; 2]) {
         let axes = self.places.axes().enumerate();
         let forwards = axes.filter(|(_, (_, steps))| steps.iter().all(|&step| step >= 0));
@@ -145,7 +145,7 @@ impl Pairs {
         );
         let [rows, inner, columns] = self.lengths();
         // Along the chosen axis, the distance between products is the number of products along the
-        // axes inside it.
+        // axes inside this axis.
         let steps = numbers_of(&self.places);
         let size = rows * columns;
         let others = self.places.axes().enumerate().zip(steps);

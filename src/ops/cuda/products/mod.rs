@@ -21,9 +21,9 @@ use crate::ops::descriptors::{Copying, as_matrices};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
-/// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
-/// elements. Both have numbers of one type. A vector is a row on the left and a column on the
-/// right.
+/// Returns the product of two arrays of one or two axes as an array of `shape`. The shape has as
+/// many elements as the product. Both arrays have numbers of one type. A vector is a row on the
+/// left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply(
     order: CudaOrder<'_>,
@@ -36,8 +36,9 @@ pub(in crate::ops) fn multiply(
     multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
 }
 
-/// Returns the products of matrices with equal numbers as an array of `shape`, which has as many
-/// elements. Both arrays have numbers of one type. The last two axes of a layout are a matrix.
+/// Returns the products of matrices with equal numbers as an array of `shape`. The shape has as
+/// many elements as the products. Both arrays have numbers of one type. The last two axes of a
+/// layout are a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks(
     order: CudaOrder<'_>,
@@ -75,8 +76,8 @@ pub(in crate::ops) fn multiply_stacks(
 }
 
 /// Writes the product of two matrices of floats to `place`, if cuBLAS can read both in place.
-/// Returns whether it did. All three have one type. `place` must have exactly the elements of the
-/// product, which nothing else reads or writes.
+/// Returns whether it did. All three arrays have one type. `place` must have exactly the elements
+/// of the product. Nothing else may read or write them.
 #[track_caller]
 pub(in crate::ops) fn multiply_into(
     order: CudaOrder<'_>,
@@ -102,9 +103,9 @@ pub(in crate::ops) fn multiply_into(
     let operands = [left, right].map(|array| Words::of(array).address);
     let gemms = pairs.gemms(element, operands, address_of(place));
     for gemm in gemms.expect("both stand in rows or columns") {
-        // SAFETY: the operands hold what their layouts reach. The place has as many elements as the
-        // product, as the caller checked, and nothing else reads or writes them. The stream is
-        // ordered after all that uses the memory.
+        // SAFETY: the operands hold all elements that their layouts reach. The place has as many
+        // elements as the product, as the caller checked. Nothing else reads or writes them. The
+        // stream is ordered after all that uses the memory.
         order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
     }
     Ok(true)
@@ -159,8 +160,9 @@ fn by_cublas(
     computed(order.device, dtype, shape, |output: Output| {
         let gemms = pairs.gemms(element, operands, output.address);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
-            // SAFETY: the operands hold what their layouts reach. The output is new and has all
-            // products. The stream is ordered after all that writes to the operands.
+            // SAFETY: the operands hold all elements that their layouts reach. The output is new
+            // and has room for all products. The stream is ordered after all that writes to the
+            // operands.
             order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
@@ -168,8 +170,8 @@ fn by_cublas(
 }
 
 /// The maximum number of calls that cost less than a copy of an operand. On an H200, a call of 12
-/// matrices of 512 rows takes as long as the copies. It reaches half of the speed of one call of 96
-/// matrices.
+/// matrices of 512 rows takes as long as the copies. Its speed is half of the speed of one call of
+/// 96 matrices.
 const FEW_CALLS: usize = 1;
 
 /// Like [`FEW_CALLS`], if the copy would repeat broadcast elements.
@@ -271,7 +273,8 @@ fn blocks_source(kind: ProductKind, numbering: Numbering) -> KernelSource {
     prelude::source(format!("products of {item}"), &text)
 }
 
-/// The elements of products: floats by their types, integers by their sizes, because they wrap.
+/// The elements of products: floats by their types, integers by their sizes. Integers wrap, so
+/// their sign does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProductKind {
     F16,

@@ -218,7 +218,7 @@ fn recognises_matrices_stored_neither_by_rows_nor_by_columns() {
     for [row_step, column_step] in [[0, 1], [3, 1], [-4, 1], [1, 0], [1, -3], [8, 2], [0, 0]] {
         assert_eq!(fits_blas(3, 4, row_step, column_step), None);
     }
-    // A single row or column has no next one.
+    // A single row or column has no next row or column.
     assert_eq!(fits_blas(1, 4, 0, 1), Some((false, 4)));
     assert_eq!(fits_blas(1, 4, 0, 7), Some((true, 7)));
     assert_eq!(fits_blas(3, 1, 5, 0), Some((false, 5)));

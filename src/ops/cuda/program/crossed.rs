@@ -9,16 +9,16 @@ use crate::ops::cuda::code::Code;
 /// The elements of a tile's side.
 const TILE: usize = 32;
 
-/// Lines of fewer elements than this are not worth a tile.
+/// The minimum number of elements of a line that are worth a tile.
 const SHORT: usize = 8;
 
-/// The maximum shared memory of a block for tiles, in bytes: little enough that several blocks run
+/// The maximum shared memory of a block for tiles, in bytes. It is so small that several blocks run
 /// concurrently.
 const SHARED_BYTES: usize = 32 << 10;
 
-/// A program that is walked by tiles of two axes. Along the last axis its target has no gaps. Along
-/// the one before, the operands in the bit set `staged` have no gaps, and their steps along the
-/// last axis are longer. The staged operands are read by tiles.
+/// A program that is walked by tiles of two axes. Along the last axis, its target has no gaps.
+/// Along the axis before it, the operands in the bit set `staged` have no gaps. The steps of these
+/// operands along the last axis are longer. The staged operands are read by tiles.
 ///
 /// Invariant: the program has one target, and an operand for each bit.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl<'a> Program<'a> {
         let along = (0..self.dims.len())
             .rev()
             .find(|&axis| is_long(axis) && is_dense(&target.strides, axis))?;
-        // The operands that are contiguous along `axis`, as many as have space for their tiles.
+        // The operands that are contiguous along `axis`, as many as shared memory has space for.
         let staged_along = |axis: usize| {
             let (mut staged, mut left_bytes) = (0u32, SHARED_BYTES);
             for (number, operand) in operands.iter().enumerate() {
@@ -93,8 +93,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Returns the padding of the lines of a tile, which puts the elements of a column in different
-/// banks.
+/// Returns the padding of the lines of a tile. It puts the elements of a column in different banks.
 fn padding(element_bytes: usize) -> usize {
     (4 / element_bytes).max(1)
 }
@@ -126,9 +125,9 @@ impl Crossed<'_> {
         }
     }
 
-    /// Adds to `text` the definitions of the program; the structures `Staged`, the operands' part
-    /// of a tile, and `Places`, the start of a plane of both axes; and the functions `places`,
-    /// `stage` and `finish`.
+    /// Adds to `text` the definitions of the program. Then adds the structures `Staged`, the
+    /// operands' part of a tile, and `Places`, the start of a plane. Finally, adds the functions
+    /// `places`, `stage` and `finish`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let program = &self.program;
         let code = Code::of(program.graph);

@@ -1,8 +1,8 @@
 //! A device function for an expression over an index space, and the operands that it takes.
 //!
-//! The text depends only on the functions and types of the expression graph and on the form. It is
-//! generated once for each form, and a program and its arguments are cheap to make. Every member of
-//! `Operands` takes eight bytes.
+//! The text depends only on the functions and types of the expression graph and on the form. The
+//! text is generated once for each form. A program and its arguments are cheap to make. Every
+//! member of `Operands` takes eight bytes.
 
 mod crossed;
 mod text;
@@ -28,12 +28,12 @@ struct Strided {
 struct Form {
     /// The number of axes with strides; 0 if the elements of all arrays are contiguous.
     rank: usize,
-    /// Indices take 64 bits.
+    /// `true` if indices take 64 bits.
     is_wide: bool,
-    /// Several elements are read at once.
+    /// `true` if several elements are read at once.
     is_packed: bool,
-    /// A bit for each operand that repeats one element along the last axis, if several are read at
-    /// once.
+    /// If several elements are read at once, a bit for each operand that repeats one element along
+    /// the last axis.
     repeated: u32,
 }
 
@@ -43,17 +43,17 @@ const MOST_REPEATED: usize = 19;
 const VARIANT: u32 = 27;
 
 impl Form {
-    /// Returns whether the operand repeats one element along the last axis; false if elements are
-    /// read one by one.
+    /// Returns whether the operand repeats one element along the last axis. Returns `false` if
+    /// elements are read one by one.
     fn repeats(self, operand: usize) -> bool {
         operand < MOST_REPEATED && self.repeated & (1 << operand) != 0
     }
 }
 
-/// An expression over an index space: its elements are numbered in row-major order of the axes.
+/// An expression over an index space. Its elements are numbered in row-major order of the axes.
 ///
-/// Invariant: `places` has an entry for each array of the expression graph, in its order, and after
-/// them one for each target, if there are targets. All have the strides of `dims`, as many as the
+/// Invariant: `places` has an entry for each array of the expression graph, in its order. The
+/// entries of the targets are after these. Each entry has the strides of `dims`, as many as the
 /// form's rank.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
@@ -66,7 +66,7 @@ pub(super) struct Program<'a> {
     width: usize,
 }
 
-/// The axes of an array in their own order; axes beyond its rank are at the end.
+/// The axes of an array in their own order. Axes beyond its rank are at the end.
 const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 impl<'a> Program<'a> {
@@ -132,9 +132,9 @@ impl<'a> Program<'a> {
         program
     }
 
-    /// Reads several elements at once if each operand allows whole words or repeats one element.
-    /// With several results, elements are read one by one: that many arrays keep enough accesses in
-    /// flight.
+    /// Reads several elements at once if each operand allows whole words or repeats one element. If
+    /// there are several results, elements are read one by one, because their arrays keep enough
+    /// accesses in flight.
     fn choose_packs(&mut self) {
         if self.targets > 1 {
             let [length] = self.dims[..] else { return };
@@ -163,8 +163,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Returns whether every operand can be read in whole words, except those that repeat one
-    /// element along the axis `last`.
+    /// Returns whether every operand can be read in whole words. Operands that repeat one element
+    /// along the axis `last` are excepted.
     fn are_aligned(&self, last: usize) -> bool {
         let mut places = self.places.iter();
         places.all(|place| {
@@ -173,12 +173,12 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// Returns the key of a kernel over the program; `of` maps a form to a key.
+    /// Returns the key of a kernel over the program. `of` maps a form to a key.
     pub(super) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
         of(self.form()).over(self.graph.fingerprint())
     }
 
-    /// Returns the key of a kernel that comes in several variants, which are numbered below 32.
+    /// Returns the key of a kernel that has several variants, which are numbered below 32.
     pub(super) fn variant_key(&self, of: fn(u32) -> KernelKey, variant: u32) -> KernelKey {
         debug_assert!(variant < 1 << (u32::BITS - VARIANT));
         of(self.form() | variant << VARIANT).over(self.graph.fingerprint())
@@ -202,7 +202,7 @@ impl<'a> Program<'a> {
         if self.form.is_packed { self.width } else { 1 }
     }
 
-    /// Adds the one argument that the text takes, `const Operands`.
+    /// Adds the only argument that the text takes, `const Operands`.
     pub(super) fn arguments(&self, arguments: &mut Arguments) {
         let mut members: Vec<u64> = self.places.iter().map(|place| place.address).collect();
         for (bits, size_bytes) in &self.scalars {
@@ -217,7 +217,7 @@ impl<'a> Program<'a> {
             members.extend(self.places.iter().map(|place| place.strides[axis] as u64));
         }
         if members.is_empty() {
-            // A structure without members has a size of its own.
+            // A structure without members still has a size.
             members.push(0);
         }
         arguments.push_all(members);
@@ -246,7 +246,7 @@ impl Strided {
     }
 
     /// Returns whether `width` elements make whole words if they begin at a multiple of `width`
-    /// along the axis `last`. This must hold at every index along the axes before it.
+    /// along the axis `last`. This must hold at every index along the axes before `last`.
     fn is_aligned(&self, width: usize, last: usize) -> bool {
         let word = (width * self.element_bytes).min(16);
         let mut outer = self.strides[..last].iter();
@@ -259,9 +259,9 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
     address.wrapping_add(layout.offset().wrapping_mul(element_bytes) as u64)
 }
 
-/// Coalesces axes to the fewest along which all places can be walked, moves their strides to the
-/// front in every place, and returns their lengths. Two neighbouring axes become one if every place
-/// steps over both with one stride.
+/// Coalesces axes to the fewest along which all places can be walked, and returns their lengths.
+/// Moves the strides of these axes to the front in every place. If every place steps over two
+/// neighbouring axes with one stride, they become one axis.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {
@@ -312,8 +312,8 @@ fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     count.is_none_or(|count| count > FAR) || places.iter().any(|place| reach(place) > FAR)
 }
 
-/// Returns the number of elements that are read at once where that is possible: 16 bytes of the
-/// largest type, and at least four.
+/// Returns the number of elements that are read at once if possible: 16 bytes of the largest type,
+/// and at least four elements.
 fn width_of(largest: usize) -> usize {
     (16 / largest).max(4)
 }

@@ -12,8 +12,8 @@ impl Program<'_> {
         name_of(self.graph)
     }
 
-    /// Adds the types `T`, `I` and `index_t`, `Operands`, and the function `element`; if several
-    /// elements are read at once, also `CS_WIDTH` and `elements`.
+    /// Adds the types `T`, `I` and `index_t`, `Operands`, and the function `element`. If several
+    /// elements are read at once, also adds `CS_WIDTH` and `elements`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let code = Code::of(self.graph);
         self.write_types(text);
@@ -73,8 +73,8 @@ impl Program<'_> {
         text.push_str("}\n");
     }
 
-    /// Adds the function `place`, which returns the address for the element number `i`: in the
-    /// target, or, without a target, at index `i` from `out` on.
+    /// Adds the function `place`, which returns the address for the element number `i`. The address
+    /// is in the target. If there is no target, it is at index `i` from `out` on.
     pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
         text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
         let target = self.places.len().saturating_sub(1);
@@ -136,15 +136,15 @@ impl Program<'_> {
         );
     }
 
-    /// Adds the computation of the offsets of the places in `range`, for the element number `i`, as
-    /// `at` with the number of the place. If several elements are read at once, an operand that
-    /// repeats one does not move along the last axis.
+    /// Adds the computation of the offsets of the places in `range`, for the element number `i`.
+    /// The variables are `at` with the number of the place. If several elements are read at once,
+    /// an operand that repeats one element does not move along the last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         self.write_offsets_along(0..self.form.rank, range, text);
     }
 
-    /// Adds the computation of offsets like [`write_offsets`](Self::write_offsets), over the first
-    /// axes, `axes`, whose elements `i` numbers.
+    /// Adds the computation of offsets like [`write_offsets`](Self::write_offsets), over `axes`,
+    /// which are the first axes. `i` is the number of an element along these axes.
     pub(super) fn write_offsets_along(
         &self,
         axes: Range<usize>,

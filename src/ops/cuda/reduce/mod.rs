@@ -1,10 +1,11 @@
 //! Reductions of an expression without storing its elements.
 //!
-//! A kernel reduces an expression as the host does: it reduces a few elements into a partial
-//! result, merges that into a total, and merges the totals. The shape and the number of elements
-//! that are read at once determine which thread reduces what. The size and the load of the device
-//! do not, so a result is the same on every run and device. Sums are no less accurate than the
-//! host's: they carry the rounding error from element to element and from total to total.
+//! A kernel reduces an expression as the host does. It reduces a few elements into a partial
+//! result, merges partial results into a total, and merges the totals. The shape and the number of
+//! elements that are read at once determine which thread reduces which elements. The size and the
+//! load of the device do not matter. So a result is equal on every run and device. Sums are no less
+//! accurate than the host's. They carry the rounding error from element to element and from total
+//! to total.
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +34,8 @@ pub(super) const MERGE: &str = include_str!("../merge.cuh");
 const REDUCE: &str = include_str!("../reduce.cuh");
 const PARTS: &str = include_str!("../parts.cuh");
 
-/// The maximum number of blocks if outputs are divided into parts: about as many as the largest
-/// device runs at once. Four times as many took an eighth longer on an H200.
+/// The maximum number of blocks if outputs are divided into parts. The largest device runs about as
+/// many at once. Four times as many took an eighth longer on an H200.
 const MOST_BLOCKS: usize = 1024;
 
 /// The maximum number of blocks along x. If there are more tiles, each block processes several.
@@ -60,7 +61,7 @@ struct PartKernels<F>(PhantomData<F>);
 pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
     cuda: CudaReducer,
-    /// Returns the bits of the result for no elements, if there is one.
+    /// A function that returns the bits of the result for no elements, if there is one.
     nothing: fn() -> Option<Bits>,
     /// The stored types of the elements and of the results.
     item: DType,
@@ -180,8 +181,8 @@ impl ReductionTarget {
     }
 }
 
-/// Enqueues reducing the elements of `program`, one output for each of `lanes`. The program has the
-/// elements of `lanes`; no lane is empty.
+/// Enqueues the reduction of the elements of `program`, one output for each of `lanes`. The program
+/// has the elements of `lanes`. No lane is empty.
 #[track_caller]
 pub(super) fn reduce_into(
     workspace: Workspace<'_>,
@@ -299,7 +300,8 @@ fn parts_source(reduction: &ReductionKernels) -> KernelSource {
 struct ReductionSplit {
     /// The threads of an output, or of a part of one: a power of two.
     threads: usize,
-    /// The threads of an output are adjacent. If not, adjacent threads belong to different outputs.
+    /// `true` if the threads of an output are adjacent. Otherwise, adjacent threads belong to
+    /// different outputs.
     is_beside: bool,
     /// The blocks that cover all outputs.
     tiles: usize,
@@ -309,8 +311,8 @@ struct ReductionSplit {
 }
 
 impl ReductionSplit {
-    /// Divides lanes, of which a thread reads `width` elements at once: of one lane if lanes are
-    /// contiguous, else of adjacent ones.
+    /// Divides lanes. A thread reads `width` elements at once. If lanes are contiguous, these are
+    /// of one lane, otherwise of adjacent lanes.
     fn new(lanes: Lanes, width: usize) -> Self {
         if lanes.inner == 1 {
             Self::beside(lanes, width)
@@ -322,7 +324,7 @@ impl ReductionSplit {
     /// Divides contiguous lanes: a warp reads elements of one output together.
     fn beside(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// Fewer outputs than this do not fill a device with a warp for each.
+        /// The minimum number of outputs that fill a device with a warp for each.
         const FEW: usize = 1024;
         let (length, outputs) = (lanes.length, lanes.count());
         let each = width.max(4);
@@ -349,8 +351,8 @@ impl ReductionSplit {
         }
     }
 
-    /// Divides strided lanes: elements of several outputs are read together, `width` of them by one
-    /// thread.
+    /// Divides strided lanes. Elements of several outputs are read together. One thread reads
+    /// `width` of these.
     fn apart(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         let (length, outputs) = (lanes.length, lanes.count() / width);

@@ -1,8 +1,9 @@
 //! Running sums and products, which read and write each element once.
 //!
 //! They are accumulated in the type that the host uses. The shape alone determines which sums are
-//! merged with which. If long lanes are cut into tiles, the sum of a tile is merged with the sum of
-//! all tiles before it. Those tiles are merged in their order, whichever tile merges them and when.
+//! merged with each other. Long lanes may be cut into tiles. The sum of a tile is merged with the
+//! sum of all earlier tiles. The earlier tiles are always merged in their order, whichever tile
+//! merges them.
 
 #[cfg(test)]
 mod tests;
@@ -55,8 +56,8 @@ pub(in crate::ops) fn running(
     })
 }
 
-/// Enqueues writing the sums along `axis` of `program` to the address `results`. The program is in
-/// row-major order of `shape`, which has elements.
+/// Enqueues the writes of the sums along `axis` of `program` to the address `results`. The program
+/// is in row-major order of `shape`, which has elements.
 #[track_caller]
 pub(super) fn scan_into(
     workspace: Workspace<'_>,
@@ -77,7 +78,7 @@ pub(super) fn scan_into(
     scan.run(results)
 }
 
-/// The operation of a scan, sum or product, with its accumulation and result types; as on the host.
+/// The operation of a scan, sum or product. Its accumulation and result types are the host's.
 #[derive(Clone, Copy)]
 pub(super) struct ScanOperation {
     /// The type of intermediate sums, and its size.
@@ -148,7 +149,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Enqueues writing all sums to the address `results`.
+    /// Enqueues the writes of all sums to the address `results`.
     #[track_caller]
     fn run(&self, results: u64) -> Result<()> {
         let Self { lanes, split, .. } = self;
@@ -174,8 +175,8 @@ impl Launch<'_> {
             .launch(key, &source, split.grid(), &arguments)
     }
 
-    /// Allocates the memory that tiles publish their sums in, sets every status to "nothing
-    /// published", and adds it to the arguments.
+    /// Allocates the memory that tiles publish their sums in, and adds it to the arguments. Sets
+    /// every status to "nothing published".
     #[track_caller]
     fn tiles(&self, arguments: &mut Arguments) -> Result<Buffer> {
         let order = self.workspace.order;
@@ -239,7 +240,7 @@ enum ScanAlgorithm {
     Groups,
     /// A block.
     Block,
-    /// One thread; the elements of a lane are strided.
+    /// One thread. The elements of a lane are strided.
     Apart,
     /// A block for each tile.
     Tiles,
@@ -256,7 +257,7 @@ struct ScanSplit {
     algorithm: ScanAlgorithm,
     /// The threads of a lane, a power of two.
     threads: usize,
-    /// The tiles of a lane; 1 where it is summed at once.
+    /// The tiles of a lane. If a lane is summed at once, there is 1.
     parts: usize,
     /// The blocks that have work, each of one tile or of some lanes.
     blocks: usize,
@@ -266,7 +267,7 @@ impl ScanSplit {
     /// Divides lanes. If they are strided, a thread holds `rows` elements.
     fn new(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// Fewer lanes than this do not fill a device with a warp for each.
+        /// The minimum number of lanes that fill a device with a warp for each.
         const FEW: usize = 1024;
         let (length, count) = (lanes.length, lanes.count());
         if lanes.inner > 1 {
@@ -298,10 +299,10 @@ impl ScanSplit {
         }
     }
 
-    /// Divides strided lanes: neighbouring lanes are read together.
+    /// Divides strided lanes. Neighbouring lanes are read together.
     fn apart(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// Half as many threads fill a device.
+        /// The maximum number of lanes that are cut into tiles. Half as many threads fill a device.
         const MANY: usize = 1 << 15;
         let (length, count) = (lanes.length, lanes.count());
         if length < 2 * MOST_ROWS || count > MANY {
@@ -312,7 +313,7 @@ impl ScanSplit {
                 blocks: count.div_ceil(BLOCK),
             };
         }
-        // No more threads than a lane has work for, and few enough that the threads of one row
+        // No more threads than a lane has work for. They are so few that the threads of one row
         // access contiguous elements.
         let most = BLOCK / lanes.inner.next_power_of_two().min(BLOCK);
         let threads = length.div_ceil(rows).next_power_of_two().min(most);

@@ -32,7 +32,7 @@ const NORMAL: &str = include_str!("../normal.cuh");
 /// The maximum number of blocks of lanes. If there are more lanes, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lanes that fit; if `PACKED`, of lanes that are whole packs.
+/// The kernels of lanes that fit. If `PACKED`, the kernels of lanes that are whole packs.
 struct Fitting<const LOG: bool, const PACKED: bool>;
 
 /// The kernels that compute the scales and the sums of long lanes, and those that write the
@@ -210,8 +210,8 @@ fn lanes_text(
     text(program, kind, split.block as u32, &(before + LANES))
 }
 
-/// Returns the source of a kernel over long lanes, which writes the results or else computes the
-/// sums.
+/// Returns the source of a kernel over long lanes. If `writes`, the kernel writes the results,
+/// otherwise it computes the sums.
 fn parts_text(program: &Program<'_>, kind: SoftmaxKind, writes: bool) -> KernelSource {
     let mut before = format!(
         "#define CS_WRITES {}
@@ -258,7 +258,7 @@ struct LaneParts {
 
 impl LaneParts {
     fn new(lanes: Lanes) -> Self {
-        /// This many blocks fill a device for some rounds.
+        /// The number of blocks that fill a device for some rounds.
         const MANY: usize = 2048;
         /// The minimum number of elements of a thread, so that the cost of merging the threads is
         /// negligible.
@@ -266,7 +266,7 @@ impl LaneParts {
         // A block merges the parts of a lane, one for each thread.
         let most = (lanes.length / (LEAST * THREADS as usize)).clamp(1, THREADS as usize);
         let count = (MANY / lanes.count().max(1)).clamp(1, most);
-        // Whole packs; the longest has 16 elements.
+        // A part has whole packs. The longest pack has 16 elements.
         let length = lanes.length.div_ceil(count).next_multiple_of(16);
         Self {
             count: lanes.length.div_ceil(length),
@@ -283,7 +283,7 @@ struct SoftmaxSplit {
     /// The threads of a block, which has one lane or several.
     block: usize,
     tiles: usize,
-    /// The units of a thread, rounded up to a power of two, so that kernels are few.
+    /// The units of a thread, rounded up to a power of two, so that there are few kernels.
     held: usize,
 }
 

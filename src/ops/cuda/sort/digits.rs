@@ -1,8 +1,8 @@
 //! Radix sort of longer lanes.
 //!
 //! One launch counts all digits of all lanes. Then one launch for each digit reads and writes each
-//! element once. The tiles of a launch pass the target positions of their elements to each other
-//! while it runs.
+//! element once. While a launch runs, its tiles pass the target positions of their elements to each
+//! other.
 
 use super::*;
 use crate::array::Buffer;
@@ -16,7 +16,7 @@ const DIGITS: usize = 256;
 /// The maximum number of tiles of a lane that a block counts.
 const TOGETHER: usize = 16;
 
-/// Below this number of blocks, each block counts one tile.
+/// The number of counting blocks below which each block counts one tile.
 const COUNTING: usize = 1024;
 
 /// The sizes of the integers in kernels.
@@ -208,8 +208,8 @@ pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> Kerne
     source(format!("sort by a digit of {}", dtype.in_cuda()), &text)
 }
 
-/// Returns the number of elements that a thread moves in one pass: few enough for shared memory,
-/// and enough that there are few counts.
+/// Returns the number of elements that a thread moves in one pass. They fit shared memory, and are
+/// so many that there are few counts.
 pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     if element_bytes + place_bytes <= 8 {
         16

@@ -1,5 +1,5 @@
-//! Sorting along an axis, by the keys of the elements: short lanes by a sorting network in one
-//! launch, longer lanes by radix sort.
+//! Sorting along an axis, by the keys of the elements. Short lanes are sorted by a sorting network
+//! in one launch, longer lanes by radix sort.
 
 mod digits;
 #[cfg(test)]
@@ -48,7 +48,7 @@ pub(in crate::ops) fn sorted(
 }
 
 /// Returns the positions of the elements along the axis `at` of `array` in sorted order. The sort
-/// is stable. The result has the first positions only: as many as this axis of `shape` is long.
+/// is stable. The result only has the first positions, as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked(
     order: CudaOrder<'_>,
@@ -197,7 +197,7 @@ impl Sort<'_> {
     #[track_caller]
     fn network(&self, lanes: &SortLanes, target: SortTarget) -> Result<()> {
         let padded = lanes.length.next_power_of_two();
-        // The lanes of one block: not so many that other blocks are idle.
+        // The lanes of one block. They are so few that other blocks are not idle.
         let together = (lanes.count() / 512).clamp(1, ITEMS / padded);
         let mut arguments = Arguments::default();
         lanes.push(&mut arguments);
@@ -222,8 +222,8 @@ fn network_source(dtype: DType) -> KernelSource {
 /// Returns the beginning of a text that uses keys of elements of `dtype`, which have an order.
 pub(super) fn keys(dtype: DType) -> String {
     let bits = 8 * dtype.size_bytes();
-    // `CS_ORDER` is 0 for unsigned integers and `bool`, 1 for signed integers, and 2 for floats,
-    // whose infinity has the bits `CS_INFINITE`.
+    // `CS_ORDER` is 0 for unsigned integers and `bool`, 1 for signed integers, and 2 for floats.
+    // The infinity of floats has the bits `CS_INFINITE`.
     let (order, infinite) = match dtype {
         DType::F32 => (2, bits_of(f32::INFINITY)),
         DType::F64 => (2, bits_of(f64::INFINITY)),

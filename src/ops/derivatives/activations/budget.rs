@@ -1,4 +1,4 @@
-//! The activation budgets of a thread, and what each of them counts.
+//! The activation budgets of a thread, and the statistics of each budget.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::size::ByteSize;
 use crate::sorting::sort_descending;
 use crate::text::write_to_stderr;
 
-/// The budget of every thread that has none, by the environment.
+/// The budget that the environment sets for every thread without a budget.
 static OF_ENVIRONMENT: OnceLock<Option<u64>> = OnceLock::new();
 
 thread_local! {
@@ -30,7 +30,7 @@ pub(crate) struct Budget {
     recomputed: RefCell<BTreeMap<&'static Location<'static>, BudgetCounts>>,
 }
 
-/// The operations that ran again.
+/// The number of operations that ran again, and the bytes of their results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BudgetCounts {
     pub(crate) operations: u64,
@@ -38,7 +38,7 @@ pub(crate) struct BudgetCounts {
 }
 
 impl Budget {
-    /// Begins a budget on this thread, inside of those that it has.
+    /// Begins a budget on this thread, inside of the thread's other budgets.
     pub(crate) fn begin(limit_bytes: u64) -> Rc<Self> {
         let budget = Rc::new(Self {
             limit_bytes,
@@ -66,7 +66,7 @@ impl Budget {
         self.saved_bytes.get()
     }
 
-    /// Returns what was computed again, by the line of the operation.
+    /// Returns the operations that ran again, by their line.
     pub(crate) fn recomputed(&self) -> Vec<(&'static Location<'static>, BudgetCounts)> {
         let recomputed = self.recomputed.borrow();
         recomputed
@@ -76,8 +76,8 @@ impl Budget {
     }
 }
 
-/// Reads `CACHESCOPE_ACTIVATION_BUDGET` for tapes that begin, once. A share of a device is of the
-/// current one.
+/// Reads `CACHESCOPE_ACTIVATION_BUDGET` once, when the first tape begins. A relative size is a
+/// share of the current device's memory.
 ///
 /// # Errors
 ///
@@ -128,11 +128,11 @@ fn for_each(see: impl Fn(&Budget)) {
     let _ = BUDGETS.try_with(|budgets| budgets.borrow().iter().for_each(|budget| see(budget)));
 }
 
-/// The lines that a message lists.
+/// The maximum number of lines that a message lists.
 const LISTED_LINES: usize = 5;
 
-/// Writes to standard error, once, that saved values were released because an allocation failed:
-/// their bytes, and the lines that computed most of them.
+/// Writes a warning to standard error, once: saved values were released because an allocation
+/// failed. The warning has their bytes, and the lines that computed most of them.
 #[cold]
 pub(super) fn report_release(bytes: u64, released: &[(u64, Option<&'static Location<'static>>)]) {
     static REPORTED: OnceLock<()> = OnceLock::new();

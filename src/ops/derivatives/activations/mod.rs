@@ -2,9 +2,9 @@
 //!
 //! Without a budget, a step holds the arrays that it saves. Under a budget, it holds a [`Reader`]
 //! of an [`Activation`], and the [`Store`] of the tape holds the memory. If the saved values exceed
-//! the budget, the store releases those that cost the least time for each byte. A released value is
-//! computed again, with the values that it is computed from, when a step reads it (Kirisame et al.
-//! 2021, "Dynamic Tensor Rematerialization").
+//! the budget, the store releases the values with the least recomputation time per byte. When a
+//! step reads a released value, the value and its released operands are computed again (Kirisame et
+//! al. 2021, "Dynamic Tensor Rematerialization").
 
 mod budget;
 mod graph;
@@ -41,9 +41,9 @@ pub(in crate::ops) struct SavedArray {
 
 #[derive(Debug)]
 enum SavedMemory {
-    /// The step's own handle, without a budget or on a parameter.
+    /// The step's own handle: there is no budget, or the array is a parameter.
     Held(Buffer),
-    /// A value whose memory the store holds, and the identity that the step reads it with.
+    /// A value whose memory the store holds, and the value id with which the step reads it.
     Stored(Reader, Option<ValueId>),
 }
 
@@ -56,8 +56,8 @@ impl Clone for SavedMemory {
     }
 }
 
-/// Returns the product of counts, as the work of an operation. A broadcast array has any length, so
-/// that it may saturate.
+/// Returns the product of counts, as the work of an operation. It saturates, because a broadcast
+/// array may have any length.
 pub(in crate::ops) fn work_of(counts: &[usize]) -> u64 {
     let counts = counts.iter();
     counts.fold(1, |work: u64, &count| work.saturating_mul(count as u64))
@@ -119,16 +119,16 @@ impl SavedArray {
     }
 }
 
-/// Keeps the memory of an array that a step holds itself, and counts it; `None` if nothing counts
-/// it.
+/// Pins the memory of an array that a step holds itself, so that the store counts it. Returns
+/// `None` without a store, and for a parameter.
 pub(in crate::ops) fn pin(buffer: &Buffer, layout: &Layout, dtype: DType) -> Option<Pin> {
     let store = store(buffer.device())?;
     let activation = activation(&store, buffer, (layout, dtype))?;
     Some(Pin::new(activation, buffer))
 }
 
-/// Gives the constant `array` a source: the function that computed it, of no operand. Returns the
-/// array with the identity under which steps save it.
+/// Sets the source of the constant `array`: the function `run` without operands, which computes it
+/// again. Returns the array with the value id under which steps save it.
 #[track_caller]
 pub(in crate::ops) fn with_source(
     array: AnyArray,
@@ -150,15 +150,15 @@ pub(in crate::ops) fn with_source(
     }
 }
 
-/// Returns the activations of the results of a step: none for results that are not tracked, or that
-/// `source` does not compute again.
+/// Returns the activations of a step's results; `None` for results that are not tracked, or cannot
+/// be computed again.
 #[track_caller]
 pub(super) fn of_results(
     store: &Rc<Store>,
     source: Option<Source>,
     results: &[(&Buffer, &Layout, DType)],
 ) -> Vec<Option<Rc<Activation>>> {
-    // A value that was written in place may begin anywhere, and a computed one begins at 0.
+    // A value that was written in place may begin anywhere, but a recomputed value begins at 0.
     let is_at_start = results.iter().all(|(_, layout, _)| layout.offset() == 0);
     let Some(source) = source.filter(|_| is_at_start) else {
         return results.iter().map(|_| None).collect();

@@ -19,12 +19,12 @@ type Results = SmallVec<[AnyArray; 1]>;
 /// An operation as a function of its operands, for a step that is about to be recorded.
 pub(in crate::ops) struct Source {
     operands: SmallVec<[Operand; 3]>,
-    /// The floating-point operations, beside those that a pass over the operands hides.
+    /// The floating-point operations that the memory traffic of the operands does not hide.
     flops: u64,
     run: Box<Run>,
 }
 
-/// The function of an operation's operands.
+/// The function that computes an operation's results from its operands.
 pub(in crate::ops) type Run = dyn Fn(&[AnyArray]) -> Result<Results>;
 
 impl Source {
@@ -107,12 +107,12 @@ pub(in crate::ops) struct Recomputation {
     source: Source,
     /// The activations of the results that are tracked.
     results: RefCell<SmallVec<[Weak<Activation>; 1]>>,
-    /// The estimated time: the bytes that are read and written, and some for each operation.
+    /// The estimated time, in bytes of memory traffic: operands, results, computation and start.
     cost: u64,
     call_site: &'static Location<'static>,
-    /// The last search that found the operation.
+    /// The mark of the last search that found the operation.
     mark: Cell<u64>,
-    /// True if the operation cannot run again, because its constants are not kept.
+    /// True if the operation cannot run again, because its constants are not pinned.
     is_lost: Cell<bool>,
 }
 
@@ -146,8 +146,8 @@ impl Recomputation {
         })
     }
 
-    /// Forgets how to run the operation if it alone would keep a constant: its results are kept
-    /// instead. Without a budget, nothing would keep that constant.
+    /// Prevents further runs of the operation if only the operation pins a constant. Its results
+    /// are kept instead. Without a budget, the constant would not be pinned.
     pub(super) fn lose_unless_saved(&self) {
         let constants = || {
             let operands = self.source.operands.iter();
@@ -180,7 +180,7 @@ impl Recomputation {
         self.results.borrow_mut()[number] = Rc::downgrade(activation);
     }
 
-    /// Returns whether a search has found the operation before, and notes that it has.
+    /// Returns whether the search `mark` found the operation before, and records that it did.
     fn is_found(&self, mark: u64) -> bool {
         self.mark.replace(mark) == mark
     }
@@ -191,7 +191,8 @@ impl Recomputation {
         computed.filter_map(|activation| activation.missing_source())
     }
 
-    /// Returns the estimated time of this operation, and of those that compute what it lacks.
+    /// Returns the estimated time of this operation, and of all operations that compute its missing
+    /// operands.
     pub(super) fn cost_with_missing(&self, mark: u64) -> u64 {
         self.mark.set(mark);
         let mut cost = self.cost;
@@ -250,7 +251,8 @@ pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffe
         return Ok(stored);
     }
     let _pin = Pin::without_memory(activation);
-    // Each operation with pins on its operands, which have memory until it has run.
+    // Each operation has pins on its operands, so that they have memory until the operation has
+    // run.
     let plan = missing_operations(activation);
     for (recomputation, pins) in plan {
         recomputation.run(activation.store())?;
@@ -259,7 +261,8 @@ pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffe
     Ok(activation.part(part).expect("computed, and pinned"))
 }
 
-/// Returns the operations that compute `activation`, each after those that compute its operands.
+/// Returns the operations that compute `activation`, each after the operations that compute its
+/// operands.
 fn missing_operations(activation: &Rc<Activation>) -> Vec<(Rc<Recomputation>, SmallVec<[Pin; 3]>)> {
     let mark = activation.store().next_mark();
     let mut order = Vec::new();

@@ -15,7 +15,7 @@ use crate::size::ByteSize;
 
 /// The memory of one value that steps save.
 ///
-/// Invariants: it has memory only while it has readers or pins; an activation without a source has
+/// Invariants: an activation has memory only while it has readers or pins. Without a source, it has
 /// memory as long as it has readers or pins.
 pub(in crate::ops) struct Activation {
     store: Rc<Store>,
@@ -30,8 +30,8 @@ pub(in crate::ops) struct Activation {
     pins: Cell<usize>,
     /// The last step that reads the value.
     last_reader: Cell<usize>,
-    /// The operation that computes the value, and which of its results it is; `None` if the value
-    /// cannot be computed again.
+    /// The operation that computes the value, and the result's number; `None` if the value cannot
+    /// be computed again.
     source: Option<(Rc<Recomputation>, usize)>,
 }
 
@@ -90,7 +90,7 @@ impl Activation {
         self.memory.borrow().is_none().then_some(source)
     }
 
-    /// Forgets the operation that computes the value if it alone would keep a constant.
+    /// Drops the operation that computes the value, if only this operation pins a constant.
     pub(in crate::ops) fn lose_source_unless_saved(&self) {
         if let Some(source) = self.source() {
             source.lose_unless_saved();
@@ -108,8 +108,8 @@ impl Activation {
         self.readers.get() > 0 || self.pins.get() > 0
     }
 
-    /// Returns a handle on the memory, and the layout in it of the part that has the layout `part`
-    /// in the value's first memory; `None` while there is no memory.
+    /// Returns a handle on the memory, and the layout of a part in it; `None` while there is no
+    /// memory. `part` is the part's layout in the value's first memory.
     pub(super) fn part(&self, part: &Layout) -> Option<(Buffer, Layout)> {
         let memory = self.memory.borrow();
         let memory = memory.as_ref()?;
@@ -117,7 +117,7 @@ impl Activation {
         Some((memory.buffer.share(), part.starting_at(offset)))
     }
 
-    /// Stores memory that holds the whole value, if it is needed and has none.
+    /// Stores `buffer`, which has the whole value, if the value is needed and has no memory.
     pub(super) fn store_memory(&self, buffer: &Buffer, layout: &Layout) {
         if !self.is_needed() || self.memory.borrow().is_some() {
             return;
@@ -148,8 +148,8 @@ impl Activation {
             .is_some_and(|memory| memory.buffer.is_same(buffer))
     }
 
-    /// Returns whether nothing but the store holds the memory, so that a release frees it on the
-    /// device.
+    /// Returns whether the memory is on `device` and only the store holds it, so that a release
+    /// frees it.
     fn is_held_alone_on(&self, device: &Device) -> bool {
         let memory = self.memory.borrow();
         memory
@@ -157,17 +157,16 @@ impl Activation {
             .is_some_and(|memory| memory.buffer.holders() == 1 && memory.buffer.device() == device)
     }
 
-    /// Releases memory that nothing needs.
+    /// Releases the memory if no step and no computation needs it.
     fn settle(&self) {
         if !self.is_needed() {
             self.release();
         }
     }
 
-    /// Returns the estimated time of computing the value again, for each byte, and less the longer
-    /// it is until the value is read; `None` if its memory cannot be released. The root of the
-    /// steps until then recomputes less than the steps themselves, in transformers of 6 to 48
-    /// layers.
+    /// Returns the estimated recomputation time per byte, divided by the root of the steps until
+    /// the value is read. Returns `None` if the memory cannot be released. In transformers of 6 to
+    /// 48 layers, the root causes less recomputation than the number of steps itself.
     fn score(&self, position: usize) -> Option<f64> {
         let source = self.source()?;
         let memory = self.memory.borrow();
@@ -197,7 +196,7 @@ impl fmt::Debug for Activation {
 pub(super) struct Reader(Rc<Activation>);
 
 impl Reader {
-    /// Returns a reader for the step of that number. `buffer` holds the value.
+    /// Returns a reader for the step `step`. `buffer` holds the value.
     pub(super) fn new(activation: Rc<Activation>, buffer: &Buffer, step: usize) -> Self {
         activation.readers.set(activation.readers.get() + 1);
         activation
@@ -226,7 +225,7 @@ impl Drop for Reader {
     }
 }
 
-/// Keeps the memory of a value.
+/// A guard that pins the memory of a value.
 #[derive(Debug)]
 pub(in crate::ops) struct Pin(Rc<Activation>);
 
@@ -248,7 +247,7 @@ impl Pin {
         &self.0
     }
 
-    /// Returns whether nothing but `pins` needs the value.
+    /// Returns whether the value has exactly `pins` pins, and no readers.
     pub(super) fn is_needed_by(&self, pins: usize) -> bool {
         self.0.readers.get() == 0 && self.0.pins.get() == pins
     }
@@ -282,13 +281,14 @@ pub(in crate::ops) struct Store {
     bytes: Cell<u64>,
     /// The budget that the store set itself when an allocation failed.
     own_budget: Cell<Option<u64>>,
-    /// The budget that the forward pass exceeded, and the bytes that it needs at least.
+    /// The budget that the forward pass exceeded, and the minimum number of bytes that the pass
+    /// needs.
     unmet: Cell<Option<(u64, u64)>>,
     /// The mark of the last search for missing values.
     mark: Cell<u64>,
 }
 
-/// The part of the saved bytes that is released at least when an allocation fails.
+/// The divisor of the saved bytes that gives the minimum to release when an allocation fails.
 const RELEASED_PART: u64 = 8;
 
 impl Store {
@@ -352,12 +352,12 @@ impl Store {
         }
     }
 
-    /// Releases values on a device for an allocation that lacks `bytes`, and sets a budget of as
-    /// many bytes less than were saved. Returns the bytes that are freed, without those that the
-    /// program holds as well.
+    /// Releases values on a device for an allocation that lacks `bytes`. Sets a budget: the bytes
+    /// that were saved before, minus `bytes`. Returns the freed bytes. Memory that the program
+    /// holds as well is not released.
     pub(in crate::ops) fn release_for(&self, device: &Device, bytes: u64) -> u64 {
         let before = self.bytes.get();
-        // More than is lacking: the free memory is in several places, and the next step saves more.
+        // More than is lacking, because free memory is fragmented, and the next step saves more.
         let wanted = bytes.saturating_mul(2).max(before / RELEASED_PART);
         let position = tape::length();
         let mut lines = Vec::new();
@@ -379,8 +379,8 @@ impl Store {
         freed
     }
 
-    /// Returns the value whose release costs the least, of those that `is_candidate` returns true
-    /// for.
+    /// Returns the value with the lowest score, among the values for which `is_candidate` returns
+    /// true.
     fn cheapest(
         &self,
         position: usize,
@@ -398,8 +398,8 @@ impl Store {
         cheapest.map(|(_, activation)| activation)
     }
 
-    /// Makes the values that the last step saves fit into the budget. Records it if they do not fit
-    /// into the program's budget. A budget that the store set itself is not a promise.
+    /// Releases values until the saved values fit into the budget. If they do not fit into the
+    /// program's budget, records the excess. The store's own budget may be exceeded.
     pub(in crate::ops) fn settle_step(&self) {
         self.make_room();
         let bytes = self.bytes.get();

@@ -19,20 +19,20 @@ thread_local! {
 
 #[derive(Default)]
 struct ValueActivations {
-    /// The values that can be computed again, by their number; shorter than the tape's values if
-    /// the last ones cannot.
+    /// The values that can be computed again, by their number. The list is shorter than the tape's
+    /// values if the last values cannot.
     activations: Vec<Option<Rc<Activation>>>,
-    /// The constants that can be computed again, by the index of their identity.
+    /// The constants that can be computed again, by the index of their value id.
     regenerated: Vec<Rc<Activation>>,
-    /// The memory of saved values, once there was a budget for it.
+    /// The store of saved values, once there was a budget or a memory limit.
     store: Option<Rc<Store>>,
-    /// The devices with a memory limit that may ask the tape to release saved values.
+    /// The devices with a memory limit that may call the tape to release saved values.
     limited: SmallVec<[(Device, PressureGuard); 1]>,
 }
 
 impl Drop for ValueActivations {
-    /// Drops the last values first: an activation holds those that it is computed from, and a chain
-    /// of them must not be dropped recursively.
+    /// Drops the last values first. An activation holds the activations of its operands, and a long
+    /// chain must not be dropped recursively.
     fn drop(&mut self) {
         while self.activations.pop().is_some() {}
     }
@@ -63,9 +63,8 @@ fn with_values<R>(see: impl FnOnce(&mut ValueActivations) -> R) -> Option<R> {
     VALUES.with_borrow_mut(|values| values.as_mut().map(see))
 }
 
-/// Returns the store of this thread's tape, through which the tape can release what it saved.
-/// Returns `None` if there is no tape, or if it need not release anything: there is neither an
-/// activation budget nor a limit of the device's memory.
+/// Returns the store of this thread's tape, which can release saved values. Returns `None` if there
+/// is no tape, or neither an activation budget nor a limit of the device's memory.
 pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     if budget::limit_bytes().is_none() && !device.has_memory_limit() {
         return None;
@@ -144,8 +143,8 @@ pub(in crate::ops::derivatives) fn share(own: u32, outer: u32) {
     });
 }
 
-/// Drops the activations of a step that was taken from the tape. Nothing computes its results
-/// again: no step that is left reads them.
+/// Drops the activations of a step that was taken from the tape. Its results are not computed
+/// again, because no remaining step reads them.
 pub(in crate::ops::derivatives) fn drop_results(results: &[Option<u32>]) {
     // Dropped outside of the borrow, because an activation holds arrays.
     let mut ended: SmallVec<[Rc<Activation>; 1]> = SmallVec::new();
@@ -157,8 +156,7 @@ pub(in crate::ops::derivatives) fn drop_results(results: &[Option<u32>]) {
     });
 }
 
-/// Adds the activation that `make` returns for a constant, and returns the identity of the
-/// constant.
+/// Adds the activation that `make` returns for a constant, and returns the constant's value id.
 pub(super) fn regenerated(make: impl FnOnce(ValueId) -> Rc<Activation>) -> Option<ValueId> {
     if mode() != Mode::Active {
         return None;

@@ -25,7 +25,7 @@ use crate::ops::expression::node::Apply;
 /// ```
 ///
 /// Two literals have the type that the expression is used with, if the compiler finds one.
-/// Otherwise they are `f64`, like all float literals in Rust: name the type of one.
+/// Otherwise they are `f64`, like all float literals in Rust: write the type of one literal.
 ///
 /// ```
 /// use cachescope::{Array, select};

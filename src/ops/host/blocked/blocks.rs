@@ -84,8 +84,8 @@ impl From<&Consecutive> for BlockSource<'_> {
 
 /// Elements that may be read.
 ///
-/// Invariant: while a value of this type exists, the memory of the operands is alive, and nothing
-/// writes to the elements that are read.
+/// Invariant: while a value of this type exists, the memory of the operands is alive. Meanwhile
+/// nothing writes to the elements that are read.
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct Readable<'a>(BlockSource<'a>);
 
@@ -98,7 +98,7 @@ impl<'a> Readable<'a> {
         Self(source)
     }
 
-    /// Calls `read` with a reader of the elements; each thread has its own.
+    /// Calls `read` with a reader of the elements. Each thread has its own reader.
     #[inline(always)]
     pub(in crate::ops::host) fn read(self, read: &mut dyn FnMut(&mut Blocks<'_, '_>)) {
         let element_bytes = self.0.element_bytes();
@@ -147,9 +147,9 @@ impl Blocks<'_, '_> {
         matches!(self.location, Location::InMemory(_))
     }
 
-    /// Returns the address of the elements of `range`, which has at most [`BLOCK`](super::BLOCK)
-    /// elements unless all elements are consecutive in memory. They may be read until the reader is
-    /// used again.
+    /// Returns the address of the elements of `range`. If not all elements are consecutive in
+    /// memory, the range has at most [`BLOCK`](super::BLOCK). The elements may be read until the
+    /// reader is used again.
     #[inline(always)]
     pub(in crate::ops::host) fn address(&mut self, range: Range<usize>) -> *const u8 {
         self.address_of(range, self.element_bytes)
@@ -166,9 +166,9 @@ impl Blocks<'_, '_> {
     }
 }
 
-// SAFETY: the elements are in an operand, which is alive and not written to, by the invariant of
-// `Readable`; or in the reader's scratch memory, which is written to by the next call. Ranges are
-// checked.
+// SAFETY: the elements are in an operand or in the reader's scratch memory. An operand is alive and
+// not written to, by the invariant of `Readable`. The scratch memory is only written to by the next
+// call. Ranges are checked.
 unsafe impl Elements for Blocks<'_, '_> {
     fn element_bytes(&self) -> usize {
         self.element_bytes
@@ -182,16 +182,16 @@ unsafe impl Elements for Blocks<'_, '_> {
         let (start, count, bytes) = (range.start, range.len(), self.element_bytes);
         check_within(start, count, self.count);
         match &mut self.location {
-            // SAFETY: the elements are readable; `to` has room for them by this function's contract
-            // and is nobody else's, so it is not the operand's.
+            // SAFETY: the elements are readable. By this function's contract, `to` has room for
+            // them and is nobody else's. So it does not overlap the operand.
             Location::InMemory(base) => unsafe {
                 to.copy_from_nonoverlapping(base.wrapping_add(start * bytes), count * bytes);
             },
             Location::Computed(reader) => {
                 let base = to.wrapping_sub(start * bytes);
-                // SAFETY: the range lies in the index space, as just checked, and the operands may
-                // be read, by the invariant of `Readable`. `base` is the address of element 0, and
-                // the memory from element `start` on is as long as the range and nobody else's.
+                // SAFETY: the range lies in the index space, as just checked. The operands may be
+                // read, by the invariant of `Readable`. `base` is the address of element 0. The
+                // memory from element `start` on is as long as the range, and nobody else's.
                 unsafe { reader.write(range, &Outputs::new([base])) };
             }
         }

@@ -3,9 +3,9 @@
 //!
 //! An expression graph becomes a list of steps, one for each of its nodes. If the elements of an
 //! operand are consecutive in memory, they are read in place. The elements of any other operand are
-//! gathered. A function reads the blocks of its operands and writes its own block to a register,
-//! which is a part of each thread's scratch memory. All of this is compiled with the library, and
-//! nothing for a single expression.
+//! gathered. A function reads the blocks of its operands and writes its own block to a register. A
+//! register is a part of the thread's scratch memory. All code of the evaluator is compiled with
+//! the library, and none for a single expression.
 
 mod blocks;
 mod program;

@@ -18,9 +18,9 @@ use cachescope_kernels::elementwise::loops::BlockLoop;
 
 /// A program that computes the elements of an expression graph over an index space.
 ///
-/// Invariants: the operands of a step are earlier steps. The memory that a step writes to in the
-/// room overlaps no other step's block while that block is read. `Memory` and `View` point to
-/// memory of the expression graph's arrays, which reaches over the index space.
+/// Invariants: the operands of a step are earlier steps. While a step's block is read, no other
+/// step writes to its part of the scratch memory. `Memory` and `View` point to memory of the
+/// expression graph's arrays, which covers the index space.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockProgram {
     pub(super) steps: SmallVec<[ProgramStep; 3]>,
@@ -28,7 +28,7 @@ pub(crate) struct BlockProgram {
     pub(super) results: SmallVec<[ProgramResult; 1]>,
     pub(super) count: usize,
     pub(super) scratch_bytes: usize,
-    // `true` if nothing is gathered, and at most one function is computed: then a block may have
+    // `true` if nothing is gathered, and at most one function is computed. A block may then have
     // any length.
     pub(super) is_flat: bool,
     pub(super) rows: Option<TileRows>,
@@ -76,7 +76,8 @@ unsafe impl Send for BlockProgram {}
 unsafe impl Sync for BlockProgram {}
 
 impl BlockProgram {
-    /// Returns the program of `graph` over `space`, to whose shape each of its nodes broadcasts.
+    /// Returns the program of `graph` over `space`. Each node of the graph broadcasts to the shape
+    /// of the space.
     pub(in crate::ops::host) fn new(graph: &ExpressionGraph<'_>, space: &IndexSpace) -> Self {
         let nodes = graph.nodes();
         let widest = nodes
@@ -128,8 +129,8 @@ impl BlockProgram {
         program
     }
 
-    /// Ensures that only the operands' elements are read from the memory that begins at `written`:
-    /// the elements between them may be written while the program runs.
+    /// Ensures that only the operands' elements are read from the memory that begins at `written`.
+    /// The elements between them may be written while the program runs.
     pub(in crate::ops::host) fn exclude_written(&mut self, written: *const u8) {
         let views = self.views.iter_mut();
         views.for_each(|view| view.exclude_written(written));
@@ -144,8 +145,8 @@ impl BlockProgram {
         }
     }
 
-    /// Returns the address of the first result's first element, if there are elements and all of
-    /// them are consecutive in memory.
+    /// Returns the address of the first result's first element. Returns `None` if there are no
+    /// elements, or they are not consecutive in memory.
     #[inline]
     pub(super) fn in_memory(&self) -> Option<*const u8> {
         match self.steps[self.results[0].step] {
@@ -159,9 +160,10 @@ impl BlockProgram {
 pub(in crate::ops) struct OperandBlocks(pub(super) BlockProgram);
 
 impl OperandBlocks {
-    /// Returns the operands of `tree` over `shape`. Returns `None` if one does not broadcast to the
-    /// shape or is best read in tiles, or if there are too many. Also if values are better computed
-    /// once: functions of operands that are all repeated, or of an array that occurs twice.
+    /// Returns the operands of `tree` over `shape`. Returns `None` if there are too many operands,
+    /// or one does not broadcast to the shape, or is best read in tiles. Also returns `None` if
+    /// values are better computed once. These are functions of operands that are all repeated, or
+    /// of an array that occurs twice.
     pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
         let space = IndexSpace::row_major(shape);
         let mut registers = Registers::new(MOST_LEAVES, 0);

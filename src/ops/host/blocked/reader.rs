@@ -17,8 +17,8 @@ impl BlockProgram {
     ///
     /// # Safety
     ///
-    /// While the reader exists, the memory of the operands must be alive, and nothing may write to
-    /// the elements that the reader reads.
+    /// While the reader exists, the memory of the operands must be alive. Meanwhile nothing may
+    /// write to the elements that the reader reads.
     pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut BlockReader<'_>)) {
         ScratchMemory::with(self.scratch_bytes, &mut |scratch| {
             let mut reader = BlockReader {
@@ -77,8 +77,8 @@ impl ElementSource for BlockProgram {
 }
 
 impl OperandBlocks {
-    /// Calls `see` with the blocks that make up `range`: the numbers of a block's elements, and the
-    /// address of the first one of each operand.
+    /// Calls `see` with each block of `range`. Its arguments are the numbers of the block's
+    /// elements, and the address of each operand's first element.
     ///
     /// # Safety
     ///
@@ -171,8 +171,8 @@ impl BlockReader<'_> {
     ///
     /// # Safety
     ///
-    /// The range must lie within the index space. It must have at most [`BLOCK`] elements, unless
-    /// the program is flat and its results are written elsewhere than to the scratch memory.
+    /// The range must lie within the index space. If the program is not flat, or writes results to
+    /// the scratch memory, the range must have at most [`BLOCK`] elements.
     #[inline]
     unsafe fn block(&mut self, start: usize, count: usize) {
         let program = self.program;
@@ -194,8 +194,9 @@ impl BlockReader<'_> {
                 ProgramStep::Call { run, operands, .. } => {
                     let from = operands.map(|operand| self.address(operand as usize));
                     // SAFETY: each operand's block has `count` elements, aligned as blocks and
-                    // arrays are. The step's own block overlaps none of them, by the invariant, and
-                    // results that are written elsewhere are not part of the operands.
+                    // arrays are. By the invariant, the step's own block overlaps none of the
+                    // operands' blocks. Results that are written elsewhere are not part of the
+                    // operands.
                     unsafe { run(&from, self.address(number).cast_mut(), count) };
                 }
             }
@@ -203,7 +204,7 @@ impl BlockReader<'_> {
     }
 
     /// Returns the address of the first result's block for the `count` elements from number `start`
-    /// on, which lie in the index space.
+    /// on. These elements lie in the index space.
     pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
         assert!(count <= BLOCK, "read {count} elements at once");
         if count > 0 {

@@ -1,8 +1,8 @@
 //! Tiles for operands whose elements are closer in memory along another axis than along the last.
 //!
-//! A row of a transposed matrix uses one element of each cache line, and the next row uses the next
-//! element of each. Before the lines are used up, the cache has evicted them. So a few columns of
-//! several rows are gathered at once, and then served from the tile row by row.
+//! A row of a transposed matrix uses one element of each cache line. The next row uses the next
+//! element of each line. Before all elements of a line are used, the cache has evicted it. So a few
+//! columns of several rows are gathered at once, and then read from the tile row by row.
 
 use std::mem::MaybeUninit;
 
@@ -15,15 +15,15 @@ pub(super) struct Tile {
     pub(super) columns: usize,
 }
 
-/// The size of all tiles: 16 rows of `f32` are a cache line, and 64 columns are enough to make a
-/// run worth its overhead.
+/// The size of all tiles. 16 rows of `f32` are a cache line. 64 columns are enough to make a run
+/// worth its overhead.
 pub(super) const TILE: Tile = Tile {
     rows: 16,
     columns: 64,
 };
 
-/// The longest row, in elements from its first to its last in memory, whose lines stay in the
-/// first-level cache.
+/// The maximum length of a row whose lines stay in the first-level cache. It is the distance in
+/// memory from the first element to the last, in elements.
 const NEAR: usize = 1 << 13;
 
 impl Tile {
@@ -40,9 +40,9 @@ pub(super) struct TileRows {
 }
 
 impl TileRows {
-    /// Returns the rows of `walk` if tiles pay. For this, elements must be closer together across
-    /// rows than along them. There must be enough rows and columns for a tile, and the lines of a
-    /// row must not stay in the cache anyway.
+    /// Returns the rows of `walk` if tiles pay. Elements must be closer together across rows than
+    /// along them. There must be enough rows and columns for a tile. Without tiles, the lines of a
+    /// row must not stay in the cache.
     #[inline]
     pub(super) fn transposed(walk: &Walk<1>) -> Option<Self> {
         let (count, [across]) = walk.axes().rev().nth(1)?;
@@ -63,8 +63,8 @@ pub(super) struct TilePart {
     pub(super) width: usize,
 }
 
-/// The contents of a view's scratch memory: the part of a tile that is yet to be served, or one
-/// element that is repeated.
+/// The contents of a view's scratch memory: a tile's rows that were not read yet, or one repeated
+/// element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenTile {
     // The number of the next row's first element.
@@ -106,14 +106,14 @@ impl OpenTile {
         }
     }
 
-    /// Returns whether the element at the index `at` is there at least `count` times.
+    /// Returns whether the scratch memory has the element at the index `at` at least `count` times.
     #[inline]
     pub(super) fn repeats(&self, at: usize, count: usize) -> bool {
         self.repeated.0 == at && self.repeated.1 >= count
     }
 
-    /// Returns the position in the tile of the `count` elements from number `start` on, if they are
-    /// its next row.
+    /// Returns the position in the tile of the `count` elements from number `start` on. Returns
+    /// `None` if they are not the tile's next row.
     #[inline]
     pub(super) fn row_at(&mut self, start: usize, count: usize) -> Option<usize> {
         if self.served == self.height || start != self.next || count != self.width {
@@ -131,7 +131,7 @@ impl OpenTile {
 ///
 /// # Safety
 ///
-/// The elements that the last two axes of `walk` reach from `first` within the part must be
+/// From `first`, the last two axes of `walk` reach the elements of the part. These must be
 /// readable, alive and not written to.
 pub(super) unsafe fn gather_tile<T: Copy>(
     first: *const T,

@@ -1,10 +1,10 @@
 //! The leaves of a program whose elements are not consecutive in memory in the index space's order.
 //! Their elements are gathered, block by block.
 //!
-//! Every second element of a row is read as pairs, which compilers vectorise. The other half of a
-//! pair is in the same array's memory, and is dropped. If an array is overwritten while it is read,
-//! another thread may write the other half. So `store` names the memory that it writes, and views
-//! of that memory read single elements.
+//! If a row consists of every second element, it is read in pairs, because compilers vectorise
+//! pairs. The other half of a pair is in the array's memory too, and is dropped. If an array is
+//! overwritten while it is read, another thread may write the other half. So `store` names the
+//! memory that it writes, and views of that memory read single elements.
 
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
@@ -19,8 +19,8 @@ use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The elements of an array in the host's memory, in the order of an index space.
 ///
-/// Invariant: the elements that `walk` reaches from `base` lie in the array's buffer and have
-/// been written, by the invariants of [`Array`](crate::Array).
+/// Invariant: the elements that `walk` reaches from `base` lie in the array's buffer and have been
+/// written. The invariants of [`Array`](crate::Array) imply this.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     base: *const u8,
@@ -33,9 +33,9 @@ pub(super) struct View {
     reads_between: bool,
 }
 
-/// The memory that a view's elements are gathered in, of [`View::scratch_bytes`]: the elements of
-/// one block, the elements that all blocks of a periodic view share, or the elements of a tile.
-/// Before them is the record of the tile's rows that are yet to be served.
+/// The memory that a view's elements are gathered in, of [`View::scratch_bytes`]. It has the
+/// elements of one block, of a tile, or those that all blocks of a periodic view share. Before them
+/// is an [`OpenTile`], the record of the tile's rows that were not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViewScratch {
     open: *mut OpenTile,
@@ -57,8 +57,8 @@ impl View {
         }
     }
 
-    /// Ensures that only the view's own elements are read if its memory begins at `written`: the
-    /// elements between them may be written meanwhile.
+    /// Ensures that only the view's own elements are read if the view's memory begins at `written`.
+    /// The elements between them may be written meanwhile.
     pub(super) fn exclude_written(&mut self, written: *const u8) {
         self.reads_between &= self.base != written;
     }
@@ -112,7 +112,7 @@ impl View {
                 let bytes = self.element_bytes;
                 let to = scratch.elements.wrapping_add(done * bytes);
                 // SAFETY: there is room for `shared` elements, of which the first `done` have been
-                // written; they end where the others begin.
+                // written. The written elements end where the others begin.
                 unsafe { to.copy_from_nonoverlapping(scratch.elements, more * bytes) };
                 done += more;
             }
@@ -147,9 +147,9 @@ impl View {
     ///
     /// # Safety
     ///
-    /// The scratch must have been [prepared](Self::prepare); the range must lie within the index
-    /// space, of at most [`BLOCK`] elements; the memory of the array must be alive, and nothing may
-    /// write to it meanwhile.
+    /// The scratch must have been [prepared](Self::prepare). The range must lie within the index
+    /// space, and have at most [`BLOCK`] elements. The memory of the array must be alive, and
+    /// nothing may write to it meanwhile.
     pub(super) unsafe fn block(
         &self,
         start: usize,
@@ -238,7 +238,8 @@ unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>])
         let part = part.expect("the runs are as long as `out`");
         // SAFETY: the row's elements from `at` on in steps of `stride` are elements of the view's
         // innermost axis. By the invariant, they lie in the array's buffer. The memory between them
-        // is the array's, too. It is read only if `reads_between` says that nothing writes to it.
+        // is the array's, too. It is only read if `reads_between` is `true`, so nothing writes to
+        // it.
         unsafe {
             match stride {
                 2 if view.reads_between => copy_every_second(from, part),
@@ -278,7 +279,7 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
 #[inline]
 unsafe fn copy_every_second<T: Copy>(from: *const T, to: &mut [MaybeUninit<T>]) {
     let (last, others) = to.split_last_mut().expect("a part of a row is not empty");
-    // SAFETY: each of these elements has one behind it that lies before the last element.
+    // SAFETY: each of these elements has one after it that lies before the last element.
     let pairs: &[[MaybeUninit<T>; 2]] = unsafe { from_raw_parts(from.cast(), others.len()) };
     // SAFETY: by this function's contract.
     last.write(unsafe { from.add(2 * others.len()).read() });

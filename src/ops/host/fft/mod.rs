@@ -2,12 +2,12 @@
 //! compiles.
 //!
 //! The crates transform rows without gaps. If a row is contiguous in the operand and in the result,
-//! it is transformed directly from one to the other. Along other axes, a few adjacent rows are
-//! gathered, transformed in the cache and scattered to the result. So each element is read and
-//! written once, and no array is made except the result. The scratch memory of each thread is the
-//! device's; the tables of roots of unity are the crates' own.
+//! it is transformed directly into the result. Along other axes, a few adjacent rows are gathered,
+//! transformed in the cache and scattered to the result. So each element is read and written once,
+//! and no array is allocated except the result. The scratch memory of each thread is the device's;
+//! the tables of roots of unity are the crates' own.
 //!
-//! A row is transformed by one thread, in one way whatever rows are beside it. So results do not
+//! One thread transforms a row, in a way that does not depend on other rows. So results do not
 //! depend on the number of threads.
 
 mod rows;
@@ -73,8 +73,8 @@ where
     Ok(rows)
 }
 
-/// Returns the first halves of the spectra of the real numbers along the axis `at` of `x`, an array
-/// of `shape`.
+/// Returns the spectra of the real numbers along the axis `at` of `x`, as an array of `shape`. It
+/// has the first half of each spectrum.
 #[track_caller]
 pub(in crate::ops) fn spectra_of<T: Sample>(
     order: HostOrder<'_>,
@@ -89,8 +89,8 @@ where
     along(order, x, at, shape, &ForwardRows { plan })
 }
 
-/// Returns the real numbers, an array of `shape`, whose spectra begin with the numbers along the
-/// axis `at` of `x`, times `factor`.
+/// Returns an array of `shape`: the real numbers whose spectra begin with the numbers along the
+/// axis `at` of `x`. They are multiplied by `factor`.
 #[track_caller]
 pub(in crate::ops) fn reals_of<T: Sample>(
     order: HostOrder<'_>,
@@ -143,7 +143,7 @@ fn along<R: RowTransform>(
 /// The rows along an axis of two arrays, whose shapes are equal except for the length of this axis.
 #[derive(Clone, Copy)]
 struct FftLanes {
-    /// Goes over the first elements of the rows of both arrays.
+    /// A walk over the first elements of the rows of both arrays.
     firsts: Walk<2>,
     /// The steps from one element of a row to the next, in both arrays.
     steps: [isize; 2],
@@ -165,14 +165,14 @@ impl FftLanes {
     }
 }
 
-/// Launches the transforms of all rows. `is_apart` is whether the array that is read is not the
-/// array that is written.
+/// Launches the transforms of all rows. `is_apart` is `true` if the rows are written to another
+/// array than they are read from.
 ///
 /// # Safety
 ///
 /// `lanes` must be within both arrays, and reach each element of the written array once. If the two
 /// arrays are one, its elements are read before they are written. Nobody else may be about to write
-/// there.
+/// to them.
 #[track_caller]
 unsafe fn transform<R: RowTransform>(
     order: HostOrder<'_>,
@@ -200,8 +200,8 @@ unsafe fn transform<R: RowTransform>(
         (&reads, &writes),
         move |(rows, lanes, from), (to, slots), parts| {
             let range = parts.start * each..count.min(parts.end * each);
-            // SAFETY: the memory is alive while a launch runs. Its ranges do not overlap, so each
-            // has the slot of its first part to itself; the caller keeps the rest.
+            // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
+            // overlap, so each has the slot of its first part to itself. The caller keeps the rest.
             unsafe {
                 if is_direct {
                     transform_direct(rows, lanes, range, (*from, *to), slots.scratch(parts.start));
@@ -228,7 +228,7 @@ unsafe fn transform_direct<R: RowTransform>(
     scratch: &mut [Complex<R::Sample>],
 ) {
     let [read, written] = rows.lengths();
-    // SAFETY: both arrays have `count` rows there, by this function's contract.
+    // SAFETY: both arrays have `count` rows from these elements on, by this function's contract.
     let mut transform = |[at, target]: [usize; 2], count: usize| unsafe {
         let from = from_raw_parts(from.at(at), count * read);
         let to = from_raw_parts_mut(to.at(target), count * written);
@@ -281,8 +281,8 @@ unsafe fn transform_by_tiles<R: RowTransform>(
             };
             let scattered = Walk::over([0, target], axes);
             let sizes = lengths.map(|length| length * height);
-            // SAFETY: both arrays and the tiles have `height` rows, by this function's contract,
-            // and each tile is written before it is read.
+            // SAFETY: both arrays and the tiles have `height` rows, by this function's contract.
+            // Each tile is written before it is read.
             unsafe {
                 copy_here(from, WritePtr::over(tiles.from.cast()), &gathered);
                 rows.transform(

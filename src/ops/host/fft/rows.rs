@@ -38,7 +38,8 @@ pub(super) struct ComplexRows<T> {
     pub(super) factor: Option<T>,
 }
 
-/// The numbers that are copied and scaled at once; they fit the first-level cache.
+/// The maximum number of numbers that are copied and scaled at once. They fit the first-level
+/// cache.
 pub(super) const PIECE: usize = 1 << 10;
 
 impl<T: Sample> RowTransform for ComplexRows<T>
@@ -65,8 +66,8 @@ where
     ) {
         assert_eq!(from.len(), to.len(), "as many numbers as there were");
         for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
-            // SAFETY: both pieces have one length, a mutable slice overlaps no other, and the copy
-            // writes all of it.
+            // SAFETY: both pieces have equal lengths. A mutable slice overlaps no other, and the
+            // copy writes all of it.
             let piece = unsafe {
                 copy_run(from.as_ptr(), to.as_mut_ptr(), from.len(), [1, 1]);
                 initialised(to)

@@ -15,7 +15,7 @@ use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::host::threads::threads;
 
-/// Memory for some rows that are read, and for as many that are written.
+/// Memory for rows that are read, and for as many rows that are written.
 pub(super) struct RowTiles<R: RowTransform> {
     pub(super) from: *mut R::From,
     pub(super) to: *mut R::To,
@@ -25,14 +25,14 @@ pub(super) struct RowTiles<R: RowTransform> {
 /// The bytes that a thread's tiles should take, so that they stay in its cache.
 const TILES_BYTES: usize = 512 << 10;
 
-/// Returns the number of rows of a tile: at least as many as a cache line has numbers, unless that
-/// takes too much memory, and not more than pay.
+/// Returns the number of rows of a tile. Unless they take too much memory, there are as many rows
+/// as a cache line has numbers. More rows than 64 do not pay.
 fn tile_rows(row_bytes: usize) -> usize {
     let line = (SPACE_BYTES / row_bytes).clamp(1, 8);
     (TILES_BYTES / row_bytes).clamp(line, 64)
 }
 
-/// The maximum number of bytes that slots may take together if there are more of them than threads.
+/// The maximum memory in bytes of all slots if there are more slots than threads.
 const SPACE_BYTES: usize = 16 << 20;
 
 /// The alignment of the sections of a slot: a cache line.
@@ -43,7 +43,8 @@ pub(super) struct Space<R: RowTransform> {
     /// The number of rows of a part of the work.
     pub(super) each: usize,
     pub(super) slots: Slots<R>,
-    /// Keeps the memory allocated. Its next user is ordered after the launch.
+    /// The handle that keeps the memory allocated. The next user of the memory is ordered after the
+    /// launch.
     _memory: Option<Buffer>,
 }
 
@@ -66,7 +67,7 @@ impl<R: RowTransform> Clone for Slots<R> {
 
 impl<R: RowTransform> Copy for Slots<R> {}
 
-// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contracts of
+// SAFETY: an address of plain data. Each slot is lent to one thread at a time, by the contracts of
 // the functions that lend it.
 unsafe impl<R: RowTransform> Send for Slots<R> {}
 // SAFETY: as above.
@@ -92,8 +93,8 @@ impl<R: RowTransform> Space<R> {
         let first = section(size_of::<Complex<R::Sample>>(), scratch_length);
         let second = first.saturating_add(section(lengths_bytes[0], tile_rows));
         let slot_bytes = second.saturating_add(section(lengths_bytes[1], tile_rows));
-        // More parts than threads, so that no thread waits long for the last one, unless that takes
-        // too much memory.
+        // More parts than threads, so that no thread waits long for the last part. If they take too
+        // much memory, one part for each thread.
         let many = 4 * threads();
         let parts = match slot_bytes.saturating_mul(many) <= SPACE_BYTES {
             true => many,
@@ -133,8 +134,9 @@ impl<R: RowTransform> Slots<R> {
     pub(super) unsafe fn scratch<'a>(self, number: usize) -> &'a mut [Complex<R::Sample>] {
         let base = self.base.wrapping_add(number * self.slot_bytes);
         let numbers: *mut MaybeUninit<R::Sample> = base.cast();
-        // SAFETY: a slot begins with `scratch_length` complex numbers, each of two real ones, by
-        // this function's contract. If there are none, the address need not be of memory.
+        // SAFETY: a slot begins with `scratch_length` complex numbers, by this function's contract.
+        // A complex number is two real numbers. If `scratch_length` is 0, the address need not be
+        // of memory.
         unsafe {
             zeroed(from_raw_parts_mut(numbers, 2 * self.scratch_length));
             from_raw_parts_mut(numbers.cast(), self.scratch_length)

@@ -3,18 +3,19 @@
 //! The algorithm of a product depends only on its type and on the layouts of its operands. So its
 //! bits are equal on every run and for any number of threads. If one operand is a vector, the
 //! algorithm sums along rows or columns ([`vectors`](cachescope_kernels::products::vectors)). Many
-//! small products are computed one after another ([`tiny`](cachescope_kernels::products::tiny)),
-//! and a few rows times a transposed matrix as dot products
+//! small products are computed one after another ([`tiny`](cachescope_kernels::products::tiny)). A
+//! few rows times a transposed matrix are computed as dot products
 //! ([`dots`](cachescope_kernels::products::dots)). Other products of `f32` and `f64` use the `gemm`
-//! crate ([`packed`](cachescope_kernels::products::packed)). Shorter floats use it by way of `f32`
-//! ([`widened`](cachescope_kernels::products::widened)), and complex numbers use it for their real
-//! and imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and small
-//! complex matrices are multiplied in blocks ([`blocks`](cachescope_kernels::products::blocks)).
+//! crate ([`packed`](cachescope_kernels::products::packed)). Shorter floats use `gemm` by way of
+//! `f32` ([`widened`](cachescope_kernels::products::widened)). Complex numbers use `gemm` for their
+//! real and imaginary parts ([`complex`](cachescope_kernels::products::complex)). Integers and
+//! small complex matrices are multiplied in blocks
+//! ([`blocks`](cachescope_kernels::products::blocks)).
 //!
-//! The crate `gemm` divides a product by rayon's iterators, which move it to the pool. So products
-//! are cut into parts here, one for each thread: of rows, or of columns if there are few rows. The
-//! parts are so large that `gemm` adds the terms of an element in an order that depends on the
-//! inner length alone. So the bits do not depend on the number of threads.
+//! The crate `gemm` would divide a product by rayon's iterators, which move the work to the pool.
+//! So products are cut into parts here, for threads to share. The parts are of rows, or of columns
+//! if there are few rows. They are so large that the order in which `gemm` adds terms depends on
+//! the inner length alone. So the bits do not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -29,8 +30,8 @@ use cachescope_kernels::products::loops::ProductLoops;
 use cachescope_kernels::products::matrix::{AnyMatrix, Pairs};
 use cachescope_kernels::products::{ProductPlace, blocks, complex, dots, tiny, vectors, widened};
 
-/// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
-/// elements as the product. A vector is a row on the left and a column on the right.
+/// Returns the product of two arrays of one or two axes as an array of `shape`. The shape has as
+/// many elements as the product. A vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply(
     order: HostOrder<'_>,
@@ -95,8 +96,8 @@ fn launch_products(order: HostOrder<'_>, products: &Products, output: Untyped) {
         (products, &output),
         |products, output, range| {
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after what other streams wrote, so while a launch on it runs, the
-            // operands are alive and not written to.
+            // stream is ordered after the writes of other streams. So while a launch on it runs,
+            // the operands are alive and not written to.
             unsafe { products.write(range, output) };
         },
     );
@@ -173,8 +174,8 @@ impl Products {
     }
 
     /// Returns the number of rows of a product that one job computes. It is limited so that there
-    /// are jobs for many threads. It does not depend on the number of threads, so results do not
-    /// either.
+    /// are jobs for many threads. It does not depend on the number of threads, so neither do
+    /// results.
     fn job_rows(&self) -> usize {
         match self.algorithm {
             Algorithm::Vector => vectors::HEIGHT,
@@ -196,7 +197,7 @@ impl Products {
         }
     }
 
-    /// Returns the parts of each product that threads share, if it is worth several threads.
+    /// Returns the parts of each product that threads share, if a product is worth several threads.
     fn parts(&self) -> Option<ProductParts> {
         match self.algorithm {
             Algorithm::Dots => ProductParts::of_columns(self.pairs.lengths()),
@@ -205,8 +206,8 @@ impl Products {
         }
     }
 
-    /// Returns the work of all jobs. In the time of reading one byte of memory, a thread adds about
-    /// eight products of floats or half a product of integers.
+    /// Returns the work of all jobs. In the time of reading one byte, a thread adds about eight
+    /// products of floats or half a product of integers.
     fn work(&self) -> Work {
         let (rows, inner, columns) = self.pairs.lengths();
         let jobs = self.pairs.count() * self.jobs_each();
@@ -330,9 +331,9 @@ impl Products {
 
 /// The parts of a product that threads share: rows, or columns if there are few rows.
 ///
-/// The crate `gemm` adds the terms of an element in an order that depends on the inner length, and
-/// on whether the product is small. So parts are large enough that an element does not depend on
-/// them.
+/// The crate `gemm` adds the terms of an element in an order that depends on the inner length. In
+/// small products, it uses another order. So parts are large enough that an element does not depend
+/// on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ProductParts {
     count: usize,
@@ -348,7 +349,8 @@ impl ProductParts {
     /// The maximum number of parts.
     const MOST: usize = 64;
 
-    /// Returns the parts of a product whose elements do not depend on its parts.
+    /// Returns the parts of a product, of columns. The elements of this product do not depend on
+    /// its parts.
     fn of_columns((rows, inner, columns): (usize, usize, usize)) -> Option<Self> {
         let is_long = (rows * columns).saturating_mul(inner) >= Self::SHARED;
         let count = (columns / Self::LEAST).min(Self::MOST);
@@ -400,8 +402,8 @@ fn base(array: &AnyArray) -> *const u8 {
     host_pointer(DevicePtr(array.buffer.address()))
 }
 
-/// Returns a matrix at the beginning of an array's memory, and the layout of the offsets of the
-/// matrices that `layout` selects from there; its last two axes are the axes of a matrix.
+/// Returns a matrix at the beginning of an array's memory, and the layout of the matrices' offsets
+/// from it. The last two axes of `layout` are the axes of a matrix.
 fn stack((array, layout): (&AnyArray, &Layout)) -> (AnyMatrix, Layout) {
     let within = layout
         .bounds()

@@ -10,14 +10,14 @@ use crate::ops::host::blocked::{BLOCK, Blocks, RUN};
 use cachescope_kernels::reduce::leaves::{BLOCK_ROWS, Columns};
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The maximum number of outputs that are computed side by side: enough that long parts of rows are
-/// read at once.
+/// The maximum number of outputs that are computed side by side. It is so large that long parts of
+/// rows are read at once.
 const WIDTH: usize = BLOCK;
 
-/// Returns the least number of `inner` outputs side by side that stay on one thread. A block is as
-/// wide as the outputs side by side. The overhead of a narrow block exceeds its computation. Narrow
-/// parts of many long rows cost more too, because each row is on another page. If there are fewer
-/// outputs than `WIDTH`, the rows are shared among threads instead.
+/// Returns the minimum number of `inner` outputs side by side that stay on one thread. A block is
+/// as wide as these outputs. The overhead of a narrow block exceeds its computation. Narrow parts
+/// of many long rows cost more too, because each row is on another page. If there are fewer outputs
+/// than `WIDTH`, the rows are shared among threads instead.
 pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { WIDTH }
 }
@@ -26,13 +26,13 @@ impl ReductionJob<'_> {
     /// Reduces elements that are not contiguous, several outputs side by side.
     pub(super) fn columns(&self) {
         let Lanes { length, inner, .. } = self.lanes;
-        // The number of outputs that a thread computes must not matter, so this does not depend on
-        // it. Many outputs are enough work for all threads.
+        // Results must not depend on the number of outputs of a thread, so `rows` does not. Many
+        // outputs are enough work for all threads.
         let rows = (CHUNK / inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
         if length > rows && inner < WIDTH {
             return self.long_columns(rows);
         }
-        // Small frames first, because the compiler probes each page of a large one.
+        // Small frames first, because the compiler probes each page of a large frame.
         let width = self.count.min(WIDTH);
         let of_partials = units(width * self.loops.partial_bytes);
         match of_partials + units(width * self.loops.total_bytes) {
@@ -58,7 +58,7 @@ impl ReductionJob<'_> {
         totals: &mut Scratch,
     ) {
         let Lanes { length, inner, .. } = self.lanes;
-        // Runs that are read at once: their elements follow each other.
+        // The runs that are read at once. Their elements are consecutive.
         let most_runs = match elements.is_in_memory() {
             true => WIDTH / inner.min(WIDTH),
             false => BLOCK / length.saturating_mul(inner).min(BLOCK),
@@ -111,7 +111,7 @@ impl ReductionJob<'_> {
                         self.total_columns(elements, side, &mut partials, totals);
                     });
                 },
-                // SAFETY: each part has as many totals, which were written.
+                // SAFETY: each part has `width` totals, which were written.
                 merge: &|left, right| unsafe { (self.loops.merge)(left, right, width) },
             };
             parts.merged(totals);
@@ -138,7 +138,7 @@ impl ReductionJob<'_> {
         let inner = self.lanes.inner;
         assert!(width * self.loops.partial_bytes <= size_of_val(partials));
         assert!(runs * width * self.loops.total_bytes <= size_of_val(totals));
-        // Whole rows of outputs are contiguous, so that several short ones are read at once. If all
+        // Whole rows of outputs are contiguous, so several short rows are read at once. If all
         // elements are in memory, parts of rows are read together with the elements between them.
         let together = match (elements.is_in_memory(), width == inner) {
             (true, _) => rows.len(),
@@ -158,10 +158,10 @@ impl ReductionJob<'_> {
                 all: rows.clone(),
                 runs,
             };
-            // SAFETY: `address` has returned the address of all elements of the rows, which are of
-            // the loop's type by the invariant of `ReductionJob`. There is room for the partial
-            // results and the totals, as asserted. The loop has reduced the rows before to them.
-            // The rows of several runs are read at once, as asserted.
+            // SAFETY: `address` has returned the address of all elements of the rows. The elements
+            // are of the loop's type, by the invariant of `ReductionJob`. There is room for the
+            // partial results and the totals, as asserted. The loop has reduced the earlier rows to
+            // these. The rows of several runs are read at once, as asserted.
             unsafe { (self.leaves.columns)(&columns, partials, totals) };
             row = end;
         }

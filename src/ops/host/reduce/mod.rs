@@ -21,8 +21,8 @@ use crate::ops::order::HostOrder;
 use cachescope_kernels::reduce::loops::{LeafLoops, ReductionLoops, Scratch};
 
 /// The maximum number of elements that are reduced one after another. Longer reductions are split
-/// into chunks. The totals of chunks are merged two by two, by several threads if there are
-/// several.
+/// into chunks. The totals of chunks are merged two by two, by several threads if the pool has
+/// them.
 const CHUNK: usize = 1 << 16;
 
 /// Reduces `graph` along the lanes of `plan`, by loops for elements of its type.
@@ -38,8 +38,8 @@ pub(in crate::ops) fn reduce(
     reduce_source(order, loops, elements, (plan.lanes, &plan.outputs))
 }
 
-/// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. It
-/// needs no program.
+/// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. Such
+/// an array needs no program.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
@@ -54,8 +54,8 @@ pub(in crate::ops) fn reduce_contiguous(
     reduce_source(order, loops, elements, (lanes, outputs))
 }
 
-/// Reduces the elements of a source, each of which reads as many bytes as given. Inlined, because
-/// calls take 3 % of a small sum.
+/// Reduces the elements of a source, each of which reads as many bytes as given. Inlined, because a
+/// call would take 3 % of the time of a small sum.
 #[inline(always)]
 #[track_caller]
 fn reduce_source<R>(
@@ -96,7 +96,7 @@ where
 #[derive(Clone, Copy)]
 struct FirstOutput(*mut u8);
 
-// SAFETY: an address, which only unsafe functions follow.
+// SAFETY: an address, which only unsafe functions dereference.
 unsafe impl Send for FirstOutput {}
 // SAFETY: as above.
 unsafe impl Sync for FirstOutput {}
@@ -120,8 +120,8 @@ struct ReductionJob<'a> {
 ///
 /// # Safety
 ///
-/// The loops must be for elements of the source's type, and the source's operands alive and not
-/// written to; there must be room for the results, which nobody else reads or writes.
+/// The loops must be for elements of the source's type. The source's operands must be alive and not
+/// written to. There must be room for the results, which nobody else reads or writes.
 unsafe fn reduce_range(
     loops: &ReductionLoops,
     source: BlockSource<'_>,
@@ -153,7 +153,7 @@ impl ReductionJob<'_> {
     fn nothing(&self) {
         let nothing = (self.loops.nothing)().expect("no elements to reduce");
         let bytes = self.loops.output_bytes;
-        // SAFETY: there is room for the results, by the invariant; blocks are aligned for every
+        // SAFETY: there is room for the results, by the invariant. Blocks are aligned for every
         // element.
         unsafe { repeat(nothing, bytes, self.to.0, self.count) };
     }
@@ -167,7 +167,7 @@ impl ReductionJob<'_> {
     unsafe fn finish(&self, totals: &Scratch, start: usize, count: usize) {
         assert!(start + count <= self.count);
         let to = self.to.0.wrapping_add(start * self.loops.output_bytes);
-        // SAFETY: there is room for the results, by the invariant and as asserted; the totals were
+        // SAFETY: there is room for the results, by the invariant and as asserted. The totals were
         // written, by this function's contract.
         unsafe { (self.leaves.finish)(totals, self.lanes.length, to, count) };
     }

@@ -1,4 +1,4 @@
-//! Totals of long lanes: of parts that threads share, merged two by two.
+//! Totals of long lanes. Threads share the parts of a lane, whose totals are merged two by two.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -15,9 +15,10 @@ pub(super) struct Parts<'a> {
     pub(super) chunk: usize,
     /// The bytes that are read for each of the `length`.
     pub(super) bytes_each: usize,
-    /// Writes the totals of a part.
+    /// A function that writes the totals of a part.
     pub(super) total: &'a (dyn Fn(Range<usize>, &mut Scratch) + Sync),
-    /// Merges the second totals into the first ones, whose elements precede theirs.
+    /// A function that merges the second totals into the first totals. The elements of the first
+    /// totals precede the others.
     pub(super) merge: &'a (dyn Fn(&mut Scratch, &Scratch) + Sync),
 }
 

@@ -10,8 +10,8 @@ use cachescope_kernels::reduce::ACCUMULATORS;
 use cachescope_kernels::reduce::leaves::Rows;
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The rows that are always reduced at once: few enough that the compiler does not have to probe
-/// the stack for their totals.
+/// The maximum number of rows that are always reduced at once. For so few totals, the compiler does
+/// not have to probe the stack.
 const FEW: usize = 64;
 
 impl ReductionJob<'_> {
@@ -98,19 +98,19 @@ impl ReductionJob<'_> {
         for start in range.clone().step_by(at_once) {
             let row = (start, 1, at_once.min(range.end - start));
             let (first, continues) = (first + (start - range.start), start > range.start);
-            // SAFETY: the elements before have written their total.
+            // SAFETY: the total of the elements before was written.
             unsafe { self.total_rows(elements, row, (first, continues), total) };
         }
     }
 
-    /// Writes the totals of `count` rows of `length` elements, the first of which has number
-    /// `start`. The first element of each row has number `first` in its output. The elements are
-    /// in memory, or fit a block.
+    /// Writes the totals of `count` rows of `length` elements. The first element of all has number
+    /// `start`. The first element of each row has number `first` in its output. The elements are in
+    /// memory, or fit a block.
     ///
     /// # Safety
     ///
-    /// If the rows continue others, there must be one, and the total of the elements before it in
-    /// `totals`.
+    /// If the rows continue others, there must be one row, and `totals` must have the total of the
+    /// elements before it.
     #[inline(always)]
     unsafe fn total_rows(
         &self,
@@ -127,9 +127,9 @@ impl ReductionJob<'_> {
             first,
             continues,
         };
-        // SAFETY: `address` has returned the address of all elements of the rows, which are of the
-        // loop's type by the invariant of `ReductionJob`. There are elements, and there is room for
-        // the totals, as asserted. The rest is this function's contract.
+        // SAFETY: `address` has returned the address of all elements of the rows. The elements are
+        // of the loop's type, by the invariant of `ReductionJob`. There are elements, and there is
+        // room for the totals, as asserted. The rest is this function's contract.
         unsafe { (self.leaves.rows)(&rows, totals) };
     }
 }

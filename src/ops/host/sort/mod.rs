@@ -70,9 +70,9 @@ pub(in crate::ops) fn ranked(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
-/// Returns two elements of each lane along the axis `at` of `array`: the one at position `nth` of
-/// the sorted lane, and the one after it. If there is none after it, the second equals the first.
-/// If an element of the lane is NaN, both are NaN. The result has `shape`, in which this axis has a
+/// Returns two elements of each sorted lane along the axis `at` of `array`: those at positions
+/// `nth` and `nth + 1`. If the lane has no position `nth + 1`, the second equals the first. If an
+/// element of the lane is NaN, both are NaN. The result has `shape`, in which this axis has a
 /// length of 2.
 #[track_caller]
 pub(in crate::ops) fn neighbours(
@@ -91,7 +91,7 @@ pub(in crate::ops) fn neighbours(
         direction: Direction::Ascending,
         nth,
         rows: 1,
-        // In items; a key takes half of an item or all of it.
+        // In items. A key takes half of an item or all of it.
         slots: (length * array.dtype.size_bytes()).div_ceil(size_of::<u64>()),
     };
     let choose = loops.choose.expect("the elements are floats");
@@ -99,8 +99,8 @@ pub(in crate::ops) fn neighbours(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
-/// Returns, for each element of `sorted`, whether it is the first of equal ones. The elements are
-/// contiguous and in order.
+/// Returns, for each element of `sorted`, whether it is the first of its equal elements. The
+/// elements are contiguous and in order.
 #[track_caller]
 pub(in crate::ops) fn firsts(
     order: HostOrder<'_>,
@@ -119,7 +119,7 @@ pub(in crate::ops) fn firsts(
         let work = Work::of_bytes(count, 2 * sorted.dtype.size_bytes());
         let to = bytes_written(&output);
         launch(order, work, (&from, &to), move |from, to, range| {
-            // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+            // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after the writes to the elements. The loop is for their type.
             unsafe { run(from.at(offset_bytes), to.at(0).cast(), range) };
         });
@@ -129,7 +129,7 @@ pub(in crate::ops) fn firsts(
 }
 
 /// Returns the number of items that are held at once if only `kept` of many are wanted. It is well
-/// above `kept`, so that most elements are skipped before the held ones are reduced to `kept`.
+/// above `kept`, so that the held items are rarely reduced to `kept`. Most elements are skipped.
 fn slots_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
@@ -139,7 +139,8 @@ struct Space {
     /// The number of lanes.
     lanes: usize,
     slots: Slots,
-    /// Keeps the memory allocated. Its next user is ordered after the launches.
+    /// The handle that keeps the memory allocated. The next user of the memory is ordered after the
+    /// launches.
     _memory: Option<Buffer>,
 }
 
@@ -147,7 +148,7 @@ struct Space {
 #[derive(Clone, Copy)]
 struct Slots(Option<*mut u8>);
 
-// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contract of
+// SAFETY: an address of plain data. Each slot is lent to one thread at a time, by the contract of
 // `of`.
 unsafe impl Send for Slots {}
 // SAFETY: as above.
@@ -194,7 +195,7 @@ impl Slots {
     }
 }
 
-/// Makes an array of `shape`, each of whose lanes a kernel computes from a lane along the axis `at`
+/// Returns an array of `shape`. A kernel computes each of its lanes from a lane along the axis `at`
 /// of `array`.
 #[track_caller]
 fn along(
@@ -261,11 +262,11 @@ fn along(
                             let target = (target as isize + part * to_step) * bytes[1];
                             let from = from.at(0).wrapping_offset(at);
                             let to = to.at(0).wrapping_offset(target).cast();
-                            // SAFETY: the walk goes over the lanes of both arrays; the stream is
-                            // ordered after the writes to `array`, and the other one is new. The
-                            // space is alive while a launch runs, and its ranges do not overlap;
-                            // other launches that use it are on the same stream, so they run before
-                            // or after. The rows are long enough.
+                            // SAFETY: the walk goes over the lanes of both arrays. The stream is
+                            // ordered after the writes to `array`, and the output is new. The space
+                            // is alive while a launch runs, and the ranges of a launch do not
+                            // overlap. Other launches that use the space are on the same stream, so
+                            // they run before or after. The rows are long enough.
                             unsafe { (kernel.run)(lanes, from, to, &rows) };
                         }
                     }

@@ -9,13 +9,13 @@ use crate::ops::index::{gathered, of_classes};
 use cachescope_kernels::reduce::{CrossEntropy, Logsumexp};
 
 impl<T: Float> Array<T> {
-    /// Returns the mean of −ln softmax(logits)\[class\] over the rows of these logits, like
-    /// PyTorch's `cross_entropy`. The logits have shape `[N, C]`. `classes` has shape `[N]` and a
-    /// class of `0..C` for each row. The result has rank 0.
+    /// Returns the mean of −ln softmax(logits)\[class\] over the rows of this array, the logits,
+    /// like PyTorch's `cross_entropy`. The logits have shape `[N, C]`. `classes` has shape `[N]`,
+    /// with a class of `0..C` for each row. The result has rank 0.
     ///
     /// The logits are read once and no softmax is stored. The loss of a row is the logarithm of the
     /// sum of its exponentials, minus the logit of its class. It is computed in `f64` without
-    /// overflow, so a loss near 0 keeps its digits when logits are large. The mean over no rows is
+    /// overflow. So if logits are large, a loss near 0 keeps its digits. The mean over no rows is
     /// NaN, like [`mean`](Self::mean).
     ///
     /// # Examples
@@ -86,9 +86,9 @@ fn cross_entropy(
     }))
 }
 
-/// Returns the gradient of the logits: the probability of each logit, minus 1 for the class of its
-/// row, times a factor. The factor is the gradient of the mean, divided by the number of rows. The
-/// result is rounded once.
+/// Returns the gradient of the logits. It is the probability of each logit, minus 1 for the class
+/// of its row, times a factor. The factor is the gradient of the mean, divided by the number of
+/// rows. The result is rounded once.
 #[track_caller]
 fn back(
     mut logits: AnyArray,
@@ -100,7 +100,7 @@ fn back(
     let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
     if is_any_tracked(&[&logits])? {
-        // In `f64`, so that the parts of a second derivative are added in it: they nearly cancel.
+        // In `f64`, because the parts of a second derivative nearly cancel when they are added.
         static LOGSUMEXP: Reduction = Reduction::of::<Logsumexp, f64>();
         logits = logits.converted(DType::F64)?;
         let picked = gathered(&logits, &classes, 1)?.squeeze(1)?;
@@ -112,7 +112,7 @@ fn back(
 }
 
 /// Returns the probability of each logit, minus 1 for the class of its row, times `gradient` and
-/// `scale`. It overwrites the logits if nothing else has their memory.
+/// `scale`. If nothing else has the memory of the logits, the result overwrites them.
 #[track_caller]
 fn weighted(
     mut logits: AnyArray,
@@ -127,7 +127,7 @@ fn weighted(
     let shares = (logits.lazy().cast(DType::F64) - sums.lazy())
         .cast(wide)
         .exp();
-    // A rounded logarithm of `f64` loses digits of the shares if it is large.
+    // If a rounded logarithm of `f64` is large, the shares lose digits.
     let is_exact = dtype != DType::F64;
     let weighted = match is_exact {
         true => (shares * weight.lazy()).cast(dtype),
@@ -157,14 +157,15 @@ fn of_classes_apart(
     (sums, losses, classes): (&AnyArray, &AnyArray, &Array<i64>),
     weight: &AnyArray,
 ) -> Result<AnyArray> {
-    /// The part of a logit that the rounding of a loss changes, with the digits of a gradient.
+    /// The minimum ratio of a loss to its logarithm of the sum of exponentials. Below it, the
+    /// rounded loss has too few digits for a gradient.
     const LOST: f64 = 0.1;
     let (dtype, wide) = (gradients.dtype, weight.dtype);
     let by_loss = (-losses.lazy()).cast(wide).exp_m1() * weight.lazy();
     let nothing = gradients.full(classes.layout().shape(), 0.0)?;
     gradients.scatter(classes, &nothing, 1)?;
     let others = gradients.lazy().cast(wide).sum_keepdims(1)?;
-    // A probability less 1 has few digits, and a loss that is tiny beside the logits has, too.
+    // A probability minus 1 has few digits. So has a loss that is tiny compared with the logits.
     let is_lost = losses.lazy().lt((sums.lazy().abs() + 1.0) * LOST);
     AnyLazy::select(is_lost, -others.lazy(), by_loss)
         .cast(dtype)

@@ -1,5 +1,5 @@
-//! The expansion of a reduction's row: methods on arrays and on expressions, for all elements and
-//! along an axis, each with its documentation and a tested example.
+//! The expansion of a reduction's row to methods on arrays and on expressions. They reduce all
+//! elements, or along an axis. Each method has its documentation and a tested example.
 
 /// Expands rows of the form `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound ->
 /// Output, element [2 × 2 elements] => whole, along axis 0;`, for the element types that are

@@ -1,7 +1,7 @@
 //! Reductions of the elements of arrays and of expressions, over all elements or along axes.
 //!
-//! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), and a row that declares
-//! its methods.
+//! Each reduction is a type in [`reducers`](cachescope_kernels::reduce), with a row in `rows.rs`
+//! that declares its methods.
 //!
 //! Elements are reduced in blocks. Within a block, they are reduced into several partial results
 //! side by side, which the compiler turns into vector code. From block to block, they are reduced
@@ -31,8 +31,8 @@ use crate::ops::expression::tree::Tree;
 use cachescope_kernels::reduce::loops::Compiled;
 use cachescope_kernels::reduce::{Any, Reducer};
 
-/// Reductions in the type that floats are computed in. Axes that are reduced stay with a length of
-/// 1 in `_keepdims`.
+/// Reductions in the type that floats are computed in. In `_keepdims`, reduced axes are kept with a
+/// length of 1.
 impl AnyLazy {
     #[track_caller]
     pub(crate) fn sum_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
@@ -82,7 +82,8 @@ impl AnyLazy {
     ///
     /// # Panics
     ///
-    /// Panics if they are not of the type of `reduction`, whose loops read them as such.
+    /// Panics if the elements are not of the type of `reduction`, because its loops read elements
+    /// of this type.
     #[track_caller]
     pub(in crate::ops) fn reduced(
         &self,
@@ -125,8 +126,8 @@ fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<Buffer> 
     Ok(tracked_reduction.finish(buffer, &Shape::SCALAR))
 }
 
-/// Reduces the elements along `axes`, which the result `keeps` with a length of 1, or does not
-/// have.
+/// Reduces the elements along `axes`. If `keeps` is `true`, the result has these axes with a length
+/// of 1, otherwise it does not have them.
 #[track_caller]
 fn along<F: Reducer<T> + Compiled, T: AnyElement>(
     tree: &dyn Tree,

@@ -8,7 +8,7 @@ use cachescope_kernels::reduce::{
 reductions! {
     /// Returns the sum of the elements. Signed integers and `bool` are summed in `i64` and unsigned
     /// integers in `u64`, which wrap. Floats are summed in their own type (`f16` and `bf16` are
-    /// computed in `f32`), with an error that does not grow with their number. The sum of nothing
+    /// computed in `f32`). The error does not grow with the number of elements. The sum of nothing
     /// is 0.
     sum, sum_axis, sum_keepdims: Sum over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
 
@@ -22,8 +22,8 @@ reductions! {
     prod, prod_axis, prod_keepdims: Prod over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
 
     /// Returns the largest element, or NaN if an element is NaN. The gradient is divided equally
-    /// among all elements that equal the largest one; if that is NaN, the gradient of every element
-    /// is NaN. The largest element of nothing is the error
+    /// among all elements that equal the largest element. If the result is NaN, the gradient of
+    /// every element is NaN. The largest element of nothing is the error
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     max, max_axis, max_keepdims: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
 
@@ -32,14 +32,14 @@ reductions! {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     min, min_axis, min_keepdims: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
 
-    /// Returns the position of the largest element in row-major order: the first position if
-    /// several elements are equal, or the position of the first NaN if an element is NaN. The
-    /// position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the position of the largest element in row-major order. If several elements are
+    /// equal, it is the first position. If an element is NaN, it is the position of the first NaN.
+    /// The position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmax, argmax_axis, argmax_keepdims: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
 
-    /// Returns the position of the smallest element in row-major order: the first position if
-    /// several elements are equal, or the position of the first NaN if an element is NaN. The
-    /// position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the position of the smallest element in row-major order. If several elements are
+    /// equal, it is the first position. If an element is NaN, it is the position of the first NaN.
+    /// The position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
 
     /// Returns the variance of the elements, the mean of their squared distances from the mean. The
@@ -50,24 +50,24 @@ reductions! {
     var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
     /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The
-    /// standard deviation of nothing is NaN. If it is 0, its gradient is 0, and so are the
-    /// derivatives of the gradient: for curvature there, differentiate [`var`](Self::var). For
-    /// `f64`, a result above 1e154 is infinite, and one below 1e-154 has lost digits, or is 0: the
-    /// squares are not scaled as by [`norm`](Self::norm).
+    /// standard deviation of nothing is NaN. If the result is 0, its gradient is 0, and so are the
+    /// derivatives of the gradient. For the curvature at 0, differentiate [`var`](Self::var). For
+    /// `f64`, a result above 1e154 is infinite. A result below 1e-154 has lost digits, or is 0,
+    /// because the squares are not scaled as by [`norm`](Self::norm).
     std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 
     /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
     /// `f64`. The norm of integers and `bool` is an `f64`, the norm of floats has their own type.
-    /// It overflows only if the result does: for `f64`, elements that are too large or too small to
-    /// be squared are scaled and summed apart, as Anderson describes it ("Algorithm 978: Safe
-    /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0. At 0, its gradient and second
-    /// derivatives are 0: for curvature there, differentiate the sum of squares.
+    /// The sum overflows only if the result does. For `f64`, elements that are too large or too
+    /// small to be squared are scaled and summed apart (Anderson, "Algorithm 978: Safe Scaling in
+    /// the Level 1 BLAS", 2017). The norm of nothing is 0. At 0, the gradient and the second
+    /// derivatives are 0. For the curvature at 0, differentiate the sum of squares.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 
-    /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.
-    /// The result has the elements' own type (`f16` and `bf16` are computed in `f32`). The result
-    /// for nothing is −∞, the logarithm of 0. Second derivatives lose digits where one element is
-    /// far above the others; those of `log_softmax` do not.
+    /// Returns the logarithm of the sum of the exponentials, without intermediate overflow. The
+    /// result has the elements' own type (`f16` and `bf16` are computed in `f32`). The result for
+    /// nothing is −∞, the logarithm of 0. If one element is far above the others, second
+    /// derivatives lose digits. The second derivatives of `log_softmax` do not.
     logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
         f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
 

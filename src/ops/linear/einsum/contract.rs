@@ -18,8 +18,8 @@ pub(super) struct Labelled<T: Number> {
 }
 
 impl<T: Number> Labelled<T> {
-    /// Returns the array with its axes in the order of `order`. Axes that it does not have get
-    /// length 1.
+    /// Returns the array with its axes in the order of `order`. Axes that the array does not have
+    /// get length 1.
     #[track_caller]
     fn aligned(&self, order: &[Label]) -> Result<Array<T>> {
         let place = |label: &Label| self.labels.iter().position(|own| own == label);
@@ -34,7 +34,7 @@ impl<T: Number> Labelled<T> {
     }
 }
 
-/// A product of arrays, element by element, that has not been computed.
+/// An elementwise product of arrays that has not been computed.
 #[derive(Debug)]
 pub(super) struct Product<T: Number> {
     factors: SmallVec<[Labelled<T>; 2]>,
@@ -52,8 +52,8 @@ impl<T: Number> Product<T> {
         labels.fold(0, |all, labels| all | labels)
     }
 
-    /// Returns the elements with the axes of `order`, which must be all axes; for a single factor,
-    /// a view.
+    /// Returns the elements with the axes of `order`, which must be all axes. For a single factor,
+    /// returns a view.
     #[track_caller]
     pub(super) fn evaluate(&self, order: &[Label]) -> Result<Array<T>> {
         match &self.factors[..] {
@@ -66,8 +66,8 @@ impl<T: Number> Product<T> {
     /// Returns the sums over the labels that are not in `order`.
     #[track_caller]
     fn sum(&self, order: &[Label]) -> Result<Array<T>> {
-        // A sum reads memory in order if the summed axes have the same position among the others as
-        // in memory.
+        // If the summed axes have the same position among the other axes as in memory, a sum reads
+        // memory in order.
         let last = order.last().map(|&label| self.reach(label));
         let summed = members(self.labels() & !set_of(order));
         let (before, after): (Labels, Labels) =
@@ -128,7 +128,7 @@ pub(super) fn summed<T: Number>(operand: Labelled<T>, kept: LabelSet) -> Result<
     })
 }
 
-/// Contracts operands in the order of a path.
+/// A contraction of operands in the order of a path.
 #[derive(Debug)]
 pub(super) struct Contraction<'a, T: Number> {
     pub(super) subscripts: &'a Subscripts,
@@ -174,7 +174,7 @@ impl<T: Number> Contraction<'_, T> {
         }))
     }
 
-    /// Returns the product of matrices that sums over the labels that both have and that are not
+    /// Returns the product of matrices that sums over the labels of both operands that are not
     /// `kept`.
     #[track_caller]
     fn matrices(
@@ -245,7 +245,7 @@ impl<T: Number> Contraction<'_, T> {
     }
 }
 
-/// Returns the labels of a set in descending order of their strides: in this order, they can most
+/// Returns the labels of a set in descending order of their strides. In this order, they can most
 /// often be merged into one axis.
 fn by_reach<T: Number>(product: &Product<T>, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();

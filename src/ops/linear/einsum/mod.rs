@@ -85,18 +85,19 @@ tuples! {
     (a Array b Array c Array d Array e Array f Array g Array h Array)
 }
 
-/// Returns the sum of products that `subscripts` describe, like NumPy's `einsum`: a letter for each
-/// axis of each operand, and after `->` the letters of the result, in its order. Elements of equal
-/// letters are multiplied, and letters that the result does not have are summed over.
+/// Returns the sum of products that `subscripts` describe, like NumPy's `einsum`. The subscripts
+/// have a letter for each axis of each operand. After `->`, they have the letters of the result, in
+/// its order. Elements of equal letters are multiplied. Letters that the result does not have are
+/// summed over.
 ///
 /// Without `->`, the result has the letters that occur once, sorted, capitals first. If an operand
-/// has a letter twice, its diagonal is taken. `...` stands for the other axes of an operand, which
-/// broadcast, and are the first of an implicit result. As in NumPy, an axis of length 1 broadcasts
-/// to the others of its letter. Spaces do not count. There are one to eight operands; for a single
-/// operand of which nothing is summed, the result is a view.
+/// has a letter twice, its diagonal is taken. `...` stands for the other axes of an operand. These
+/// axes broadcast, and are the first axes of an implicit result. As in NumPy, an axis of length 1
+/// broadcasts to the other axes of its letter. Spaces are ignored. There are one to eight operands.
+/// If nothing of a single operand is summed, the result is a view.
 ///
 /// Operands are multiplied two at a time, in the order with the fewest multiplications. A product
-/// that is summed over is a [`matmul`](Array::matmul); elementwise products are computed in one
+/// that is summed over is a [`matmul`](Array::matmul). Elementwise products are computed in one
 /// pass, with the sum that follows them. Integers wrap, and the products of `f16` and `bf16` are
 /// summed in `f32`.
 ///
@@ -166,8 +167,8 @@ fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T
     }
 }
 
-/// Returns whether a contraction has results between the operands and the end: of more than two
-/// operands, or of sums over labels of one operand alone.
+/// Returns whether a contraction has intermediate results. It has them for more than two operands,
+/// or for sums over labels of one operand alone.
 fn takes_passes(subscripts: &Subscripts) -> bool {
     let is_long = |&label: &u8| subscripts.length(label) != 1;
     let set_of =

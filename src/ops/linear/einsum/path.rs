@@ -8,8 +8,8 @@ use crate::array::MAX_RANK;
 /// A set of operands, as a bit mask of their numbers.
 pub(super) type Operands = u8;
 
-/// The order of contraction: for each set of operands, the half that is contracted by itself before
-/// the other half.
+/// The order of contraction: for each set of operands, the half that is contracted before the other
+/// half.
 #[derive(Debug)]
 pub(super) struct Path {
     halves: SmallVec<[Operands; 8]>,
@@ -19,8 +19,8 @@ pub(super) struct Path {
 
 impl Path {
     /// Finds the order with the fewest multiplications, and among such orders the one with the
-    /// least memory. Tries each division of each set, whose parts are already known. For eight
-    /// operands there are 3025 divisions.
+    /// least memory. Tries each division of each set. The costs of its parts are already known. For
+    /// eight operands, there are 3025 divisions.
     pub(super) fn new(subscripts: &Subscripts, leaves: &[LabelSet], output: LabelSet) -> Self {
         let sets = 1usize << leaves.len();
         let union = |set: usize| {
@@ -54,7 +54,7 @@ impl Path {
                 }
                 half = (half - 1) & rest;
             }
-            // An array of this rank is not supported.
+            // An array of more than `MAX_RANK` axes is not supported.
             if labels[set].count_ones() as usize > MAX_RANK {
                 least.0 = f64::INFINITY;
             }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::array::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
-/// A letter, or an axis of an ellipsis: first `A` to `Z`, then `a` to `z`, then the axes of the
+/// A letter, or an axis of an ellipsis. `A` to `Z` are first, then `a` to `z`, then the axes of the
 /// ellipsis from the left. This is also the order of an implicit output.
 pub(super) type Label = u8;
 
@@ -126,7 +126,8 @@ impl Term {
         self.before.len() + self.after.len()
     }
 
-    /// Returns the labels of an operand of that rank, whose remaining axes the ellipsis matches.
+    /// Returns the labels of an operand of this `rank`. The ellipsis matches the axes without
+    /// letters.
     fn labels(&self, rank: usize) -> Option<Labels> {
         let rest = rank.checked_sub(self.letters())?;
         (rest == 0 || self.has_ellipsis).then(|| self.with_ellipsis(rest))

@@ -1,10 +1,10 @@
 //! Vectors of equal values that are smooth along a direction.
 //!
 //! The vectors of equal values are any basis of a space. If the matrix changes along a direction,
-//! its values split, and one basis fits: the vectors of the change in that space (Kato 1966,
-//! "Perturbation theory for linear operators", II.2). In this basis, values and vectors have
-//! derivatives along the direction. So `jvp` and `hvp` are right for functions that do not depend
-//! on the basis.
+//! its values split, and one basis fits. This basis consists of the vectors of the change in that
+//! space (Kato 1966, "Perturbation theory for linear operators", II.2). In this basis, values and
+//! vectors have derivatives along the direction. So `jvp` and `hvp` are right for functions that do
+//! not depend on the basis.
 
 use super::gradients::{identity, symmetric, t};
 use super::groups::{Groups, unit};
@@ -16,7 +16,8 @@ use crate::ops::descriptors::Factorized;
 use crate::ops::select;
 
 /// Returns the eigenvectors of symmetric matrices `a` that are smooth along the direction of this
-/// thread, from some eigenvectors `v` of the values `w`; `None` if `v` are as good.
+/// thread. They are computed from eigenvectors `v` of the values `w`. Returns `None` if `v` are as
+/// good.
 #[track_caller]
 pub(super) fn eigenvectors<T: Factorized>(
     a: &Array<T>,
@@ -53,8 +54,9 @@ pub(super) fn eigenvectors_along<T: Factorized>(
 }
 
 /// Returns the singular vectors U and Vᵀ of matrices `a` that are smooth along the direction of
-/// this thread, from some singular vectors; `None` if these are as good. The vectors of values that
-/// are 0 are the singular vectors of the change outside of the spaces of the others.
+/// this thread. They are computed from the singular vectors `u` and `vt`. Returns `None` if these
+/// are as good. For values that are 0, the results are the singular vectors of the change outside
+/// the spaces of the others.
 #[track_caller]
 pub(super) fn singular_vectors<T: Factorized>(
     a: &Array<T>,

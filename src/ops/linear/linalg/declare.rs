@@ -5,8 +5,8 @@ use super::{Factorizable, MatrixNorm};
 use crate::array::Array;
 use crate::error::Result;
 
-/// Expands rows `name(array: type) -> type = body;` to the functions of a type, as methods of a
-/// trait, so that no program compiles them.
+/// Expands rows `name(array: type) -> type = body;` to methods of a trait. They are compiled with
+/// the library, so no program compiles them.
 macro_rules! precompiled {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
         pub(in crate::ops) mod precompiled {
@@ -58,8 +58,8 @@ precompiled! {
 /// Returns the solutions `x` of `a x = b`, by the LU factorization with partial pivoting.
 ///
 /// `a` holds square matrices `[.., n, n]`. `b` is one vector `[n]`, or holds matrices `[.., n, k]`
-/// of `k` right-hand sides each, as in NumPy 2; the axes before broadcast. The result is `[.., n]`
-/// or `[.., n, k]`.
+/// of `k` right-hand sides each, as in NumPy 2. The axes before the matrices broadcast. The result
+/// is `[.., n]` or `[.., n, k]`.
 ///
 /// # Examples
 ///
@@ -108,9 +108,9 @@ pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::inv(a)
 }
 
-/// Returns the determinants of square matrices `[.., n, n]`, an array of the axes before: 0 for a
-/// singular matrix, 1 for one without rows. A determinant overflows only if its value is beyond the
-/// type's range.
+/// Returns the determinants of square matrices `[.., n, n]`, an array of the axes before `n, n`.
+/// The determinant of a singular matrix is 0, and of a matrix without rows 1. A determinant
+/// overflows only if its value is beyond the type's range.
 ///
 /// # Examples
 ///
@@ -155,9 +155,9 @@ pub fn cholesky<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 }
 
 /// Returns the reduced QR factorizations `(q, r)` of matrices `[.., m, n]`, by Householder
-/// reflections: `a = q r`, `q` of `[.., m, k]` with orthonormal columns and `r` of `[.., k, n]` an
-/// upper triangle, `k` being the smaller of `m` and `n`. The signs of the rows of `r` are not
-/// specified.
+/// reflections: `a = q r`. With `k` the smaller of `m` and `n`, `q` is `[.., m, k]` with
+/// orthonormal columns. `r` is `[.., k, n]`, an upper triangle. The signs of the rows of `r` are
+/// not specified.
 ///
 /// # Examples
 ///
@@ -209,8 +209,8 @@ pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T
     T::svd(a)
 }
 
-/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest: as many
-/// as the smaller of `m` and `n`. This is faster than [`svd`].
+/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest. There
+/// are as many as the smaller of `m` and `n`. This function is faster than [`svd`].
 ///
 /// # Examples
 ///
@@ -232,9 +232,9 @@ pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 }
 
 /// Returns the eigenvalues and eigenvectors `(w, v)` of symmetric matrices `[.., n, n]`: `a v = v
-/// diag(w)`, `w` of `[.., n]` from the smallest to the largest, and `v` of `[.., n, n]` with the
-/// orthonormal eigenvectors as columns, whose signs are not specified. Only the lower triangles of
-/// `a` are read.
+/// diag(w)`. `w` is `[.., n]`, from the smallest to the largest value. `v` is `[.., n, n]`, with
+/// the orthonormal eigenvectors as columns. Their signs are not specified. Only the lower triangles
+/// of `a` are read.
 ///
 /// # Examples
 ///
@@ -259,7 +259,7 @@ pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 }
 
 /// Returns the eigenvalues of symmetric matrices `[.., n, n]`, from the smallest to the largest.
-/// This is faster than [`eigh`].
+/// This function is faster than [`eigh`].
 ///
 /// # Examples
 ///
@@ -280,12 +280,13 @@ pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::eigvalsh(a)
 }
 
-/// Returns the least-squares solutions `x` of `a x = b`: of all `x` that minimize the norm of `b -
-/// a x`, the one with the least norm, by the singular value decomposition.
+/// Returns the least-squares solutions `x` of `a x = b`, by the singular value decomposition. The
+/// solution has the least norm of all `x` that minimize the norm of `b - a x`.
 ///
-/// `a` holds matrices `[.., m, n]`. `b` is one vector `[m]`, or holds matrices `[.., m, k]`; the
-/// axes before broadcast. The result is `[.., n]` or `[.., n, k]`. A singular value counts as zero
-/// up to the largest one times the type's epsilon times the larger of `m` and `n`, as in NumPy.
+/// `a` holds matrices `[.., m, n]`. `b` is one vector `[m]`, or holds matrices `[.., m, k]`. The
+/// axes before the matrices broadcast. The result is `[.., n]` or `[.., n, k]`. As in NumPy, a
+/// singular value counts as zero up to a limit. The limit is the largest value times the type's
+/// epsilon times the larger of `m` and `n`.
 ///
 /// # Examples
 ///
@@ -309,8 +310,8 @@ pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     T::lstsq(a, b)
 }
 
-/// Returns a norm of matrices `[.., m, n]`, an array of the axes before. The norms of vectors are
-/// [`Array::norm`] and [`Array::norm_axis`].
+/// Returns a norm of matrices `[.., m, n]`, an array of the axes before `m, n`. The norms of
+/// vectors are [`Array::norm`] and [`Array::norm_axis`].
 ///
 /// # Examples
 ///

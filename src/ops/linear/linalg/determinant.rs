@@ -1,5 +1,5 @@
-//! The derivatives of determinants, from products of singular values: nothing is divided, so that
-//! they are right for singular matrices, too, and for any choice of singular vectors.
+//! The derivatives of determinants, from products of singular values. Nothing is divided. So the
+//! derivatives are right for singular matrices, too, and for any choice of singular vectors.
 
 use super::filled;
 use super::gradients::{identity, t, untyped};
@@ -21,9 +21,10 @@ pub(super) fn of_determinant<T: Factorized>(
     Ok(untyped(&(cofactors(a)? * factor).eval_unfused()?))
 }
 
-/// Returns the determinants of matrices from their LU factors and pivots, a row for each matrix:
-/// the products of the diagonals, with the signs of the permutations. If such a product overflows
-/// or underflows, the determinant is computed from the sum of the logarithms, which may fit.
+/// Returns the determinants of matrices from their LU factors and pivots, which have a row for each
+/// matrix. A determinant is the product of the diagonal, with the sign of the permutation. If the
+/// product overflows or underflows, the determinant is computed from the sum of the logarithms,
+/// which may fit.
 #[cfg(feature = "cuda")]
 #[track_caller]
 pub(super) fn of_factors<T: Factorized>(
@@ -128,8 +129,8 @@ struct SingularFactors<T: Factorized> {
 }
 
 impl<T: Factorized> SingularFactors<T> {
-    /// Returns the factors of `a`, untracked. Large and small singular values alternate, so that
-    /// products of some in a row are in the type's range if the product of all is.
+    /// Returns the factors of `a`, untracked. Large and small singular values alternate. So if the
+    /// product of all values is in the type's range, so are products of consecutive values.
     #[track_caller]
     fn of(a: &Array<T>) -> Result<Self> {
         let (u, s, vt) = svd(&constant(a))?;
@@ -152,7 +153,8 @@ impl<T: Factorized> SingularFactors<T> {
     }
 }
 
-/// Returns, for each value of the last axis, the product of those before and of those after.
+/// Returns, for each value of the last axis, the product of the values before it and of the values
+/// after it.
 #[track_caller]
 fn products_beside<T: Factorized>(s: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     let n = s.shape()[s.ndim() - 1];
@@ -165,14 +167,14 @@ fn products_beside<T: Factorized>(s: &Array<T>) -> Result<(Array<T>, Array<T>)> 
     Ok((product(&ones.tril(-1)?)?, product(&ones.triu(1)?)?))
 }
 
-/// Returns, for each pair of different values of the last axis, the product of all others; 0 on the
-/// diagonal.
+/// Returns, for each pair of different values of the last axis, the product of all others. The
+/// diagonal is 0.
 #[track_caller]
 fn products_of_others<T: Factorized>(s: &Array<T>) -> Result<Array<T>> {
     let n = s.shape()[s.ndim() - 1];
     let ones = filled("det", s, &[n, n].into(), T::one())?;
     let (before, after) = products_beside(s)?;
-    // Row i has the values after i; its running product up to j − 1 has those between i and j.
+    // Row i has the values after i. Its running product up to j − 1 has the values between i and j.
     let is_after = ones.triu(1)?.gt(T::zero()).eval_unfused()?;
     let rows = select(&is_after, s.unsqueeze(-2)?, T::one()).eval_unfused()?;
     let through: Array<T> = rows.cumprod(-1)?.downcast();

@@ -3,8 +3,8 @@
 //! Walter and Lehmann (2010).
 //!
 //! Vectors of equal values are any basis of a space. They contribute 0 to a gradient that does not
-//! depend on the basis, and infinity to any other. Along a known direction, [`adapted`] chooses the
-//! basis that has a derivative.
+//! depend on the basis, and infinity to any other gradient. Along a known direction, [`adapted`]
+//! chooses the basis that has a derivative.
 //!
 //! [`adapted`]: super::adapted
 
@@ -80,8 +80,8 @@ pub(super) fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array
     filled("identity", like, &n.into(), T::one())?.diag(0)
 }
 
-/// Returns the gradient for the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹, where
-/// Φ takes the lower triangle and half of the diagonal.
+/// Returns the gradient for the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹. Φ
+/// takes the lower triangle and half of the diagonal.
 #[track_caller]
 pub(super) fn of_cholesky<T: Factorized>(
     lower: &Array<T>,
@@ -95,9 +95,9 @@ pub(super) fn of_cholesky<T: Factorized>(
     Ok(untyped(&symmetric(&t(&both)?)?))
 }
 
-/// Returns the gradient for the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q,
-/// where copy mirrors the lower triangle. For the columns of wide matrices beyond the square part,
-/// it is Q times the gradient of R's columns.
+/// Returns the gradient for the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q.
+/// The function copy mirrors the lower triangle. For the columns of wide matrices beyond the square
+/// part, the gradient is Q times the gradient of R's columns.
 #[track_caller]
 pub(super) fn of_qr<T: Factorized>(
     a: &Array<T>,
@@ -212,8 +212,8 @@ pub(super) fn of_singular<T: Factorized>(
     }
     let groups = Groups::of(s)?;
     let mut outside = Vec::new();
-    // The components of a gradient outside of the space of its vectors, of which none are if these
-    // span the whole space.
+    // The components of a gradient outside the space of its vectors. If the vectors span the whole
+    // space, there are none.
     let rest = |vectors: &Array<T>, of_vectors: &Array<T>, own: &Array<T>| {
         let rest = (of_vectors - vectors.matmul(own)?).eval_unfused()?;
         let columns = s.unsqueeze(-2)?.broadcast_to(*rest.layout().shape())?;

@@ -7,17 +7,17 @@ use crate::ops::derivatives::constant;
 use crate::ops::descriptors::Factorized;
 use crate::ops::select;
 
-/// Returns the part of the largest value of matrices with `n` values up to which two values are
-/// equal: some times the error of a factorization.
+/// Returns the relative tolerance of equal values, for matrices with `n` values: some times the
+/// error of a factorization. It is relative to the largest value.
 fn tolerance<T: Factorized>(n: usize) -> T {
     T::epsilon() * T::from_f64(8.0 * n as f64)
 }
 
 /// The groups of equal values of matrices. Not tracked.
 pub(super) struct Groups<T: Factorized> {
-    /// A number for each value: equal ones have one number, and numbers increase along the axis.
+    /// A number for each value. Equal values have one number, and numbers increase along the axis.
     numbers: Array<T>,
-    /// Each value: true if it is equal to 0.
+    /// A flag for each value: true if the value is equal to 0.
     pub(super) are_zero: Array<bool>,
 }
 
@@ -29,7 +29,7 @@ impl<T: Factorized> Groups<T> {
         let values = constant(values);
         let n = values.shape()[values.ndim() - 1];
         let limit = (values.abs().max_keepdims(-1)? * tolerance::<T>(n)).eval_unfused()?;
-        // The first step is from the last value, which moves all numbers alike.
+        // The first step is from the last value. This shifts all numbers by the same amount.
         let steps = (&values - values.roll(1, -1)?).abs();
         let steps = select(steps.gt(&limit), T::one(), T::zero()).eval_unfused()?;
         let numbers: Array<T> = steps.cumsum(-1)?.downcast();
@@ -83,7 +83,7 @@ impl<T: Factorized> Groups<T> {
 }
 
 /// Returns `numerators / gaps`. If `no_gap` is true and the numerator is a rounding error beside
-/// `scale` or 1, it is 0, and so are its derivatives.
+/// `scale` or 1, the quotient is 0. So are its derivatives.
 #[track_caller]
 pub(super) fn quotients<T: Factorized>(
     numerators: &Array<T>,
@@ -93,7 +93,7 @@ pub(super) fn quotients<T: Factorized>(
 ) -> Result<Array<T>> {
     let n = gaps.shape()[gaps.ndim() - 1];
     let largest = constant(scale).abs().max_keepdims([-2, -1])?;
-    // Terms of a loss near 1 may cancel, so that nothing but their rounding errors is left.
+    // If terms of a loss near 1 cancel, nothing but their rounding errors is left.
     let limit = (largest + T::one()) * (tolerance::<T>(n) * T::from_f64(64.0));
     let nothing = (constant(numerators).abs().le(limit) & no_gap).eval_unfused()?;
     let numerators = select(&nothing, T::zero(), numerators);
@@ -102,8 +102,8 @@ pub(super) fn quotients<T: Factorized>(
     (numerators / gaps).eval_unfused()
 }
 
-/// Returns `change`, divided so that the singular values of each matrix are at most 1; `None` if
-/// elements are not finite. The call waits.
+/// Returns `change`, divided so that the singular values of each matrix are at most 1. Returns
+/// `None` if elements are not finite. The call waits.
 #[track_caller]
 pub(super) fn unit<T: Factorized>(change: &Array<T>) -> Result<Option<Array<T>>> {
     debug_assert!(!batch_of(change.layout().shape()).contains(&0));

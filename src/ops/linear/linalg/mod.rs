@@ -1,10 +1,10 @@
-//! Linear algebra by factorizations. The operands are checked here; the factorizations are in
+//! Linear algebra by factorizations. The operands are checked here. The factorizations are in
 //! [`host`](crate::ops::host) and in [`cuda`](crate::ops::cuda).
 //!
-//! Both devices have functions of the same names, which take any strides, and return the factors
-//! with a status for each matrix ([`status`]). A CUDA device returns the LU factors in place of
-//! determinants, which [`determinant`] computes from them. Least squares and norms are composed of
-//! these and of other operations.
+//! Both devices have functions of the same names. They take any strides, and return the factors
+//! with a status for each matrix ([`status`]). A CUDA device returns LU factors in place of
+//! determinants, and [`determinant`] computes the determinants from these factors. Least squares
+//! and norms are composed of factorizations and other operations.
 
 mod adapted;
 mod declare;

@@ -47,8 +47,8 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     }))
 }
 
-/// Returns the right-hand sides as matrices, of as many rows as `a` has, and the shape that they
-/// and `a` broadcast to.
+/// Returns the right-hand sides as matrices with as many rows as `a` has. Also returns the shape
+/// that the right-hand sides and `a` broadcast to.
 ///
 /// # Errors
 ///

@@ -39,7 +39,8 @@ pub(super) fn singular<T: Factorized>(
     a: &Array<T>,
     wanted: bool,
 ) -> Result<Singular<T>> {
-    // The values alone have no rule: their gradients are computed from the vectors.
+    // The values alone have no gradient rule, because their gradients are computed from the
+    // vectors.
     let wanted = wanted || is_tracked(a)?;
     let [m, n] = matrix_of(operation, a)?;
     let (shape, k) = (a.layout().shape(), m.min(n));
@@ -81,8 +82,8 @@ pub(super) fn singular<T: Factorized>(
     Ok((s, Some([u, vt])))
 }
 
-/// Rejects `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host,
-/// the factorization does. cuSOLVER does not document what it does with them.
+/// Rejects `elements` of the matrices of `a` that are not finite, on a CUDA device. On the host,
+/// the factorization rejects them. cuSOLVER does not document what it does with such elements.
 #[track_caller]
 fn check_finite<T: Factorized>(operation: &str, a: &Array<T>, elements: &Array<T>) -> Result<()> {
     if a.device().backend().cuda().is_none() {

@@ -8,9 +8,9 @@ use crate::ops::descriptors::OUT_OF_MEMORY;
 /// The meaning of the status of an incomplete factorization.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// A pivot is zero; `info` is its number, counted from 1.
+    /// A pivot is zero. `info` is the number of the pivot, counted from 1.
     Singular,
-    /// No error: only [`OUT_OF_MEMORY`] is one.
+    /// Not an error. Only [`OUT_OF_MEMORY`] is one.
     Nothing,
     /// `info` is the order of the leading minor that is not positive.
     NotPositiveDefinite,
@@ -18,7 +18,7 @@ pub(super) enum Meaning {
     NotConverged,
 }
 
-/// Waits for the statuses of the matrices of `shape`, and returns an error for the first that is
+/// Waits for the statuses of the matrices of `shape`. Returns an error for the first status that is
 /// not 0.
 #[track_caller]
 pub(super) fn check(

@@ -2,9 +2,9 @@
 //! values, too.
 //!
 //! The gradient V diag(g) Vᵀ does not depend on the basis of equal values. Its derivative along a
-//! direction does: the values split, in the basis that [`adapted`] finds.
+//! direction does, because the values split, in the basis that [`adapted`] finds.
 //!
-//! The backward pass of the gradient knows the direction: its cotangent. The step of the
+//! The backward pass of the gradient knows the direction, which is the cotangent. The step of the
 //! factorization runs later in that pass. It reads the basis from a [`ChosenVectors`].
 //!
 //! [`adapted`]: super::adapted

@@ -10,14 +10,14 @@ use crate::ops::derivatives::{
 };
 use crate::ops::linear::products::matmul_into;
 
-/// A matrix product of two arrays. While it runs, nothing is tracked; then the step that passes
-/// gradients back is recorded.
+/// A matrix product of two arrays. While it runs, nothing is tracked. When it ends, the step that
+/// computes its gradients is recorded.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 
 struct RunningProduct {
     to: [Option<Tracked>; 2],
-    /// The operands, each kept if the other one needs it for its gradient.
+    /// The operands. Each is saved if the gradient of the other operand needs it.
     kept: [Option<SavedArray>; 2],
     ranks: [usize; 2],
     source: Option<Source>,
@@ -108,7 +108,7 @@ impl RunningProduct {
                 return Ok(());
             };
             let g = as_matrices(upstream, ranks)?;
-            // The gradient that reads the left operand is computed first: if the left operand is an
+            // The gradient that reads the left operand is computed first. If the left operand is an
             // activation, it is freed before its own gradient is computed.
             if let (Some(to), Some(left)) = (to_right, kept_left) {
                 let left = as_row(left.fetch()?, ranks[0])?;
@@ -146,8 +146,8 @@ impl RunningProduct {
     }
 }
 
-/// Returns the gradient of the right operand: the adjoint of the left one times `g`. If a single
-/// matrix on the right had many products, they are computed as one product.
+/// Returns the gradient of the right operand: the adjoint of the left operand times `g`. If a
+/// single matrix on the right had many products, its gradient is computed as one product.
 #[track_caller]
 fn of_right(
     (left, g): (&AnyArray, &AnyArray),
@@ -161,9 +161,9 @@ fn of_right(
     placed_product((&adjoint(left)?, g), to, gradients)
 }
 
-/// Returns a product that is a gradient: in the memory provided for the gradient, if there is some
-/// and the product can be written there. Otherwise in the operand's order in memory, so that the
-/// gradient of a matrix whose transpose is the operand is contiguous.
+/// Returns a product that is a gradient. If memory is provided for the gradient, and the product
+/// can be written to it, the product is there. Otherwise it is in the operand's order in memory. So
+/// if the operand is the transpose of a matrix, the gradient of the matrix is contiguous.
 #[track_caller]
 fn placed_product(
     (left, right): (&AnyArray, &AnyArray),
@@ -175,7 +175,8 @@ fn placed_product(
     {
         return Ok(place);
     }
-    // Stacks on the left and one matrix on the right are one product, but not in the other order.
+    // A stack on the left and one matrix on the right are one product. In the other order, they are
+    // not.
     let is_merged = left.layout.ndim() > 2 && right.layout.ndim() <= 2;
     if is_column_major(&to.layout) && !is_merged {
         let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;

@@ -16,9 +16,10 @@ use crate::ops::order::UpdateTargets;
 impl<T: Number> Array<T> {
     /// Returns the matrix product. Operands of any strides are read without a copy.
     ///
-    /// The last two axes count rows and columns; the axes before them count products, and
-    /// broadcast. A vector on the left is a row, and one on the right a column; the axis that makes
-    /// it one is not in the result. Integers wrap, `f16` and `bf16` are summed in `f32`.
+    /// The last two axes count rows and columns. The axes before them count products, and
+    /// broadcast. A vector on the left is a row, and a vector on the right is a column. The result
+    /// does not have the axis that the vector lacks. Integers wrap, `f16` and `bf16` are summed in
+    /// `f32`.
     ///
     /// # Examples
     ///
@@ -84,8 +85,8 @@ impl<T: Number> Array<T> {
         self.matmul(other)
     }
 
-    /// Returns the product of every element of one vector with every element of another: for
-    /// vectors of `n` and `m` elements, a matrix of `n` rows and `m` columns.
+    /// Returns the product of every element of one vector with every element of another. For
+    /// vectors of `n` and `m` elements, the result is a matrix of `n` rows and `m` columns.
     ///
     /// # Examples
     ///
@@ -122,9 +123,9 @@ impl AnyArray {
     }
 }
 
-/// Writes the product of two matrices to the elements of `place`, and returns whether it did: not
-/// if `place` has gaps, or if there is no kernel that writes this product there. Nothing else may
-/// read or write these elements; other arrays may share the memory around them.
+/// Writes the product of two matrices to the elements of `place`, and returns whether it did. If
+/// `place` has gaps, or no kernel writes this product in place, it returns `false`. Nothing else
+/// may read or write these elements. Other arrays may share the memory around them.
 #[track_caller]
 pub(in crate::ops) fn matmul_into(
     left: &AnyArray,
@@ -265,7 +266,7 @@ fn leading(layout: &Layout) -> Shape {
     layout.dims()[..layout.ndim() - 2].into()
 }
 
-/// Returns the products as a single one, of all rows on the left with the matrix on the right.
+/// Returns the products as a single product, of all rows on the left with the matrix on the right.
 /// Returns `None` if there are several matrices on the right, or the rows have no common stride.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
@@ -279,8 +280,9 @@ fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     Ok(left.zip(right))
 }
 
-/// Returns the products of one matrix on the left with many columns on the right as a single one:
-/// the columns are the rows of a product with the transposed matrix, which is its right operand.
+/// Returns the products of one matrix on the left with many columns on the right as a single
+/// product. The columns are the rows of its left operand. The transposed matrix is its right
+/// operand.
 #[track_caller]
 fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if ends(right.shape(), 1).1 != 1

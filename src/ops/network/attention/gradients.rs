@@ -1,4 +1,4 @@
-//! The gradients of attention: the scores are recomputed, block by block, and are never all in
+//! The gradients of attention. The scores are recomputed, block by block, and are never all in
 //! memory (Dao et al., "FlashAttention", 2022).
 
 use super::{ScoreBlocks, Sizes, most_bytes, part, seen_keys, selection, weights};
@@ -7,8 +7,8 @@ use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::zeros_on;
 
-/// The bytes of the scores of a block on the host. There are three arrays of this size, beside the
-/// activations that the backward pass still needs: they add to the peak.
+/// The bytes of the scores of a block on the host. There are three arrays of this size, besides the
+/// activations that the backward pass still needs. So they add to the peak memory.
 const SCORES_BYTES: usize = 1 << 20;
 
 /// Returns the gradients of q, k and v, of the shape that their leading axes broadcast to.
@@ -49,8 +49,8 @@ pub(super) fn of_operands(
             let of_weights = gradient.matmul(&v.swap_axes(-2, -1)?)?;
             let of_v = weights.swap_axes(-2, -1)?.matmul(&gradient)?;
             let mean = (of_weights.lazy() * weights.lazy()).sum_keepdims(-1)?;
-            // The mean is subtracted in two steps, because it is rounded: if one weight is nearly
-            // 1, the rest has the digits.
+            // The mean is subtracted in two steps, because it is rounded. If one weight is nearly
+            // 1, the second step keeps the digits.
             let apart = || of_weights.lazy() - mean.lazy();
             let rest = (apart() * weights.lazy()).sum_keepdims(-1)?;
             let of_scores = (weights.lazy() * (apart() - rest.lazy()) * sizes.scale()).eval()?;

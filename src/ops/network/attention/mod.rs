@@ -1,8 +1,8 @@
 //! Scaled dot-product attention.
 //!
-//! The scores of all heads are the largest array of a transformer's step. So the rule of attention
-//! saves the three operands alone, and computes the scores of a block a second time. On the host,
-//! each of the three arrays of a block takes at most 1 MiB.
+//! The scores of all heads are the largest array of a transformer's step. So the gradient rule of
+//! attention only saves the three operands. It computes the scores of a block a second time. On the
+//! host, each of the rule's three arrays of a block takes at most 1 MiB.
 
 mod gradients;
 
@@ -20,24 +20,25 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::index::check_size;
 
 /// The maximum number of bytes of scores at once, unless the scores of one query take more. The
-/// weights that are computed from them take as many bytes again. On the host, larger blocks are not
-/// faster.
+/// weights that are computed from the scores take as many bytes again. On the host, larger blocks
+/// are not faster.
 const SCORES_BYTES: usize = 4 << 20;
-/// On a GPU, a block of scores has to fill it.
+/// The maximum number of bytes on a GPU. A block of scores has to fill the GPU.
 const CUDA_SCORES_BYTES: usize = 32 << 20;
 
-/// Returns softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values,
-/// weighted by the similarity of their keys to the query.
+/// Returns softmax(q kᵀ / √d) v, attention in one call. For each query, this is a mean of the
+/// values, weighted by the similarity of their keys to the query.
 ///
 /// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`. The axes before the
 /// last two count heads, and broadcast. The result has the shape `[.., lq, dv]`. If `causal` is
-/// set, the query `i` attends to the keys `j <= i` only. The mask begins at the first query and the
-/// first key, even if there are fewer keys than queries, as for PyTorch's `is_causal`. `f16` and
-/// `bf16` are computed in `f32`.
+/// set, the query `i` only attends to the keys `j <= i`. As for PyTorch's `is_causal`, the mask
+/// begins at the first query and the first key, even if there are fewer keys than queries. `f16`
+/// and `bf16` are computed in `f32`.
 ///
-/// The scores of all heads are never stored: the work is split into blocks of heads, and of queries
-/// if one head has too many. The scores and weights of a block together take at most 64 MiB, or the
-/// bytes of a single query if that is more. The blocks depend on the shapes alone.
+/// The scores of all heads are never stored together. The work is split into blocks of heads, and
+/// of queries if one head has too many queries. The scores and weights of a block together take at
+/// most 64 MiB, or the bytes of a single query if that is more. The blocks depend on the shapes
+/// alone.
 ///
 /// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of
 /// queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
@@ -96,7 +97,7 @@ fn attend(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
     }))
 }
 
-/// Returns the attention, computed in the type that floats are computed in.
+/// Returns the attention, computed in the accumulation type.
 #[track_caller]
 fn attended(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
     let sizes = Sizes::of(operands)?;
@@ -140,7 +141,8 @@ fn attended(operands: [&AnyArray; 3], causal: bool) -> Result<AnyArray> {
     Ok(result.expect("a result that is not empty has a block"))
 }
 
-/// Returns the keys that some queries may attend to, and the mask of them if it is `causal`.
+/// Returns the keys that `queries` may attend to, and the mask of these keys if the attention is
+/// `causal`.
 #[track_caller]
 fn seen_keys(
     device: &Device,
@@ -156,7 +158,7 @@ fn seen_keys(
     Ok((keys, Some(mask)))
 }
 
-/// Returns the most bytes of scores at once, which are `host_bytes` on the host.
+/// Returns the maximum number of bytes of scores at once, which is `host_bytes` on the host.
 fn most_bytes(device: &Device, host_bytes: usize) -> usize {
     match device.backend().cuda().is_some() {
         true => CUDA_SCORES_BYTES,
@@ -200,7 +202,7 @@ fn part(array: &AnyArray, heads: &[Range<usize>], rows: Range<usize>) -> Result<
     part.converted(array.dtype.computed_in())
 }
 
-/// Returns ranges of the first axes and of the next one, and the whole of the last.
+/// Returns ranges of the first axes and of the next axis, and the whole of the last axis.
 fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoElem; MAX_RANK]> {
     let range = |range: &Range<usize>| SliceInfoElem::Slice {
         start: range.start as isize,
@@ -300,7 +302,7 @@ impl ScoreBlocks {
     fn of(sizes: &Sizes, wide: DType, causal: bool, most_bytes: usize) -> Self {
         let row_bytes = sizes.keys.saturating_mul(wide.size_bytes()).max(1);
         let fit = (most_bytes / row_bytes).max(1);
-        // Queries in several blocks skip the keys after them.
+        // If queries are in several blocks, each block skips the keys after its queries.
         let most = if causal {
             sizes.queries.div_ceil(CAUSAL_BLOCKS).max(LEAST_CAUSAL)
         } else {
@@ -338,11 +340,13 @@ impl ScoreBlocks {
     }
 }
 
-/// The number of blocks of queries under a causal mask, and the fewest queries of a block.
+/// The number of blocks of queries under a causal mask, and the minimum number of queries of a
+/// block.
 const CAUSAL_BLOCKS: usize = 4;
 const LEAST_CAUSAL: usize = 256;
 
-/// Returns the length of the fewest equal parts of `length` that are at most `most` long.
+/// Returns the length of a part if `length` is divided into the fewest equal parts of at most
+/// `most`.
 fn evenly(length: usize, most: usize) -> usize {
     let parts = length.div_ceil(most.max(1)).max(1);
     length.div_ceil(parts).max(1)

@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::work_of;
 use crate::ops::descriptors::ConvLengths;
 
-/// The maximum number of bytes that are copied for a block of outputs, unless one row of them takes
-/// more. On the host, it is the size of the second-level cache. On a CUDA device, it is enough work
-/// for the whole device.
+/// The maximum number of bytes that are copied for a block of outputs, unless one row of outputs
+/// takes more. On the host, it is the size of the second-level cache. On a CUDA device, it is
+/// enough work for the whole device.
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
@@ -35,8 +35,8 @@ pub(super) struct ConvOperands<'a> {
     pub(super) kernel: &'a Shape,
 }
 
-/// A convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`; one along a single axis has a
-/// height of 1.
+/// A convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`. A convolution along a single axis
+/// has a height of 1.
 ///
 /// Invariant: the kernel fits the padded input, and neither a stride nor a dilation is 0.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,7 @@ impl Geometry {
         let mut result = [images, outputs, 0, 0];
         for at in 0..2 {
             let axis = 2 + at;
-            // The axis of the operands, which have no height if their rank is 3.
+            // The axis in the operands. If their rank is 3, they have no height.
             let named = axis + rank - 4;
             // A sum that saturates is beyond every length that a shape may have, so it stays an
             // error.
@@ -186,7 +186,7 @@ impl Geometry {
         self.kernel.into()
     }
 
-    /// Returns the options of the convolution that gives the gradient of the input: it convolves
+    /// Returns the options of the convolution that computes the gradient of the input. It convolves
     /// the spread gradient of the result with the flipped kernel.
     pub(super) fn turned(&self) -> ConvOptions {
         let ConvOptions {
@@ -200,8 +200,8 @@ impl Geometry {
     }
 
     /// Returns the positions of the result's elements in the spread gradient, along the last two
-    /// axes: output y is at y × stride + reach − padding, where the kernel has a reach of dilation
-    /// × (length − 1). Outputs that saw nothing but padding are left out.
+    /// axes. Output y is at y × stride + reach − padding. The reach of the kernel is dilation ×
+    /// (length − 1). Outputs that depend on nothing but padding are left out.
     pub(super) fn spread(&self) -> [Spread; 2] {
         [0, 1].map(|at| {
             let (input, step) = (self.input[2 + at], self.options.stride[at]);
@@ -236,7 +236,7 @@ impl Geometry {
         self.options.padding
     }
 
-    /// Returns the number of elements that each output is the sum of.
+    /// Returns the number of products that each output is the sum of.
     fn inner(&self) -> usize {
         self.kernel[1..].iter().product()
     }
@@ -256,9 +256,10 @@ impl Geometry {
     }
 
     /// Returns the lengths for the kernels of the host, if they compute this convolution of
-    /// elements of `dtype` on `device`. Three cases are left to products of matrices: a kernel of
-    /// one element; a large kernel for small images, which would be read once for each image; and
-    /// rows so long or so far apart that a job would need much scratch memory.
+    /// elements of `dtype` on `device`. Products of matrices compute three other cases. First, a
+    /// kernel of one element. Second, a large kernel for small images, because it would be read
+    /// once for each image. Third, rows so long or so far apart that a job would need much scratch
+    /// memory.
     pub(super) fn on_host(&self, dtype: DType, device: &Device) -> Option<ConvLengths> {
         let ConvOptions {
             stride,
@@ -310,8 +311,8 @@ impl Geometry {
     }
 
     /// Returns the layout of the right factors in the input itself, one for each image and group.
-    /// Returns `None` if they need a copy: an element of the input is not a column, or the input
-    /// cannot be reshaped.
+    /// Returns `None` if the factors need a copy. They do if an element of the input is not a
+    /// column, or the input cannot be reshaped.
     #[track_caller]
     pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
         if !self.is_pointwise() {
@@ -344,8 +345,8 @@ impl Geometry {
         }
     }
 
-    /// Returns the layout of the padded images' elements that the outputs of the rows `rows` are
-    /// summed from, `[C, h, w, N, rows, W']`.
+    /// Returns the layout of the padded images' elements that the outputs of `rows` are computed
+    /// from. Its axes are `[C, h, w, N, rows, W']`.
     #[track_caller]
     pub(super) fn covered(&self, padded: &Layout, rows: Range<usize>) -> Result<Layout> {
         let [_, _, height, width] = self.kernel;

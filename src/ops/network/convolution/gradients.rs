@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, SavedArray};
 use crate::ops::host;
 
-/// One of the three arrays of a convolution. Sums of products of two of them are the third, or its
-/// gradient.
+/// One of the three arrays of a convolution. Sums of products of two of these arrays are the third,
+/// or its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConvPart {
     Input,
@@ -29,7 +29,7 @@ impl ConvPart {
     }
 }
 
-/// Returns the rule of a part that was computed from its operands. Each of their gradients is
+/// Returns the rule of a part that was computed from its operands. The gradient of an operand is
 /// computed from the gradient of the part and the other operand.
 pub(super) fn rule(
     part: ConvPart,
@@ -55,7 +55,7 @@ pub(super) fn rule(
     }
 }
 
-/// Returns the sums of products of two parts that are the third, or its gradient.
+/// Returns the sums of products of two parts. The sums are the third part, or its gradient.
 #[track_caller]
 pub(super) fn sums_for(
     part: ConvPart,
@@ -100,8 +100,8 @@ fn of_input([gradient, kernel]: [&AnyArray; 2], geometry: &Geometry) -> Result<A
     host::convolved_transposed(gradient, kernel, lengths)
 }
 
-/// Returns the gradient of the kernel: the result's gradient times the columns that the kernel was
-/// multiplied with, block by block.
+/// Returns the gradient of the kernel. It is the result's gradient times the columns that the
+/// kernel was multiplied with, block by block.
 #[track_caller]
 fn of_kernel_by_products(
     input: &AnyArray,
@@ -123,7 +123,7 @@ fn of_kernel_by_products(
             let own = own.permute(&[1, 0, 2, 3])?;
             let own = own.reshape(&[groups, outputs, columns.dims()[2]].into())?;
             let product = own.matmul(&covered.reshape(&columns)?.swap_axes(1, 2)?)?;
-            // Half precision is not enough for sums of many blocks.
+            // Half precision is too low for sums of many blocks.
             let product = product.converted(dtype.computed_in())?;
             match &mut sum {
                 Some(sum) => sum.assign(&(sum.lazy() + product.lazy()))?,
@@ -138,8 +138,8 @@ fn of_kernel_by_products(
     }
 }
 
-/// Returns the gradient of the input: the convolution of the result's gradient, spread by the
-/// stride, with the kernel flipped and its inputs and outputs exchanged.
+/// Returns the gradient of the input. It is a convolution of the result's gradient, spread by the
+/// stride. The kernel is flipped, and its inputs and outputs are exchanged.
 #[track_caller]
 fn of_input_by_products(
     kernel: &AnyArray,

@@ -1,9 +1,10 @@
 //! Convolutions.
 //!
 //! On the host, convolutions of `f32` and `f64` and their gradients have kernels of their own.
-//! Elsewhere, they are products of matrices. The elements that each output is the sum of are copied
-//! to a column of a matrix (`im2col`). The matrix has the columns of one block of outputs at a
-//! time, and the kernel is multiplied by it. So a convolution runs wherever products and copies do.
+//! Other convolutions are products of matrices. The elements that an output is computed from are
+//! copied to a column of a matrix (`im2col`). The matrix has the columns of one block of outputs at
+//! a time, and the kernel is multiplied by it. So a convolution runs wherever products and copies
+//! do.
 
 mod geometry;
 mod gradients;
@@ -58,8 +59,8 @@ impl Default for ConvOptions {
 }
 
 impl<T: Numeric> Array<T> {
-    /// Returns the sums of products of `kernel` with the elements of this array that it covers, at
-    /// every position: PyTorch's `conv2d`, which is the cross-correlation, without the bias.
+    /// Returns, for every position, the sum of products of `kernel` with the elements of this array
+    /// that it covers. This is PyTorch's `conv2d`, a cross-correlation, without the bias.
     ///
     /// For an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
     /// W']`, where `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and
@@ -67,12 +68,12 @@ impl<T: Numeric> Array<T> {
     /// outputs depends on group `g` of the channels. Sums are computed as by
     /// [`matmul`](Self::matmul).
     ///
-    /// Beside the result, the host's own kernels for `f32` and `f64` need memory for a copy of the
+    /// Besides the result, the host's own kernels for `f32` and `f64` need memory for a copy of the
     /// kernel. Other calls need memory for a block of the outputs. The elements that these outputs
-    /// are the sums of take at most 1 MiB on the host, and 64 MiB on a CUDA device. If one row of
+    /// are computed from take at most 1 MiB on the host, and 64 MiB on a CUDA device. If one row of
     /// outputs takes more, the block is one row of `C * h * w * W'` elements. The block's outputs
-    /// and, with padding, the block's images also need memory. A kernel of one element with stride
-    /// 1 and no padding needs none of this if the input is dense.
+    /// and, with padding, the block's images also need memory. If the input is dense, a kernel of
+    /// one element with stride 1 and no padding needs none of this memory.
     ///
     /// # Examples
     ///
@@ -104,8 +105,8 @@ impl<T: Numeric> Array<T> {
         conv2d(self.erased(), kernel.erased(), options).map(Self::from_erased)
     }
 
-    /// Returns [`conv2d`](Self::conv2d) along one axis: for an input `[N, C, L]` and a kernel `[O,
-    /// C / groups, l]`, PyTorch's `conv1d`.
+    /// Returns [`conv2d`](Self::conv2d) along one axis, for an input `[N, C, L]` and a kernel `[O,
+    /// C / groups, l]`. This is PyTorch's `conv1d`.
     ///
     /// The second entries of the options' pairs apply.
     ///
@@ -156,8 +157,8 @@ fn conv2d(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Result<A
 }
 
 /// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
-/// groups, h, w]`: images `[N, C, H, W]` of these `lengths`. It is the gradient of the input of
-/// [`conv2d`](Array::conv2d) for a gradient `x` of the result.
+/// groups, h, w]`. The result has images `[N, C, H, W]` of these `lengths`. If `x` is the gradient
+/// of the result of [`conv2d`](Array::conv2d), this is the gradient of its input.
 #[track_caller]
 pub(crate) fn conv_transpose2d(
     x: &AnyArray,
@@ -177,7 +178,7 @@ pub(crate) fn conv_transpose2d(
     };
     let geometry = &Geometry::of(&operands, 4, options)?;
     let result = geometry.result.dims();
-    // Images that are longer than the input needs have results of zero behind it.
+    // If images are longer than `x` requires, `x` is extended by zeros.
     let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.dims()[axis]));
     if margins == [(0, 0); 4] {
         return gradients::sums_for(ConvPart::Input, [x, kernel], geometry);

@@ -8,9 +8,9 @@ use crate::ops::derivatives::{RuledOperation, is_any_tracked, work_of};
 use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
 
-/// Returns `x`, of shape `[count, channels, ..]`, with each group of channels of each index
-/// normalized. The normalized elements are multiplied by the weight, and the bias is added. Weight
-/// and bias have an element for each channel. The operands are `[x, weight, bias]`. The number of
+/// Returns `x`, of shape `[count, channels, ..]`, normalized over each group of channels of each
+/// index. The normalized elements are multiplied by the weight, and the bias is added. Weight and
+/// bias have an element for each channel. The operands are `[x, weight, bias]`. The number of
 /// `groups` must divide the channels.
 #[track_caller]
 pub(crate) fn group_norm(
@@ -41,8 +41,8 @@ pub(crate) fn group_norm(
     }))
 }
 
-/// Returns the group norm of `[x, weight, bias]`, and the mean and factor of each group, of shape
-/// `[count, groups, 1, 1]`.
+/// Returns the group norm of `[x, weight, bias]`. Also returns the mean and the factor of each
+/// group, of shape `[count, groups, 1, 1]`.
 #[track_caller]
 fn normalized(
     [x, weight, bias]: [&AnyArray; 3],
@@ -67,7 +67,7 @@ fn split(x: &AnyArray, groups: usize) -> [usize; 4] {
     [count, groups, channels / groups, places]
 }
 
-/// Returns the mean of each group, and the factor that its elements are multiplied with.
+/// Returns the mean of each group, and the factor that its elements are multiplied by.
 #[track_caller]
 fn statistics(
     x: &AnyArray,

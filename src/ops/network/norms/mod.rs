@@ -12,7 +12,7 @@ use crate::ops::expression::any_lazy::AnyLazy;
 
 impl<T: Float> Array<T> {
     /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's
-    /// `layer_norm`. The variance divides by the length of the axis; `weight` and `bias` are
+    /// `layer_norm`. The variance divides by the length of the axis. `weight` and `bias` are
     /// vectors of that length. `f16` and `bf16` are computed in `f32`.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
@@ -111,7 +111,7 @@ pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
 /// Returns 1 / √(`variance` + `epsilon`), in the type of the variance.
 pub(crate) fn scale_of(variance: &AnyLazy, epsilon: f64) -> AnyLazy {
     let dtype = variance.dtype();
-    // The sum may be out of the range of `f32`, and its root is not.
+    // The sum may be out of the range of `f32`, although its root is not.
     let wide = match epsilon > LARGE_EPSILON {
         true => DType::F64,
         false => dtype,
@@ -120,11 +120,11 @@ pub(crate) fn scale_of(variance: &AnyLazy, epsilon: f64) -> AnyLazy {
     sum.rsqrt().cast(dtype)
 }
 
-/// An epsilon up to here rounds no sum of `f32` to infinity.
+/// The maximum epsilon with which no sum of `f32` rounds to infinity.
 const LARGE_EPSILON: f64 = 1e30;
 
-/// Returns `epsilon` as a number of `dtype`, in which a normalization is computed. It stays above 0
-/// if it was.
+/// Returns `epsilon` as a number of `dtype`, in which a normalization is computed. A positive
+/// epsilon stays positive.
 fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
     let least = match dtype {
         DType::F64 => f64::MIN_POSITIVE,
@@ -158,10 +158,10 @@ fn normalize(operation: &'static str, operands: &[&AnyArray], epsilon: f64) -> R
     }))
 }
 
-/// The mean of each row, where it is subtracted, and the factor of each row.
+/// The mean of each row, if it is subtracted, and the factor of each row.
 type RowMoments = (Option<AnyArray>, AnyArray);
 
-/// Returns the norm of the operands of [`normalize`], which is centred if there is a bias.
+/// Returns the norm of the operands of [`normalize`]. If there is a bias, the norm is centred.
 #[track_caller]
 fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMoments)> {
     let (x, weight) = (widened(operands[0]), widened(operands[1]));
@@ -180,7 +180,7 @@ fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMome
 /// The floating-point operations of a norm for an element, over several passes.
 const FLOPS_AN_ELEMENT: usize = 64;
 
-/// Returns the mean of each row, and the factor that `layer_norm` multiplies the row with.
+/// Returns the mean of each row, and the factor that `layer_norm` multiplies the row by.
 #[track_caller]
 fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)> {
     let variance = wide.var_keepdims(-1)?.lazy();
@@ -188,7 +188,7 @@ fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)
     Ok((wide.mean_keepdims(-1)?, scale))
 }
 
-/// Returns the factor that `rms_norm` multiplies each row with.
+/// Returns the factor that `rms_norm` multiplies each row by.
 #[track_caller]
 fn root_mean_square_scale(wide: &AnyLazy, epsilon: f64) -> Result<AnyArray> {
     let squares = wide.clone().square().mean_keepdims(-1)?.lazy();
@@ -207,8 +207,8 @@ struct NormalizedRows {
 }
 
 impl NormalizedRows {
-    /// Returns the means, for `layer_norm`, and the scales: the saved ones, or, if a tape tracks
-    /// `x`, computed again.
+    /// Returns the means, for `layer_norm`, and the scales. If a tape tracks `x`, they are computed
+    /// again. Otherwise, they are the saved values.
     #[track_caller]
     fn statistics(&self, x: &AnyArray) -> Result<RowMoments> {
         if !is_any_tracked(&[x])? {

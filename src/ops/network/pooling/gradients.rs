@@ -1,6 +1,7 @@
 //! The gradients of pooling.
 //!
-//! `f16` and `bf16` are computed in `f32` and rounded once: an element may be in many windows.
+//! `f16` and `bf16` are computed in `f32` and rounded once, because an element may be in many
+//! windows.
 
 use super::{Windows, largest_each};
 use crate::array::{AnyArray, Bits, DType, Layout, Shape};
@@ -13,8 +14,8 @@ use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Tree;
 
-/// Returns the rule of the largest elements: each gets an equal part of the gradient if a window
-/// has several.
+/// Returns the rule of the largest elements. If a window has several largest elements, each gets an
+/// equal part of the gradient.
 pub(super) fn of_largest(
     [x, largest]: [SavedArray; 2],
     windows: Windows,
@@ -58,8 +59,8 @@ fn to_windows(gradient: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyA
     }
 }
 
-/// Gives each element of a window its share, and adds up the shares that an element of the shape
-/// `own` gets from all windows.
+/// Passes a share to each element of a window. Returns, for each element of the shape `own`, the
+/// sum of its shares from all windows.
 #[track_caller]
 fn to_all(share: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
     let whole = Layout::contiguous(own)?;
@@ -68,8 +69,8 @@ fn to_all(share: &AnyArray, own: &Shape, windows: Windows) -> Result<AnyArray> {
     sum_of_windows(share, part, whole)
 }
 
-/// Passes the gradients of the largest elements back. For large windows that overlap, the gradients
-/// pass through the largest elements of each of their columns, as the result was computed.
+/// Passes the gradients of the largest elements back. If large windows overlap, the gradients pass
+/// through the largest elements of each window's columns, as in the forward pass.
 #[track_caller]
 fn to_largest(
     [x, largest]: [&AnyArray; 2],
@@ -94,8 +95,8 @@ fn to_largest(
     to_ties([x, tallest], &share, columns)
 }
 
-/// Returns the weights of the elements of an array of the shape `own`, in the type of the gradient:
-/// 0 in its padding, and 1 elsewhere; `None` without padding.
+/// Returns the weights of the elements of an array of the shape `own`, in the type of the gradient.
+/// A weight is 0 in the padding, and 1 elsewhere. Returns `None` if there is no padding.
 #[track_caller]
 fn inside(own: &Shape, gradient: &AnyArray, windows: Windows) -> Result<Option<AnyArray>> {
     let [rows, columns] = windows.padding;
@@ -134,16 +135,16 @@ fn to_ties_apart(
     Ok(sum)
 }
 
-/// Returns the share of each of some elements: the window's share if it equals the largest, or if
-/// the share is NaN, and 0 otherwise.
+/// Returns the share of each of `elements`. If the element equals the largest, or the share is NaN,
+/// it is the window's share. Otherwise it is 0.
 fn given(elements: AnyLazy, largest: &AnyArray, share: AnyLazy) -> AnyLazy {
     let is_given = elements.eq(largest.lazy()).or(share.clone().is_nan());
     let nothing = AnyLazy::number(share.dtype(), 0.0);
     AnyLazy::select(is_given, share, nothing)
 }
 
-/// Returns the share of the gradient that each of the largest elements of a window gets; NaN if the
-/// largest is NaN.
+/// Returns the share of the gradient that each of the largest elements of a window gets. If the
+/// largest element is NaN, the share is NaN.
 #[track_caller]
 fn share_of(
     gradient: &AnyArray,
@@ -157,8 +158,8 @@ fn share_of(
     Ok(AnyLazy::select(largest.lazy().is_nan(), nan, share))
 }
 
-/// Sums the weights of the elements of each window that equal its largest, in the type `wide`: one
-/// for each, or the element of `weights`.
+/// Sums the weights of the elements of each window that equal its largest, in the type `wide`. A
+/// weight is 1, or the element of `weights`.
 #[track_caller]
 fn sum_of_ties(
     [x, largest]: [&AnyArray; 2],
@@ -187,8 +188,8 @@ fn sum_of_ties(
     })
 }
 
-/// Gives each element that equals the largest of its window the window's share, and every element a
-/// share that is NaN. Then adds up the shares that an element gets from all windows.
+/// Passes a window's share to each element that equals the largest of the window. A share that is
+/// NaN is passed to every element. Then adds up the shares that an element gets from all windows.
 #[track_caller]
 fn to_ties([x, largest]: [&AnyArray; 2], share: &AnyArray, windows: Windows) -> Result<AnyArray> {
     let given = |elements: Layout| given(x.viewed(elements).lazy(), largest, share.lazy()).eval();

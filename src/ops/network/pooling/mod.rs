@@ -1,4 +1,4 @@
-//! The largest element and the mean of windows.
+//! Pooling: the largest element and the mean of windows.
 
 mod gradients;
 
@@ -14,33 +14,35 @@ use cachescope_kernels::reduce::Max;
 /// at once.
 const FEW: usize = 16;
 
-/// The maximum number of elements of a window whose gradient is one pass. With more, the expression
-/// graph is longer than its search for equal nodes reaches. Common parts would then be computed
-/// again.
+/// The maximum number of elements of a window whose gradient is one pass. With more elements, the
+/// expression graph would be longer than the window of its search for equal nodes. Common parts
+/// would then be computed again.
 const MOST_APART: usize = 6;
 const _: () = assert!(MOST_APART <= MOST_RESULTS);
 
-/// The windows of the last two axes, which fit them.
+/// The windows of the last two axes. They fit the lengths of the axes.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
     size: [usize; 2],
     stride: [usize; 2],
-    /// The rows and columns at each edge of the array that are padding: no largest elements.
+    /// The rows and columns at each edge of the array that are padding. They are never the largest
+    /// elements.
     padding: [usize; 2],
 }
 
 impl<T: Numeric> Array<T> {
-    /// Returns the largest element of each window of `size` rows and columns, in steps of `stride`;
-    /// NaN if the window has one.
+    /// Returns the largest element of each window of `size` rows and columns, in steps of `stride`.
+    /// If a window has a NaN, its result is NaN.
     ///
     /// The array is `[N, C, H, W]` or `[C, H, W]`. The last two axes of the result have the lengths
-    /// `(H - size[0]) / stride[0] + 1` and `(W - size[1]) / stride[1] + 1`: rows and columns that
-    /// fill no window are left out. The gradient of an element of the result passes back in equal
-    /// parts to all elements of the window that equal it, as for [`max`](Self::max); if the result
-    /// is NaN, it is NaN for the whole window.
+    /// `(H - size[0]) / stride[0] + 1` and `(W - size[1]) / stride[1] + 1`. Rows and columns that
+    /// fill no window are left out. The gradient of a result is divided equally among all elements
+    /// of the window that equal the result, as for [`max`](Self::max). If the result is NaN, the
+    /// gradient is NaN for the whole window.
     ///
-    /// Only the result needs memory, unless windows of more than 16 elements overlap: then the
-    /// largest of each window's columns are stored first, `W` in each row of the result.
+    /// Only the result needs memory, unless windows of more than 16 elements overlap. In this case,
+    /// the largest elements of each window's columns are stored first, `W` in each row of the
+    /// result.
     ///
     /// # Examples
     ///
@@ -62,8 +64,8 @@ impl<T: Numeric> Array<T> {
         self.max_pool2d_padded(size, stride, [0, 0])
     }
 
-    /// Like [`max_pool2d`](Self::max_pool2d), of an array whose edges are padding of −∞, which gets
-    /// no gradient.
+    /// Like [`max_pool2d`](Self::max_pool2d), for an array whose edges are padding of −∞. Padding
+    /// gets no gradient.
     #[track_caller]
     pub(crate) fn max_pool2d_padded(
         &self,
@@ -79,7 +81,7 @@ impl<T: Numeric> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// Returns the mean of each window of `size` rows and columns, in steps of `stride`; means of
+    /// Returns the mean of each window of `size` rows and columns, in steps of `stride`. Means of
     /// `f16` and `bf16` are computed in `f32`.
     ///
     /// Shapes and memory are as for [`max_pool2d`](Self::max_pool2d), except that sums of `f16` and
@@ -140,8 +142,8 @@ impl Windows {
         Err(Error::new(code, text))
     }
 
-    /// Splits large windows that overlap, which would read each element many times: returns windows
-    /// of one column, and windows of one row to take of their results.
+    /// Splits large windows that overlap, because they would read each element many times. Returns
+    /// windows of one column, and windows of one row over the results of the columns.
     fn one_by_one(self) -> Option<[Self; 2]> {
         let [height, width] = self.size;
         let overlap = self.stride[0] < height || self.stride[1] < width;
@@ -159,8 +161,8 @@ impl Windows {
         ])
     }
 
-    /// Returns whether the windows have no element in common, and few elements each, so that one
-    /// pass computes a value for each position.
+    /// Returns whether one pass can compute a value for each position. For this, windows must have
+    /// few elements, and no element in common.
     fn are_apart(self) -> bool {
         let [height, width] = self.size;
         let apart = self.stride[0] >= height && self.stride[1] >= width;
@@ -190,8 +192,8 @@ impl Windows {
         Ok(windows.dims()[..own.ndim()].iter().collect())
     }
 
-    /// Returns the layout of [`view`](Self::view) with the axes of a window first, so that the last
-    /// axes go over all windows and rows are long.
+    /// Returns the layout of [`view`](Self::view) with the axes of a window first. So the last axes
+    /// go over all windows, and rows are long.
     #[track_caller]
     fn first(self, of: &Layout) -> Result<Layout> {
         let windows = self.layout(of)?;
@@ -200,8 +202,8 @@ impl Windows {
         windows.permute(&axes)
     }
 
-    /// Returns the row and the column of each position in a window; none if there are more than
-    /// [`FEW`].
+    /// Returns the row and the column of each position in a window. Returns an empty list if there
+    /// are more than [`FEW`] positions.
     fn positions(self) -> Vec<[usize; 2]> {
         let [height, width] = self.size;
         if height.saturating_mul(width) > FEW {
@@ -220,7 +222,8 @@ impl Windows {
         Ok(windows.starting_at(windows.offset().wrapping_add_signed(steps)))
     }
 
-    /// Returns, for each of the [`positions`](Self::positions), the elements there of all windows.
+    /// Returns, for each of the [`positions`](Self::positions), the elements of all windows at this
+    /// position.
     #[track_caller]
     fn places(self, x: &AnyArray) -> Result<Vec<AnyLazy>> {
         let positions = self.positions().into_iter();
@@ -229,7 +232,7 @@ impl Windows {
     }
 }
 
-/// Returns the largest elements of windows; `max` is the reduction for their type.
+/// Returns the largest elements of windows. `max` is the reduction for the type of the elements.
 #[track_caller]
 fn largest(x: &AnyArray, windows: Windows, max: &'static Reduction) -> Result<AnyArray> {
     let step = RuledOperation::begin("max_pool2d", &[x])?
@@ -278,7 +281,7 @@ fn means(x: &AnyArray, windows: Windows) -> Result<AnyArray> {
     (sums / windows.count()).cast(x.dtype).eval()
 }
 
-/// Returns the sums of all windows, in the type that floats are computed in.
+/// Returns the sums of all windows, in the accumulation type.
 #[track_caller]
 fn sums(x: &AnyArray, windows: Windows) -> Result<AnyLazy> {
     let wide = x.dtype.computed_in();

@@ -10,9 +10,10 @@ use num_complex::Complex;
 
 use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd_f32, sticky};
 
-/// Conversion between any two elements, as Rust's `as`: integers wrap, floats saturate, NaN becomes
-/// 0, and a conversion to a float rounds once. Anything but zero is `true`. A complex number is
-/// converted as its real part is, to a complex one with its imaginary part, and to `bool` by both.
+/// Conversion between any two elements, like Rust's `as`. Integers wrap, floats saturate, NaN
+/// becomes 0, and a conversion to a float rounds once. Anything but zero is `true`. A complex
+/// number is converted by its real part. A conversion to a complex type keeps the imaginary part,
+/// and a conversion to `bool` uses both parts.
 ///
 /// One function for each target, because two generic parameters need a double dispatch.
 pub trait Convert: Copy {

@@ -1,7 +1,7 @@
 //! Arithmetic and conversions of single elements, for kernels.
 //!
-//! Architecture invariant: these are bounds of the sealed element traits, so that a function which
-//! is generic over [`AnyElement`](crate::AnyElement) needs no bounds beside it.
+//! Architecture invariant: these traits are bounds of the sealed element traits. So a function that
+//! is generic over [`AnyElement`](crate::AnyElement) needs no other bounds.
 
 mod convert;
 pub mod math;
@@ -232,8 +232,7 @@ integer_arithmetic! {
 
 /// The bounds within which squares of a type can be used without scaling.
 trait Squares {
-    /// The squares of numbers up to this, and of numbers from its inverse on, are far within the
-    /// type.
+    /// The bound up to which, and from whose inverse on, squares are far within the type's range.
     const LARGE: Self;
 
     /// A power of two that scales every other number into that range: multiplied by it, or by its
@@ -303,13 +302,14 @@ macro_rules! complex_arithmetic {
                     )
                 }
 
-                /// Computes it without overflow on the way. It is infinite if either part is.
+                /// Computes the length without intermediate overflow. The length is infinite if
+                /// either part is.
                 #[inline(always)]
                 fn magnitude(self) -> $part {
                     let (re, im) = (self.re.abs(), self.im.abs());
                     let large = if re < im { im } else { re };
-                    // By a power of two the larger part is brought to where its square neither
-                    // overflows nor vanishes, and the length back.
+                    // A power of two scales the larger part so that its square neither overflows
+                    // nor vanishes. The length is scaled back.
                     let (up, down) = (<$part>::FAR, 1.0 / <$part>::FAR);
                     let is_large = large > <$part>::LARGE;
                     let is_small = large < 1.0 / <$part>::LARGE;

@@ -82,8 +82,8 @@ pub(in crate::element::scalar) fn f32_to_bf16(value: f32) -> bf16 {
     bf16::from_bits((if nan { bits | QUIET } else { rounded } >> 16) as u16)
 }
 
-/// The value as an `f32`, inexact ones rounded to the neighbour whose last bit is 1: a second
-/// rounding, to half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
+/// Returns the value as an `f32`. Inexact values are rounded to the neighbour whose last bit is 1.
+/// A second rounding, to half the bits, then equals a single rounding (Boldo and Melquiond, 2008).
 #[inline(always)]
 pub(in crate::element::scalar) fn f64_to_odd_f32(value: f64) -> f32 {
     let near = value as f32;

@@ -101,8 +101,8 @@ macro_rules! floats {
             impl SortKey for $type {
                 type Key = $key;
 
-                // Magnitudes rise with their bits, so the bits of negative values are flipped.
-                // Without branches: which values are negative is not foreseen.
+                // Magnitudes rise with their bits, so the bits of negative values are flipped. Has
+                // no branches, because the signs of values cannot be predicted.
                 #[inline(always)]
                 fn key(self) -> $key {
                     const SIGN: $key = 1 << ($key::BITS - 1);
@@ -142,7 +142,7 @@ floats! {
 mod tests {
     use super::*;
 
-    /// The keys of `values`, which rise, and back.
+    /// Checks the keys of `values`, which are ascending, and the values of the keys.
     fn check<T: SortKey + PartialEq + std::fmt::Debug>(values: &[T]) {
         assert!(values.is_sorted_by(|one, next| one.key() < next.key()));
         for &value in values {

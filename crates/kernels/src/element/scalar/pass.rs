@@ -1,10 +1,11 @@
 //! The two ways of computing elements: a fast pass, and a careful one.
 //!
 //! A function of an element is written once, generic over its [`Pass`]. A loop over many elements
-//! makes the fast pass: nothing in it branches or calls, so that the compiler makes vector code of
-//! the whole. An element that the fast pass does not serve, such as the sine of a huge number, is
-//! noted as rare; the careful pass then computes its block again and gives every other element the
-//! same bits as before. So a result depends on the element alone, never on its neighbours.
+//! makes the fast pass. Nothing in it branches or calls, so the compiler makes vector code of the
+//! whole loop. If the fast pass cannot compute an element, such as the sine of a huge number, it
+//! flags the element as rare. The careful pass then computes its block again, and gives every other
+//! element the bits of the fast pass. So a result depends on the element alone, never on its
+//! neighbours.
 
 /// A pass over elements.
 pub trait Pass {
@@ -18,7 +19,7 @@ pub trait Pass {
     fn note(&mut self, rare: bool);
 }
 
-/// Without a branch; the results of rare elements are wrong, and flagged.
+/// The fast pass, without a branch: results of rare elements are wrong, and flagged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fast<const FMA: bool> {
     rare: u32,
@@ -42,7 +43,7 @@ impl<const FMA: bool> Pass for Fast<FMA> {
     }
 }
 
-/// Correct for every element.
+/// The careful pass, which is correct for every element.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Careful<const FMA: bool>;
 

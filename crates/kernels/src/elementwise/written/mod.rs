@@ -2,8 +2,9 @@
 //! calls of these.
 //!
 //! Each of the functions of single elements calls a row of the table of elementwise operations. So
-//! a written function gives the same bits as the composition of the built-in operations, also for
-//! `f16` and `bf16`: every function, and every operator, rounds its result to these types.
+//! a written function gives the bits that the composition of the built-in operations gives. This
+//! holds for `f16` and `bf16`, too, because every function and operator rounds its result to these
+//! types.
 
 pub mod terms;
 pub mod text;
@@ -14,8 +15,8 @@ macro_rules! elements {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The pass comes last, because it is lent to the
-        /// arguments before.
+        /// The functions of single elements. The pass is the last argument, because the arguments
+        /// before borrow it, too.
         pub mod element {
             use crate::elementwise::declare::element;
             use crate::of_kind;
@@ -29,7 +30,7 @@ macro_rules! elements {
                 $(elements! { @cuda $kind $name $arguments $($body)+ })+
             }
 
-            /// Flags: true for functions that may meet rare elements.
+            /// Flags that are true for functions that may encounter rare elements.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
             pub mod rare {
                 $(elements! { @rare $kind $name $($body)+ })+

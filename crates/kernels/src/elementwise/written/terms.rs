@@ -1,8 +1,8 @@
-//! The bodies of written functions as terms, from which derivatives are derived: the third form,
-//! beside the host's code and the text for a GPU.
+//! The bodies of written functions as terms, from which derivatives are derived. Terms are the
+//! third form, beside the host's code and the text for a GPU.
 //!
-//! Terms know their types when the program runs, not when it is compiled: the compiler reports the
-//! errors of a body once, in the host's code. A literal takes the type of the operand it is
+//! The types of terms are known at run time, not at compile time. So the compiler reports the
+//! errors of a body once, in the host's code. A literal takes the type of the operand that it is
 //! combined with.
 
 use super::text::Constant;
@@ -153,8 +153,8 @@ macro_rules! elements {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The terms come last, because they are lent to the
-        /// arguments before.
+        /// The functions of single elements. The terms are the last argument, because the arguments
+        /// before borrow them, too.
         pub mod element {
             use super::Term;
             use super::Terms;

@@ -47,7 +47,7 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// More than the length of any value: an `f64` is `cs_bits<f64>(0x400921fb54442d18ull)`.
+    /// A bound above the length of any value: an `f64` is `cs_bits<f64>(0x400921fb54442d18ull)`.
     const MOST: usize = 40;
 
     const fn and(mut self, text: &str) -> Self {
@@ -93,7 +93,7 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
             .and("cs_bits<f64>(0x")
             .and_digits(bits, 16)
             .and("ull)"),
-        // The cast wraps, so that the bits of a negative number become that number.
+        // The cast wraps, so it converts the bits of a negative number to this number.
         _ => empty
             .and("cs_cast<")
             .and(T::DTYPE.in_cuda())

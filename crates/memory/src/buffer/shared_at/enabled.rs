@@ -21,7 +21,7 @@ pub(in crate::buffer) struct SharedAt {
     line: SharedLine,
     /// The address of the block's header; `None` for the first handle on a block.
     block: Option<usize>,
-    /// Set for the handle of a view, and for handles that are made from it.
+    /// True for the handle of a view, and for handles that are made from that handle.
     is_view: bool,
 }
 
@@ -62,8 +62,8 @@ impl SharedAt {
         }
     }
 
-    /// Returns whether the handle belongs to a view, or to a clone of a view, and one of the
-    /// block's `holders` does not.
+    /// Returns true if the handle belongs to a view or its clone, and one of the block's `holders`
+    /// does not.
     pub(in crate::buffer) fn is_view(&self, holders: usize) -> bool {
         let Some(block) = self.block.filter(|_| self.is_view) else {
             return false;
@@ -77,9 +77,9 @@ impl SharedAt {
         views.count() < holders
     }
 
-    /// Returns the line that made the last handle on the block at `block` apart from `except` and
-    /// `self`'s. If only the first handle is left, returns the line that made `self`'s handle from
-    /// it.
+    /// Returns the line that made the last handle on the block at `block`, other than `except` and
+    /// this handle. If only the first handle is left, returns the line that made this handle from
+    /// the first.
     pub(in crate::buffer) fn other<'a>(
         &'a self,
         block: usize,

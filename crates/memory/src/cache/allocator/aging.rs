@@ -1,5 +1,5 @@
-//! The age limit of idle blocks. Plain arithmetic over a shard's epoch, which advances at each exit
-//! from its scope, and over the time, if a time is set.
+//! The age limit of idle blocks. Plain arithmetic over a shard's epoch, which advances at each
+//! exit, and over the time, if `max_idle` is set.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Arenas in an allocator: the requests that a new arena serves, the frees of suballocations, and
-//! arenas that outlive an entry.
+//! Arenas in an allocator: requests that a new arena serves, frees of suballocations, and arenas
+//! that outlive an entry.
 
 use super::{Allocator, AllocatorState};
 use crate::cache::arena::SUBALLOCATION;
@@ -35,7 +35,7 @@ impl Allocator<'_> {
         self.refill(request)
     }
 
-    /// Serves a request from a new arena. Returns the arena if it is not needed any more: a
+    /// Serves a request from a new arena. Returns the arena if it is not needed any more. A
     /// callback of the memory may have left the scope, or entered it with another policy.
     pub(in crate::cache) fn refill_from(
         &mut self,
@@ -117,8 +117,8 @@ impl Allocator<'_> {
         }
     }
 
-    /// Counts the arenas that serve requests, the unused bytes of the others, and the idle
-    /// suballocations, which are not blocks of their own.
+    /// Counts the arenas that serve requests, the unused bytes of detached arenas, and the idle
+    /// suballocations, which are no blocks.
     pub(in crate::cache) fn count_arenas(&mut self) {
         let (idle, arenas) = self.policies.idle_and_arenas();
         let idle = idle + self.store.idle_suballocations().iter().count();

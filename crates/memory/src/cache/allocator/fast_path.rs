@@ -1,11 +1,11 @@
-//! The switches of the fast path: whether the next request and the next free of a shard may be
-//! served without a look at anything else.
+//! The switches of the fast path. If they are open, a shard's next request and next free need no
+//! other check.
 //!
-//! The holder of the shard opens them. A thread that is short of memory closes them from outside,
-//! so that the holder takes the slow path once, where it reads the signals. The holder may open
-//! them again at the same moment. Then the close is lost, so a thread that waits closes them again
-//! each time that it looks. Nothing but the time of the answer depends on their values, and no
-//! other memory is published by them.
+//! The holder of the shard opens them. A thread that is short of memory closes them from outside.
+//! The holder then takes the slow path once, and reads the signals there. The holder may open them
+//! again at the same moment. The close is then lost, so a waiting thread closes them again at each
+//! of its checks. Their values affect only the time at which the holder reacts. They publish no
+//! other memory.
 //!
 //! One compare decides a hit: the number of the policy that serves it, or none. The states of all
 //! policies are stored side by side. An enum of them would take a second compare on a hit of Bump

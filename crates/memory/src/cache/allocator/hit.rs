@@ -71,8 +71,8 @@ impl Allocator<'_> {
         header.hand_out(requested_bytes, self.store.epoch)
     }
 
-    /// Takes back a block that has no handle any more, if it is of this epoch, and neither recorded
-    /// nor used by another stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
+    /// Takes back a block without handles, if it is of this epoch, unrecorded, and used by no other
+    /// stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
     #[inline]
     pub(in crate::cache) fn free(&mut self, header: Box<Header>) -> Option<Box<Header>> {
         if !self.fast_path.frees(header.epoch()) {

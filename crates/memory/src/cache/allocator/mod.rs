@@ -53,7 +53,7 @@ pub(super) struct AllocatorState {
     depth: u64,
     /// The number of entries that the shard had counted when the last one ended.
     counted_entries: u64,
-    /// The number of requests that the shard had served then.
+    /// The number of requests that the shard had served when the last entry ended.
     counted_requests: u64,
     aging: Aging,
     /// The epoch from which on an exit has blocks to release.

@@ -1,5 +1,5 @@
-//! The slow path of requests and frees that would be fast, but that the device's recorder records,
-//! or that another thread sent here.
+//! The slow path of hits and frees, while the recorder records them or after another thread closed
+//! the fast path.
 
 use super::{Allocator, AllocatorState};
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
@@ -26,9 +26,8 @@ impl Allocator<'_> {
         self.open_fast_path();
     }
 
-    /// Returns the block that [`hit`](Allocator::hit) would have returned, for a request that takes
-    /// the slow path only because the fast path is closed. Opens the fast path, unless requests are
-    /// recorded.
+    /// Like [`hit`](Allocator::hit), for a request that takes the slow path only because the fast
+    /// path is closed. Opens the fast path, unless requests are recorded.
     pub(in crate::cache) fn slow_hit(&mut self, request: &Request) -> Option<HandedOut> {
         if !self.fast_path.is_closed() {
             return None; // The hit was tried.
@@ -42,8 +41,8 @@ impl Allocator<'_> {
         Some(self.hand_out_hit(header, request.size.requested_bytes))
     }
 
-    /// Returns the policy whose idle blocks serve a hit. Between two entries, free lists alone do:
-    /// the next entry hands out all of an arena.
+    /// Returns the policy whose idle blocks serve a hit. Between two entries, only free lists serve
+    /// hits: the next entry hands out all of an arena.
     pub(super) fn hit_policy(&mut self) -> Policy {
         if self.is_entered() {
             dispatch!(self.policies, policy => policy.fast_path())

@@ -37,8 +37,8 @@ impl Allocator<'_> {
         self.hand_out(header, request)
     }
 
-    /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for. It counts as a
-    /// hit if with it the shard owns about what it had before, in other sizes.
+    /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for. If the shard then
+    /// owns about what the last entry needed, in other sizes, the request counts as a hit.
     pub(in crate::cache) fn adopt_free(&mut self, block: Block, request: &Request) -> HandedOut {
         let owned_bytes = self.counters.owned_bytes.get() + block.bytes();
         if owned_bytes > self.known_out_bytes + self.known_out_bytes / 8 {

@@ -9,7 +9,7 @@ use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, List};
 
 impl AllocatorState {
-    /// Returns the idle bytes here of blocks that belong to other streams.
+    /// Returns the idle bytes of the shard's blocks that belong to other streams.
     pub(in crate::cache) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
         let others = self.store.idle();
         let others = others.filter(|header| header.block.stream != stream);
@@ -33,17 +33,17 @@ impl Allocator<'_> {
     /// Evicts idle blocks of other sizes to the pool, for a request that none of them fits. All are
     /// evicted at once, so that neighbours coalesce.
     ///
-    /// The peak is the maximum that was ever handed out at once. If the cache would own more than
-    /// the peak, or the memory would have to grow (`to_grow`), unused blocks are evicted: those
-    /// that served nothing since the entry began. If both hold, the other blocks are evicted as
-    /// well, and the slab if no plan is followed. In a first entry, the cache must exceed twice the
-    /// peak for that. So an entry that repeats finds a block for each of its requests. An entry
-    /// that varies takes its memory from blocks that it does not need.
+    /// The peak is the maximum that was ever handed out at once. If the cache would exceed the
+    /// peak, or the memory would have to grow (`to_grow`), unused blocks are evicted. An unused
+    /// block has served nothing since the entry began. If both conditions hold, the other blocks
+    /// are evicted as well, and the slab if no plan is followed. In a first entry, the cache must
+    /// exceed twice the peak for that. So an entry that repeats finds a block for each of its
+    /// requests. An entry that varies takes its memory from blocks that it does not need.
     ///
-    /// The memory reports the cost of an exchange. If it keeps nothing idle, each exchange would be
-    /// two driver calls: then the cache may own twice the peak before it evicts anything. If growth
-    /// is expensive and an exchange is not, each miss evicts the blocks that served nothing since
-    /// the entry began: blocks that coalesce early leave no gaps to grow around.
+    /// The memory reports the cost of an exchange. If the memory keeps nothing idle, each exchange
+    /// would be two driver calls. The cache may then own twice the peak before it evicts anything.
+    /// If growth is expensive and an exchange is not, each miss evicts the unused blocks. Blocks
+    /// that coalesce early leave no gaps to grow around.
     ///
     /// Each stream is treated separately: an idle block of another stream would make this stream
     /// wait for it.

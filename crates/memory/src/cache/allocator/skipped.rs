@@ -12,7 +12,7 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Ends entries for the blocks. The shard counts them, and all but the last were not made.
+    /// Ends entries for the blocks. The shard counts all of them, but made only the last one.
     #[inline]
     pub(super) fn end_skipped(&mut self, entries: u64) {
         self.store.epoch += entries;
@@ -20,8 +20,9 @@ impl Allocator<'_> {
         self.update_free_epoch();
     }
 
-    /// Returns the number of entries without a request that would have no work to do after this
-    /// one; 0 if this one made a request, because the next one is likely to make one too.
+    /// Returns the number of entries after this one that would have no work to do without a
+    /// request. If this entry made a request, returns 0, because the next entry is likely to make
+    /// one too.
     #[inline]
     pub(in crate::cache) fn skippable_entries(&mut self) -> u64 {
         let requests = self.counters.served();

@@ -1,5 +1,5 @@
-//! Deferred entries, which hold no shard or have no frame, against threads that visit, signal or
-//! close the shard, or drop blocks of it.
+//! Deferred entries, without a shard or frame, against threads that visit, signal or close the
+//! shard, or drop its blocks.
 
 use super::*;
 

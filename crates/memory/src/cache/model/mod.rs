@@ -1,11 +1,12 @@
 //! Models of threads that affect each other through the caches. They run in every order of the
 //! threads' steps, and with every value that the memory model lets a load see: `RUSTFLAGS="--cfg
-//! loom" cargo test --profile loom --lib cache::model`. Each file here says what its models cover.
+//! loom" cargo test --profile loom --lib cache::model`. Each file here documents what its models
+//! cover.
 //!
 //! Each model is a program of two or three threads over the real types. It is small enough to be
-//! run in all orders with a bounded number of preemptions. A model fails by itself if two accesses
-//! to the inside of a shard or to a header are not ordered, or if threads deadlock. Everything else
-//! it asserts.
+//! run in all orders with a bounded number of preemptions. A model fails if two accesses to a
+//! shard's inside or to a header are unordered, or if threads deadlock. Other properties are
+//! assertions.
 
 mod bindings;
 mod closing;

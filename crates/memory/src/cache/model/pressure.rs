@@ -1,5 +1,5 @@
-//! A thread that is short of memory, and threads inside of scopes that have idle blocks: whatever
-//! the threads inside do next, the thread that waits is served.
+//! A thread that is short of memory, and threads inside of scopes that have idle blocks. The
+//! waiting thread is served, whatever the threads inside do next.
 
 use super::*;
 use crate::sync::{AtomicU64, Ordering, yield_now};
@@ -7,8 +7,8 @@ use crate::sync::{AtomicU64, Ordering, yield_now};
 /// A limit of two blocks.
 const LIMIT: u64 = 2048;
 
-/// Runs `inside` on a thread inside of a scope with a live and an idle block, while another thread
-/// requests a block. One block at a time is live in the scope, so there is room for the other.
+/// Runs `inside` in a scope with a live and an idle block, while another thread requests a block.
+/// One block at a time is live in the scope, so the limit has room for the requested one.
 fn request_while(inside: impl Fn(&Bench, Entered, BlockHandle) + Copy + Send + Sync + 'static) {
     check_within(2, move || {
         let bench = Bench::limited(Some(LIMIT));

@@ -3,8 +3,8 @@
 use super::*;
 use crate::sync::barrier;
 
-/// Runs `signal` on another thread while this one leaves a scope that has an idle block, with a
-/// heavy barrier and without.
+/// Runs `signal` on another thread while this one leaves a scope with an idle block, with and
+/// without heavy barriers.
 fn leave_while(
     signal: impl Fn(&Bench) + Copy + Send + Sync + 'static,
     verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,

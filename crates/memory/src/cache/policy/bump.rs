@@ -15,7 +15,7 @@ use crate::memory::header::{Header, List};
 /// The length of the arena that small requests share until the need of an entry is known.
 const SHARED_ARENA_BYTES: u64 = 64 << 10;
 
-/// Set in an end, a multiple of 512, once the suballocation before it was freed.
+/// The bit set in an end, a multiple of 512, once the suballocation before that end was freed.
 const FREED: u64 = 1;
 
 /// Returns the most arena bytes that are worth keeping for an entry that hands out `bytes`.
@@ -43,16 +43,16 @@ pub(in crate::cache) struct Bump {
     cursor: u64,
     limit: u64,
     stream: StreamId,
-    /// The number of headers, idle or handed out from `arenas`, and the sum of the bytes that each
-    /// was last handed out with.
+    /// The number of headers, idle or handed out from `arenas`, and the sum of their sizes when
+    /// last handed out.
     headers: usize,
     header_bytes: u64,
     /// The ends of suballocations that nested entries handed out.
     ends: Vec<u64>,
     /// The number of `ends` when each nested entry began.
     nested: Vec<usize>,
-    /// The maximum number of bytes that an entry handed out, and the epoch of the last entry that
-    /// handed out about as many.
+    /// The maximum bytes that an entry handed out, and the epoch of the last entry with about as
+    /// many.
     high_water: (u64, u64),
     /// The maximum number of bytes that an entry handed out since that epoch.
     later_bytes: u64,
@@ -135,8 +135,8 @@ impl ArenaPolicy for Bump {
         }
     }
 
-    /// Moves the cursor to the arena. After the request, moves it back to the previous arena, if
-    /// that has more room.
+    /// Moves the cursor to the arena. After the request, moves the cursor back to the previous
+    /// arena, if the previous one has more free bytes.
     fn add_arena(
         &mut self,
         store: &mut Store,
@@ -293,8 +293,8 @@ impl Bump {
         arenas
     }
 
-    /// Adds the end of the next suballocation of a nested entry, and marks the one that the idle
-    /// `header` represents. Returns the number of the new one.
+    /// Adds the end of the next suballocation of a nested entry, and marks the end that the idle
+    /// `header` represents. Returns the number of the new end.
     #[inline(always)]
     fn add_end(&mut self, header: &Header, epoch: u64, rounded_bytes: u64) -> usize {
         if header.epoch() == epoch

@@ -2,7 +2,7 @@
 
 use super::{CachePolicy, Policy};
 
-/// Serves from the free lists.
+/// The policies that serve requests from the free lists.
 #[derive(Default)]
 pub(in crate::cache) struct FreeLists {
     /// True under Release: the exit empties the lists.

@@ -1,10 +1,11 @@
-//! A policy decides where a request is served from, and what is kept from one entry to the next.
+//! A policy decides which memory serves a request, and which memory is kept from one entry to the
+//! next.
 //!
 //! A policy is a file here, a variant of [`Policy`], and a line of [`Policies`]. It works on the
 //! free lists and arenas of one shard, and knows neither the shard nor a thread. It does not call
 //! the pool: it returns its [`Need`] instead.
 //!
-//! The memory's ladder may call the shard again: rung 3 takes idle blocks, and a callback may leave
+//! The memory's ladder may call the shard again. Rung 3 takes idle blocks, and a callback may leave
 //! the scope or enter it with another policy. So the borrow of the shard ends before the memory is
 //! called. The policy is called again when an arena arrives.
 
@@ -50,12 +51,11 @@ pub enum Policy {
     /// pointer. After the first entry, one arena of the high-water mark's size serves all requests.
     /// An arena with an array that outlives its entry is detached until that array drops.
     Bump,
-    /// The first entry is recorded and packed into one slab. Later entries are served from the slab
-    /// at the same addresses, as long as they allocate and drop the same sizes in the same order.
-    /// An entry that differs is served from the free memory of the slab, or else as under
-    /// [`Recycle`](Self::Recycle), and is planned anew. A few alternating sequences are planned
-    /// together, in one slab. An entry of more than 32,768 requests is not planned, and continues
-    /// as under `Recycle`.
+    /// The first entry is recorded and packed into one slab. The slab serves later entries at the
+    /// same addresses, while they allocate and drop equal sizes in the same order. An entry that
+    /// differs is served from free memory of the slab, or as under [`Recycle`](Self::Recycle), and
+    /// planned anew. A few alternating sequences are planned together, in one slab. An entry of
+    /// more than 32,768 requests is not planned, and continues as under `Recycle`.
     Plan,
 }
 

@@ -155,8 +155,8 @@ fn requests() -> impl Strategy<Value = Requests> {
 }
 
 proptest! {
-    /// Entries that repeat need nothing from below after the second, and live blocks never overlap,
-    /// whatever comes.
+    /// After the second entry, entries that repeat need nothing from below. Live blocks never
+    /// overlap, in any program.
     #[test]
     fn repeated_entries_need_nothing(
         first in requests(), other in requests(), policy in 0usize..3,

@@ -1,8 +1,8 @@
 //! The shards that a thread has entered, reserved for it until it ends.
 //!
-//! The destructor of the scope stack ends the bindings, and a new thread adopts the free shard that
-//! was used last. The crate `thread_local` would pass the value of an ended thread to any thread
-//! that gets its slot.
+//! The destructor of the scope stack ends the bindings. A new thread adopts the free shard that was
+//! used last. The crate `thread_local` would pass an ended thread's value to any thread that gets
+//! that thread's slot.
 
 use std::collections::BTreeMap;
 use std::ptr;

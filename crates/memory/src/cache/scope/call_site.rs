@@ -1,5 +1,5 @@
-//! The call-site cache: at a `cache_scope!`, or by a handle, a thread finds its shard again without
-//! a look-up among the names of the device.
+//! The call-site cache. At a `cache_scope!`, or by a handle, a thread finds its shard again without
+//! a look-up by name.
 
 use std::ptr;
 use std::rc::Rc;
@@ -24,12 +24,12 @@ impl CallSite {
     }
 }
 
-/// The number of places that a thread remembers: a power of two, well above the number of scopes
-/// that one loop nests.
+/// The number of places that a thread remembers: a power of two, well above the scopes nested in
+/// one loop.
 const SLOTS: usize = 32;
 
-/// The place that enters a cache: a call site with a literal name, or the name of a handle or a
-/// computed one.
+/// The place that enters a cache: a call site with a literal name, a handle's name, or a computed
+/// name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// The address of a call site, or the length of a name. The lowest bits are the kind of the
@@ -90,8 +90,8 @@ fn words(name: &[u8]) -> [u64; 2] {
 struct CallSiteEntry {
     key: u64,
     words: [u64; 2],
-    /// The device of a handle or of `device = …`, or else the device that a frame had made current;
-    /// null for the thread's first device, which never changes.
+    /// The device of a handle or of `device = …`, or else the device that a frame had made current.
+    /// Null for the thread's first device, which never changes.
     device: *const Caches,
     /// The options of the entry, and the version of the settings with these options.
     options: EntryOptions,

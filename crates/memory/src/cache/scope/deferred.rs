@@ -3,10 +3,10 @@
 //! Most of what an entry does serves its requests. So an entry that follows one without a request
 //! does not enter its shard. A hit fails meanwhile, because requests do not see the current shard,
 //! and takes the slow path. If the entry before had a request, this one enters its shard. Then only
-//! its frame is deferred, which serves inner entries.
+//! the frame, which inner entries need, is deferred.
 //!
-//! Architecture invariant: everything that reads the stack of bindings or the current shard, except
-//! a hit and a drop, calls [`settle`] first, which makes the entry.
+//! Architecture invariant: all code that reads the stack of bindings or the current shard first
+//! calls [`settle`]. Only a hit and a drop do not. [`settle`] makes the deferred entry.
 
 use std::mem;
 use std::ptr;
@@ -22,9 +22,9 @@ use crate::cache::shard::{
     CachesRef, LocalShard, hide_current, reveal_current, set_current, with_current,
 };
 
-/// Enters the cache of `place` again, on `device` or on the current device, if `options` are as in
-/// the thread's last entry there. Defers the entry if it can wait for a request. Returns `None` if
-/// [`settle`] must be called first, or a look-up by name is needed.
+/// Enters the cache of `place` again, on `device` or on the current device. The thread's last entry
+/// there must have had these `options`. Defers the entry if it can wait for a request. Returns
+/// `None` if [`settle`] must be called first, or a look-up by name is needed.
 #[inline(always)]
 pub(crate) fn reenter(
     place: Place<'_>,
@@ -204,7 +204,8 @@ pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &Loca
     drop(replaced);
 }
 
-/// Forgets the deferred entry, whose guard was forgotten, and the call sites. The thread ends.
+/// Forgets the deferred entry, whose guard was forgotten, and the call sites, because the thread
+/// ends.
 pub(super) fn end_thread() {
     with_entrance(|thread| {
         if thread.serial.get() != NOT_DEFERRED {

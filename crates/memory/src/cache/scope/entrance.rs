@@ -37,14 +37,14 @@ impl Entrance {
     /// Returns the shard of the deferred entry. There is one.
     #[inline(always)]
     pub(super) fn deferred_shard(&self) -> &Shard {
-        // SAFETY: the call-site cache keeps the shard; it changes only after `settle`.
+        // SAFETY: the call-site cache keeps the shard alive, and changes only after `settle`.
         unsafe { &*self.shard.get() }
     }
 }
 
 thread_local! {
-    /// It has no destructor, so that it is read without a check, at any time. The scope stack
-    /// clears it when the thread ends.
+    /// The state of this thread. It has no destructor, so that it is read without a check, at any
+    /// time. The scope stack clears it when the thread ends.
     static ENTRANCE: Entrance = const {
         Entrance {
             device: Cell::new(ptr::null()),
@@ -65,8 +65,8 @@ thread_local! {
 #[inline(always)]
 pub(super) fn entrance<'a>() -> &'a Entrance {
     let entrance = ENTRANCE.with(ptr::from_ref);
-    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference
-    // does not leave the functions of the scope stack.
+    // SAFETY: a thread-local without a destructor lives as long as its thread. The reference does
+    // not leave the functions of the scope stack.
     unsafe { &*entrance }
 }
 

@@ -1,9 +1,9 @@
 //! The frames of a thread's stack of bindings, and the order in which they are removed.
 //!
 //! A frame holds the binding before it. An entry moves the bound shard from the thread-local to the
-//! frame, and an exit moves it back, so that nothing is counted. A frame is written to its slot
-//! field by field. A copy of a whole frame would load words of other sizes than were stored, which
-//! stalls the processor nearly as long as a compare-and-swap.
+//! frame, and an exit moves it back. So neither changes a reference count. A frame is written to
+//! its slot field by field. A copy of a whole frame would load words of other sizes than were
+//! stored. That stalls the processor nearly as long as a compare-and-swap.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -25,9 +25,8 @@ pub(super) enum FrameKind {
 /// The device that a frame made current.
 pub(crate) struct CurrentDevice {
     device: CachesRef,
-    /// The stream that work on the device goes to, if the frame changed it. Kept for the life of
-    /// the frame, which may exceed the life of its guard: a guard that is dropped out of order
-    /// leaves its frame.
+    /// The stream that work on the device goes to, if the frame changed it. Kept while the frame
+    /// exists, which may outlive its guard: a guard that drops out of order leaves its frame.
     pub(super) stream: Option<Arc<StreamLease>>,
 }
 
@@ -83,7 +82,7 @@ impl Frame {
 /// - the serials of the frames rise.
 ///
 /// Slots are reused, so that a frame is written in place, field by field. A frame that is built
-/// elsewhere and copied is read in other widths than it was written in, which stalls the processor.
+/// elsewhere and copied is read and written in different widths, which stalls the processor.
 pub(super) struct Frames {
     slots: Vec<Frame>,
     depth: usize,

@@ -1,12 +1,12 @@
 //! The thread-local stack of bindings: the current device, the cache that each scope binds, and the
-//! stream that work goes to.
+//! current stream.
 //!
 //! Frames are removed in the reverse order of their entry. A guard that is dropped out of order
 //! marks its frame, which is removed when it reaches the top. A guard that is forgotten leaves its
 //! frame, and the frames below it, until the thread ends.
 //!
-//! Architecture invariant: a frame is removed from the stack, and the borrow of the stack ends,
-//! before the contents of the frame drop. Their drop may run any code, including this module.
+//! Architecture invariant: the contents of a frame drop after the frame is removed and the borrow
+//! of the stack ends. Their drop may run any code, including this module.
 
 mod bindings;
 mod call_site;
@@ -38,8 +38,8 @@ use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::StreamLease;
 use stream::{entered_stream, note_stream};
 
-/// The contents of a removed frame. Dropping it leaves the scope, and then releases the device. Two
-/// words, which are returned in registers; a whole frame is not.
+/// The contents of a removed frame. Dropping it leaves the scope, and then releases the device. Its
+/// two words are returned in registers; a whole frame would not be.
 #[derive(Default)]
 struct Popped {
     shard: Option<LocalShard>,
@@ -67,7 +67,7 @@ impl Drop for Popped {
 ///   [`set_current_stream`] the stream of the current shard's device.
 struct Stack {
     frames: Frames,
-    /// Ends with the thread, after its scopes were left.
+    /// The shards bound to the thread. They end with the thread, after its scopes were left.
     bindings: ThreadBindings,
 }
 
@@ -415,8 +415,8 @@ fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option
     caches.enter_shard(name, options)
 }
 
-/// Releases, for a thread that waits for memory, the idle blocks of all shards of `caches` that
-/// this thread is inside. Returns them, for the pool.
+/// Releases the idle blocks of all shards of `caches` that this thread is inside, for a thread that
+/// waits. Returns the blocks, for the pool.
 #[cold]
 pub(crate) fn release_for_waiter(caches: &Caches) -> List {
     let mut idle = List::new();
@@ -462,8 +462,8 @@ pub(crate) fn current_stream(caches: &Caches) -> StreamId {
     stream_of(caches)
 }
 
-/// Returns the stream that work of this thread on `caches` goes to, even if a stream of another
-/// device was entered since.
+/// Returns this thread's stream for work on `caches`, even if the thread has since entered another
+/// device's stream.
 #[inline(never)]
 fn stream_of(caches: &Caches) -> StreamId {
     let (device, stream) = entered_stream();

@@ -41,7 +41,7 @@ impl Drop for StreamLease {
 
 thread_local! {
     /// The stream that this thread entered last, and its device; null if there is none. It has no
-    /// destructor, so that it can be read at any time; the scope stack clears it when the thread
+    /// destructor, so that it can be read at any time. The scope stack clears it when the thread
     /// ends.
     static ENTERED: Cell<(*const Caches, StreamId)> = const { Cell::new((ptr::null(), StreamId(0))) };
 }

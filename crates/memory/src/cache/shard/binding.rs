@@ -1,11 +1,9 @@
 //! The thread that a shard is reserved for, from the thread's first entry to its end. The next
-//! thread that enters the cache for the first time then takes the shard over, and uses its idle
-//! blocks.
+//! thread that enters the cache for the first time then takes over the shard with its idle blocks.
 //!
-//! A binding determines which shard a thread enters, not what the thread may do: only `state`
-//! determines that. If the system ends a thread by force, the destructor that ends the binding
-//! never runs. Then the shard keeps its idle blocks until rung 3 reclaims them, and nothing else is
-//! wrong.
+//! A binding determines which shard a thread enters. Only `state` determines what the thread may
+//! do. If the system ends a thread by force, the destructor that ends the binding never runs. Then
+//! the shard keeps its idle blocks until rung 3 reclaims them, and nothing else is wrong.
 
 use super::Shard;
 use crate::sync::{Ordering, thread_token};

@@ -1,8 +1,7 @@
 //! The caches of one device over its memory, and the counted handle on both.
 //!
-//! They are in the folder of the shard because the types refer to each other: a block finds its
-//! device through its home, and a device finds its shards. Only files of one folder may import each
-//! other.
+//! They are in the shard's folder because only files of one folder may import each other. A block
+//! finds its device through its home, and a device finds its shards.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -21,7 +20,8 @@ use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::recorder::{EventKind, EventRecord};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
 
-/// A shard as its thread stores it: counted once for the thread, so that entering counts nothing.
+/// A shard as its thread stores it. The `Arc` is counted once for the thread, so that an entry
+/// counts nothing.
 pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;
 
 /// Returns true if the block is a suballocation of the slab that serves the present entry of this
@@ -52,22 +52,22 @@ pub(crate) struct Caches {
     /// True if a handle exists until the process ends.
     permanent: plain::AtomicBool,
     pub(in crate::cache) registry: Mutex<Registry>,
-    /// Serialises transfers from shards to the pool, so that a reclaim that finds nothing is
-    /// conclusive.
+    /// The lock that serialises transfers from shards to the pool, so that a reclaim that finds
+    /// nothing is conclusive.
     pub(in crate::cache) moving: Mutex<()>,
-    /// The idle blocks that threads inside of scopes released while they dropped another. The next
-    /// request that is not a hit returns them to the pool.
+    /// The idle blocks that threads inside of scopes released while they dropped another block. The
+    /// next request that is not a hit returns them to the pool.
     handed_over: RemoteFreeList,
     /// The home of blocks that belong to no cache; made on first use.
     pub(in crate::cache) uncached: Mutex<Option<Arc<Shard>>>,
-    /// Serialises the updates of shards after the recorder starts or stops.
+    /// The lock that serialises the updates of shards after the recorder starts or stops.
     pub(in crate::cache) following_recorder: Mutex<()>,
     pub(in crate::cache) totals: DeviceTotals,
     pub(in crate::cache) sweep_timer: SweepTimer,
 }
 
-// After a panic in an entry, a callback or a destructor the caches are still consistent: exits run,
-// and no foreign code is called while an operation is incomplete.
+// After a panic in an entry, a callback or a destructor, the caches are still consistent. Exits
+// run, and no foreign code is called while an operation is incomplete.
 impl RefUnwindSafe for Caches {}
 
 impl Caches {
@@ -179,8 +179,8 @@ impl Caches {
         self.memory.set_limit(limit_bytes);
     }
 
-    /// Releases idle segments and pages of the pool, but nothing that named caches hold. Waits for
-    /// the work that uses them. Returns the released bytes.
+    /// Releases idle segments and pages of the pool, but no memory that named caches hold. Waits
+    /// for the work that uses the released memory. Returns the released bytes.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         self.drain_all();
         let released_bytes = self.memory.trim(keep_bytes, WaitMode::Wait);
@@ -245,7 +245,8 @@ impl fmt::Debug for Caches {
 }
 
 /// A counted handle. When the last one drops, the caches close: their idle blocks return to the
-/// device. The rest ends with its last live block, which keeps the `Arc` alive but is not a handle.
+/// device. The caches themselves end with the last live block, which keeps the `Arc` alive but is
+/// not a handle.
 pub(crate) struct CachesRef(pub(in crate::cache) Arc<Caches>);
 
 impl CachesRef {

@@ -30,8 +30,8 @@ struct CurrentShard {
 }
 
 thread_local! {
-    /// It has no destructor, so that it can be read at any time; the scope stack clears it when the
-    /// thread ends.
+    /// The current shard of this thread. It has no destructor, so that it can be read at any time.
+    /// The scope stack clears it when the thread ends.
     static CURRENT: CurrentShard = const {
         CurrentShard {
             owned: Cell::new(ptr::null()),

@@ -72,8 +72,8 @@ impl Guard<'_> {
         self.shard.follow_recording(observed);
     }
 
-    /// Returns true if an exit only has to end the entry: the allocator has no block to release,
-    /// and the device's totals are up to date.
+    /// Returns true if an exit only has to end the entry. Then the allocator has no block to
+    /// release, and the device's totals are up to date.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         let counters = self.counters;
@@ -167,7 +167,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Iterates over the allocations that are recorded of the present entry and are live.
+    /// Iterates over the recorded allocations of the present entry that are live.
     pub(super) fn live_records(&self) -> impl Iterator<Item = AllocationRecord> {
         let recording = self.store.recording.iter();
         recording.flat_map(Recording::live)

@@ -18,8 +18,8 @@ pub(crate) struct BlockHandle(NonNull<Header>);
 impl UnwindSafe for BlockHandle {}
 impl RefUnwindSafe for BlockHandle {}
 
-// SAFETY: through a handle a header is only read, except its count, which is atomic; the last
-// handle gives it to its shard by `end`, which any thread may call.
+// SAFETY: through a handle, a header is only read, except for its atomic count. The last handle
+// returns the header to its shard by `end`, which any thread may call.
 unsafe impl Send for BlockHandle {}
 // SAFETY: as above.
 unsafe impl Sync for BlockHandle {}
@@ -72,7 +72,7 @@ impl BlockHandle {
     }
 
     /// Returns the home of the block. The reference lives no longer than this handle, which keeps
-    /// the block out.
+    /// the block handed out.
     #[inline]
     pub(crate) fn home(&self) -> &Shard {
         // SAFETY: a shard outlives its headers (`Home::of`), and this handle keeps the header.
@@ -111,8 +111,8 @@ impl Clone for BlockHandle {
 }
 
 /// A pin: a handle that prevents a block from returning to its home, but is not one of its holders.
-/// Code that writes to the memory of arrays by address alone pins it. An array that shares its
-/// block only with pins behaves as its only holder.
+/// Code that writes to the memory of arrays by address alone pins this memory. An array that shares
+/// its block only with pins behaves as the block's only holder.
 pub(crate) struct Pinned(BlockHandle);
 
 impl Deref for Pinned {

@@ -89,7 +89,8 @@ pub(crate) struct Shard {
     /// The cache of this shard; `None` for the blocks of a device that belong to no cache.
     pub(super) settings: Option<Arc<CacheSettings>>,
     /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
-    /// `kept_alive` keeps it alive; until then, every holder of the shard also holds the device.
+    /// `kept_alive` keeps the device alive. Until then, every holder of the shard also holds the
+    /// device.
     device: ManuallyDrop<CachesRef>,
     /// The state of the allocator, which only the holder accesses.
     allocator: UnsafeCell<AllocatorState>,
@@ -97,7 +98,7 @@ pub(crate) struct Shard {
     /// dropped before the closing had counted them.
     orphans: AtomicI64,
     kept_alive: Mutex<Option<OrphanReferences>>,
-    /// Checks that the thread that takes `kept_alive` out runs after all other uses of the shard by
+    /// The check that a thread takes `kept_alive` out only after all other uses of the shard by
     /// orphans.
     end: RaceDetector,
     /// The arenas that contain the suballocations among the orphans.
@@ -109,8 +110,8 @@ pub(crate) struct Shard {
     follows_recording: plain::AtomicBool,
 }
 
-// SAFETY: `allocator` is accessed only by the thread that `state` names, as a holder or a visitor;
-// everything else is `Sync` by itself.
+// SAFETY: only the thread that `state` names, as a holder or a visitor, accesses `allocator`. The
+// other fields are `Sync` themselves.
 unsafe impl Sync for Shard {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
 unsafe impl Send for Shard {}
@@ -128,9 +129,9 @@ impl Shard {
     ) -> Arc<Self> {
         let is_uncached = settings.is_none();
         Arc::new_cyclic(|this: &Weak<Self>| {
-            // The address that the shard will have; headers that are made later name it.
+            // The address that the shard will have. Headers that are made later store this address.
             let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
-            // SAFETY: a named cache and its device keep their shards until these are closed, and a
+            // SAFETY: a named cache and its device keep their shards until these are closed. A
             // closed shard keeps itself, in `kept_alive`, for its orphans.
             let home = unsafe { Home::of(home) };
             let mut allocator = AllocatorState::new(home, is_uncached, fills);
@@ -319,8 +320,8 @@ impl Shard {
         Guard {
             shard: self,
             // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has
-            // no second one: each lives only while methods of it or of its allocator run, and
-            // those do not reenter a shard.
+            // no second one: a guard lives only while its or its allocator's methods run. These
+            // methods do not reenter a shard.
             allocator: unsafe { self.allocator() },
             visiting,
         }
@@ -365,7 +366,7 @@ impl fmt::Debug for Shard {
 
 /// Returns a handle that is not counted, for the objects that a device owns itself.
 pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
-    // SAFETY: the pointer comes from a living `Arc`, because a caller calls through that `Arc`; the
+    // SAFETY: the pointer comes from a living `Arc`, because a caller calls through that `Arc`. The
     // count that `from_raw` assumes is never decremented, because a `ManuallyDrop` is never
     // dropped.
     ManuallyDrop::new(unsafe { Arc::from_raw(this.as_ptr()) })
@@ -410,8 +411,8 @@ pub(super) fn write_on(
     unsafe { streams.backend.fill(stream, address, bytes, &[byte]) }
 }
 
-/// Enqueues on a stream, of a host that delays its work, a check that a block holds `byte`
-/// throughout; for tests.
+/// Enqueues a check that a block holds only `byte`, on a stream of a host that delays work; for
+/// tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn expect_on(
     streams: Streams<'_>,

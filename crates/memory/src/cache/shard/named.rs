@@ -22,7 +22,7 @@ impl NamedCache {
         }
     }
 
-    /// Returns a shard for this thread: the most recently used shard of an ended thread, with its
+    /// Returns a shard for this thread. It is an ended thread's most recently used shard, with its
     /// idle blocks, or a new one.
     pub(in crate::cache) fn bind_shard(
         &self,

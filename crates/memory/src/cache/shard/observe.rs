@@ -24,9 +24,8 @@ impl Shard {
         self.follows_recording.store(follows, Ordering::Relaxed);
     }
 
-    /// Returns true if the recorder records every request and free of this shard. If a thread
-    /// entered the scope before the recording began, it does not: the recording of that entry would
-    /// be incomplete.
+    /// Returns true if the recorder records every request and free of this shard. An entry that
+    /// began before the recording is not recorded, because its recording would be incomplete.
     pub(in crate::cache) fn is_recorded(&self) -> bool {
         self.settings.is_none() || self.follows_recording.load(Ordering::Relaxed)
     }
@@ -40,8 +39,8 @@ impl Shard {
     }
 
     /// Records that a block has no handle any more. Imported memory, exported slabs and arrays of
-    /// no bytes have headers without a block. They are not recorded, because their allocation was
-    /// not either.
+    /// no bytes have headers without a block. Their frees are not recorded, because their
+    /// allocations were not.
     pub(super) fn record_free(&self, header: &Header) {
         let block = &header.block;
         if block.bytes() == 0 || !self.is_recorded() {

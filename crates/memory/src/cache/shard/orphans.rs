@@ -21,7 +21,7 @@ impl Shard {
         // Set before the list shows that it is closed: a thread that finds it closed may drop the
         // last orphan.
         *self.kept_alive.lock() = Some((device, Arc::clone(self)));
-        // Held until it is filled: an orphan may drop before that.
+        // Locked until the arenas are added, because an orphan may drop before that.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
             guard.free_slowly(header);

@@ -4,7 +4,7 @@
 //! No header is ever popped singly. So a header that is taken and pushed again between a load and
 //! its compare-and-swap does no harm.
 //!
-//! A hit does not read the list, which is a cache line that other threads write. A miss takes it
+//! A hit does not read the list's head, whose cache line other threads write. A miss takes the list
 //! first.
 
 use std::ptr;

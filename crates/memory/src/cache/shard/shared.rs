@@ -1,5 +1,5 @@
-//! A shard that threads use by visits alone. Nobody is inside it, even while an entry lasts, so
-//! that an entry belongs to no thread: it may begin on one thread, and end on another.
+//! A shard that threads use by visits alone. No thread is inside it, even during an entry. So an
+//! entry belongs to no thread, and may begin on one thread and end on another.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -61,7 +61,7 @@ impl Shard {
         self.guard().map(mem::forget).is_some()
     }
 
-    /// Visits the shard, if nobody does.
+    /// Visits the shard, if no thread holds it.
     #[inline]
     fn try_visit(&self) -> Option<Guard<'_>> {
         self.state
@@ -75,8 +75,8 @@ impl Shard {
 #[inline]
 pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle> {
     let home = NonNull::from(block.home());
-    // SAFETY: a shard outlives every header that names it. The visit below prevents its closing
-    // after the block has returned, and the end of the visit is the last access.
+    // SAFETY: a shard outlives every header that names it. The visit below prevents the shard's
+    // closing after the block has returned. The end of the visit is the last access.
     let shard = unsafe { home.as_ref() };
     if shard.settings.is_none() {
         return Some(block);
@@ -84,7 +84,7 @@ pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle>
     let Some(mut guard) = shard.try_visit() else {
         return Some(block);
     };
-    // Only a visitor sets it, so that it is not set after this.
+    // Only a visitor sets the flag, so it is not set after this load.
     if shard.follows_recording.load(Ordering::Relaxed) {
         drop(guard);
         return Some(block);

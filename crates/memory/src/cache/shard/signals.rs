@@ -3,8 +3,9 @@
 //! Invariant: once the sender has returned and the holder has left, the signal has been handled.
 //! The sender sets the signal and then reads the state; the holder sets the state and then reads
 //! the signals. So one of the two sees the write of the other, if the processor keeps each store
-//! before the load. It need not: it may delay a store beyond a load. The sender's heavy barrier
-//! orders both sides. An exit needs a barrier of its own only if the system has no heavy barrier.
+//! before the load. The processor may instead delay the store beyond the load. The sender's heavy
+//! barrier orders both sides. An exit needs a barrier of its own only if the system has no heavy
+//! barrier.
 
 use super::{CLOSED, IDLE, Shard, VISIT};
 use crate::memory::header::{Header, List};
@@ -13,7 +14,7 @@ use crate::sync::barrier::{self, heavy_barrier};
 use crate::sync::{Arc, Ordering, thread_token};
 
 /// The holder returns every idle block to the pool at its next exit or entry. If its fast path is
-/// closed as well, it does so at its next request, or drops them there at its next drop.
+/// closed as well, its next request returns them, or its next drop hands them over.
 pub(super) const DRAIN: u64 = 1;
 /// Like [`DRAIN`]; blocks that are live now also go to the pool, when they drop.
 pub(in crate::cache) const INVALIDATE: u64 = 2;
@@ -29,9 +30,8 @@ pub(super) fn no_signals() -> u64 {
     if barrier::is_asymmetric() { 0 } else { FENCE }
 }
 
-/// Signals shards one after the other, as long as `take` returns true for the blocks that a shard
-/// releases at once. A shard that another thread is inside follows the signal when that thread
-/// leaves.
+/// Signals shards in order, as long as `take` returns true for the blocks that a shard releases at
+/// once. A shard that another thread is inside follows the signal when that thread leaves.
 pub(in crate::cache) fn signal_each(
     shards: &[Arc<Shard>],
     signals: u64,
@@ -53,8 +53,8 @@ pub(in crate::cache) fn signal_each(
     if busy.is_empty() {
         return;
     }
-    // If a thread left a shard without seeing the signal, this thread sees after the barrier that
-    // it left.
+    // If a thread left its shard without seeing the signal, the barrier makes that exit visible to
+    // this thread.
     heavy_barrier();
     for shard in busy {
         shard.drain_from_outside().map(&mut take);
@@ -99,10 +99,10 @@ impl Shard {
         self.counters.cached_bytes() + self.counters.pending_bytes.get()
     }
 
-    /// Counts the memory of this shard, unless it is closed: then it counts as orphans. Returns it
-    /// as it was counted.
+    /// Counts the memory of this shard, except if the shard is closed: its memory then counts as
+    /// orphans. Returns the counted bytes.
     ///
-    /// A thread that is among the `waiting` ones releases idle blocks alone, until it is served.
+    /// A thread among the `waiting` ones releases only idle blocks until its request is served.
     pub(in crate::cache) fn count(&self, census: &mut Census, waiting: &[u64]) -> OwnedBytes {
         if self.is_closed() {
             return OwnedBytes::default();
@@ -125,8 +125,8 @@ impl Shard {
         (is_entered && state != thread_token()).then_some(state)
     }
 
-    /// Follows signals that were sent while the holder was leaving. The holder reads the signals
-    /// again after it has left, and finds them, unless the sender finds the shard idle.
+    /// Follows signals that were sent while the holder was leaving. After the holder has left, it
+    /// reads the signals again. It finds these signals, unless the sender finds the shard idle.
     #[cold]
     #[inline(never)]
     pub(super) fn follow_late_signals(&self, mut signals: u64) {

@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 /// thread that the shard is bound to.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
-    /// The number of entries from which on they must be made.
+    /// The number of entries from which on entries must be made.
     until: Counter,
     /// The version of the settings at the last exit.
     version: Counter,

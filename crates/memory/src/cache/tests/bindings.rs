@@ -1,5 +1,5 @@
-//! The assignment of shards to threads: the thread's own shard as long as it lives, a shard that an
-//! ended thread left, or a new one.
+//! The assignment of shards to threads: a thread's own shard, an ended thread's shard, or a new
+//! one.
 
 use std::sync::mpsc;
 use std::thread;

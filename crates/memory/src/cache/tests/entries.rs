@@ -151,9 +151,9 @@ impl Entries {
     }
 
     /// Asserts that every live block holds the byte that was written to it and overlaps with no
-    /// other. Asserts that the figures add up, and that the reserved bytes stay in proportion to
-    /// `entry_bytes`, which an entry may allocate: an entry or so of idle blocks and slabs, and a
-    /// slab or arena around each array that outlived its entry.
+    /// other. Asserts that the figures add up. The reserved bytes must stay in proportion to
+    /// `entry_bytes`, which an entry may allocate. Idle blocks and slabs may take about one entry.
+    /// Each array that outlived its entry may add a slab or arena.
     fn check(&self, caches: &Caches, entry_bytes: u64) {
         let spare = self.spare.lock();
         let mut ranges = Vec::new();

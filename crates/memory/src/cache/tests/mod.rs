@@ -130,8 +130,8 @@ fn steps() -> impl Strategy<Value = Vec<CacheStep>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Live handles and what must be true of them: each owns its bytes alone, and holds what was
-/// written when it was made.
+/// Live handles, and their invariant: each owns its bytes alone, and still has the byte written at
+/// its creation.
 #[derive(Default)]
 struct Model {
     live: Vec<(BlockHandle, u8)>,

@@ -13,7 +13,7 @@ use crate::sync::AtomicBool;
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 16 * MIB;
 
-/// Caches under a limit, whose requests wait for `reclaim_wait`.
+/// Returns caches under a limit, whose requests wait for `reclaim_wait`.
 fn limited(reclaim_wait: Duration) -> CachesRef {
     let config = MemoryConfig {
         limit_bytes: Some(LIMIT),
@@ -45,9 +45,9 @@ fn assert_known(caches: &CachesRef) {
     assert_eq!((census.moving_bytes, census.entered_bytes), (0, 0));
 }
 
-/// Runs `inside` on a thread that is inside of a scope with 12 MiB idle, while this thread requests
-/// 12 MiB: again and again, with one of the live blocks, from when this thread waits until it was
-/// answered. It must not leave the scope.
+/// Runs `inside` on a thread inside of a scope with 12 MiB idle, while this thread requests 12 MiB.
+/// Calls `inside` repeatedly, each time with a live block, while this thread waits. `inside` must
+/// not leave the scope.
 fn while_inside(inside: impl Fn(&CachesRef, Option<BlockHandle>) + Sync) {
     let caches = limited(LONG);
     let barrier = Barrier::new(2);
@@ -222,7 +222,8 @@ fn a_bound_of_zero_fails_at_once() {
     request(&caches, 12 * MIB).unwrap();
 }
 
-/// Makes memory idle, in a place that the function chooses, and returns what keeps it there.
+/// A function that makes memory idle, in a place that it chooses. Returns the value that keeps the
+/// memory there.
 type MakeIdle = fn(&CachesRef) -> Box<dyn Send>;
 
 fn nothing() -> Box<dyn Send> {
@@ -377,8 +378,8 @@ fn a_cache_that_nobody_enters_is_evicted_by_time() {
 }
 
 /// Runs a server: threads that enter one scope, and make three requests of mixed sizes in it.
-/// Returns the number of requests that failed, and the most bytes that were left beside live blocks
-/// and the request when one failed.
+/// Returns the number of failed requests, and the most bytes that remained at a failure beside live
+/// blocks and request.
 fn serve(limit_bytes: u64, threads: u64) -> (usize, u64) {
     let config = MemoryConfig {
         limit_bytes: Some(limit_bytes),

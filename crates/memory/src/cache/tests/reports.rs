@@ -86,7 +86,7 @@ fn in_lines(caches: &CachesRef) -> (u64, u64) {
     sums.fold((0, 0), |sum, line| (sum.0 + line.0, sum.1 + line.1))
 }
 
-/// Drops blocks that escaped, on this thread or on another one.
+/// Functions that drop escaped blocks, on this thread and on another one.
 const DROPS: [fn(Vec<BlockHandle>); 2] = [drop, |blocks| {
     std::thread::scope(|threads| {
         threads.spawn(|| drop(blocks));

@@ -129,7 +129,7 @@ fn a_lent_slab_outlives_its_cache() -> Result<()> {
 /// The sequences that a scope remembers.
 const SEQUENCES: u64 = 4;
 
-/// Runs an entry of a batch of that length: some requests grow with it, others do not.
+/// Runs an entry of a batch of `length`: some requests grow with the length, others do not.
 fn batch(caches: &CachesRef, length: u64) -> Result<()> {
     let _entered = enter(caches, "batch", Some(Policy::Plan));
     let stream = StreamId::default();

@@ -68,7 +68,7 @@ pub struct Gemm {
     pub count: usize,
 }
 
-/// The arguments of one call of cuBLAS, which is column-major: the operands are swapped, because
+/// The arguments of one call of cuBLAS, which is column-major. The operands are swapped, because
 /// the transpose of a product is the product of the transposes in reverse order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmCall {

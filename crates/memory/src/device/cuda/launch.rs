@@ -110,8 +110,8 @@ impl Arguments {
     }
 }
 
-/// The operations that read indices or rows of weights from memory, by the number that their
-/// kernels report with a bad index or row.
+/// The operations that read indices or rows of weights from memory. Kernels report the number of
+/// the operation with a bad index or row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Indexing {

@@ -1,7 +1,7 @@
 //! CUDA devices, through the driver, which is loaded at run time.
 //!
 //! Architecture invariant: this module compiles with and without the feature `cuda`, with the same
-//! signatures; without it a [`Cuda`] cannot exist. So the layers above need no `cfg`.
+//! signatures. Without the feature, a [`Cuda`] cannot exist. So the layers above need no `cfg`.
 
 #[cfg(not(feature = "cuda"))]
 mod disabled;

@@ -37,9 +37,9 @@ pub enum NcclReduce {
 pub enum NcclOperation {
     /// Every target gets the reduction of all sources.
     AllReduce(NcclReduce),
-    /// The target of this rank gets the reduction of all sources.
+    /// The target of the root rank gets the reduction of all sources.
     Reduce(NcclReduce, usize),
-    /// Every target gets the source of this rank.
+    /// Every target gets the source of the root rank.
     Broadcast(usize),
     /// Every target gets all sources, in the order of the ranks.
     AllGather,
@@ -49,9 +49,9 @@ pub enum NcclOperation {
     /// Every target gets a part of each source, in the order of the ranks. Part `r` of a source
     /// goes to rank `r`.
     AllToAll,
-    /// Sends the source to this rank.
+    /// A send of the source to the peer rank.
     Send(usize),
-    /// Receives the target from this rank.
+    /// A receive of the target from the peer rank.
     Receive(usize),
 }
 
@@ -71,8 +71,8 @@ impl NcclOperation {
     }
 }
 
-/// A rank's part of an operation. Source and target may have one address; if one of them is longer,
-/// the other may be the rank's own part of it. In an all-to-all they must not overlap.
+/// A rank's part of an operation. Source and target may have one address. If one of them is longer,
+/// the other may be the rank's own part of the longer one. In an all-to-all they must not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclCall {
     pub operation: NcclOperation,

@@ -3,7 +3,7 @@
 use crate::device::DevicePtr;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A call for one matrix, in column-major order without gaps, which is overwritten.
+/// A call for one matrix, which is in column-major order without gaps, and is overwritten.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolverCall {
     /// The element type: `f64` if set, else `f32`.
@@ -36,7 +36,7 @@ pub enum Factorization {
     /// `orgqr`: replaces the reflections by the first `columns` columns of their product.
     Reflections { factors: DevicePtr },
     /// `gesvd` of a matrix with at least as many rows as columns. `vectors` receive the left
-    /// singular vectors as columns, and the right ones transposed.
+    /// singular vectors as columns, and the right singular vectors transposed.
     Svd {
         values: DevicePtr,
         vectors: Option<[DevicePtr; 2]>,
@@ -50,7 +50,7 @@ pub enum Factorization {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) if it exceeds 31 bits.
+/// [`Unsupported`](ErrorKind::Unsupported) if the length exceeds 31 bits.
 #[track_caller]
 pub fn solver_length(operation: &str, length: usize) -> Result<i32> {
     i32::try_from(length).map_err(|_| {

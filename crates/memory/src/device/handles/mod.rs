@@ -47,7 +47,7 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
     /// # Safety
     ///
-    /// This handle is mapped there as a whole, and nothing uses the memory any longer.
+    /// The whole handle is mapped at `address`, and nothing uses the memory any longer.
     unsafe fn unmap(&self, address: DevicePtr, handle: Handle) -> Result<()>;
 
     /// # Safety
@@ -58,8 +58,8 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
 /// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
-/// At most this fraction of the mapped bytes is kept for the next commit. If the bytes that were
-/// just unmapped for it are more, at most these are kept.
+/// At most this fraction of the mapped bytes is kept for the next commit. If more bytes were just
+/// unmapped for the commit, at most these bytes are kept.
 const KEPT_DIVISOR: u64 = 4;
 
 /// The ranges of a device.
@@ -177,8 +177,8 @@ impl<D: HandleDriver> Handles<D> {
             let Some(handle) = self.handle(state, wanted_bytes, max_handle_bytes)? else {
                 return Ok(false);
             };
-            // SAFETY: nothing is mapped in a gap, it lies in a reserved range by the contract of
-            // `commit`, and the handle is new or was kept.
+            // SAFETY: nothing is mapped in a gap, and the handle is new or was kept. By the
+            // contract of `commit`, the gap lies in a reserved range.
             let mapped = unsafe { self.driver.map(DevicePtr(at), handle) };
             if !matches!(mapped, Ok(true)) {
                 state.keep(handle);
@@ -193,8 +193,8 @@ impl<D: HandleDriver> Handles<D> {
     }
 
     /// Returns a handle of at most `bytes` and `max_handle_bytes`: a kept one if one fits, else a
-    /// new one. Before it creates one, it releases the kept handles. So the device never holds more
-    /// than before, or than is committed.
+    /// new one. Before it creates a handle, it releases the kept ones. So the device never holds
+    /// more than before, or than is committed.
     fn handle(
         &self,
         state: &mut HandlesState,

@@ -130,7 +130,7 @@ fn at(page: u64) -> DevicePtr {
     DevicePtr(BEGIN + page * PAGE)
 }
 
-/// A range, and which of its pages are committed.
+/// A range, and the set of its committed pages.
 struct Pair {
     ranges: Handles<Arc<Checked>>,
     committed: BTreeSet<u64>,
@@ -257,7 +257,7 @@ fn what_is_recycled_moves_without_a_new_handle() {
     assert!(pair.commit(30, 3, 4).unwrap());
     pair.check();
     assert_eq!(pair.state().held_bytes(), 11 * PAGE);
-    // So is a kept handle that is larger than new handles may be.
+    // A kept handle that is larger than new handles may be is released, too.
     assert_eq!(pair.give(0, 4, true).unwrap(), 4);
     assert!(pair.commit(24, 4, 2).unwrap());
     assert_eq!(pair.ranges.separable(at(24), 4 * PAGE).len(), 2);
@@ -281,7 +281,7 @@ fn no_more_is_kept_than_its_share() {
     pair.check();
 }
 
-/// Commits and releases at random. Returns how many commits were refused.
+/// Commits and releases at random. Returns the number of refused commits.
 fn run(pair: &mut Pair, seed: u64, check: bool) -> Result<u32> {
     let (mut random, mut refused) = (seed, 0);
     for _ in 0..120 {
@@ -343,7 +343,7 @@ fn a_call_that_fails_loses_nothing() {
     assert!(errors > 100, "{errors}");
 }
 
-/// The next commit over a handle that the driver failed to unmap uses it as it is, whatever its
+/// If the driver failed to unmap a handle, the next commit over it uses it as it is, whatever the
 /// bounds.
 #[test]
 fn a_commit_over_what_stayed_mapped_fills_the_rest() {
@@ -367,7 +367,7 @@ fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     assert_eq!(pair.state().held_bytes(), 14 * PAGE);
 }
 
-/// A release that fails does not undo the unmap before it: the unmapped memory is no longer
+/// A release that fails does not undo the unmap before it. The unmapped memory is no longer
 /// committed, and is counted once.
 #[test]
 fn what_cannot_be_released_is_kept() {

@@ -29,8 +29,8 @@ pub(super) fn release(
     bytes: u64,
 ) -> Result<()> {
     let mapped = whole_pages(ranges, bytes).unwrap_or(bytes);
-    // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`, and
-    // nothing uses the range any longer.
+    // SAFETY: the caller passes an address that `reserve` returned for the same `bytes`. Nothing
+    // uses the range any longer.
     unsafe { ranges.release_range(address, mapped)? };
     budget.unclaim(bytes);
     Ok(())

@@ -183,13 +183,14 @@ impl Backend for HostBackend {
         }
         if let Some(delayed) = self.delayed() {
             let copy: Box<[u8]> = source.into();
-            // SAFETY: `target` points to as many bytes by this function's contract, which the
-            // stream's order extends to the time when this runs. Nothing else refers to the copy.
+            // SAFETY: `target` points to as many bytes by this function's contract. The stream's
+            // order extends the contract to the time when this runs. Nothing else refers to the
+            // copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
-        // SAFETY: `target` points to `source.len()` writable bytes, and `source` cannot overlap
-        // them because nothing else refers to them: both by this function's contract.
+        // SAFETY: by this function's contract, `target` points to `source.len()` writable bytes. By
+        // the contract, too, nothing else refers to them, so `source` cannot overlap them.
         unsafe { write_bytes(target, source) };
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The streams of a host device: their numbers, and a test mode that delays work as long as stream
-//! order allows, so that a missing wait shows as wrong data.
+//! The streams of a host device: their numbers, and a test mode. The mode delays work as long as
+//! stream order allows, so that a missing wait shows as wrong data.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -88,14 +88,14 @@ struct Queue {
 ///
 /// Work runs under the lock, on the waiting thread, and must not use a stream.
 ///
-/// The memory that work was to write was handed out long before. So after a panic no more work runs
-/// on the device, and every wait returns an error: unwritten memory is never read.
+/// Delayed work writes memory that was handed out long before. So after a panic no more work runs
+/// on the device. Every wait returns an error, so unwritten memory is never read.
 #[derive(Default)]
 pub struct DelayedStreams {
     queues: Mutex<StreamQueues>,
 }
 
-/// Invariant: an event is recorded before a queue waits for it, so queues never wait for each other
+/// Invariant: an event is recorded before a queue waits for it. So queues never wait for each other
 /// in a cycle.
 #[derive(Default)]
 struct StreamQueues {

@@ -4,9 +4,9 @@
 //! Only the waiting differs. A device stream cannot wait for a thread, so the host waits before it
 //! enqueues the later work.
 //!
-//! A use by a host stream has a position, because a wait for too much can be a deadlock: a rank's
-//! next exchange may need the thread that waits. The position of an exchange is known when it
-//! begins, so a later user waits for that exchange alone. Numbers of streams can be reused, even
+//! A use by a host stream has a position, because a wait for too much work can be a deadlock. A
+//! rank's next exchange may need the thread that waits. The position of an exchange is known when
+//! it begins, so a later user waits for that exchange alone. Numbers of streams can be reused, even
 //! after a failure: a failure belongs to the positions of its owner.
 
 #[cfg(test)]
@@ -25,14 +25,14 @@ use crate::sync::{Arc, Weak, thread_token};
 pub struct HostStreams {
     /// Set with the first stream, so that devices without one need no lock.
     are_any: AtomicBool,
-    /// By rising number.
+    /// The streams, by rising number.
     all: Mutex<Vec<Arc<HostStream>>>,
 }
 
 /// One host stream.
 ///
-/// Owners, the ranks, have it one after the other. Positions rise through all of them, so that an
-/// event of an earlier owner is completed, and never waits for a later one.
+/// Its owners are ranks, one after the other. Positions rise across all owners. So an event of an
+/// earlier owner is completed, and never waits for a later owner.
 ///
 /// Invariants: positions rise by one with each piece of work, and pieces end in this order. No
 /// stream of the device ever has its number.
@@ -108,8 +108,9 @@ impl From<Error> for HostFailure {
 }
 
 impl HostStreams {
-    /// Returns a host stream whose work `executor` does: one that its owner left, or else one with
-    /// the number that `new_stream` returns, which is above all before.
+    /// Returns a host stream whose work `executor` executes, preferably a stream that its owner
+    /// left. Otherwise its number is from `new_stream`, which returns a number above all earlier
+    /// ones.
     pub fn open(
         &self,
         executor: Weak<dyn StealWork>,
@@ -141,15 +142,15 @@ impl HostStreams {
         self.are_any.load(Ordering::Acquire)
     }
 
-    /// Returns the host stream of that number. Returns `None` on the thread that executes its work
-    /// now, to which the number is the stream of the device behind the host stream.
+    /// Returns the host stream with this number. Returns `None` on the thread that executes the
+    /// stream's work. To this thread, the number is the device stream behind the host stream.
     #[inline]
     pub(super) fn of(&self, stream: StreamId) -> Option<Arc<HostStream>> {
         self.named(stream)
             .filter(|host_stream| !host_stream.is_served_here())
     }
 
-    /// Like [`of`](Self::of), but alike on every thread.
+    /// Like [`of`](Self::of), but independent of the calling thread.
     #[inline]
     pub(super) fn named(&self, stream: StreamId) -> Option<Arc<HostStream>> {
         if !self.are_any() {
@@ -206,8 +207,8 @@ impl HostStream {
         ended && progress.done == progress.begun
     }
 
-    /// Returns whether the calling thread began its work. Only then may the thread wait for all of
-    /// it: work that another rank began may wait for work that this rank is to begin.
+    /// Returns whether the calling thread began the stream's work. Only then may the thread wait
+    /// for all of it. Another rank's work may wait for work that this rank has yet to begin.
     pub fn is_submitted_here(&self) -> bool {
         self.submitter.load(Ordering::Acquire) == thread_token()
     }
@@ -218,7 +219,7 @@ impl HostStream {
         self.progress.lock().begun += 1;
     }
 
-    /// Ends the piece that was begun first of those that are not done.
+    /// Ends the earliest piece of work that is not done.
     pub fn finish(&self, outcome: Result<(), HostFailure>) {
         let mut progress = self.progress.lock();
         progress.done += 1;
@@ -280,8 +281,8 @@ impl HostStream {
         Err(error)
     }
 
-    /// Returns the failure before the event, if an earlier owner of the stream had it. The present
-    /// owner's work is ordered after its own, and fails with it.
+    /// Returns the failure before the event, if an earlier owner of the stream had it. A failure of
+    /// the present owner is not returned: the owner's later work fails with it.
     pub fn check_predecessors(&self, event: &Event) -> Result<()> {
         let progress = self.progress.lock();
         let failure = progress.failure_at(event.position);
@@ -291,7 +292,7 @@ impl HostStream {
         }
     }
 
-    /// Returns the progress once the work before the event has ended.
+    /// Waits until the work before the event has ended. Returns the progress.
     fn ended(&self, event: &Event) -> MutexGuard<'_, Progress> {
         while !self.has_ended(event.position) && self.steal(event.position) {}
         let mut progress = self.progress.lock();

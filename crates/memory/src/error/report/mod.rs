@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use crate::text::{ByteSize, display_name, round_up};
 
-/// The lines of a scope that the report names at most.
+/// The maximum number of lines that the report names for a scope.
 const LINES: usize = 5;
 
 /// The number of entries in which a scope must grow before the report says that it leaks.
 const LEAKING_ENTRIES: u64 = 3;
 
-/// The state of a device when an allocation failed, in bytes: what
-/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report) returns. `Display` writes it
-/// as text.
+/// The state of a device when an allocation failed, in bytes, as returned by
+/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report). `Display` writes it as
+/// text.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OutOfMemoryReport {
@@ -46,7 +46,7 @@ pub struct OutOfMemoryReport {
     pub free_bytes: u64,
     /// The bytes of the largest free block.
     pub largest_free_block_bytes: u64,
-    /// The bytes that live blocks take beyond the requested ones: of blocks, and of arenas that
+    /// The bytes that live blocks take beyond the requested ones: by rounding, and by arenas that
     /// they share.
     pub rounding_bytes: u64,
     /// The idle bytes of all named caches: [`cached_bytes`](Self::cached_bytes).
@@ -61,7 +61,7 @@ pub struct OutOfMemoryReport {
     pub reclaim_wait: Duration,
     /// True if the device is recorded: the recording has the line of each live block.
     pub is_recorded: bool,
-    /// The report that `CACHESCOPE_PROFILE` wrote when a request of the device failed first.
+    /// The path of the report that `CACHESCOPE_PROFILE` wrote at the device's first failed request.
     pub profile: Option<PathBuf>,
 }
 
@@ -82,13 +82,13 @@ pub struct CacheUse {
     pub live_bytes: u64,
     /// The peak of `live_bytes`.
     pub peak_live_bytes: u64,
-    /// The bytes that the pool took at most for `peak_live_bytes`.
+    /// The upper bound of the bytes that the pool took for `peak_live_bytes`.
     pub(crate) peak_taken_bytes: u64,
     /// The live blocks that outlived their entry.
     pub escaped_blocks: u64,
-    /// The rise of live bytes from exit to exit since they last fell.
+    /// The rise of live bytes from exit to exit, since the last fall.
     pub grown_bytes: u64,
-    /// The entries of that rise.
+    /// The number of entries of this rise.
     pub grown_entries: u64,
     /// The names of the other threads that are inside, and have idle blocks.
     pub entered_by: Vec<String>,
@@ -144,7 +144,7 @@ impl OutOfMemoryReport {
         self.taken_bytes().saturating_add(self.rounded_bytes)
     }
 
-    /// Returns the bytes that the device may have reserved at most.
+    /// Returns the maximum of the bytes that may be reserved from the device.
     fn ceiling_bytes(&self) -> u64 {
         self.limit_bytes
             .map_or(self.total_bytes, |limit| limit.min(self.total_bytes))
@@ -186,7 +186,8 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Returns the words for the request, with its size in the pool if that prints otherwise.
+    /// Returns the words for the request, with its size in the pool if this size prints
+    /// differently.
     fn request_alone(&self) -> String {
         let requested = ByteSize(self.requested_bytes).to_string();
         let rounded = ByteSize(self.rounded_bytes).to_string();
@@ -222,7 +223,7 @@ impl OutOfMemoryReport {
             .into()
     }
 
-    /// Returns where the lines are that hold the memory of a cache, if they are not in the report.
+    /// Returns how to find the lines that hold the memory of a cache, if the report lacks them.
     fn how_to_find_lines(&self, cache: &CacheUse) -> String {
         match &self.profile {
             _ if !cache.lines.is_empty() => String::new(),
@@ -233,7 +234,7 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Returns the advice if enough is not live, but could not be had.
+    /// Returns the advice if enough memory is not live, but could not be allocated.
     fn remedy_for_idle(&self) -> String {
         if let Some(held) = self.remedy_for_entered() {
             return held;
@@ -300,8 +301,8 @@ impl OutOfMemoryReport {
         ))
     }
 
-    /// A limit under which the request, and the whole entry as far as one is known, would find
-    /// room, and which of both.
+    /// Returns a limit under which the request fits, and the whole entry if one is known. Also
+    /// returns a text that says which of both it covers.
     fn wanted_bytes(&self) -> (u64, String) {
         let for_request = self.needed_bytes();
         let Some(scope) = self.requester() else {

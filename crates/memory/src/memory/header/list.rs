@@ -6,8 +6,8 @@ use super::Header;
 
 /// A list of idle headers, linked through themselves: pushing and popping allocate nothing.
 ///
-/// Invariant: the list owns every header that it links, each header came out of a `Box`, and `next`
-/// of the last is null.
+/// Invariants: the list owns every header that it links, and each came out of a `Box`. The last
+/// header's `next` is null.
 pub(crate) struct List {
     head: *mut Header,
 }
@@ -48,7 +48,7 @@ impl List {
     #[inline]
     pub(crate) fn pop_if(&mut self, fits: impl Fn(&Header) -> bool) -> Option<Box<Header>> {
         let head = self.head;
-        // SAFETY: the head is null or a header that this list owns, out of a `Box`, and `&mut self`
+        // SAFETY: the head is null or a header that this list owns, out of a `Box`. `&mut self`
         // excludes all other access.
         unsafe {
             let header = head.as_ref()?;
@@ -73,8 +73,8 @@ impl List {
     ) -> Option<Box<Header>> {
         let mut best: Option<(*mut *mut Header, u64)> = None;
         let mut link: *mut *mut Header = &raw mut self.head;
-        // SAFETY: `link` is this list's head or the `next` of a header it owns, and its target is
-        // null or a header it owns; `&mut self` excludes all other access.
+        // SAFETY: `link` is this list's head, or the `next` of a header that the list owns. Its
+        // target is null or a header that the list owns. `&mut self` excludes all other access.
         unsafe {
             while let Some(header) = (*link).as_ref() {
                 header.watch.own();

@@ -5,8 +5,8 @@
 //! kinds of owner. If it is idle, it is a `Box` in a list. If it is handed out, its handles own it
 //! together. The last handle to drop makes it a `Box` again and passes it to its home.
 //!
-//! Headers know only the address of that home. The layer above defines the handle, so that its drop
-//! reaches the home without a call through a pointer.
+//! Headers know only the address of their home. The layer above defines the handle, so that its
+//! drop reaches the home without a call through a pointer.
 
 mod list;
 
@@ -22,8 +22,8 @@ use crate::device::StreamId;
 use crate::error::Result;
 use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 
-/// The address of the shard that a block returns to when its reference count reaches zero. Nothing
-/// is read there in this layer.
+/// The address of the shard that a block returns to when its reference count reaches zero. This
+/// layer reads nothing at the address.
 #[derive(Clone, Copy)]
 pub(crate) struct Home(NonNull<()>);
 
@@ -49,7 +49,7 @@ impl Home {
 }
 
 /// The bit of an epoch that is set once a stream other than the block's own uses the block. The
-/// home's fast path compares the epoch with the home's clock, so this bit sends a shared block to
+/// home's fast path compares the epoch with the home's clock. So this bit sends a shared block to
 /// the slow path.
 const SHARED: u64 = 1 << 63;
 
@@ -71,15 +71,15 @@ pub(crate) struct Header {
     pub(crate) record_index: u32,
     /// The uses of the block by streams since it was handed out, for operations that cross streams.
     uses: Uses,
-    /// The order of the slab that the block is, or is a suballocation of.
+    /// The order of the block's slab, if the block is a slab or a suballocation of one.
     slab: Option<Arc<SlabOrder>>,
     /// True if the block is the slab itself.
     is_slab: bool,
     /// The next header of the list that contains this idle header; meaningless outside a list.
     pub(crate) next: *mut Header,
     pub(crate) home: Home,
-    /// The number of handles, plus [`PIN`] for each handle that is a pin. It is 1 while
-    /// idle too, so that handing out need not write it.
+    /// The number of handles, plus [`PIN`] for each handle that is a pin. It is also 1 while the
+    /// block is idle, so that a hand-out need not write it.
     pub(crate) count: AtomicU64,
     /// Detects races on all fields that are not atomic.
     pub(crate) watch: RaceDetector,
@@ -120,7 +120,7 @@ impl Header {
         self.slab.is_some()
     }
 
-    /// Orders the slab, from now on, as a slab that graphs use.
+    /// Marks the slab as used by graphs, for the order of later uses.
     pub(crate) fn mark_exported(&self) {
         self.slab.iter().for_each(|slab| slab.set_used_by_graphs());
     }
@@ -147,8 +147,8 @@ impl Header {
         self.epoch() & SHARED != 0
     }
 
-    /// Returns true if streams other than the block's own may still use it, including streams of
-    /// graphs.
+    /// Returns true if streams other than the block's own may still use the block, including
+    /// streams of graphs.
     pub(crate) fn is_used_elsewhere(&self) -> bool {
         let launched = |slab: &Arc<SlabOrder>| slab.is_launched_elsewhere(self.block.stream);
         let others = self.is_shared() && self.uses.has_others_than(self.block.stream);
@@ -190,8 +190,8 @@ impl Header {
             .map_or(Ok(()), |slab| slab.use_on(streams, user))
     }
 
-    /// Orders `stream`, on which a graph that uses the slab is about to be launched, after all
-    /// users of the slab's suballocations. No other caller may be about to use a suballocation.
+    /// Orders `stream`, before a launch of a graph that uses the slab, after all users of the
+    /// slab's suballocations. No other caller may be about to use a suballocation.
     pub(crate) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         self.slab
             .as_ref()
@@ -203,8 +203,8 @@ impl Header {
         self.uses.last_write()
     }
 
-    /// Returns the last write to the block. Its stream is ordered after the graphs that use the
-    /// slab.
+    /// Returns the last write to the block, after ordering the write's stream after the graphs that
+    /// use the slab.
     pub(crate) fn last_write(&self, streams: Streams<'_>) -> Result<StreamUse> {
         let write = self.uses.last_write();
         self.follow_launches(streams, write)?;
@@ -217,8 +217,8 @@ impl Header {
         }
     }
 
-    /// Moves the uses that other streams may not have completed into the block, which no handle
-    /// holds any more, and clears [`SHARED`]. Allocates nothing.
+    /// Moves possibly uncompleted uses by other streams into the block, and clears [`SHARED`]. No
+    /// handle holds the block any more. Allocates nothing.
     pub(crate) fn end_uses(&mut self) {
         let is_shared = with_mut(&mut self.epoch, |epoch| {
             let before = *epoch;
@@ -230,7 +230,7 @@ impl Header {
             self.block.other_uses.merge(self.uses.take_others(own));
             self.uses = Uses::new(own);
         }
-        // The launches of a suballocation stay with the slab, which outlives it.
+        // The launches of a suballocation stay with the slab, which outlives the suballocation.
         if let Some(slab) = self.slab.as_ref().filter(|_| self.is_slab) {
             self.block.other_uses.merge(slab.take_launches(own));
         }

@@ -115,8 +115,8 @@ impl Program {
         assert_eq!(self.memory.idle_bytes(), idle_bytes);
     }
 
-    /// Asserts that a request that failed left no idle memory, and would have exceeded the limit
-    /// unless a fault was injected.
+    /// Asserts that a failed request left no idle memory. Without an injected fault, the request
+    /// must exceed the limit.
     fn assert_exhausted(&self, bytes: u64) {
         assert_eq!(self.memory.idle_bytes(), 0);
         let limit_bytes = self.limit_bytes.unwrap_or(u64::MAX);

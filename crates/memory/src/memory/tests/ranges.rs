@@ -172,8 +172,8 @@ fn newly_idle_pages_are_released_and_older_ones_stay() {
     assert_eq!(memory.idle_bytes(), 2 * PAGE);
 }
 
-/// Obstacles to long blocks: a range has twice as many addresses as the device has bytes, and yet
-/// all its free parts may be too short.
+/// Obstacles to long blocks. A range has twice as many addresses as the device has bytes. But all
+/// its free parts may be too short.
 #[test]
 fn a_range_that_is_used_up_is_followed_by_another() {
     let host = HostBackend::of(8 * PAGE);

@@ -5,8 +5,8 @@
 //! it is a plan, and none of the node is smaller. Otherwise the search branches on a pair that
 //! overlaps: its difference is in one of the intervals that are allowed. Each allowed interval adds
 //! a bound on the difference, which the least offsets of the node violate. A node is pruned if a
-//! buffer ends above the bound. It is pruned, too, if the bytes that are live at one moment do,
-//! stacked from their least offsets.
+//! buffer ends above the bound. It is also pruned if the bytes live at one moment, stacked from
+//! their least offsets, end above the bound.
 
 use std::collections::VecDeque;
 
@@ -103,7 +103,7 @@ struct OffsetSearch<'a> {
     trail: Vec<(u32, u64)>,
     queue: VecDeque<u32>,
     is_queued: Vec<bool>,
-    /// Set if the search abandoned a branch without a proof.
+    /// True if the search abandoned a branch without a proof.
     is_incomplete: bool,
 }
 

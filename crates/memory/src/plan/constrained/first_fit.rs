@@ -59,8 +59,8 @@ pub(super) fn best_of(
     best.map(|(_, offsets)| offsets).unwrap_or_default()
 }
 
-/// Places the buffers in order, each at the lowest offset that its alignment allows and at which
-/// all of its pieces are free. The pieces of buffer `b` are `first[b]..first[b + 1]`.
+/// Places the buffers in order, each at the lowest aligned offset at which all of its pieces are
+/// free. The pieces of buffer `b` are `first[b]..first[b + 1]`.
 fn placed(
     buffers: &[ConstrainedBuffer],
     order: &[u32],

@@ -1,9 +1,9 @@
 //! Plans of buffers with alignments and gaps.
 //!
-//! A buffer is a set of *pieces*: the bytes that it uses, from a step to another. Two buffers
-//! conflict only through pieces that are live together, so the difference of their offsets must be
-//! outside of a few intervals ([`Conflicts`]). [`first_fit`] places pieces by the segment tree of
-//! the other planners, and [`exact`] branches on the intervals between which a difference is.
+//! A buffer is a set of *pieces*: the bytes that it uses, from one step to another. Two buffers
+//! conflict only through pieces that are live together. So the difference of their offsets must be
+//! outside of a few intervals ([`Conflicts`]). [`first_fit`] places pieces by the other planners'
+//! segment tree. [`exact`] branches on the allowed intervals of a difference.
 
 mod exact;
 mod first_fit;
@@ -18,8 +18,7 @@ use super::{BufferInterval, Options, Packing, pack};
 use exact::Proof;
 use pairs::Conflicts;
 
-/// A buffer to place at a multiple of an alignment, which does not use all of its bytes all of the
-/// time.
+/// A buffer with an alignment, and with steps in which it uses only a part of its bytes.
 ///
 /// # Examples
 ///
@@ -59,7 +58,7 @@ pub struct Gap {
     pub used: std::ops::Range<u64>,
 }
 
-/// Bytes of a buffer that are used from a step to another.
+/// Bytes of a buffer that are used from one step to another.
 #[derive(Clone, Copy, Debug)]
 struct LivePiece {
     buffer: u32,

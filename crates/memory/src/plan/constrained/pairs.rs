@@ -11,13 +11,13 @@ const MAX_PAIRS: usize = 1 << 18;
 pub(super) struct Pair {
     pub(super) first: u32,
     pub(super) second: u32,
-    /// The differences, offset of the second minus offset of the first, at which they overlap: open
-    /// intervals, disjoint and in ascending order.
+    /// The differences, second offset minus first, at which the buffers overlap: open intervals,
+    /// disjoint and in ascending order.
     pub(super) forbidden: Vec<(i64, i64)>,
 }
 
 impl Pair {
-    /// Returns whether they overlap at a difference.
+    /// Returns whether the buffers overlap at a difference of their offsets.
     pub(super) fn overlaps(&self, difference: i64) -> bool {
         let mut forbidden = self.forbidden.iter();
         forbidden.any(|&(low, high)| low < difference && difference < high)
@@ -33,7 +33,7 @@ pub(super) struct Conflicts {
 }
 
 impl Conflicts {
-    /// Returns `None` if there are too many, or the time is up.
+    /// Returns all conflicts, or `None` if there are too many pairs or the time is up.
     pub(super) fn new(
         buffers: &[ConstrainedBuffer],
         pieces: &[LivePiece],

@@ -9,10 +9,10 @@ const RECENT: usize = 4;
 /// The search for a section whose unplaced items do not fit.
 ///
 /// Most choices fail in the section in which the choices before them failed. So a choice is first
-/// checked against the most recently failed sections, at a fraction of the cost of placing it and
-/// checking all.
+/// checked against the most recently failed sections. This costs a fraction of placing it and
+/// checking all sections.
 ///
-/// Invariants: `members[s]` are the items that are live in section `s`; bit `s` of an item's mask
+/// Invariants: `members[s]` are the items that are live in section `s`. Bit `s` of an item's mask
 /// is set if the item is live in section `s`.
 #[derive(Debug)]
 pub(super) struct SectionBounds {
@@ -28,8 +28,8 @@ pub(super) struct SectionBounds {
     failures: Vec<u64>,
 }
 
-/// The unplaced items of a range of sections, sorted by their lowest offset, and the offset below
-/// which nothing more is placed.
+/// A range of sections: its unplaced items, sorted by lowest offset, and the offset below which
+/// nothing more is placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unplaced<'a> {
     pub(super) first: u32,

@@ -16,13 +16,13 @@ use search::Search;
 pub(crate) use search::SearchOutcome;
 
 /// The node budget of the first run, and its growth from run to run. The budget is at least the
-/// first constant, and at least the second for each item, because a plan takes one node per item.
+/// first constant, and the second per item: a plan takes a node per item.
 const FIRST_RUN_NODES: u64 = 2_000;
 const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
 const GROWTH: f64 = 1.01;
 
-/// One of this many nodes is spent on occasional long runs: only a complete run proves that there
-/// is no plan.
+/// One of this many nodes is spent on occasional long runs, because only a complete run proves
+/// infeasibility.
 const LONG_RUN_DIVISOR: u64 = 4;
 
 /// Above this many items, the search's lists would take too much memory.

@@ -1,6 +1,6 @@
 //! One run of the search: depth first, with a node budget.
 //!
-//! Items are placed at non-decreasing offsets, and at equal offsets by rising rank, so each plan is
+//! Items are placed at non-decreasing offsets, and at equal offsets by rising rank. So each plan is
 //! reached in one way only. Each item is directly above an item that it meets: any other plan can
 //! be pushed down. A node is pruned
 //! - if an unplaced item would fit below everything that follows: the plan could be pushed down;
@@ -8,8 +8,8 @@
 //!   offset.
 //!
 //! If no unplaced item crosses from one section into the next, the two sides are independent
-//! subproblems. If one has no plan, the choice that created it fails, whatever was tried for the
-//! other.
+//! subproblems. If one side has no plan, the choice that created it fails, whatever was tried for
+//! the other side.
 
 use super::bounds::{SectionBounds, Unplaced, ceiling};
 use super::state::{NONE, SearchState};
@@ -49,7 +49,7 @@ struct Subproblem {
 #[derive(Clone, Copy, Debug)]
 struct ChoicePoint {
     subproblem: Subproblem,
-    /// Set for the first choice point of a subproblem.
+    /// True for the first choice point of a subproblem.
     is_root: bool,
     /// The next candidate in the list.
     cursor: u32,
@@ -197,8 +197,8 @@ impl Search {
     }
 
     /// Removes the last choice point, whose candidates are exhausted. If it was the root of its
-    /// subproblem, the subproblem is infeasible: jumps back to the choice that created it, past the
-    /// subproblems solved in between.
+    /// subproblem, the subproblem is infeasible. Then jumps back to the choice that created the
+    /// subproblem, past the subproblems solved in between.
     fn backjump(&mut self) {
         let Some(choice) = self.choices.pop() else {
             return;

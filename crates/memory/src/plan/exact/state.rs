@@ -102,10 +102,10 @@ impl SearchState {
         }
     }
 
-    /// Returns whether the item and the item directly below it are in the dominated one of two
-    /// equivalent orders: both live in equal sections, so they can be swapped.
+    /// Returns whether the item and the item directly below are in the dominated one of two
+    /// equivalent orders. Both must live in equal sections, so that they can be swapped.
     ///
-    /// In the other order the larger item is below; of identical items, the one with the lower
+    /// In the dominant order, the larger item is below; of identical items, the one with the lower
     /// rank.
     pub(super) fn is_dominated(&self, item: u32) -> bool {
         let index = item as usize;

@@ -21,8 +21,8 @@ fn used(own: &ConstrainedBuffer, step: u64, offset: u64) -> u64 {
     bytes.fold(0, |bits, byte| bits | 1 << (offset + byte))
 }
 
-/// Returns whether the buffers from `index` on can be placed below `slab`, where `taken` are the
-/// bytes that are used in each step.
+/// Returns whether the buffers can be placed below `slab`, where `taken` are the bytes in use in
+/// each step.
 fn fits(buffers: &[ConstrainedBuffer], slab: u64, taken: [u64; STEPS as usize]) -> bool {
     let Some((own, rest)) = buffers.split_first() else {
         return true;
@@ -121,7 +121,7 @@ proptest! {
 
 #[test]
 fn differences_that_only_an_offset_above_zero_allows() {
-    // The second fits into the hole of the first at a difference of 2 alone: 3 and 5, not 0 and 2.
+    // The second fits into the first one's hole only at difference 2: at 3 and 5, not 0 and 2.
     let gaps = vec![
         Gap {
             lower: 1,

@@ -3,9 +3,9 @@
 use super::{Numbers, area, buffer, check, lowest_free, sorted_down};
 use crate::plan::{BufferInterval, pack_quickly};
 
-/// Returns the buffers of a training step of `layers` layers. Weights live throughout, activations
-/// from their layer's forward to its backward pass, gradients until the end, and temporaries for
-/// one or a few operations.
+/// Returns the buffers of a training step of `layers` layers. Weights live throughout, and
+/// activations from their layer's forward to its backward pass. Gradients live until the end, and
+/// temporaries for one or a few operations.
 fn training_step(layers: u64, operations: u64, seed: u64) -> Vec<BufferInterval> {
     let mut numbers = Numbers(seed);
     let end = 2 * layers * operations + layers;

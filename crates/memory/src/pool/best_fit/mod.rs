@@ -1,12 +1,12 @@
 //! Best fit with immediate split and coalesce.
 //!
-//! Small and large requests have separate segments, as in PyTorch's caching allocator, so that a
-//! small long-lived array does not pin a large segment. Within a partition, a request takes the
-//! smallest fit among the first few blocks of its size class, else of the next non-empty class. On
-//! random and recorded lifetimes this packs as tightly as an exhaustive search. [`placement`]
-//! decides from which end of the block the request is cut. A take is constant time, except if no
-//! longer class has a block: then the request's own class and the wilderness are searched
-//! completely. So a request is refused only if nothing in its partition fits.
+//! Small and large requests have separate segments, as in PyTorch's caching allocator. So a small
+//! long-lived array does not pin a large segment. Within a partition, a request takes the smallest
+//! fit of its size class, else of the next non-empty class. Only the first few blocks of a class
+//! are compared. On random and recorded lifetimes this packs as tightly as an exhaustive search.
+//! [`placement`] decides from which end of the block the request is cut. A take is constant time,
+//! except if no longer class has a block. Then the request's own class and the wilderness are
+//! searched completely. So a request is refused only if nothing in its partition fits.
 //! [`take_from_any`](Pool::take_from_any) also searches the other partition.
 
 #[cfg(test)]
@@ -33,8 +33,8 @@ const SHARED_REQUEST_BYTES: u64 = 10 << 20;
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
 /// Larger requests have their own segment, a multiple of this size.
 const SEGMENT_UNIT_BYTES: u64 = 2 << 20;
-/// A new large segment is at least this fraction of the large segments' total, so that a growing
-/// program reserves rarely.
+/// A new large segment is at least this fraction of the large segments' total. So a growing program
+/// reserves rarely.
 const GROWTH_DIVISOR: u64 = 8;
 /// The upper bound of the growth by [`GROWTH_DIVISOR`].
 const MAX_GROWTH_BYTES: u64 = 512 << 20;
@@ -43,11 +43,11 @@ const MAX_GROWTH_BYTES: u64 = 512 << 20;
 ///
 /// Invariants:
 /// - the blocks of a segment or range, from `first` along `after`, tile it exactly in order of
-///   their offsets; `first` is the same node for the lifetime of the segment;
+///   their offsets. `first` is one node for the lifetime of the segment;
 /// - of two neighbours at most one is free, and at most one is uncommitted;
-/// - a free block is in the bin of its size in the partition of its segment; if only uncommitted
-///   memory follows it, it is in the wilderness bin; an uncommitted block (only ranges have any) is
-///   in the partition's uncommitted list; a used block is in neither;
+/// - a free block is in the bin of its size in the partition of its segment. If only uncommitted
+///   memory follows the block, it is in the wilderness bin instead. An uncommitted block (only
+///   ranges have any) is in the partition's uncommitted list. A used block is in neither;
 /// - offsets are multiples of [`UNIT_BYTES`], and so are lengths except the length of a segment's
 ///   last block;
 /// - `free_bytes` is the sum over the free blocks.

@@ -3,11 +3,11 @@
 //! Blocks of one size, and blocks handed out close together, tend to be freed together. A network
 //! allocates temporaries in a row and frees them in a row, while the data around them stays.
 //! Neighbours that are freed together leave one hole instead of two. So a block is cut from the end
-//! whose neighbour has its size. If both or neither have, it is cut from the end whose neighbour
-//! was handed out recently, else from the front. The wilderness of a range is used last, and from
-//! its front. Compared with always cutting from the front, this lowers the peak of synthetic
-//! training graphs by 1.5 %. (The mean of 76, half of which cannot improve.) It changes nothing if
-//! lifetimes have no pattern.
+//! whose neighbour has its size. If both or neither have this size, the end whose neighbour was
+//! handed out recently is preferred, else the front. The wilderness of a range is used last, and
+//! from its front. Compared with always cutting from the front, this lowers the peak of synthetic
+//! training graphs by 1.5 %. This is the mean of 76 graphs, half of which cannot improve. Placement
+//! changes nothing if lifetimes have no pattern.
 
 use crate::pool::blocks::{BlockState, BlockTable};
 

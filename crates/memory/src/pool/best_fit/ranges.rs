@@ -1,8 +1,8 @@
 //! Ranges (expandable segments): address ranges whose pages are committed and decommitted.
 //!
 //! Uncommitted addresses are an uncommitted block between its neighbours. Commit turns its pages
-//! into a free block, decommit turns them back. So a range grows behind its used part, and an idle
-//! page in the middle can be released to the device.
+//! into a free block, decommit turns them back. So a range grows behind its used part. An idle page
+//! in the middle can be released to the device.
 
 use super::{BestFit, Partition, SegmentEntry};
 use crate::pool::blocks::{BlockNode, BlockState, NONE};
@@ -99,7 +99,7 @@ impl BestFit {
         owner
     }
 
-    /// Moves a free block to the right bin after its follower changed: it may have become
+    /// Moves a free block to the right bin after its follower changed. The block may have become
     /// wilderness, or may no longer be wilderness.
     fn rebin(&mut self, node: u32) {
         if !self.blocks.is_free(node) {

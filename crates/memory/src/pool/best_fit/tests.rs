@@ -7,8 +7,8 @@ fn take(pool: &mut BestFit, units: u64) -> Option<Span> {
     taken.map(|(span, _)| span)
 }
 
-/// Returns a pool of one segment with free blocks of `units` each, separated by used blocks and
-/// freed in the given order.
+/// Returns a pool of one segment with free blocks of `units` each. Used blocks separate them, and
+/// they were freed in the given order.
 fn with_free(units: &[u64]) -> BestFit {
     let total: u64 = units.iter().map(|units| units + 1).sum();
     let mut pool = BestFit::new();
@@ -92,8 +92,8 @@ fn expand(pool: &mut BestFit, units: u64) -> Span {
     panic!("the range is full");
 }
 
-/// Returns the end of a hole of 100 units between two blocks at which a block of `units` is placed:
-/// 0 front, 1 back. `later` is the number of takes after each of the two.
+/// Places a block of `units` in a hole of 100 units between two blocks. Returns the end of the
+/// hole: 0 front, 1 back. `later` is the number of takes after each of the two.
 fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
     let (mut pool, row) = with_row(&[1, 100, 1]);
     let nodes = [row[0].node, row[2].node];
@@ -215,7 +215,7 @@ fn nodes_are_used_again() {
 }
 
 /// There are more holes than are compared: the shortest that is long enough is filled. If none is
-/// long enough, the hole that is so together with its neighbours is filled.
+/// long enough, a hole that is long enough together with its neighbours is filled.
 #[test]
 fn one_of_many_holes_is_found() {
     const HOLES: usize = 300;

@@ -13,9 +13,9 @@ use oracle::{BlockShape, Tested, step};
 const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// The suite. Each row names a pool, whether it splits segments, and the group of a segment of
-/// `segment` bytes that was added for a `request` (rounded). A pool need not serve a request from a
-/// segment of another group.
+/// The suite. Each row names a pool, and whether it splits segments. It also names the group of a
+/// segment of `segment` bytes that was added for a `request` (rounded). A pool need not serve a
+/// request from a segment of another group.
 macro_rules! conformance {
     ($($name:ident: $pool:expr, $cut:ident, $group:expr;)+) => { $(
         mod $name {

@@ -348,8 +348,8 @@ pub(super) enum PoolStep {
     Remove(u32),
 }
 
-/// Returns requests of every kind that a pool may treat differently; more small ones, which fill a
-/// segment, than large ones.
+/// Returns requests of every kind that a pool may treat differently. Small ones, which fill a
+/// segment, are more frequent than large ones.
 fn request() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1..8 * UNIT,

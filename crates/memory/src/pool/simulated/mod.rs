@@ -1,8 +1,8 @@
 //! A pool over one range of addresses that grows from 0: the pool's algorithm without a device.
 //!
 //! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit
-//! segments reserve them from a source. The source is simulated by a best fit over the range, so
-//! that released memory makes room for other sizes, as on a device.
+//! segments reserve them from a source. A best fit over the range simulates the source. So released
+//! memory makes room for other sizes, as on a device.
 
 mod range;
 mod segments;
@@ -53,8 +53,8 @@ impl SimulatedPool {
         Ok(Self { model, peak_end: 0 })
     }
 
-    /// Returns a block of at least `units` units (not 0) and its offset, or `None` if it does not
-    /// fit in the range.
+    /// Returns a block of at least `units` units (not 0) and its offset. Returns `None` if none
+    /// fits in the range.
     #[inline]
     pub fn take(&mut self, units: u64) -> Option<(SimulatedBlock, u64)> {
         let bytes = units.checked_mul(UNIT_BYTES)?;

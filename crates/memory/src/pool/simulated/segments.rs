@@ -29,8 +29,9 @@ impl SimulatedSegments {
         }
     }
 
-    /// Returns a block of at least `bytes`, and its offset in the range. Tries, in the order of a
-    /// device's memory: the pool, a new segment, then a new segment after releasing every idle one.
+    /// Returns a block of at least `bytes`, and its offset in the range. Like a device's memory,
+    /// tries the pool, then a new segment. Last, releases every idle segment, and tries a new
+    /// segment again.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<(Span, u64)> {
         let bytes = self.pool.rounding().round(bytes)?;

@@ -6,7 +6,7 @@ use cachescope_reports::Frame;
 
 use super::{NO_STACK, StackNumber};
 
-/// Set if stacks can be captured.
+/// True if stacks can be captured.
 pub(crate) const IS_SUPPORTED: bool = false;
 
 /// An empty set of stacks.

@@ -11,7 +11,7 @@ use super::{NO_STACK, StackNumber};
 use crate::error::is_above;
 use crate::sync::plain::Mutex;
 
-/// Set if stacks can be captured.
+/// True if stacks can be captured.
 pub(crate) const IS_SUPPORTED: bool = true;
 
 /// The maximum number of innermost frames stored of a stack.
@@ -84,8 +84,8 @@ fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     frames.iter().position(is_of_line)
 }
 
-/// Returns the number of leading frames to skip: up to the end of the first run of this crate's
-/// frames, with the library frames between them.
+/// Returns the number of leading frames to skip. They end with the first run of this crate's
+/// frames, with library frames in between.
 fn own_frames(frames: &[Frame]) -> usize {
     const OWN: [&str; 6] = [
         "cachescope::",

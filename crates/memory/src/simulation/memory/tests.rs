@@ -25,8 +25,8 @@ impl SimulatedMemory {
         self.memory.trim(keep_bytes, WaitMode::Wait);
     }
 
-    /// Asserts the invariants of the memory, that the live blocks do not overlap, and that the
-    /// device holds the reserved bytes.
+    /// Asserts the invariants of the memory, and that the live blocks do not overlap. The device
+    /// must hold the reserved bytes.
     fn check(&self, live: &[SimulatedMemoryBlock]) {
         self.memory.check();
         let live = live.iter();

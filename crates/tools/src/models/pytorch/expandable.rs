@@ -5,8 +5,8 @@ use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
 use crate::simulation::DriverCall;
 
-/// One range of addresses, whose pages are mapped as they are needed, and unmapped if the device is
-/// out of memory.
+/// One range of addresses. Its pages are mapped when needed, and unmapped if the device is out of
+/// memory.
 ///
 /// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of
 /// `page_bytes`.
@@ -16,7 +16,7 @@ pub(super) struct ExpandablePool {
     parts: Parts,
 }
 
-/// Pages to map: where, and how many bytes.
+/// Pages to map, as pairs of a start and a number of bytes.
 type GrownRanges = Vec<(u64, u64)>;
 
 impl ExpandablePool {
@@ -55,8 +55,8 @@ impl ExpandablePool {
         best.map(|(_, start)| start)
     }
 
-    /// Returns the pages to map so that `bytes` are free from `start` on, or `None` if a block is
-    /// in the way.
+    /// Returns the pages to map so that `bytes` are free from `start` on. Returns `None` if a block
+    /// in use prevents it.
     fn growth_at(&self, start: u64, bytes: u64) -> Option<GrownRanges> {
         let end = start.checked_add(bytes).filter(|&end| end <= RANGE_BYTES)?;
         let (mut growth, mut at) = (GrownRanges::new(), start);
@@ -77,8 +77,8 @@ impl ExpandablePool {
         Some(growth)
     }
 
-    /// Returns the pages to map for a request: at the lowest gap that is large enough together with
-    /// the free part before it and the free parts behind it.
+    /// Returns the pages to map for a request. They are at the lowest gap that is large enough
+    /// together with the free parts directly before and behind it.
     fn growth(&self, bytes: u64) -> Option<GrownRanges> {
         self.parts.gaps().find_map(|(gap, _)| {
             let start = self.parts.free_before(gap).unwrap_or(gap);

@@ -4,23 +4,22 @@
 //! - Requests of at most 1 MiB are met from the small pool, larger ones from the large pool.
 //! - A pool returns its smallest free block that fits. Among blocks of one size it returns the
 //!   block with the lowest address.
-//! - If none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for
-//!   requests below 10 MiB; above, the request rounded up to 2 MiB. Expandable segments grow at
-//!   their end instead, in pages of 2 and 20 MiB.
-//! - The rest of a larger block is split off if it is large enough: at least 512 bytes in the small
-//!   pool and in expandable segments, and more than 1 MiB in the large pool otherwise.
+//! - If none fits, a segment is reserved. It has 2 MiB in the small pool, and 20 MiB in the large
+//!   one for requests below 10 MiB. For larger requests it has their size, rounded up to 2 MiB.
+//!   Expandable segments grow at their end instead, in pages of 2 and 20 MiB.
+//! - The rest of a larger block is split off if it is large enough. This is at least 512 bytes in
+//!   the small pool and in expandable segments. In the large pool otherwise, it is more than 1 MiB.
 //! - Freed blocks merge with free neighbours of their segment.
-//! - Nothing is released to the device until it has no more memory. Then all wholly free segments
-//!   are released, or all wholly free pages of expandable segments, and the request is tried once
-//!   more.
+//! - Nothing is released to the device until it has no more memory. Then all wholly free segments,
+//!   or pages of expandable segments, are released, and the request is tried once more.
 //!
-//! There is one stream, and a range has no end; PyTorch's ends an eighth behind the device's
-//! memory, which shows below tight limits only. Rules that are off by default (a largest size to
-//! split, rounding to powers of two, garbage collection) are left out.
+//! The model has one stream, and its ranges have no end. PyTorch's ranges end an eighth behind the
+//! device's memory, which matters below tight limits only. Rules that are off by default are left
+//! out (a largest size to split, rounding to powers of two, garbage collection).
 //!
 //! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with
 //! `PYTORCH_CUDA_ALLOC_CONF`"); Z. DeVito, "A guide to PyTorch's CUDA caching allocator".
-//! `benches/peers/pytorch/allocator.py` holds this to PyTorch's own library.
+//! `benches/peers/pytorch/allocator.py` compares this model with PyTorch's own library.
 
 mod expandable;
 mod segmented;
@@ -42,7 +41,7 @@ const SMALL_REQUEST_BYTES: u64 = MIB;
 const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
 /// A page of the large pool, and a segment of it for requests below the next size.
 const LARGE_SEGMENT_BYTES: u64 = 20 * MIB;
-/// From here on a segment is made for one request.
+/// The request size from which on a segment is made for one request.
 const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
 /// The unit that the sizes of these segments are multiples of.
 const OWN_SEGMENT_UNIT_BYTES: u64 = 2 * MIB;
@@ -68,12 +67,12 @@ impl Class {
 trait Pool: Debug {
     /// Takes a block from the free memory.
     fn take(&mut self, bytes: u64) -> Option<u64>;
-    /// Reserves the memory that a block needs beside the free memory, up to `room_bytes`; returns
-    /// how much that was.
+    /// Reserves the memory that a block needs beside the free memory, up to `room_bytes`. Returns
+    /// the number of reserved bytes.
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64;
     /// Takes a block back.
     fn release(&mut self, start: u64);
-    /// Releases what is wholly free; returns how much that was.
+    /// Releases wholly free memory, and returns the number of released bytes.
     fn trim(&mut self, driver: &mut Driver) -> u64;
     /// Checks the pool's invariants, and returns the blocks in use and the reserved bytes.
     #[cfg(test)]

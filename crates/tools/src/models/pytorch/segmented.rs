@@ -10,8 +10,8 @@ use super::{
 };
 use crate::simulation::DriverCall;
 
-/// Segments in the order of their making, with a gap behind each: parts of two segments never
-/// touch, so they never merge.
+/// Segments in the order of their creation, with a gap behind each. So parts of two segments never
+/// touch, and never merge.
 #[derive(Debug)]
 pub(super) struct SegmentedPool {
     class: Class,
@@ -29,7 +29,7 @@ impl SegmentedPool {
         }
     }
 
-    /// The size of a segment that is made for such a request.
+    /// Returns the size of a segment that is made for a request of `bytes`.
     fn segment_bytes(&self, bytes: u64) -> Option<u64> {
         match self.class {
             Class::Small => Some(SMALL_SEGMENT_BYTES),
@@ -38,12 +38,12 @@ impl SegmentedPool {
         }
     }
 
-    /// Adds a free segment; returns its size, or 0 where no addresses are left: giants came and
-    /// went below a limit.
+    /// Adds a free segment and returns its size, or returns 0 if no addresses are left. Addresses
+    /// before the last segment are not reused, so huge released segments can exhaust them.
     fn add_segment(&mut self, segment_bytes: u64) -> u64 {
         let last = self.segments.last_key_value();
         let start = last.map_or(0, |(start, bytes)| start + bytes + UNIT_BYTES);
-        // With the gap behind it.
+        // The check includes the gap behind the segment.
         if start.checked_add(segment_bytes + UNIT_BYTES).is_none() {
             return 0;
         }

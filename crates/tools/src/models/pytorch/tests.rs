@@ -1,5 +1,5 @@
-//! The model against its rules written anew, without order or merging done in place: every step
-//! scans everything.
+//! Tests of the model against a naive form of its rules, in which every step scans everything. The
+//! naive form keeps no order, and merges nothing in place.
 
 use super::{Driver, MIB, Model, ModelBlock, PyTorch};
 

@@ -1,10 +1,10 @@
-//! A reader of Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples,
-//! dictionaries, and what no snapshot needs: bytes and sets.
+//! A reader of Python's pickles of plain data, protocols 2 to 5. It reads numbers, texts, lists,
+//! tuples and dictionaries. It also accepts bytes and sets, which no snapshot needs.
 //!
-//! Nothing is executed: an opcode that names or calls a function is refused by its name. Texts
-//! and wide numbers are read from the file in place. Containers are ranges of one arena, so
-//! nothing recurses, and a cycle leaks nothing. Reading takes O(n log n) steps and less than 64
-//! bytes of memory for each byte of the file.
+//! Nothing is executed: an opcode that names or calls a function is refused by its name. Texts and
+//! wide numbers are read from the file in place. Containers are ranges of one arena, so no code
+//! recurses, and a cycle leaks no memory. Reading takes O(n log n) steps and less than 64 bytes of
+//! memory for each byte of the file.
 //!
 //! Source: Python's `Lib/pickletools.py`, which describes each opcode.
 
@@ -144,8 +144,8 @@ impl<'a> Pickle<'a> {
         is_list.then(|| &self.items[node.range()])
     }
 
-    /// Returns the value of a key of at most 32 bytes; the last, if the dictionary has the key
-    /// several times.
+    /// Returns the value of a key of at most 32 bytes. If the dictionary has the key several times,
+    /// returns the last value.
     pub(super) fn get(&self, dict: Value, key: &str) -> Option<Value> {
         debug_assert!(key.len() <= MAX_KEY_BYTES, "{key}");
         let node = self

@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         Ok(mark as usize)
     }
 
-    /// Reads an operand; refuses a file that ends before it does.
+    /// Reads an operand. Refuses a file that ends before the operand's end.
     fn operand<T>(&mut self, read: impl FnOnce(&mut Cursor<'a>) -> Option<T>) -> Parsed<T> {
         read(&mut self.cursor).ok_or_else(|| Refusal {
             offset: self.cursor.file_bytes(),

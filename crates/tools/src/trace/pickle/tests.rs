@@ -98,7 +98,7 @@ fn what_is_no_pickle_is_refused_with_its_place() {
 
 #[test]
 fn marks_hide_what_is_below() {
-    // A mark without anything above is taken off by itself.
+    // A mark without values above it is removed by itself.
     assert_eq!(read(b"\x80\x02N(0.").unwrap().root(), Value::None);
     assert_eq!(read(b"\x80\x02N(K\x01K\x021.").unwrap().root(), Value::None);
     refused(b"\x80\x02N(00.", 6, "no value on the stack");

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
-/// Returns an event of `bytes` bytes, which are the block's too.
+/// Returns an event of `bytes` bytes, which is also the size of the block.
 pub(super) fn event_of(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
     Event {
         address,

@@ -18,9 +18,9 @@ const ALLOCATORS: [&str; 6] = [
 
 /// Returns the line of an allocation with this backtrace, whose innermost frame is first.
 ///
-/// It is the first line in a file whose path matches `own_code`, else the first line. If no frame
-/// has a line, it is the first function that does not only allocate for others. The only frame
-/// needs no line: it may be the name of a buffer.
+/// The result is the first line in a file whose path matches `own_code`, otherwise the first line.
+/// If no frame has a line, it is the first function that does not only allocate for others. The
+/// only frame needs no line: it may be the name of a buffer.
 pub(super) fn call_site_of(frames: &[Frame], own_code: Option<&str>) -> Option<CallSite> {
     if let [Frame { file, line, .. }] = frames
         && !file.is_empty()

@@ -46,11 +46,12 @@ pub struct ProfileOptions {
 ///
 /// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
 ///   lines, backtraces and categories, which become scopes. The line of an allocation is the
-///   innermost frame with a file and a line. If only the free is known, it is the line of the free,
-///   marked as such. A block without an event that is live at the end is allocated first.
+///   innermost frame with a file and a line. If only the free is known, the line is the line of the
+///   free, and is marked as a free's. A block without an event that is live at the end is allocated
+///   first.
 /// - A log of RMM: with its times, threads and streams.
-/// - Lifetimes in MiniMalloc's format, one step per microsecond. If there is a column `offset`, as
-///   `cachescope plan` writes it, the buffers are at these addresses, else side by side.
+/// - Lifetimes in MiniMalloc's format, one step per microsecond. If the file has a column `offset`,
+///   as `cachescope plan` writes it, the buffers are at these addresses; otherwise, side by side.
 ///
 /// # Examples
 ///
@@ -69,8 +70,8 @@ pub struct ProfileOptions {
 /// # Errors
 ///
 /// [`Io`](crate::ErrorKind::Io) with the position, if the input has none of these formats or is
-/// malformed; otherwise as for [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the
-/// limits of [`Snapshot::read`]. A table has at most 4096 columns.
+/// malformed. The errors of [`Snapshot::read`], with its limits, and of
+/// [`Trace::new`](super::Trace::new). A table has at most 4096 columns.
 pub fn profiles(name: impl Display, input: impl BufRead) -> Result<Vec<Profile>> {
     profiles_with(name, input, &ProfileOptions::default())
 }
@@ -91,7 +92,7 @@ pub fn profiles(name: impl Display, input: impl BufRead) -> Result<Vec<Profile>>
 ///
 /// # Errors
 ///
-/// Those of [`profiles`].
+/// The errors of [`profiles`].
 pub fn profiles_with(
     name: impl Display,
     mut input: impl BufRead,

@@ -23,8 +23,8 @@ const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 /// The file of frames of which only the function is known.
 const NO_FILE: &str = "??";
 
-/// The memory of an event: itself and its copies (216 bytes), its addresses in the maps (150), and
-/// its entries in the maps of lists and categories (150).
+/// The memory of an event, in bytes. The event and its copies take 216, its addresses in the maps
+/// 150. Its entries in the maps of lists and categories take 150.
 const EVENT_BYTES: u64 = 512;
 
 /// The memory of a list of frames, without its frames: its line (96 bytes) and its table entries.
@@ -53,7 +53,7 @@ struct ProfileReader<'a> {
     freed: HashMap<u32, u32>,
     /// The scopes of categories.
     categories: HashMap<Value, Option<u32>>,
-    /// With the lines of each allocation.
+    /// The live blocks, with the lines of each allocation.
     live: LiveBlocks<Lines>,
     /// The last event, if it is a free that may be completed by the next entry, and its address.
     requested: Option<(u64, usize)>,
@@ -156,7 +156,8 @@ impl<'a> ProfileReader<'a> {
         Ok(())
     }
 
-    /// Completes a free. If the entry directly before requested it, it waited for no stream.
+    /// Completes a free. If the entry directly before requested the free, the free waited for no
+    /// stream.
     fn complete(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
         self.ensure_known(entry, address, bytes)?;

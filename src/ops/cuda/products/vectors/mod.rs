@@ -1,6 +1,7 @@
 //! Products of matrices and vectors.
 //!
-//! Sums are taken in chunks whose bounds depend on the lengths alone, and then over the chunks.
+//! Elements are summed in chunks, and then the sums of the chunks are summed. The bounds of chunks
+//! depend on the lengths alone.
 
 #[cfg(all(test, feature = "cuda"))]
 mod tests;
@@ -25,7 +26,7 @@ use crate::ops::order::CudaOrder;
 pub(super) struct Vectors {
     kind: ProductKind,
     pairs: Pairs,
-    /// Neighbouring threads process neighbouring rows, instead of parts of one row.
+    /// `true` if neighbouring threads process neighbouring rows, instead of parts of one row.
     by_columns: bool,
     /// The threads that sum a chunk together.
     group: usize,
@@ -37,20 +38,21 @@ pub(super) struct Vectors {
     limit: usize,
 }
 
-/// The elements of a row in one chunk: enough for the threads of a block, and few enough that a
-/// single long row keeps the device busy.
+/// The elements of a row in one chunk. They are enough for the threads of a block, and so few that
+/// a single long row keeps the device busy.
 const ROW_CHUNK: usize = 1 << 14;
 
 /// The elements of a chunk that one thread sums alone.
 const COLUMN_CHUNK: usize = 1 << 8;
 
-/// The maximum number of elements of a row that one thread sums, and that a warp sums.
+/// The maximum number of elements of a row that one thread sums, and the maximum number that a warp
+/// sums.
 const FEW: usize = 16;
 const SOME: usize = 1 << 10;
 
 impl Vectors {
-    /// Plans the products of a matrix and a vector each. `operands` has the memory of the matrices
-    /// and of the vectors.
+    /// Plans products of a matrix and a vector. `operands` has the memory of the matrices and of
+    /// the vectors.
     pub(super) fn new(kind: ProductKind, pairs: &Pairs, operands: [Words; 2]) -> Self {
         let matrix = pairs.left;
         let apart = matrix.row_step.unsigned_abs() < matrix.column_step.unsigned_abs();
@@ -179,9 +181,9 @@ const CHUNKS: &str = include_str!("../chunks.cuh");
 /// The maximum number of bytes that a thread reads at once.
 const PACK_BYTES: usize = 16;
 
-/// Returns the number of elements of a matrix that are read at once. An element of a short type is
-/// a small part of what a thread can read. So the number is above 1 for short types, if all packs
-/// are aligned to their size. Otherwise it is 1.
+/// Returns the number of elements of a matrix that are read at once. A thread can read more bytes
+/// at once than a short type has. So the number is above 1 for short types, if all packs are
+/// aligned to their size. Otherwise it is 1.
 fn pack(
     kind: ProductKind,
     pairs: &Pairs,
@@ -195,7 +197,7 @@ fn pack(
     let (together, along, across) = if by_columns {
         (matrix.rows, matrix.row_step, matrix.column_step)
     } else {
-        // A single row has no next one.
+        // A single row has no next row.
         let next = if matrix.rows > 1 { matrix.row_step } else { 0 };
         (matrix.columns, matrix.column_step, next)
     };

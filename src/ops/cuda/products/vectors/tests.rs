@@ -5,8 +5,8 @@ use crate::device::cuda::{compile_for_all, ptx_of};
 use crate::ops::cuda::copy::tests::numberings;
 use crate::ops::cuda::walk::limit_of;
 
-/// The forms of the kernels that sum elements: the text, the threads of a group, and whether the
-/// sums of chunks are stored.
+/// The forms of the kernels that sum elements. A form has the text, the threads of a group, and
+/// `true` if the sums of chunks are stored.
 const FORMS: [(&str, usize, bool); 7] = [
     (ROWS, 256, true),
     (ROWS, 32, false),

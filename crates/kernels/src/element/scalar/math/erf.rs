@@ -1,4 +1,4 @@
-//! The error function and what neural networks make of it.
+//! The error function, and functions of neural networks that use it.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -18,8 +18,8 @@ fn near<L: Pass>(x: f64) -> f64 {
     )
 }
 
-/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with 30 good bits: exp(−x²) / (1 + 2x) times a polynomial
-/// in (x − 3) / (x + 3), the form of Shepherd and Laframboise (1981).
+/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with 30 good bits. The form is exp(−x²) / (1 + 2x) times
+/// a polynomial in (x − 3) / (x + 3) (Shepherd and Laframboise, 1981).
 #[inline(always)]
 fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let t = (x - 3.0) / (x + 3.0);
@@ -36,7 +36,7 @@ fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
 #[inline(always)]
 pub(in crate::element::scalar::math) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x.abs());
-    // From 4 on the result is ±1.
+    // From |x| = 4 on, the result is ±1.
     let limited = if size > 4.0 { 4.0 } else { size };
     let value = if size < 1.0 {
         near::<L>(limited)
@@ -65,11 +65,11 @@ pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) 
     (0.5 * wide * side) as f32
 }
 
-/// With Sun's erfc, whose relative slope is about −2a far up: what the rounding of a = −x / √2 lost
-/// counts for a² units in the last place there, and is made good.
+/// Uses Sun's erfc, whose relative slope is about −2a for a large a = −x / √2. There, the rounding
+/// error of a counts for a² units in the last place, and is corrected.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
-    /// 1 / √2 less what is nearest to it.
+    /// The difference of 1 / √2 and the nearest `f64`.
     const REST: f64 = -4.833646656726457e-17;
     // Below, the result is less than the least subnormal number.
     let x = if x < -40.0 { -40.0 } else { x };

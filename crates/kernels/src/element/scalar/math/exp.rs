@@ -1,8 +1,9 @@
 //! Exponentials: x = n·ln 2 + r with a whole n, a polynomial for e^r, and 2^n by its bits.
 //!
-//! Here as in the neighbouring files the coefficients come from Remez's exchange on the relative
-//! error, each rounded in turn and the rest fitted again. Constants that whole numbers multiply are
-//! split so that the products are exact (Cody and Waite), with and without a fused multiplication.
+//! Here and in the neighbouring files, the coefficients come from Remez's exchange on the relative
+//! error. Each is rounded in turn, and the rest fitted again. Constants that whole numbers multiply
+//! are split (Cody and Waite). The products are then exact, with and without a fused
+//! multiplication.
 
 use std::f32::consts::{LN_2, LOG2_E as LOG2_E_F32};
 use std::f64::consts::LOG2_E;
@@ -21,12 +22,13 @@ const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
 /// ln 2, the first part in 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
-/// Results are 0 or infinite far within; beyond, the powers of two would leave the range.
+/// The limit of arguments. Results become 0 or infinite far within it. Beyond it, the powers of two
+/// would leave the range.
 const LIMIT_F32: f32 = 150.0;
 const LIMIT_F64: f64 = 1100.0;
 
-/// e^x = `power` · `first` · `second`, of which the factors are powers of two that do not overflow
-/// where the product does.
+/// e^x = `power` · `first` · `second`. The last two are powers of two, which do not overflow even
+/// if the product does.
 struct ExpParts<A> {
     power: A,
     first: A,
@@ -111,7 +113,7 @@ pub(in crate::element::scalar::math) fn exp_of_moderate_f32<L: Pass>(x: f32) -> 
     power * two_to_f32(rounded)
 }
 
-/// Computes e / (1 + e) below 0, and 1 / (1 + e) elsewhere, with e = exp(−|x|), which does not
+/// Computes e / (1 + e) below 0, and 1 / (1 + e) elsewhere. Here e = exp(−|x|), which does not
 /// overflow.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
@@ -120,8 +122,8 @@ pub(in crate::element::scalar::math) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f3
     numerator / (1.0 + small)
 }
 
-/// Computes x · sigmoid(x), and multiplies by the last power of two at the end: far below 0 the
-/// product with x is a normal number, while the exponential alone is not.
+/// Computes x · sigmoid(x), and multiplies by the last power of two at the end. Far below 0, the
+/// product with x is a normal number, but the exponential alone is not.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = if x < -LIMIT_F32 { -LIMIT_F32 } else { x };
@@ -133,7 +135,7 @@ pub(in crate::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32)
     numerator / (1.0 + nearly * parts.second) * last
 }
 
-/// e^x − 1 = `rest` · 2^n + (2^n − 1) with n of two halves, for |x| up to [`LIMIT_F64`].
+/// e^x − 1 = `rest` · 2^n + (2^n − 1), with 2^n as two factors, for |x| up to [`LIMIT_F64`].
 struct WideParts {
     rest: f64,
     first: f64,
@@ -181,7 +183,8 @@ pub(in crate::element::scalar::math) fn exp_f64<L: Pass>(_pass: &mut L, x: f64) 
     (1.0 + parts.rest) * parts.first * parts.second
 }
 
-/// 2^x = 2^n · e^(r·ln 2), where r = x − n is exact; ln 2 is the constant and what that lacks.
+/// Computes 2^x = 2^n · e^(r·ln 2), where r = x − n is exact. ln 2 is the sum of the constant and
+/// its rounding error.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     const LN_2_LOW: f64 = 2.319_046_813_846_299_6e-17;

@@ -44,7 +44,7 @@ pub(in crate::element::scalar::math) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64)
     value.copysign(x)
 }
 
-/// Computes h + h / (2h + 1) with h = (exp|x| − 1) / 2, which loses nothing near 0.
+/// Computes h + h / (2h + 1) with h = (exp|x| − 1) / 2, which loses no digits near 0.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = less_one_scaled::<L>(x.abs(), 0.5);
@@ -79,7 +79,8 @@ pub(in crate::element::scalar::math) fn cosh_f32<L: Pass>(pass: &mut L, x: f32) 
 /// Numbers whose squares might overflow, and to which 1 can be added without effect.
 const HUGE: f64 = 1e100;
 
-/// ln(x + √(x² + 1)), by what it is more than 1; of huge numbers ln x + ln 2.
+/// Computes ln(x + √(x² + 1)), from the excess of the argument over 1. For huge numbers, computes
+/// ln x + ln 2.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn asinh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();
@@ -113,7 +114,7 @@ pub(in crate::element::scalar::math) fn acosh_f32<L: Pass>(pass: &mut L, x: f32)
     acosh_f64(pass, f64::from(x)) as f32
 }
 
-/// ln((1 + x) / (1 − x)) / 2, by what the quotient is more than 1.
+/// Computes ln((1 + x) / (1 − x)) / 2, from the excess of the quotient over 1.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn atanh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();

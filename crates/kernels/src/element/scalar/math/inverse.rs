@@ -17,8 +17,8 @@ fn near<L: Pass>(x: f64, square: f64) -> f64 {
     multiply_add::<L, _>(p * square, x, x)
 }
 
-/// Returns the arcsine of |x| if |x| ≤ ½, else the arcsine of √((1 − |x|) / 2), which is half the
-/// arccosine. The second value is true if |x| ≤ ½.
+/// Returns the arcsine of |x| if |x| ≤ ½. Otherwise returns the arcsine of √((1 − |x|) / 2), which
+/// is half the arccosine of |x|. The second value is true if |x| ≤ ½.
 #[inline(always)]
 fn folded<L: Pass>(size: f64) -> (f64, bool) {
     let small = size <= 0.5;

@@ -10,8 +10,7 @@ const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
 /// ln 2, the first part in 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
-/// Sets the special values that logarithms to every base share: −∞ at 0, NaN below 0 and for NaN, ∞
-/// at ∞.
+/// Sets the special values of logarithms to every base: −∞ at 0, NaN below 0 and for NaN, ∞ at ∞.
 #[inline(always)]
 fn special<A: num_traits::Float>(x: A, y: A) -> A {
     let y = if x > A::zero() { y } else { A::nan() };

@@ -1,11 +1,11 @@
 //! Functions of real numbers, written so that a loop over many elements becomes vector code.
 //!
-//! For that, nothing here branches except on constants, loops, or calls a function that is not
-//! inlined into the loop: a closure or a library function would be compiled without the
-//! instructions that the loop is compiled for. Instead of a branch on the argument, both results
-//! are computed and one is selected. Rare arguments that this cannot serve are left to the careful
-//! [`Pass`](super::pass::Pass). Each file is a family of functions. `f64` is the second type here:
-//! its seldom used functions come from the standard library.
+//! So no code here loops, or branches except on constants. It calls only functions that are inlined
+//! into the loop. A closure or a library function would be compiled without the loop's instruction
+//! set. Instead of a branch on the argument, both results are computed and one is selected. Rare
+//! arguments for which this fails are left to the careful [`Pass`](super::pass::Pass). Each file is
+//! a family of functions. `f64` has second priority here: its seldom used functions come from the
+//! standard library.
 
 mod erf;
 mod exp;

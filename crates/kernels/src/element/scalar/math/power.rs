@@ -8,7 +8,7 @@ use crate::element::scalar::convert;
 use crate::element::scalar::pass::{Pass, multiply_add};
 use crate::{DType, Numeric};
 
-/// Returns whether x is a whole number. Infinity is one, and even.
+/// Returns whether x is a whole number. Infinity counts as an even whole number.
 #[inline(always)]
 fn is_whole(x: f64) -> bool {
     /// From 2^52 on every number is whole. Adding 2^52 to a smaller number drops its fraction.
@@ -57,8 +57,8 @@ pub(in crate::element::scalar::math) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
 
-/// The type in which powers with whole exponents are computed: for [`Real`] numbers the type of
-/// their functions, for integers the type of their sums.
+/// The type in which powers with whole exponents are computed. For [`Real`] numbers it is the type
+/// of their functions, for integers the type of their sums.
 pub trait Powers: Copy {
     /// Returns `x` to the power of `exponent`; for integers its whole part, modulo the range of the
     /// type.
@@ -86,8 +86,8 @@ powers! {
 }
 
 /// Raises each element to the power of an integer. Integers are multiplied in their own type,
-/// because a vector holds more of them than of 64-bit integers: the lowest digits of a product
-/// depend only on the lowest digits of its factors.
+/// because a vector holds more of them than of 64-bit integers. This is correct: the lowest digits
+/// of a product depend only on the lowest digits of its factors.
 #[inline(always)]
 pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
@@ -130,8 +130,8 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
 fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     let (one, zero) = (T::one(), T::zero());
     let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
-    // With branches: if all elements have one exponent, the branches are predicted, and no branch
-    // waits for the product.
+    // Has branches: if all elements have one exponent, the branches are predicted, and none waits
+    // for the product.
     while rest != 0 {
         while rest & 1 == 0 {
             square = square.times(square);
@@ -162,7 +162,7 @@ fn nearly_cbrt(size: f64) -> f64 {
     f64::from_bits((third + BIAS) << 32)
 }
 
-/// Returns whether `x` is its own cube root for being zero, infinite or NaN.
+/// Returns whether `x` is its own cube root because it is zero, infinite or NaN.
 #[inline(always)]
 fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
     (x == A::zero()) | !x.is_finite()

@@ -1,11 +1,11 @@
-//! The functions of a real number, each generic over the [`Pass`] that computes it: the host's side
-//! of the table rows of kind `float`.
+//! The functions of a real number, each generic over the [`Pass`] that computes it. They are the
+//! host's side of the table rows of kind `float`.
 
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 use crate::element::scalar::Arithmetic;
 use crate::element::scalar::pass::Pass;
 
-/// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its
+/// Declares the trait, its implementations for `f32` and `f64`, and a free function for each of its
 /// functions.
 macro_rules! real {
     ($pass:ident $(
@@ -14,9 +14,9 @@ macro_rules! real {
     )+) => {
         /// The type in which elementwise functions compute: `f32` or `f64`.
         ///
-        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They
-        /// are right for every argument, NaN, infinities and subnormal numbers included, within the
-        /// bound of their row, whichever the pass.
+        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. In
+        /// every pass, they are correct within the bound of their row. This holds for every
+        /// argument, including NaN, infinities and subnormal numbers.
         pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
             $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
         }
@@ -29,7 +29,8 @@ macro_rules! real {
             $(real! { @double $kind $pass $name $arguments $($body)+ })+
         }
 
-        /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
+        /// The functions of [`Real`], called as `math::exp(pass, x)`, and functions that need no
+        /// pass.
         pub(in crate::element::scalar::math) mod free {
             use super::Pass;
             use super::Real;
@@ -84,12 +85,12 @@ macro_rules! real {
             <A as Real>::$name($pass, $($x),+)
         }
     };
-    // Powers are of integers too.
+    // Powers also exist for integers.
     (@free power $pass:ident $name:ident $arguments:tt $docs:tt) => {};
     (@$what:ident power $($rest:tt)+) => { real! { @$what float $($rest)+ } };
     (@type $own:ident) => { $own };
     (@type $own:ident $type:ident) => { $type };
-    // The other kinds are not of real numbers alone.
+    // The other kinds are not for real numbers alone.
     (@$what:ident $kind:ident $($rest:tt)+) => {};
 }
 

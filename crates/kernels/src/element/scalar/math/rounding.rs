@@ -5,8 +5,9 @@ use crate::element::scalar::pass::Pass;
 macro_rules! rounding {
     ($($type:ident $whole:literal: $round:ident $floor:ident $ceil:ident $trunc:ident;)+) => {
         $(
-            /// Processors that multiply and add in one instruction round in one, too; for others
-            /// adding and subtracting the least number without a fraction does it.
+            /// Rounds to a whole number. Processors that multiply and add in one instruction also
+            /// round in one. For others, the function adds and subtracts the least number from
+            /// which on all numbers are whole.
             #[inline(always)]
             pub(in crate::element::scalar::math) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
                 const WHOLE: $type = $whole;

@@ -1,6 +1,7 @@
 //! Sine, cosine and tangent: x = n·π/2 + r with |r| ≤ π/4, and polynomials for both functions.
 //!
-//! π/2 is split so that the products with n are exact up to the limits; what is beyond is rare.
+//! π/2 is split so that the products with n are exact up to the limits. Arguments beyond the limits
+//! are rare.
 
 use std::f64::consts::FRAC_2_PI;
 
@@ -111,8 +112,8 @@ fn difference(a: f64, b: f64) -> (f64, f64) {
     (difference, (a - (difference - part)) - (b + part))
 }
 
-/// Returns the remainder of |x| modulo π/2 as a sum of two numbers, and a number whose lowest bits
-/// are the quadrant's number.
+/// Returns the remainder of |x| modulo π/2 as a sum of two numbers. The lowest bits of the last
+/// number are the quadrant's number.
 #[inline(always)]
 fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     let x = x.abs();

@@ -51,7 +51,7 @@ impl Gaps {
         self.out.len()
     }
 
-    /// Returns the bytes of these ranges.
+    /// Returns the bytes of the ranges that are handed out.
     pub(super) fn live_bytes(&self) -> u64 {
         self.out.iter().map(|range| range.end - range.start).sum()
     }

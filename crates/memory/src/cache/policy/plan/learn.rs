@@ -9,7 +9,7 @@ use crate::cache::store::Store;
 
 impl Plan {
     /// Returns true if an entry that follows no plan is recorded. After entries that were too long
-    /// to be planned, this happens less and less often.
+    /// to plan, recordings become less and less frequent.
     pub(super) fn learns(&self) -> bool {
         self.too_long == 0 || (self.too_long + 1).is_power_of_two()
     }
@@ -84,8 +84,8 @@ impl Plan {
         self.sequences.push(new);
     }
 
-    /// Returns the index of a sequence that is alike, or else of one that is the same program's
-    /// with longer or shorter requests.
+    /// Returns the index of an equal sequence, or else of one of the same program with longer or
+    /// shorter requests.
     fn related(&self, new: &Sequence) -> Option<usize> {
         let known = &self.sequences;
         let alike = known.iter().position(|known| known.is_alike(new));
@@ -138,8 +138,8 @@ impl Plan {
         self.root = self.tree.root_of(self.cursor);
     }
 
-    /// Plans anew between two entries, if the sequences changed. Releases the suballocations, and
-    /// the slab if it is too short by now, or another stream's.
+    /// Plans anew between two entries, if the sequences changed. Releases the suballocations. If
+    /// the slab is too short for the new plan, or on another stream, releases the slab as well.
     pub(super) fn replan(&mut self, store: &mut Store) {
         if !std::mem::take(&mut self.is_outdated) {
             return;
@@ -174,9 +174,9 @@ impl Plan {
         }
     }
 
-    /// Releases, between two entries, a slab that is much longer than needed by the sequences that
-    /// an entry since `epoch` followed in their whole length. Forgets the other sequences then;
-    /// they are kept while they cost nothing.
+    /// Releases, between two entries, a slab much longer than needed by sequences that entries
+    /// since `epoch` followed in whole length. Then forgets the other sequences, which are kept
+    /// while they cost nothing.
     pub(super) fn expire(&mut self, store: &mut Store, epoch: u64) {
         let is_used = |known: &Sequence| known.full_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));

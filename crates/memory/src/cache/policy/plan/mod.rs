@@ -63,9 +63,9 @@ pub(in crate::cache) struct Plan {
     root: usize,
     /// True if a suballocation last served a request of another size than the planned one.
     varies: bool,
-    /// Entries in a row that differed from the plan.
+    /// The number of entries in a row that differed from the plan.
     differed: u32,
-    /// Entries since the last plannable one that had too many requests.
+    /// The number of entries with too many requests since the last plannable entry.
     too_long: u32,
     /// The number of requests that the shard had served when the last entry ended.
     served: u64,
@@ -78,7 +78,7 @@ const SEVERAL: u32 = u32::MAX;
 /// processor's cache, so that a hit reads one.
 #[repr(align(64))]
 struct PlannedBlock {
-    /// The requests that it serves, as the tree knows them.
+    /// The requests that it serves, according to the tree.
     fit: Fit,
     /// The request that last used the memory: this one if none did before, or [`SEVERAL`].
     below: u32,
@@ -97,7 +97,7 @@ impl PlannedBlock {
     fn put(&mut self, header: Box<Header>, cursor: usize) {
         self.idle_since = cursor as u32;
         debug_assert!(self.header.is_none());
-        // Forgotten without a test: it is `None`.
+        // The replaced value is `None`: forgotten, because its drop would test it.
         mem::forget(self.header.replace(header));
     }
 }
@@ -129,7 +129,8 @@ impl CachePolicy for Plan {
         }
     }
 
-    /// An entry may continue along any recorded sequence with the same prefix.
+    /// Serves a request that missed. An entry may continue along any recorded sequence with the
+    /// same prefix.
     fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         self.sort_in(store);
         let Some(index) = self.next_planned(request) else {
@@ -198,7 +199,7 @@ impl ArenaPolicy for Plan {
 
     /// Notes a request that was served outside of the slab. The entry leaves the plan if the plan
     /// meanwhile has this request inside the slab, or has another request here. The latter happens
-    /// if a callback allocated in between: its request came first, and a request that was passed
+    /// if a callback allocated in between: its request precedes this one. A request that was passed
     /// over must not count as idle.
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
@@ -209,7 +210,8 @@ impl ArenaPolicy for Plan {
         self.cursor += usize::from(self.following);
     }
 
-    /// Lets the slab wait for the streams. It serves nothing more in this entry.
+    /// Moves the uses by other streams to the slab. The slab then serves nothing more in this
+    /// entry.
     fn share(&mut self, suballocation: &mut Header) {
         self.slab.share(suballocation);
         self.following = false;

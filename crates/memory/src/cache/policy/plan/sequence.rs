@@ -53,7 +53,8 @@ pub(super) struct Sequence {
     pub(super) requests: Vec<SequenceRequest>,
     /// The epoch of the last entry that followed this sequence.
     pub(super) used_epoch: u64,
-    /// The epoch of the last such entry whose requests were about as long as these.
+    /// The epoch of the last entry that followed this sequence with requests about as long as
+    /// these.
     pub(super) full_epoch: u64,
 }
 
@@ -83,7 +84,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the bytes together that the requests inside the slab had before they were rounded.
+    /// Returns the sum of the unrounded sizes of the requests inside the slab.
     pub(super) fn bytes(&self) -> u64 {
         let inside = self.requests.iter().filter(|own| own.upper.is_some());
         inside.map(|own| own.requested_bytes).sum()
@@ -101,16 +102,16 @@ impl Sequence {
         self.requests.len() == other.requests.len() && self.common(other) == self.requests.len()
     }
 
-    /// Returns true if every request of `other` fits in the request of this sequence that was made
-    /// on the same line: the sequences are steps of one program with other lengths.
+    /// Returns true if each request of `other` fits in this sequence's request at that index, made
+    /// on the same line. The sequences are then steps of one program with other lengths.
     pub(super) fn has_room_for(&self, other: &Self) -> bool {
         let mut pairs = self.requests.iter().zip(&other.requests);
         self.requests.len() == other.requests.len()
             && pairs.all(|(own, other)| own.has_room_for(other))
     }
 
-    /// Extends each request to the longer one, and its lifetime to the longer one, of two sequences
-    /// of which one has room for the other.
+    /// Extends each request to the longer size and lifetime of the two sequences. One sequence must
+    /// have room for the other.
     pub(super) fn merge(&mut self, other: &Self) {
         for (own, other) in self.requests.iter_mut().zip(&other.requests) {
             own.rounded_bytes = own.rounded_bytes.max(other.rounded_bytes);
@@ -122,8 +123,8 @@ impl Sequence {
         }
     }
 
-    /// Returns lifetimes of the requests that also hold for every other sequence, as far as it
-    /// begins as this one does.
+    /// Returns lifetimes of the requests that also hold for each other sequence, within its common
+    /// prefix with this one.
     pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
         let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
         for other in all {

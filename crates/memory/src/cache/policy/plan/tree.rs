@@ -1,5 +1,5 @@
-//! The offsets in one slab of the requests of recorded entries, and the requests that must be idle
-//! before each of them. Pure numbers; [`Plan`](super::Plan) serves requests by them.
+//! The offsets of recorded entries' requests in one slab, and the requests that must be idle before
+//! each. Pure numbers; [`Plan`](super::Plan) serves requests by them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
     /// The bytes before they were rounded.
     pub(super) requested_bytes: u64,
-    /// The shortest request that is served here without a look at the other sequences: any that is
-    /// not empty, unless another sequence continues from the request before.
+    /// The shortest request that is served here without a look at other sequences. It is 1 unless
+    /// another sequence continues from the request before.
     least_bytes: u64,
     stream: StreamId,
     /// The offset in the slab. `None` if the request is served outside, because it outlives an
@@ -101,7 +101,8 @@ pub(super) struct PlanTree {
 
 impl PlanTree {
     /// Packs sequences, no two of which are alike. The sequence with the largest load is packed as
-    /// tight as possible, the others around the requests that they share with an earlier one.
+    /// tightly as possible. The others are packed around the requests that they share with an
+    /// earlier sequence.
     pub(super) fn new(sequences: &[Sequence]) -> Self {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_cached_key(|&index| Reverse(sequences[index].load_bytes()));
@@ -176,7 +177,7 @@ impl PlanTree {
     }
 
     /// Sets `before` of each request of a path whose number is at least `start`, and extends the
-    /// slab. The other requests of the path are shared, and have theirs.
+    /// slab. The other requests of the path are shared, and their `before` is already set.
     fn link(&mut self, path: &[usize], start: usize) {
         let mut top = Top::default();
         for &number in path {
@@ -204,8 +205,8 @@ impl PlanTree {
         self.slab_bytes
     }
 
-    /// Returns true if all requests inside the slab are on `stream`, so that the slab may be a
-    /// block of that stream.
+    /// Returns true if all requests inside the slab are on `stream`. The slab may then be a block
+    /// of `stream`.
     pub(super) fn is_on(&self, stream: StreamId) -> bool {
         let mut inside = self.requests.iter().filter(|own| own.offset.is_some());
         inside.all(|request| request.stream == stream)
@@ -221,8 +222,8 @@ impl PlanTree {
     }
 
     /// Returns the request that continues a path which reached `number`: `number` itself or a
-    /// sibling of it. It is of this size, or else the shortest that has room for it: a plan for the
-    /// longest batch serves every shorter one.
+    /// sibling of it. It has exactly the requested size, or else is the shortest with room for that
+    /// size. So a plan for the longest batch serves every shorter batch.
     pub(super) fn find(
         &self,
         number: usize,
@@ -293,8 +294,8 @@ impl PlanTree {
     }
 }
 
-/// The last request at each offset of the slab: a map from the beginning of a range to its end and
-/// its request.
+/// The last request at each offset of the slab: maps the beginning of a range to its end and
+/// request.
 #[derive(Default)]
 struct Top(BTreeMap<u64, (u64, u32)>);
 
@@ -362,8 +363,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Sequences that begin alike: a first one, and others. Each of the others is a prefix of the
-    /// first, with other lifetimes and another continuation.
+    /// Returns sequences that begin alike: a first one, and others. Each of the others is a prefix
+    /// of the first, with other lifetimes and another continuation.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (

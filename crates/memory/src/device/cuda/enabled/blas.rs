@@ -124,9 +124,9 @@ impl Blas {
         };
         // Sums of `f16` and `bf16` stay in `f32`, even where partial sums are combined.
         let mode = cublas::MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-        // The stream first: setting it resets the workspace.
-        // SAFETY: the handle was just created, streams live longer than it, and the workspace is
-        // its own until it is destroyed.
+        // Sets the stream first, because this resets the workspace.
+        // SAFETY: the handle was just created, and streams live longer. The workspace is the
+        // handle's own until the handle is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)

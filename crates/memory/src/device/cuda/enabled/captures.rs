@@ -1,14 +1,14 @@
 //! The captures in progress in a context, and the library calls that would end them.
 //!
-//! A wait for the whole context ends each capture in it with an error. It does so in each mode, and
+//! A wait for the whole context ends each capture in it with an error. This holds in each mode,
 //! whichever thread or device captures. cuBLAS and cuSOLVER wait when a handle is destroyed. cuFFT
 //! waits when it makes a plan for a length with a prime factor above 127. So captures and these
 //! calls exclude each other.
 //!
 //! A capture is published before its stream's earlier work is done, so that no other thread submits
-//! more meanwhile. Another thread that uses memory of that work records an event behind it. That is
-//! legal until the driver begins to capture. A lock over the wait would stop that thread, but the
-//! work may be an exchange that needs it.
+//! more meanwhile. Another thread that uses memory of that work records an event behind the work.
+//! This is legal until the driver begins to capture. A lock over the wait would stop that thread,
+//! but the work may be an exchange that needs the thread.
 
 #![cfg_attr(
     not(feature = "fft"),
@@ -86,7 +86,7 @@ impl CaptureGate {
     ///
     /// # Errors
     ///
-    /// If the calling thread captures, or if others do for ten seconds on end.
+    /// If the calling thread captures, or if other threads capture for ten seconds without a pause.
     pub(super) fn wait_for_captures(&self, what: &str) -> Result<NoCapture<'_>> {
         let begun = Instant::now();
         let mut captures = self.captures.lock();

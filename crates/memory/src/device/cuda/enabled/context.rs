@@ -1,9 +1,9 @@
 //! The context of an ordinal, shared by its [`Cuda`](super::Cuda) devices.
 //!
-//! A device without data has a context over an imitated driver, whose functions do nothing;
-//! `SimulatedDriver` has its segments and pages. The driver is the lowest place at which a GPU can
-//! be imitated. So each line above it is the line that runs on a GPU, and an operation needs no
-//! second description of its memory.
+//! A device without data has a context over an imitated driver, whose functions do nothing.
+//! `SimulatedDriver` has the device's segments and pages. The driver is the lowest place at which a
+//! GPU can be imitated. So each line above the driver is the line that runs on a GPU. An operation
+//! needs no second description of its memory.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -37,14 +37,14 @@ impl<T> Clone for RawHandle<T> {
 
 impl<T> Copy for RawHandle<T> {}
 
-// SAFETY: the driver's handles are opaque values: any thread may pass any of them, and the driver
+// SAFETY: the driver's handles are opaque values, and any thread may pass any of them. The driver
 // takes its own locks.
 unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for RawHandle<T> {}
 
-/// A primary context, retained until the process ends: other libraries share it, and loaded kernels
-/// serve every later device of the ordinal.
+/// A primary context, retained until the process ends. Other libraries share it, and its loaded
+/// kernels serve every later device of the ordinal.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -71,7 +71,7 @@ pub(super) struct Context {
 #[derive(Debug)]
 pub(super) struct Imitation {
     pub(super) driver: Arc<SimulatedDriver>,
-    /// The number of elements that an operation finds whose result's length depends on data.
+    /// The assumed result length of an operation whose result length depends on data.
     pub(super) assumed_count: Option<usize>,
 }
 
@@ -234,8 +234,8 @@ impl Context {
     }
 }
 
-/// The current context of a thread. It is current again when this drops, whatever the calls in
-/// between made current: foreign code that calls this crate has a context of its own.
+/// The current context of a thread, which is current again when this drops. Calls in between may
+/// make another context current, and foreign code that calls this crate has its own.
 #[derive(Debug)]
 pub struct CurrentContext(Option<(&'static Driver, CUcontext)>);
 

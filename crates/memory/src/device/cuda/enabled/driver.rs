@@ -137,8 +137,8 @@ static LOADED: Mutex<Option<&'static Driver>> = Mutex::new(None);
 impl Driver {
     /// Returns the driver, loaded and initialised.
     ///
-    /// A missing driver is not remembered: another search is cheap, and one may have been
-    /// installed.
+    /// A missing driver is not remembered: another search is cheap, and a driver may be installed
+    /// meanwhile.
     pub(super) fn get() -> Result<&'static Self> {
         let driver = Self::load()?;
         let mut version = 0;

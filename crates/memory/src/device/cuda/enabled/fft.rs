@@ -22,7 +22,7 @@ const MOST_PLANS: usize = 64;
 /// Cache of the most recently used cuFFT plans of a device.
 ///
 /// The stream and the work area are a plan's state. The lock is held from the calls that set them
-/// until the work is queued, so that threads may use one plan on several streams.
+/// until the work is queued. So threads may use one plan on several streams.
 #[derive(Debug)]
 pub(super) struct Fft {
     context: Arc<Context>,
@@ -80,8 +80,8 @@ impl Cuda {
             }
             let handle = cached.handle;
             fft.context.make_current("fft")?;
-            // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
-            // held; streams live as long as this; the rest by this function's contract.
+            // SAFETY: the handle is the plan's, and no other thread uses it while the lock is held.
+            // Streams live as long as this. The rest holds by this function's contract.
             unsafe {
                 functions
                     .set_stream(handle, raw)
@@ -105,7 +105,7 @@ impl Fft {
     }
 
     /// Calls `work` with a plan, under the lock of the plans. If there is no plan, waits for the
-    /// captures in progress, and creates it.
+    /// captures in progress, and creates one.
     fn with_plan<T>(
         &self,
         plan: &FftPlan,
@@ -160,8 +160,9 @@ impl Fft {
         }
     }
 
-    /// Destroys all plans except `count` of the most recent ones and those that graphs use. Waits
-    /// for their work first, because it reads their tables. `cufftDestroy` is not said to wait.
+    /// Destroys all plans except the `count` most recent ones and plans that graphs use. First
+    /// waits for a plan's work, because the work reads the plan's tables. It is not documented that
+    /// `cufftDestroy` waits.
     fn evict_to(&self, functions: &Functions, plans: &mut Vec<CachedPlan>, count: usize) {
         let others = plans.iter().filter(|cached| !cached.is_captured).count();
         let mut surplus = others.saturating_sub(count);

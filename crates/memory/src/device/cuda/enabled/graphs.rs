@@ -1,15 +1,15 @@
 //! Graphs: stream capture and launches.
 //!
 //! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This
-//! module rejects work that would be wrong in a graph: work on another stream, another thread's
-//! work on this one, and waits for captured work. It also rejects copies from and to the host,
-//! whose bytes would have changed when the graph runs.
+//! module rejects work that would be wrong in a graph. That is work on another stream, another
+//! thread's work on this stream, and waits for captured work. It also rejects copies from and to
+//! the host, whose bytes would have changed when the graph runs.
 //!
 //! A launch reads the uses of a block, makes its stream wait, and records itself. An operation of
-//! another thread on the block does so, too, and each could miss the other. So the device has one
-//! lock: work on memory that a graph pins shares it, and a launch holds it exclusively. A lock in
-//! each block would charge every operation for what few programs do. Nothing is allocated under the
-//! lock, because a pressure callback may launch a graph.
+//! another thread on the block does this, too, and each could miss the other. So the device has one
+//! lock. Work on memory that a graph pins shares the lock, and a launch holds it exclusively. A
+//! lock in each block would charge every operation for a feature that few programs use. Nothing is
+//! allocated under the lock, because a pressure callback may launch a graph.
 
 use std::ops::Range;
 use std::ptr;
@@ -34,7 +34,7 @@ pub(super) struct CaptureState(AtomicU64);
 
 const OTHER_THREAD: &str = "another thread captures this stream";
 
-/// Means no capture: no thread has this token.
+/// The token that means no capture: no thread has it.
 const NO_CAPTURE: u64 = 0;
 /// The shift of the token, above the stream number.
 const TOKEN: u32 = u16::BITS;
@@ -186,8 +186,8 @@ impl ExclusiveLaunchGuard<'_> {
 ///
 /// The driver does not synchronise its graph objects: calls on one must not overlap. Only
 /// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle to the driver. A launch holds
-/// the device's launch lock exclusively, so no two launches overlap. It borrows the executable, so
-/// `drop` runs after it.
+/// the device's launch lock exclusively, so no two launches overlap. A launch borrows the
+/// executable, so `drop` runs after the launch.
 #[derive(Debug)]
 pub struct Executable {
     context: Arc<Context>,
@@ -249,9 +249,9 @@ impl Cuda {
         ended
     }
 
-    /// Blocks graph launches until the guard drops. The caller holds it while it submits work on
-    /// memory that graphs use: from reading the uses of the memory until the work is submitted. It
-    /// allocates nothing meanwhile, because an allocation may call back code that launches.
+    /// Blocks graph launches until the guard drops. For work on memory that graphs use, the caller
+    /// holds the guard from reading the memory's uses until submission. The caller allocates
+    /// nothing meanwhile, because an allocation may call back code that launches.
     pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
         SharedLaunchGuard(self.launch_lock.order.read())
     }

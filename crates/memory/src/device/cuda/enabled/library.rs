@@ -91,13 +91,13 @@ impl LibraryError {
         }
     }
 
-    /// Returns the error with this text that the failed call caused.
+    /// Returns an error with this text, caused by the failed call.
     #[cold]
     pub(super) fn because(self, text: String) -> Error {
         Error::new(self.kind(), text).caused_by(self)
     }
 
-    /// Returns the error of the operation `attempting` on `device` that the failed call caused.
+    /// Returns the error of the operation `attempting` on `device`, caused by the failed call.
     #[cold]
     pub(super) fn of(self, device: impl Display, attempting: &str) -> Error {
         self.because(format!("{device}: {attempting}: {self}"))

@@ -168,8 +168,8 @@ impl Cuda {
                     unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
                 }
                 let [x, y] = grid.blocks;
-                // SAFETY: function and stream belong to this context and live; the driver copies
-                // the arguments, which match the kernel's parameters by this function's contract.
+                // SAFETY: function and stream belong to this context and live. The driver copies
+                // the arguments. They match the kernel's parameters by this function's contract.
                 unsafe {
                     driver.launch_kernel(
                         function,
@@ -232,7 +232,7 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// `raw` is 0 or a stream of the primary context of this device, which lives as long as this.
+    /// `raw` is 0, or a stream of this device's primary context that lives as long as this device.
     pub unsafe fn import_stream(&self, raw: usize) -> Result<StreamId> {
         self.streams
             .import(std::ptr::with_exposed_provenance_mut(raw))
@@ -264,8 +264,8 @@ impl Cuda {
     }
 
     /// Returns the address at which kernels report an index out of range: three 64-bit words that
-    /// the host can read. The first is 0, or the number of the operation, an
-    /// [`Indexing`](super::Indexing); it is set by compare-and-swap, so that the first report
+    /// the host can read. The first word is 0, or the number of the operation, an
+    /// [`Indexing`](super::Indexing). It is set by compare-and-swap, so that the first report
     /// stays. The second is the index, the third the length of the axis. Synchronising calls check
     /// the words and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {

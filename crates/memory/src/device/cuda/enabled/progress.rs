@@ -37,7 +37,7 @@ impl StreamProgress {
         }
     }
 
-    /// Returns the first event at or after `position`; `None` if that is done.
+    /// Returns the first event at or after `position`; `None` if the position is done.
     pub(super) fn event(&self, position: u64) -> Option<(u64, RawHandle<CUevent_st>)> {
         if position <= self.done {
             return None;

@@ -27,8 +27,8 @@ const MIN_ROOM_BYTES: usize = 4 << 10;
 
 /// A buffer of page-locked memory.
 ///
-/// Invariant: the streams that may still use the first `used` bytes are in `users`, or covered by
-/// `events`; the rest is unused.
+/// Invariant: the streams that may still use the first `used` bytes are in `users`, or `events`
+/// cover them. The rest is unused.
 #[derive(Debug)]
 pub(super) struct StagingBuffer {
     memory: RawHandle<u8>,
@@ -120,9 +120,9 @@ enum Acquired {
     Ready(StagingBuffer),
     /// A buffer to wait for.
     Busy(StagingBuffer),
-    /// None, but another may be allocated.
+    /// No buffer, but another may be allocated.
     More,
-    /// None: all are taken.
+    /// No buffer: all are taken.
     Nothing,
 }
 

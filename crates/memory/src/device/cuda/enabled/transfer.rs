@@ -41,7 +41,7 @@ impl Cuda {
         let staged = buffer.suballocate(stream, length);
         // SAFETY: the part is as long, and nothing else uses it while we hold the buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
-        // SAFETY: `target` points to as many bytes by this function's contract; the buffer keeps
+        // SAFETY: `target` points to as many bytes by this function's contract. The buffer keeps
         // the staged bytes until the stream has passed this copy.
         let outcome = self
             .streams
@@ -52,8 +52,8 @@ impl Cuda {
         outcome
     }
 
-    /// Submits the copy of a part that fits in a buffer. Returns `None` if there was no buffer, and
-    /// the copy is done. The last part needs no event: the whole stream is waited for.
+    /// Submits the copy of a part that fits in a buffer. If there was no buffer, returns `None`,
+    /// and the copy is done. The last part needs no event: the whole stream is waited for.
     ///
     /// # Safety
     ///
@@ -80,7 +80,7 @@ impl Cuda {
             return Ok(None);
         };
         let staged = buffer.suballocate(stream, length);
-        // SAFETY: `source` points to as many bytes by this function's contract; the buffer keeps
+        // SAFETY: `source` points to as many bytes by this function's contract. The buffer keeps
         // the part until the stream has passed this copy.
         let copied = self
             .streams
@@ -119,8 +119,8 @@ impl Cuda {
             Completion::End(stream) => self.streams.synchronize(stream),
         };
         if outcome.is_ok() {
-            // SAFETY: the part of the buffer is as long, the device has written all of it, and
-            // nothing else uses the buffer.
+            // SAFETY: the part of the buffer is as long, and the device has written all of it.
+            // Nothing else uses the buffer.
             unsafe {
                 target
                     .as_mut_ptr()
@@ -202,8 +202,8 @@ unsafe fn set_words(
     }
     while done < bytes {
         let length = done.min(bytes - done);
-        // SAFETY: both parts lie in the memory to fill, and the first `done` bytes do not reach
-        // into what follows them.
+        // SAFETY: both parts lie in the memory to fill. The first `done` bytes do not overlap the
+        // bytes after them.
         unsafe { driver.copy_within_device(target + done as u64, target, length, stream) }?;
         done += length;
     }

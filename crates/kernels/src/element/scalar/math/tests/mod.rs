@@ -45,8 +45,8 @@ fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     }
 }
 
-/// The values of a function in the passes: careful with and without a fused multiplication, and
-/// then the same ways fast, where no argument is rare.
+/// The values of a function in all passes: first careful, with and without a fused multiplication.
+/// The fast passes follow, with and without it, if no argument is rare.
 macro_rules! in_all_passes {
     ($name:ident, $($x:expr),+) => {{
         let (mut fused, mut plain) = (Fast::<true>::default(), Fast::<false>::default());

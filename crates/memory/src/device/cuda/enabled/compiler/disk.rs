@@ -1,9 +1,10 @@
 //! The disk cache of compiled kernels, so that a second run compiles none.
 //!
-//! A file begins with everything that its image depends on, and is named by a hash of that. A
-//! reader compares both, so two kernels of one hash are never taken for each other. A hash of the
-//! image follows: a damaged file counts as missing. Files are written under a temporary name and
-//! renamed, so no reader sees a partial one. Errors of the cache are ignored: they only cost time.
+//! A file begins with its key: everything that its image depends on. The name of the file is a hash
+//! of the key. A reader compares both, so two kernels of one hash are never taken for each other. A
+//! hash of the image follows: a damaged file counts as missing. Files are written under a temporary
+//! name and renamed, so no reader sees a partial one. Errors of the cache are ignored: they only
+//! cost time.
 
 use std::env;
 use std::fs;

@@ -78,7 +78,7 @@ fn has_compiler() -> bool {
 ///
 /// # Panics
 ///
-/// If one does not compile.
+/// If a source does not compile.
 pub fn compile_for_all(sources: &[KernelSource]) {
     if !has_compiler() {
         println!("skipped: CACHESCOPE_NVRTC is not set");
@@ -111,7 +111,7 @@ pub fn compile_for_all(sources: &[KernelSource]) {
 ///
 /// # Panics
 ///
-/// If it does not compile.
+/// If `source` does not compile.
 pub fn ptx_of(source: &KernelSource, architecture: i32) -> Option<String> {
     if !has_compiler() {
         println!("skipped: CACHESCOPE_NVRTC is not set");

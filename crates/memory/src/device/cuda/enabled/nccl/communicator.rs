@@ -1,4 +1,4 @@
-//! A communicator whose calls do not block: its status is polled until a call is no longer in
+//! A communicator whose calls do not block. Its status is polled until a call is no longer in
 //! progress, or the timeout has passed.
 
 use crate::device::cuda::enabled::Opaque;
@@ -31,12 +31,12 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// One rank of a communicator, on its device.
 ///
 /// Any failed NCCL call, except a registration, aborts the communicator. Otherwise its peers would
-/// wait for this rank for ever, and an enqueued call might begin after its memory was reused. Every
-/// later call fails, with the reason.
+/// wait for this rank for ever. An enqueued call might also begin after its memory was reused.
+/// Every later call fails, with the reason.
 ///
-/// A drop does not wait. If the streams have completed its calls, it destroys the communicator,
-/// else it aborts it: waiting for peers is left to calls that synchronise the streams. Calls that
-/// graphs launch are not tracked.
+/// A drop does not wait. If the streams have completed the calls, the drop destroys the
+/// communicator, else aborts it. Waiting for peers is left to calls that synchronise the streams.
+/// Calls that graphs launch are not tracked.
 pub struct Communicator {
     shared: Arc<SharedCommunicator>,
 }
@@ -202,8 +202,8 @@ impl Communicator {
         let made: &'static mut RawHandle<c_void> = Box::leak(Box::new(RawHandle(ptr::null_mut())));
         let place: *mut RawHandle<c_void> = made;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: the place is never freed while the library may write to it, and has the type
-            // of a handle; the configuration is writable.
+            // SAFETY: the place has the type of a handle, and is never freed while the library may
+            // write to it. The configuration is writable.
             unsafe { functions.split(handle, color_number, key, place.cast(), &mut config()) }
         })?;
         shared.settle(attempting)?;
@@ -246,8 +246,7 @@ impl Communicator {
         self.shared.size
     }
 
-    /// Returns the failure since the last call, of any rank that NCCL has reported to this
-    /// one.
+    /// Returns a failure of any rank that NCCL has reported to this rank since the last call.
     pub fn async_error(&self) -> Result<()> {
         let attempting = "collectives";
         let status = self.shared.status(attempting)?;
@@ -257,8 +256,8 @@ impl Communicator {
         })
     }
 
-    /// Aborts the communicator: the streams of all ranks continue without the calls that have not
-    /// completed, and every later call fails.
+    /// Aborts the communicator. The streams of all ranks continue without the uncompleted calls,
+    /// and every later call fails.
     pub fn abort(&self) {
         self.shared.end("it was aborted");
     }

@@ -21,8 +21,8 @@ use timing::Timing;
 
 /// The streams of a device.
 ///
-/// A stream is created when its number is first handed out, and destroyed with the device. A number
-/// without a stream is one whose creation failed: nothing was ever submitted to it.
+/// A stream is created when its number is first handed out, and destroyed with the device. If a
+/// number has no stream, the creation failed, and nothing was ever submitted to it.
 #[derive(Debug)]
 pub(super) struct StreamTable {
     context: Arc<Context>,
@@ -70,8 +70,8 @@ impl StreamEntry {
 
 /// A submission in progress: a driver handle, valid as long as the streams.
 ///
-/// It is counted on drop, after the driver has the work: an event recorded earlier gets at most the
-/// position before it.
+/// It is counted on drop, after the driver has the work. So an event recorded earlier gets at most
+/// the position before this submission.
 #[derive(Debug)]
 pub(super) struct Submission<'a>(
     &'a StreamEntry,
@@ -84,7 +84,7 @@ impl Submission<'_> {
     }
 }
 
-/// Counts a thread that is about to call the driver for a stream. Its holder may check for a
+/// A count of one thread that is about to call the driver for a stream. Its holder may check for a
 /// capture: until this drops, no other thread's capture of the stream begins.
 #[derive(Debug)]
 struct CallGuard<'a>(&'a AtomicU64);
@@ -214,7 +214,7 @@ impl StreamTable {
         Ok(Submission(entry, call))
     }
 
-    /// Exports the handle to foreign code, until the process ends: when the device is dropped, the
+    /// Exports the handle to foreign code, until the process ends. When the device is dropped, the
     /// next device of its ordinal reuses the stream.
     pub(super) fn export(&self, stream: StreamId) -> Result<CUstream> {
         let submission = self.submit_to(stream)?;
@@ -249,7 +249,7 @@ impl StreamTable {
                 yield_now();
             }
             self.finish(entry)?;
-            // Only now: until here, events are recorded behind the work that this waited for.
+            // Set only here: before, events are recorded behind the work that this waited for.
             entry.progress.lock().is_captured = true;
             Ok(())
         });
@@ -347,9 +347,9 @@ impl StreamTable {
         };
         // Another thread's capture of the stream has not recorded the event.
         self.capture.check_not_capturing("waiting")?;
-        // SAFETY: the event is destroyed with its stream. If other threads found it done meanwhile
-        // and recorded it again, that was on the same stream, later: this call then waits longer
-        // than needed.
+        // SAFETY: the event is destroyed with its stream. If other threads found it done and
+        // recorded it again, they did so later on its stream. Then this call waits longer than
+        // needed.
         self.context.run("waiting for an event", |driver| unsafe {
             driver.event_synchronize(recorded.0)
         })?;

@@ -13,7 +13,7 @@ use crate::device::cuda::enabled::error::DriverResult;
 use crate::device::{StreamId, TimeMark, TimeSpan};
 use crate::error::Result;
 
-/// The longest time to measure from one base. The driver returns times as `f32` milliseconds: up to
+/// The longest time to measure from one base. The driver returns times as `f32` milliseconds. Up to
 /// this length, rounding is below the timer's own resolution of 0.5 µs.
 const LONGEST_FROM_BASE: Duration = Duration::from_secs(4);
 
@@ -72,7 +72,7 @@ impl Timing {
         Ok(time.or(Some(base_time)))
     }
 
-    /// Releases a passed mark, or makes it the base if the present one is too old.
+    /// Releases a passed mark, or makes it the base if the present base is too old.
     fn retire(&mut self, mark: TimeMark, time: Instant) {
         let own = (mark, time);
         let base = *self.base.get_or_insert(own);
@@ -150,8 +150,9 @@ impl StreamTable {
         Ok(Some(mark))
     }
 
-    /// Returns the time at which the device passed the first mark, and the time between the two;
-    /// `None` if it has not passed the last. After any other result, both marks are released.
+    /// Returns the time at which the device passed the first mark, and the time between the marks.
+    /// Returns `None` if the device has not passed the last. After any other result, both marks are
+    /// released.
     pub(in crate::device::cuda::enabled) fn take_times(
         &self,
         [begin, end]: [TimeMark; 2],
