@@ -361,16 +361,20 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     for group in &aside {
         group.compute_aside(&all, device, &mut fresh)?;
     }
+    // Everything that needs memory comes before the first write.
+    let mut ready: All<_> = All::new();
     for group in &in_place {
-        let graph = &*group.graph(&all);
+        let graph = group.graph(&all);
         match Overwritable::new(&group.targets, &group.read, &group.held) {
             Ok(targets) => {
-                let shape = group.targets[0].layout().shape();
-                let hoisted = Hoisted::of(graph, device, shape)?;
-                store(&hoisted.apply(graph), targets)?;
+                let hoisted = Hoisted::of(&graph, device, group.targets[0].layout().shape())?;
+                ready.push((graph, hoisted, targets));
             }
             Err(_) => group.compute_aside(&all, device, &mut fresh)?,
         }
+    }
+    for (graph, hoisted, targets) in ready {
+        store(&hoisted.apply(&graph), targets)?;
     }
     for (target, fresh) in targets.iter().zip(&mut fresh) {
         if let Some(computed) = fresh.take() {
