@@ -75,7 +75,8 @@ impl<T: AnyElement> Array<T> {
     /// consumer may write to the tensor.
     ///
     /// The tensor is read-only if another array, an expression or a graph shares its memory. It is
-    /// also read-only over imported read-only memory. The call waits for all uses of the memory.
+    /// also read-only over imported read-only memory, and if elements of the array share memory.
+    /// The call waits for all uses of the memory.
     ///
     /// # Errors
     ///

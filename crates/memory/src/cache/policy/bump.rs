@@ -1,6 +1,6 @@
-//! Bump: requests advance a cursor through an arena. No memory is used twice in an entry, and the
-//! exit resets the cursor. If a first entry needed several arenas, the next one has one arena for
-//! all of it.
+//! Bump: requests advance a cursor through an arena. The exit resets the cursor. The end of a
+//! nested entry moves it back over the memory that the entry freed last. If a first entry needed
+//! several arenas, the next one has one arena for all of it.
 //!
 //! The header of a suballocation that dropped serves the next request.
 

@@ -47,9 +47,10 @@ pub enum Policy {
     /// The exit from the scope returns every idle block to the pool in one step. A block that
     /// escaped returns to the pool when it drops.
     Release,
-    /// Requests advance a pointer in an arena. No memory is reused before the exit resets the
-    /// pointer. After the first entry, one arena of the high-water mark's size serves all requests.
-    /// An arena with an array that outlives its entry is detached until that array drops.
+    /// Requests advance a pointer in an arena. The exit resets the pointer. Before that, only a
+    /// nested entry makes memory available again: what it allocated last, and freed. After the
+    /// first entry, one arena of the high-water mark's size serves all requests. An arena with an
+    /// array that outlives its entry is detached until that array drops.
     Bump,
     /// The first entry is recorded and packed into one slab. The slab serves later entries at the
     /// same addresses, while they allocate and drop equal sizes in the same order. An entry that
