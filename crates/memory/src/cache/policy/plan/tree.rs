@@ -15,8 +15,7 @@ pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
     /// The bytes before they were rounded.
     pub(super) requested_bytes: u64,
-    /// The shortest request that is served without a look at other sequences: 1 if none branches
-    /// here.
+    /// The shortest request that is served here alone: 1 if no other sequence branches here.
     least_bytes: u64,
     stream: StreamId,
     /// The offset in the slab. `None` if the request is served outside, because it outlives an
