@@ -74,6 +74,7 @@ impl<P: Pair<Block = Raw<P>> + Default> Drop for Malloced<P> {
 }
 
 /// The figures of one run.
+#[derive(Default)]
 struct Figures {
     requests: u64,
     refused: u64,
@@ -94,14 +95,7 @@ fn run<B: Block>(
 ) -> Figures {
     let barrier = Barrier::new(threads as usize + 1);
     let work = |thread: u32| {
-        let mut own = Figures {
-            requests: 0,
-            refused: 0,
-            with_room: 0,
-            longest: Duration::ZERO,
-            peak_bytes: 0,
-            time: Duration::ZERO,
-        };
+        let mut own = Figures::default();
         let mut random = u64::from(thread) + 1;
         barrier.wait();
         for _ in 0..rounds {
@@ -139,14 +133,7 @@ fn run<B: Block>(
         }
         own
     };
-    let mut sum = Figures {
-        requests: 0,
-        refused: 0,
-        with_room: 0,
-        longest: Duration::ZERO,
-        peak_bytes: 0,
-        time: Duration::ZERO,
-    };
+    let mut sum = Figures::default();
     std::thread::scope(|scope| {
         let work = &work;
         let running: Vec<_> = (0..threads)

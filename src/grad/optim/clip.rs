@@ -152,6 +152,8 @@ impl<O: Optimizer> Clipped<O> {
     /// Clips each element of the gradients to `-max_value..=max_value`, after a scaling by their
     /// norm. The first step returns an error for a bound that is negative or NaN.
     ///
+    /// A wrapped optimizer that also clips by the norm gets the norm before this clipping by value.
+    ///
     /// # Examples
     ///
     /// ```

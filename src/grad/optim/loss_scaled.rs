@@ -87,7 +87,8 @@ enum Present {
 }
 
 impl<O: Optimizer> LossScaled<O> {
-    /// Wraps an optimizer, with a scale of 65536.
+    /// Wraps an optimizer, with a scale of 65536. A step returns an error if the wrapped optimizer
+    /// scales the loss, too.
     ///
     /// # Examples
     ///

@@ -9,7 +9,7 @@ use crate::grad::Optimizer;
 
 /// Muon (Jordan et al. 2024). Each matrix moves in the direction of its momentum, made nearly
 /// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes count as matrices of
-/// the first axis times all others. Arrays that are no matrices move by [`AdamW`].
+/// the first axis times all others. All other arrays move by [`AdamW`].
 ///
 /// # Examples
 ///

@@ -217,7 +217,7 @@ fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials
     let one = n.not_equal(0.0).cast(n.dtype());
     let power = match n.may_be(i32::MIN) {
         false => x.powi(n - one),
-        // The least `i32` minus 1 would overflow.
+        // `i32::MIN` minus 1 would overflow.
         true => {
             let least = n.constant(i32::MIN.into());
             let power = x.powi(n.maximum(least + 1.0) - one);

@@ -228,7 +228,7 @@ impl Error {
     /// Returns the report of a device that is exhausted, as data. `Display` of the error writes it
     /// as text.
     ///
-    /// Returns `None` for every other error, also if a computation lacks memory of the host (code
+    /// Returns `None` for every other error, even if a computation lacks memory of the host (code
     /// `CS0102`).
     ///
     /// # Examples

@@ -118,7 +118,7 @@ impl Allocator<'_> {
     }
 
     /// Counts the arenas that serve requests, the unused bytes of detached arenas, and the idle
-    /// suballocations, which are no blocks.
+    /// suballocations, which do not count as blocks.
     pub(in crate::cache) fn count_arenas(&mut self) {
         let (idle, arenas) = self.policies.idle_and_arenas();
         let idle = idle + self.store.idle_suballocations().iter().count();

@@ -27,12 +27,13 @@ impl Bench {
     }
 }
 
-/// Runs `work` on another thread while this one is in entries that may be deferred, and then
-/// `verify`. An entry before may leave a live block, for `work`.
-fn defer_while(
-    escapes: bool,
+/// Runs `work` on another thread while this one is in an entry, in which it runs `inside`, and then
+/// `verify`. The first entry makes a request. If `escapes`, it leaves a live block, for `work`. If
+/// `skips`, an entry without a request follows.
+fn enter_while(
+    (escapes, skips): (bool, bool),
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
-    requests: bool,
+    inside: impl Fn(&Bench) + Copy + Send + Sync + 'static,
     verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
 ) {
     check(move || {
@@ -42,14 +43,13 @@ fn defer_while(
             bench.warm();
             escapes.then(|| bench.request())
         };
-        // An entry without a request. The next one may be skipped.
-        drop(bench.enter_lazily());
+        if skips {
+            drop(bench.enter_lazily());
+        }
         let other = bench.spawn(move |bench| work(bench, block));
         {
             let _scope = bench.enter_lazily();
-            if requests {
-                drop(bench.request());
-            }
+            inside(&bench);
         }
         other.join().unwrap();
         bench.check();
@@ -58,33 +58,35 @@ fn defer_while(
     });
 }
 
-/// Like [`defer_while`], but the entry before has a request. So only the frame of this one is
-/// deferred.
-fn enter_while(
+/// Runs `work` while this thread is in an entry that enters no shard before a request.
+fn defer_while(
+    escapes: bool,
+    work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
+    requests: bool,
+    verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
+) {
+    let inside = move |bench: &Bench| {
+        if requests {
+            drop(bench.request());
+        }
+    };
+    enter_while((escapes, true), work, inside, verify);
+}
+
+/// Runs `work` while this thread is in an entry whose frame is deferred until the thread looks.
+fn hold_while(
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
     looks: bool,
     verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
 ) {
-    check(move || {
-        let bench = Bench::new();
-        let block = {
-            let _scope = bench.enter_lazily();
-            bench.warm();
-            bench.request()
-        };
-        let other = bench.spawn(move |bench| work(bench, Some(block)));
-        {
-            let _scope = bench.enter_lazily();
-            drop(bench.request());
-            if looks {
-                assert!(scope::current_scope().is_some(), "this makes the frame");
-            }
-        }
-        other.join().unwrap();
-        bench.check();
-        verify(&bench);
-        bench.end();
-    });
+    let inside = move |bench: &Bench| {
+        drop(bench.request());
+        assert!(
+            !looks || scope::current_scope().is_some(),
+            "this makes the frame"
+        );
+    };
+    enter_while((true, false), work, inside, verify);
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn what_happens_during_an_entry_without_a_frame_is_followed() {
             bench.caches.cache_stats("a");
             drop(block);
         };
-        enter_while(visit, looks, |bench| {
+        hold_while(visit, looks, |bench| {
             let stats = bench.caches.cache_stats("a").unwrap();
             assert_eq!((stats.entries, stats.live_blocks), (2, 0));
         });
@@ -117,14 +119,14 @@ fn what_happens_during_an_entry_without_a_frame_is_followed() {
             bench.caches.invalidate("a");
             drop(block);
         };
-        enter_while(invalidate, looks, |bench| {
+        hold_while(invalidate, looks, |bench| {
             assert_eq!(bench.caches.cache_stats("a").unwrap().entries, 2);
         });
         let remove = |bench: &Bench, block| {
             bench.caches.remove("a");
             drop(block);
         };
-        enter_while(remove, looks, |bench| {
+        hold_while(remove, looks, |bench| {
             assert!(bench.shards().len() <= 1, "the cache after the removed one");
         });
     }
