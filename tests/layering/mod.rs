@@ -91,7 +91,7 @@ const CRATES: [Layers; 4] = [
     },
     Layers {
         folder: "crates/tools/src",
-        layers: &[&["trace"], &["simulation"], &["models"]],
+        layers: &[&["plan"], &["trace"], &["simulation"], &["models"]],
         with_unsafe: &[],
         exported: None,
     },

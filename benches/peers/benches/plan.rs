@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cachescope::plan::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
-use cachescope_tools::trace::Lifetime;
 use cachescope_peers::race::{median, thread_time};
 use cachescope_peers::training;
+use cachescope_tools::plan::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
+use cachescope_tools::trace::Lifetime;
 
 /// The capacity that the inputs of MiniMalloc must fit.
 const CAPACITY: u64 = 1 << 20;

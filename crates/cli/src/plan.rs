@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cachescope_memory::parse_bytes;
-use cachescope_memory::plan::{
+use cachescope_tools::plan::{
     BufferInterval, ConstrainedBuffer, Options as Goal, Packing, pack_constrained,
     validate_constrained,
 };

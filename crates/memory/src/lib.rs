@@ -243,6 +243,20 @@ pub mod internal {
         }
     }
 
+    pub mod plan {
+        pub use crate::plan::components::{Component, decompose};
+        pub use crate::plan::deadline::Deadline;
+        pub use crate::plan::greedy::first_fit;
+        pub use crate::plan::incumbent::{Incumbent, TimeLimits};
+        pub use crate::plan::kd_tree::{KdTree, REMOVED};
+        pub use crate::plan::occupancy::Occupancy;
+        pub use crate::plan::ordering::{Orderings, SortKey};
+        pub use crate::plan::pack::{Improve, pack_within};
+        pub use crate::plan::sections::{Item, Problem};
+        pub use crate::plan::skyline::{SkylineFit, best_fit};
+        pub use crate::plan::weights::LearnedWeights;
+    }
+
     pub mod pool {
         pub use crate::pool::simulated::{SimulatedBlock, SimulatedPool};
     }

@@ -4,6 +4,8 @@
 // The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
 use cachescope_memory::internal::{error, pool};
 
+pub mod plan;
+
 pub mod trace;
 
 pub mod simulation;

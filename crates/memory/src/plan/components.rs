@@ -13,13 +13,15 @@ const VISITS: usize = 32;
 
 /// A connected component of the input, and its base offset in the slab.
 #[derive(Debug)]
-pub(crate) struct Component {
-    pub(crate) problem: Problem,
-    pub(crate) base: u64,
+pub struct Component {
+    /// The items, in time.
+    pub problem: Problem,
+    /// The bytes below it in the slab.
+    pub base: u64,
 }
 
 /// Returns the components of `buffers`, and the offsets of the buffers that are in no component.
-pub(crate) fn decompose(buffers: &[BufferInterval]) -> (Vec<Component>, Vec<u64>) {
+pub fn decompose(buffers: &[BufferInterval]) -> (Vec<Component>, Vec<u64>) {
     let mut offsets = vec![0; buffers.len()];
     let mut components = Vec::new();
     let living = occupying(buffers);

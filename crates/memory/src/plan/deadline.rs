@@ -4,27 +4,30 @@ use std::time::{Duration, Instant};
 
 /// A deadline; `None` if it is beyond the clock's range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
+pub struct Deadline {
     end: Option<Instant>,
 }
 
 impl Deadline {
-    pub(crate) fn after(limit: Duration) -> Self {
+    /// Returns the deadline that passes after this time.
+    pub fn after(limit: Duration) -> Self {
         Self {
             end: Instant::now().checked_add(limit),
         }
     }
 
-    pub(crate) fn has_passed(&self) -> bool {
+    /// Returns true if the deadline has passed.
+    pub fn has_passed(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    pub(crate) fn allows(&self, time: Duration) -> bool {
+    /// Returns true if work of this duration ends before the deadline.
+    pub fn allows(&self, time: Duration) -> bool {
         self.end.is_none_or(|end| Instant::now() + time < end)
     }
 
     /// Returns the deadline of one of `shares` equal shares of the remaining time.
-    pub(crate) fn share(&self, shares: usize) -> Self {
+    pub fn share(&self, shares: usize) -> Self {
         let now = Instant::now();
         let part = |end: Instant| now + end.saturating_duration_since(now) / shares.max(1) as u32;
         Self {

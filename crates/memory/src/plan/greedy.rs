@@ -5,7 +5,7 @@ use super::sections::Problem;
 
 /// Places the items in order, each at the lowest offset that is free over its whole lifetime.
 /// Returns `None` as soon as one ends above `bound`.
-pub(crate) fn first_fit(problem: &Problem, order: &[u32], bound: u64) -> Option<Vec<u64>> {
+pub fn first_fit(problem: &Problem, order: &[u32], bound: u64) -> Option<Vec<u64>> {
     let mut occupancy = Occupancy::new(problem.load.len());
     let mut offsets = vec![0; problem.items.len()];
     for &index in order {

@@ -16,19 +16,22 @@ const MORE_PASSES: u32 = 8;
 /// The time of first fit for many buffers, in skyline passes.
 const FIRST_FIT_PASSES: u32 = 6;
 
+/// The deadlines of the passes over a component.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeLimits {
+pub struct TimeLimits {
     /// The end of the first heuristic passes.
-    pub(crate) first_passes: Deadline,
+    pub first_passes: Deadline,
     /// The end of the search.
-    pub(crate) search: Deadline,
+    pub search: Deadline,
 }
 
 /// The best plan so far, and the weights learned on the way.
 #[derive(Debug)]
-pub(crate) struct Incumbent<'a> {
-    pub(crate) problem: &'a Problem,
-    pub(crate) orderings: Orderings<'a>,
+pub struct Incumbent<'a> {
+    /// The items of the component.
+    pub problem: &'a Problem,
+    /// The orders in which passes place the items.
+    pub orderings: Orderings<'a>,
     weights: LearnedWeights,
     offsets: Vec<u64>,
     slab: u64,
@@ -40,7 +43,7 @@ impl<'a> Incumbent<'a> {
     /// Returns the best plan of a few heuristic passes. If `limits` allow first fit by falling size
     /// and by falling area, the plan is never larger than theirs. Stops at the first plan within
     /// `capacity`.
-    pub(crate) fn new(problem: &'a Problem, capacity: u64, limits: &TimeLimits) -> Self {
+    pub fn new(problem: &'a Problem, capacity: u64, limits: &TimeLimits) -> Self {
         let mut incumbent = Self {
             problem,
             orderings: Orderings::new(problem),
@@ -65,22 +68,23 @@ impl<'a> Incumbent<'a> {
         incumbent
     }
 
-    pub(crate) fn offsets(&self) -> &[u64] {
+    /// Returns the offset of each item.
+    pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
     /// Returns the highest end of an item.
-    pub(crate) fn slab(&self) -> u64 {
+    pub fn slab(&self) -> u64 {
         self.slab
     }
 
     /// Returns an estimate of the time of first fit.
-    pub(crate) fn first_fit_time(&self) -> Duration {
+    pub fn first_fit_time(&self) -> Duration {
         self.longest_pass * FIRST_FIT_PASSES
     }
 
     /// Replaces the incumbent if the plan is smaller.
-    pub(crate) fn offer(&mut self, offsets: Vec<u64>) {
+    pub fn offer(&mut self, offsets: Vec<u64>) {
         let slab = self.problem.slab(&offsets);
         if slab < self.slab {
             self.slab = slab;
@@ -90,7 +94,7 @@ impl<'a> Incumbent<'a> {
 
     /// Runs skyline passes until one fits `capacity`. Each uses the weights learned from the passes
     /// before.
-    pub(crate) fn repeat_skyline(&mut self, capacity: u64, passes: u32, deadline: &Deadline) {
+    pub fn repeat_skyline(&mut self, capacity: u64, passes: u32, deadline: &Deadline) {
         for _ in 0..passes {
             if self.slab <= capacity || !deadline.allows(self.longest_pass) {
                 return;

@@ -16,7 +16,8 @@ pub struct BufferInterval {
 
 impl BufferInterval {
     /// Returns whether the buffer has both a size and a lifetime.
-    pub(crate) fn occupies(&self) -> bool {
+    #[doc(hidden)]
+    pub fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
     }
 }

@@ -11,7 +11,7 @@ const LEAF: usize = 8;
 ///   [`REMOVED`];
 /// - the bounds and the lowest rank of a node cover exactly the remaining items below it.
 #[derive(Debug)]
-pub(crate) struct KdTree {
+pub struct KdTree {
     ranks: Vec<u32>,
     spans: Vec<(u32, u32)>,
     /// The index in `ranks` of each rank.
@@ -29,7 +29,8 @@ struct KdNode {
     rank: u32,
 }
 
-pub(crate) const REMOVED: u32 = u32::MAX;
+/// The rank of no item.
+pub const REMOVED: u32 = u32::MAX;
 
 impl KdNode {
     const EMPTY: Self = Self {
@@ -51,7 +52,8 @@ impl KdNode {
 }
 
 impl KdTree {
-    pub(crate) fn new(items: &[Item], order: &[u32]) -> Self {
+    /// Builds the tree of all items; `order[rank]` is the index of an item.
+    pub fn new(items: &[Item], order: &[u32]) -> Self {
         let leaves = order.len().div_ceil(LEAF).next_power_of_two();
         let width = order.len().div_ceil(leaves).max(1);
         let spans: Vec<(u32, u32)> = order
@@ -106,7 +108,7 @@ impl KdTree {
 
     /// Returns the lowest rank of an item that lives only within the sections `first..end`;
     /// [`REMOVED`] if there is none.
-    pub(crate) fn lowest_rank(&self, first: u32, end: u32) -> u32 {
+    pub fn lowest_rank(&self, first: u32, end: u32) -> u32 {
         let mut best = REMOVED;
         let mut open = [0u32; 64];
         open[0] = 1;
@@ -143,7 +145,8 @@ impl KdTree {
         best
     }
 
-    pub(crate) fn remove(&mut self, rank: u32) {
+    /// Removes the item of this rank.
+    pub fn remove(&mut self, rank: u32) {
         let position = self.positions[rank as usize] as usize;
         self.ranks[position] = REMOVED;
         let mut node = self.leaves + position / self.width();

@@ -3,10 +3,11 @@
 //! Packs buffers with known lifetimes into one slab. This is the dynamic storage allocation
 //! problem: strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan)
 //! packs a scope's allocations with it; a compiler or an inference engine can use it by itself.
-//! [`pack`](pack()) searches for the smallest slab until its time limit; [`pack_quickly`] makes a
-//! few passes over the buffers. [`validate`] checks any plan. [`pack_constrained`] plans buffers
-//! with alignments, and with gaps in which they use a part of their bytes. `trace::Lifetime` of the
-//! crate `cachescope-tools` reads lifetimes from files.
+//! [`pack_quickly`] makes a few passes over the buffers, and [`validate`] checks any plan.
+//!
+//! The crate `cachescope-tools` has more: `plan::pack` searches for the smallest slab until a time
+//! limit, `plan::pack_constrained` plans buffers with alignments and gaps, and `trace::Lifetime`
+//! reads lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.
 //!
@@ -14,7 +15,7 @@
 //!
 //! ```
 //! # extern crate cachescope_memory as cachescope;
-//! use cachescope::plan::{BufferInterval, Options, pack, validate};
+//! use cachescope::plan::{BufferInterval, pack_quickly, validate};
 //!
 //! // Two activations that never live together can share their bytes.
 //! let buffers = [
@@ -22,7 +23,7 @@
 //!     BufferInterval { lower: 0, upper: 2, size_bytes: 1024 },
 //!     BufferInterval { lower: 2, upper: 4, size_bytes: 1024 },
 //! ];
-//! let plan = pack(&buffers, &Options::default());
+//! let plan = pack_quickly(&buffers);
 //! assert_eq!(plan.slab_bytes, 5120);
 //! validate(&buffers, &plan.offsets, plan.slab_bytes)?;
 //! # Ok::<(), cachescope::plan::Conflict>(())
@@ -30,30 +31,24 @@
 
 // In order of cost: `components` decomposes the input, and `sections` reduces time to the maximal
 // cliques. `incumbent` holds the best plan of a component. Its heuristics are `skyline` best fit
-// and `greedy` first fit, each a pass over the items. `improve` spends the remaining time on the
-// branch and bound of `exact`. `constrained` has heuristics and a search of its own.
+// and `greedy` first fit, each a pass over the items. The exact search, and the tests of all of
+// this, are in `cachescope-tools`.
 
-mod components;
-mod constrained;
-mod deadline;
-mod exact;
-mod greedy;
-mod improve;
-mod incumbent;
+pub(crate) mod components;
+pub(crate) mod deadline;
+pub(crate) mod greedy;
+pub(crate) mod incumbent;
 mod interval;
-mod kd_tree;
-mod occupancy;
-mod ordering;
-mod pack;
-mod sections;
-mod skyline;
-#[cfg(test)]
-mod tests;
+pub(crate) mod kd_tree;
+pub(crate) mod occupancy;
+pub(crate) mod ordering;
+pub(crate) mod pack;
+pub(crate) mod sections;
+pub(crate) mod skyline;
 mod validate;
-mod weights;
+pub(crate) mod weights;
 
-pub use constrained::{ConstrainedBuffer, Gap, pack_constrained, validate_constrained};
 pub use interval::BufferInterval;
 pub(crate) use pack::pack_around;
-pub use pack::{Options, Packing, pack, pack_quickly};
+pub use pack::{Packing, pack_quickly};
 pub use validate::{Conflict, validate};

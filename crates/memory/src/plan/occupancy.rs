@@ -14,7 +14,7 @@ type Intervals = Vec<(u64, u64)>;
 /// - `covering[v]` is the union of the items entered at node `v`: occupied in all of its sections;
 /// - `any[v]` is the union of the items entered at `v` or below: occupied in some of its sections.
 #[derive(Debug)]
-pub(crate) struct Occupancy {
+pub struct Occupancy {
     leaves: usize,
     covering: Vec<Intervals>,
     any: Vec<Intervals>,
@@ -29,7 +29,8 @@ enum NodeList {
 }
 
 impl Occupancy {
-    pub(crate) fn new(sections: usize) -> Self {
+    /// Returns an empty slab over `sections` sections.
+    pub fn new(sections: usize) -> Self {
         let leaves = sections.next_power_of_two();
         Self {
             leaves,
@@ -40,7 +41,7 @@ impl Occupancy {
     }
 
     /// Occupies `size` bytes at `offset` for the lifetime of `item`.
-    pub(crate) fn place(&mut self, item: &Item, offset: u64) {
+    pub fn place(&mut self, item: &Item, offset: u64) {
         let interval = (offset, offset + item.size);
         item.walk(self.leaves, |node, covers| {
             if covers {
@@ -50,12 +51,13 @@ impl Occupancy {
         });
     }
 
-    pub(crate) fn lowest_fit(&mut self, item: &Item) -> u64 {
+    /// Returns the lowest offset that is free for the lifetime of `item`.
+    pub fn lowest_fit(&mut self, item: &Item) -> u64 {
         self.fit_from(item, 0)
     }
 
     /// Returns the lowest offset at or above `offset` that is free for the lifetime of `item`.
-    pub(crate) fn fit_from(&mut self, item: &Item, mut offset: u64) -> u64 {
+    pub fn fit_from(&mut self, item: &Item, mut offset: u64) -> u64 {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);
         let (mut at, mut agreed) = (0, 0);

@@ -6,7 +6,7 @@ use super::sections::Problem;
 
 /// A sort key, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SortKey {
+pub enum SortKey {
     /// The load of the item's heaviest section.
     MaxLoad,
     /// The length of the lifetime.
@@ -19,13 +19,14 @@ pub(crate) enum SortKey {
 
 /// Precomputed keys of a problem's items.
 #[derive(Debug)]
-pub(crate) struct Orderings<'a> {
+pub struct Orderings<'a> {
     problem: &'a Problem,
     max_load: Vec<u64>,
 }
 
 impl<'a> Orderings<'a> {
-    pub(crate) fn new(problem: &'a Problem) -> Self {
+    /// Computes the keys of all items.
+    pub fn new(problem: &'a Problem) -> Self {
         Self {
             problem,
             max_load: max_over_sections(problem, &problem.load),
@@ -33,17 +34,13 @@ impl<'a> Orderings<'a> {
     }
 
     /// Returns the items by falling `key`; ties in input order.
-    pub(crate) fn by(&self, key: SortKey) -> Vec<u32> {
+    pub fn by(&self, key: SortKey) -> Vec<u32> {
         self.sorted(|index| self.value(key, index))
     }
 
     /// Returns the items by the largest weight of their sections, then by `keys`; ties in input
     /// order.
-    pub(crate) fn by_weight<const N: usize>(
-        &self,
-        weights: &[u64],
-        keys: [SortKey; N],
-    ) -> Vec<u32> {
+    pub fn by_weight<const N: usize>(&self, weights: &[u64], keys: [SortKey; N]) -> Vec<u32> {
         let weights = max_over_sections(self.problem, weights);
         self.sorted(|index| (weights[index], keys.map(|key| self.value(key, index))))
     }

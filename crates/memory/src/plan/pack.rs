@@ -8,31 +8,10 @@ use super::deadline::Deadline;
 use super::incumbent::{Incumbent, TimeLimits};
 use super::ordering::{Orderings, SortKey};
 use super::sections::{Problem, occupying};
-use super::{BufferInterval, greedy, improve};
-
-/// The target and the time limit of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The capacity: the search stops at the first plan within it. Without it, the slab is
-    /// minimised.
-    pub capacity_bytes: Option<u64>,
-    /// The time after which the search returns the best plan found. The first heuristic passes have
-    /// half a second in any case, and one of them always runs to its end.
-    pub time_limit: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            capacity_bytes: None,
-            time_limit: Duration::from_secs(10),
-        }
-    }
-}
+use super::{BufferInterval, greedy};
 
 /// The offsets of all buffers in one slab.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Packing {
     /// The offset of each buffer; 0 for a buffer without size or lifetime.
     pub offsets: Vec<u64>,
@@ -44,8 +23,9 @@ pub struct Packing {
     pub lower_bound_bytes: u64,
 }
 
-/// The minimum time for the first heuristic passes.
-const FIRST_PASSES_TIME: Duration = Duration::from_millis(500);
+/// Improves the incumbent of a component until its slab reaches the goal, or until the deadline.
+/// Returns the best known lower bound on the slab.
+pub type Improve = fn(incumbent: &mut Incumbent<'_>, goal: u64, deadline: &Deadline) -> u64;
 
 /// Packs by heuristics alone, in about a microsecond for each buffer and pass: fast enough for use
 /// at run time. The result depends on the buffers alone, not on time.
@@ -66,7 +46,8 @@ pub fn pack_quickly(buffers: &[BufferInterval]) -> Packing {
         first_passes: Deadline::after(Duration::MAX),
         search: Deadline::after(Duration::ZERO),
     };
-    pack_within(buffers, None, limits)
+    let no_search: Improve = |incumbent, _, _| incumbent.problem.max_load();
+    pack_within(buffers, None, limits, no_search)
 }
 
 /// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed
@@ -94,37 +75,13 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
     offsets
 }
 
-/// Packs buffers so that no two that are live at one moment overlap.
-///
-/// Heuristics run first. Then branch and bound runs until the time limit. It is complete: given
-/// enough time, it finds a plan within a capacity, or proves that none exists. Two of the
-/// heuristics are first fit by falling size, and by falling size times lifetime. If the time limit
-/// is long enough for both, the slab is never larger than with either of them.
-///
-/// # Examples
-///
-/// ```
-/// # extern crate cachescope_memory as cachescope;
-/// use cachescope::plan::{BufferInterval, Options, pack, validate};
-///
-/// let buffer = |lower, upper, size_bytes| BufferInterval { lower, upper, size_bytes };
-/// let buffers = [buffer(0, 2, 512), buffer(1, 3, 512), buffer(2, 4, 512)];
-/// let plan = pack(&buffers, &Options::default());
-/// assert_eq!((plan.slab_bytes, plan.max_load_bytes), (1024, 1024));
-/// assert!(validate(&buffers, &plan.offsets, plan.slab_bytes).is_ok());
-/// ```
-pub fn pack(buffers: &[BufferInterval], options: &Options) -> Packing {
-    let limits = TimeLimits {
-        first_passes: Deadline::after(options.time_limit.max(FIRST_PASSES_TIME)),
-        search: Deadline::after(options.time_limit),
-    };
-    pack_within(buffers, options.capacity_bytes, limits)
-}
-
-fn pack_within(
+/// Packs by heuristics, and improves the components that are larger than `capacity_bytes`, or than
+/// the largest load, by `improve`.
+pub fn pack_within(
     buffers: &[BufferInterval],
     capacity_bytes: Option<u64>,
     mut limits: TimeLimits,
+    improve: Improve,
 ) -> Packing {
     let (components, mut offsets) = components::decompose(buffers);
     let max_load_bytes = max_load(buffers, &components, &offsets);
@@ -166,10 +123,6 @@ fn pack_within(
     }
     // The component with the largest lower bound decides how much the others may use.
     open.sort_by_key(|(component, _)| Reverse(component.base + component.problem.max_load()));
-    let improve = match capacity_bytes {
-        Some(_) => improve::fit_capacity,
-        None => improve::minimize,
-    };
     let count = open.len();
     for (number, (component, mut incumbent)) in open.into_iter().enumerate() {
         if component.base + incumbent.slab() > slab_bytes {

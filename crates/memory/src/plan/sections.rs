@@ -10,24 +10,27 @@ use super::BufferInterval;
 
 /// A buffer, with its lifetime in sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) first: u32,
+pub struct Item {
+    /// The first section.
+    pub first: u32,
     /// The section after the last one.
-    pub(crate) end: u32,
+    pub end: u32,
     /// Bytes; not 0.
-    pub(crate) size: u64,
+    pub size: u64,
     /// The length of the lifetime, in the steps of the input.
-    pub(crate) lifetime: u64,
+    pub lifetime: u64,
 }
 
 impl Item {
+    /// Returns the sections in which the item is live.
     #[inline]
-    pub(crate) fn sections(&self) -> std::ops::Range<usize> {
+    pub fn sections(&self) -> std::ops::Range<usize> {
         self.first as usize..self.end as usize
     }
 
+    /// Returns true if both items are live in one section.
     #[inline]
-    pub(crate) fn meets(&self, other: &Self) -> bool {
+    pub fn meets(&self, other: &Self) -> bool {
         self.first < other.end && other.first < self.end
     }
 
@@ -35,7 +38,7 @@ impl Item {
     /// `leaves` sections. Then calls it with false and the nodes above these, from the bottom. Only
     /// ancestors of the outermost leaves are above them.
     #[inline]
-    pub(crate) fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
+    pub fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
         let (mut left, mut right) = (leaves + self.first as usize, leaves + self.end as usize);
         let (mut low, mut high) = (left >> 1, (right - 1) >> 1);
         while left < right {
@@ -61,7 +64,7 @@ impl Item {
     }
 
     /// Returns size times lifetime.
-    pub(crate) fn area(&self) -> u128 {
+    pub fn area(&self) -> u128 {
         u128::from(self.size) * u128::from(self.lifetime)
     }
 }
@@ -73,18 +76,19 @@ impl Item {
 /// - every section is the first of some item and the last of some item;
 /// - `load[s]` is the sum of the sizes of the items that are live in `s`.
 #[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) items: Vec<Item>,
+pub struct Problem {
+    /// The buffers with both a size and a lifetime.
+    pub items: Vec<Item>,
     /// The index of each item in the input.
-    pub(crate) indices: Vec<u32>,
+    pub indices: Vec<u32>,
     /// The bytes that are live in each section.
-    pub(crate) load: Vec<u64>,
+    pub load: Vec<u64>,
 }
 
 impl Problem {
     /// Returns the problem of some of `buffers`, each of which has a size and a lifetime. The sizes
     /// sum to less than 2⁶³.
-    pub(crate) fn new(buffers: &[BufferInterval], indices: Vec<u32>) -> Self {
+    pub fn new(buffers: &[BufferInterval], indices: Vec<u32>) -> Self {
         let mut items: Vec<Item> = indices
             .iter()
             .map(|&index| unnumbered(&buffers[index as usize]))
@@ -99,24 +103,24 @@ impl Problem {
     }
 
     /// Returns the problem of all buffers that have a size and a lifetime.
-    pub(crate) fn of_all(buffers: &[BufferInterval]) -> Self {
+    pub fn of_all(buffers: &[BufferInterval]) -> Self {
         Self::new(buffers, occupying(buffers))
     }
 
     /// Writes the offset of each item to its index in the input, `base` higher.
-    pub(crate) fn write_offsets(&self, placed: &[u64], base: u64, offsets: &mut [u64]) {
+    pub fn write_offsets(&self, placed: &[u64], base: u64, offsets: &mut [u64]) {
         for (&index, offset) in self.indices.iter().zip(placed) {
             offsets[index as usize] = base + offset;
         }
     }
 
     /// Returns a lower bound on the slab.
-    pub(crate) fn max_load(&self) -> u64 {
+    pub fn max_load(&self) -> u64 {
         self.load.iter().copied().max().unwrap_or(0)
     }
 
     /// Returns the slab of these offsets: the highest end of an item.
-    pub(crate) fn slab(&self, offsets: &[u64]) -> u64 {
+    pub fn slab(&self, offsets: &[u64]) -> u64 {
         let ends = self.items.iter().zip(offsets);
         ends.map(|(item, offset)| offset + item.size)
             .max()

@@ -10,16 +10,17 @@ use std::collections::BinaryHeap;
 use super::kd_tree::{KdTree, REMOVED};
 use super::sections::{Item, Problem};
 
+/// The result of a pass.
 #[derive(Debug)]
-pub(crate) struct SkylineFit {
+pub struct SkylineFit {
     /// The offsets; `None` if the slab exceeded the bound.
-    pub(crate) plan: Option<Vec<u64>>,
+    pub plan: Option<Vec<u64>>,
     /// The bytes by which each section raised the slab above the target.
-    pub(crate) overflow: Vec<u64>,
+    pub overflow: Vec<u64>,
 }
 
 /// Places all items. The slab should stay within `target` bytes, and may grow to `bound`.
-pub(crate) fn best_fit(problem: &Problem, order: &[u32], target: u64, bound: u64) -> SkylineFit {
+pub fn best_fit(problem: &Problem, order: &[u32], target: u64, bound: u64) -> SkylineFit {
     let sections = problem.load.len();
     let mut skyline = Skyline::new(sections as u32);
     let mut residual = ResidualLoad::new(&problem.load);

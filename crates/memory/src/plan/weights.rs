@@ -15,13 +15,14 @@ const FLOOR: f64 = 2e3;
 
 /// The weight of each section.
 #[derive(Debug)]
-pub(crate) struct LearnedWeights {
+pub struct LearnedWeights {
     weights: Vec<u64>,
     tries: u32,
 }
 
 impl LearnedWeights {
-    pub(crate) fn new(sections: usize) -> Self {
+    /// Returns weights of 0.
+    pub fn new(sections: usize) -> Self {
         Self {
             weights: vec![0; sections],
             tries: 0,
@@ -29,7 +30,7 @@ impl LearnedWeights {
     }
 
     /// Adds the failure counts of a run, in any unit. Earlier weights decay to a quarter.
-    pub(crate) fn learn(&mut self, failures: &[u64]) {
+    pub fn learn(&mut self, failures: &[u64]) {
         let most = failures.iter().copied().max().unwrap_or(0).max(1) as f64;
         for (weights, &failures) in self.weights.iter_mut().zip(failures) {
             *weights = *weights / 4 + (failures as f64 / most * WEIGHT) as u64;
@@ -39,7 +40,7 @@ impl LearnedWeights {
 
     /// Returns the order of the next run: by falling weight, then by one of several keys in turn.
     /// The weights are perturbed so that runs do not repeat each other.
-    pub(crate) fn order(&self, orderings: &Orderings<'_>) -> Vec<u32> {
+    pub fn order(&self, orderings: &Orderings<'_>) -> Vec<u32> {
         let mut random = Random(u64::from(self.tries) << 32);
         let blurred = self.weights.iter().map(|&weights| {
             let factor = 1.0 + NOISE * random.fraction();

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::BufRead;
 use std::ops::Range;
 
-use cachescope_memory::plan::{BufferInterval, ConstrainedBuffer, Gap};
+use crate::plan::{BufferInterval, ConstrainedBuffer, Gap};
 
 use super::csv_table::CsvTable;
 use super::lifetimes::Lifetime;

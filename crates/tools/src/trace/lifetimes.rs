@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
-use cachescope_memory::plan::ConstrainedBuffer;
+use crate::plan::ConstrainedBuffer;
 
 use super::constraints::{ConstraintColumns, gaps_text};
 use super::csv_table::CsvTable;

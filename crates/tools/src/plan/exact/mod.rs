@@ -8,10 +8,10 @@ mod bounds;
 mod search;
 mod state;
 
-use super::deadline::Deadline;
-use super::ordering::Orderings;
-use super::sections::Problem;
-use super::weights::LearnedWeights;
+use cachescope_memory::internal::plan::Deadline;
+use cachescope_memory::internal::plan::LearnedWeights;
+use cachescope_memory::internal::plan::Orderings;
+use cachescope_memory::internal::plan::Problem;
 use search::Search;
 pub(crate) use search::SearchOutcome;
 

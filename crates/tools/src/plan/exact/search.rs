@@ -13,8 +13,8 @@
 
 use super::bounds::{SectionBounds, Unplaced, ceiling};
 use super::state::{NONE, SearchState};
-use crate::plan::deadline::Deadline;
-use crate::plan::sections::{Item, Problem};
+use cachescope_memory::internal::plan::Deadline;
+use cachescope_memory::internal::plan::{Item, Problem};
 
 /// The number of nodes between two readings of the clock.
 const DEADLINE_NODES: u64 = 256;

@@ -5,17 +5,15 @@ mod graphs;
 
 use std::time::Duration;
 
+use cachescope_memory::internal::plan::{
+    Deadline, Incumbent, KdTree, Orderings, Problem, REMOVED, SkylineFit, SortKey, TimeLimits,
+    best_fit, decompose, first_fit,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::deadline::Deadline;
 use super::exact::{self, SearchOutcome};
-use super::incumbent::{Incumbent, TimeLimits};
-use super::kd_tree::{KdTree, REMOVED};
-use super::ordering::{Orderings, SortKey};
-use super::sections::Problem;
-use super::skyline::{SkylineFit, best_fit};
-use super::{BufferInterval, Options, Packing, components, greedy, pack, pack_quickly, validate};
+use super::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
 
 fn buffer(lower: u64, upper: u64, size_bytes: u64) -> BufferInterval {
     BufferInterval {
@@ -226,7 +224,7 @@ proptest! {
 
     #[test]
     fn descents_hold_their_contracts(buffers in some_buffers(30, 60), more in 0..20u64) {
-        for component in components::decompose(&buffers).0 {
+        for component in decompose(&buffers).0 {
             let problem = &component.problem;
             let target = problem.max_load() + more;
             let order = Orderings::new(problem).by(SortKey::Area);
@@ -242,10 +240,10 @@ proptest! {
 
     #[test]
     fn greed_finds_the_lowest_free_offset(buffers in some_buffers(20, 50)) {
-        for component in components::decompose(&buffers).0 {
+        for component in decompose(&buffers).0 {
             let problem = &component.problem;
             let order = Orderings::new(problem).by(SortKey::Size);
-            let plan = greedy::first_fit(problem, &order, u64::MAX).unwrap();
+            let plan = first_fit(problem, &order, u64::MAX).unwrap();
             let part_buffers: Vec<_> = problem.indices.iter().map(|&i| buffers[i as usize]).collect();
             let order: Vec<_> = order.iter().map(|&i| i as usize).collect();
             prop_assert_eq!(problem.slab(&plan), lowest_free(&part_buffers, &order));

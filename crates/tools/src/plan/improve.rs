@@ -1,8 +1,8 @@
 //! Anytime improvement of an incumbent.
 
-use super::deadline::Deadline;
 use super::exact::{self, SearchOutcome};
-use super::incumbent::Incumbent;
+use cachescope_memory::internal::plan::Deadline;
+use cachescope_memory::internal::plan::Incumbent;
 
 /// The node budget of a search in the first round, and its growth from round to round.
 const FIRST_NODES: u64 = 100_000;

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use super::{ConstrainedBuffer, LivePiece, aligned, slab};
-use crate::plan::deadline::Deadline;
-use crate::plan::occupancy::Occupancy;
-use crate::plan::sections::Problem;
+use cachescope_memory::internal::plan::Deadline;
+use cachescope_memory::internal::plan::Occupancy;
+use cachescope_memory::internal::plan::Problem;
 
 /// The number of orders that are tried before the deadline.
 const ORDERS: u64 = 64;

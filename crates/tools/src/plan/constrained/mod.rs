@@ -11,10 +11,10 @@ mod pairs;
 
 use std::time::Duration;
 
-use super::deadline::Deadline;
-use super::sections::Problem;
-use super::validate::{Conflict, validate};
 use super::{BufferInterval, Options, Packing, pack};
+use super::{Conflict, validate};
+use cachescope_memory::internal::plan::Deadline;
+use cachescope_memory::internal::plan::Problem;
 use exact::Proof;
 use pairs::Conflicts;
 
@@ -23,7 +23,7 @@ use pairs::Conflicts;
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::plan::{BufferInterval, ConstrainedBuffer, Gap, Options, pack_constrained};
 ///
 /// let interval = |lower, upper, size_bytes| BufferInterval { lower, upper, size_bytes };
@@ -112,7 +112,7 @@ const FIRST_SHARE: u32 = 4;
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::plan::{BufferInterval, ConstrainedBuffer, Options, pack_constrained};
 ///
 /// let buffer = |alignment| ConstrainedBuffer {
@@ -233,7 +233,7 @@ fn packed_whole(
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::plan::{BufferInterval, Conflict, ConstrainedBuffer, validate_constrained};
 ///
 /// let interval = BufferInterval { lower: 0, upper: 1, size_bytes: 5 };

@@ -1,7 +1,7 @@
 //! Pruning: proofs that a partial placement cannot be completed.
 
 use super::state::{NONE, SearchState};
-use crate::plan::sections::{Item, Problem};
+use cachescope_memory::internal::plan::{Item, Problem};
 
 /// The number of recently failed sections that are checked first.
 const RECENT: usize = 4;

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use super::pairs::{Conflicts, Pair};
 use super::{ConstrainedBuffer, slab};
-use crate::plan::deadline::Deadline;
+use cachescope_memory::internal::plan::Deadline;
 
 /// The number of nodes between two readings of the clock.
 const DEADLINE_NODES: u64 = 64;

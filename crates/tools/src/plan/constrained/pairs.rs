@@ -1,7 +1,7 @@
 //! The pairs of buffers that conflict.
 
 use super::{ConstrainedBuffer, LivePiece};
-use crate::plan::deadline::Deadline;
+use cachescope_memory::internal::plan::Deadline;
 
 /// The maximum number of pairs: beyond it, only heuristics plan.
 const MAX_PAIRS: usize = 1 << 18;

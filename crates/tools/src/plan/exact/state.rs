@@ -1,6 +1,6 @@
 //! The partial placement of the search, with a trail to undo it.
 
-use crate::plan::sections::{Item, Problem};
+use cachescope_memory::internal::plan::{Item, Problem};
 
 /// No item, or no choice point.
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,0 +1,38 @@
+//! Static memory planning: the smallest slab for buffers with known lifetimes.
+//!
+//! [`pack`](pack()) searches until its time limit. [`pack_constrained`] plans buffers with
+//! alignments, and with gaps in which they use a part of their bytes. The heuristics, which Policy
+//! Plan also uses at run time, are in `cachescope_memory::plan`.
+//! [`Lifetime`](crate::trace::Lifetime) reads lifetimes from files.
+//!
+//! # Examples
+//!
+//! ```
+//! # extern crate cachescope_tools as cachescope;
+//! use cachescope::plan::{BufferInterval, Options, pack, validate};
+//!
+//! // Two activations that never live together can share their bytes.
+//! let buffers = [
+//!     BufferInterval { lower: 0, upper: 4, size_bytes: 4096 },
+//!     BufferInterval { lower: 0, upper: 2, size_bytes: 1024 },
+//!     BufferInterval { lower: 2, upper: 4, size_bytes: 1024 },
+//! ];
+//! let plan = pack(&buffers, &Options::default());
+//! assert_eq!(plan.slab_bytes, 5120);
+//! validate(&buffers, &plan.offsets, plan.slab_bytes)?;
+//! # Ok::<(), cachescope::plan::Conflict>(())
+//! ```
+
+// `improve` spends the time that the heuristics leave on the branch and bound of `exact`.
+// `constrained` has heuristics and a search of its own.
+
+mod constrained;
+mod exact;
+mod improve;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+pub use cachescope_memory::plan::{BufferInterval, Conflict, Packing, pack_quickly, validate};
+pub use constrained::{ConstrainedBuffer, Gap, pack_constrained, validate_constrained};
+pub use pack::{Options, pack};
