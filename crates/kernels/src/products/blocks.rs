@@ -1,11 +1,13 @@
 //! Products of integers and of small complex matrices, block by block. Integers wrap, so neither
 //! the order of their sums nor the number of digits matters.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::matrix::Matrix;
 use crate::Number;
+use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
 
 /// The number of rows and columns of the result that are summed at once, and the depth of these
@@ -15,24 +17,30 @@ pub const BLOCK: usize = 32;
 /// One block of a product, or of an operand.
 type PackedResult<T> = [[T; BLOCK]; BLOCK];
 
-/// Writes the product to all of `out`.
+/// Writes the product, summed in `A`, to all of `out`.
 ///
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to.
-pub unsafe fn multiply<T: Number>(left: &Matrix<T>, right: &Matrix<T>, out: &mut [MaybeUninit<T>]) {
-    vectorised(BlockProduct { left, right }, out);
+pub unsafe fn multiply<T: Number, A: Number>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    out: &mut [MaybeUninit<T>],
+) {
+    let sums = PhantomData::<A>;
+    vectorised(BlockProduct { left, right, sums }, out);
 }
 
-/// The arguments of [`multiply`].
+/// The arguments of [`multiply`], to be summed in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
-struct BlockProduct<'a, T> {
+struct BlockProduct<'a, T, A> {
     left: &'a Matrix<T>,
     right: &'a Matrix<T>,
+    sums: PhantomData<A>,
 }
 
-impl<T: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T> {
+impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T, A> {
     type Result = ();
 
     #[inline(always)]
@@ -42,14 +50,14 @@ impl<T: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T> {
             for column in (0..right.columns).step_by(BLOCK) {
                 let rows = row..(row + BLOCK).min(left.rows);
                 let columns = column..(column + BLOCK).min(right.columns);
-                let mut sums = [[T::zero(); BLOCK]; BLOCK];
+                let mut sums = [[A::zero(); BLOCK]; BLOCK];
                 // SAFETY: the block lies within the product, and the rest is the invariant.
                 unsafe { sum_block(left, right, rows.clone(), columns.clone(), &mut sums) };
                 for (row, sums) in rows.zip(&sums) {
                     let start = row * right.columns;
                     let line = &mut out[start + columns.start..start + columns.end];
                     for (slot, &sum) in line.iter_mut().zip(sums) {
-                        slot.write(sum);
+                        slot.write(convert(sum));
                     }
                 }
             }
@@ -64,27 +72,27 @@ impl<T: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T> {
 /// Both ranges must lie within the product, and the memory of both matrices must be alive and not
 /// written to.
 #[inline(always)]
-unsafe fn sum_block<T: Number>(
+unsafe fn sum_block<T: Number, A: Number>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     rows: Range<usize>,
     columns: Range<usize>,
-    sums: &mut PackedResult<T>,
+    sums: &mut PackedResult<A>,
 ) {
-    let mut packed = [[T::zero(); BLOCK]; BLOCK];
+    let mut packed = [[A::zero(); BLOCK]; BLOCK];
     for start in (0..left.columns).step_by(BLOCK) {
         let depth = BLOCK.min(left.columns - start);
         for (step, line) in packed[..depth].iter_mut().enumerate() {
             for (slot, column) in line.iter_mut().zip(columns.clone()) {
                 // SAFETY: `start + step` is below the inner length, the rest is this contract.
-                *slot = unsafe { right.at(start + step, column) };
+                *slot = convert(unsafe { right.at(start + step, column) });
             }
         }
         for (sums, row) in sums.iter_mut().zip(rows.clone()) {
             let mut line = *sums;
             for (step, values) in packed[..depth].iter().enumerate() {
                 // SAFETY: as above.
-                let factor = unsafe { left.at(row, start + step) };
+                let factor: A = convert(unsafe { left.at(row, start + step) });
                 for (sum, &value) in line.iter_mut().zip(values) {
                     *sum = sum.plus(factor.times(value));
                 }

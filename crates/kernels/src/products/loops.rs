@@ -46,13 +46,14 @@ impl ProductLoops {
     pub fn of(dtype: DType) -> &'static Self {
         static F32: ProductLoops = ProductLoops::packed::<f32>();
         static F64: ProductLoops = ProductLoops::packed::<f64>();
-        static F16: ProductLoops = ProductLoops::by_rows::<f16>(widened_rows::<f16>);
-        static BF16: ProductLoops = ProductLoops::by_rows::<bf16>(widened_rows::<bf16>);
-        // Integers wrap, so signed and unsigned types can share a loop.
-        static BYTES: ProductLoops = ProductLoops::by_rows::<u8>(block_rows::<u8>);
-        static SHORTS: ProductLoops = ProductLoops::by_rows::<u16>(block_rows::<u16>);
-        static WORDS: ProductLoops = ProductLoops::by_rows::<u32>(block_rows::<u32>);
-        static LONGS: ProductLoops = ProductLoops::by_rows::<u64>(block_rows::<u64>);
+        static F16: ProductLoops = ProductLoops::by_rows::<f16, f32>(widened_rows::<f16>);
+        static BF16: ProductLoops = ProductLoops::by_rows::<bf16, f32>(widened_rows::<bf16>);
+        // Integers wrap, so signed and unsigned types can share a loop, and the sums of short ones
+        // may be longer: loops over `u8` and `u16` have four times the code of loops over `u32`.
+        static BYTES: ProductLoops = ProductLoops::by_rows::<u8, u32>(block_rows::<u8, u32>);
+        static SHORTS: ProductLoops = ProductLoops::by_rows::<u16, u32>(block_rows::<u16, u32>);
+        static WORDS: ProductLoops = ProductLoops::by_rows::<u32, u32>(block_rows::<u32, u32>);
+        static LONGS: ProductLoops = ProductLoops::by_rows::<u64, u64>(block_rows::<u64, u64>);
         static C32: ProductLoops = ProductLoops::complex::<f32>();
         static C64: ProductLoops = ProductLoops::complex::<f64>();
         match dtype {
@@ -70,10 +71,11 @@ impl ProductLoops {
         }
     }
 
-    const fn by_rows<T: Number>(rows: RowsLoop) -> Self {
+    /// Loops over elements of `T`, with sums in `A`.
+    const fn by_rows<T: Number, A: Number>(rows: RowsLoop) -> Self {
         Self {
-            tiny: tiny_products::<T>,
-            vector: vector_rows::<T>,
+            tiny: tiny_products::<T, A>,
+            vector: vector_rows::<T, A>,
             rows: Some(rows),
             packed: None,
             dots: None,
@@ -82,8 +84,8 @@ impl ProductLoops {
 
     const fn packed<T: Number + Packed + RegisterFloat>() -> Self {
         Self {
-            tiny: tiny_products::<T>,
-            vector: vector_rows::<T>,
+            tiny: tiny_products::<T, T>,
+            vector: vector_rows::<T, T>,
             rows: None,
             packed: Some(packed_part::<T>),
             dots: Some(dots_part::<T>),
@@ -96,7 +98,7 @@ impl ProductLoops {
     {
         Self {
             packed: Some(complex_part::<U>),
-            ..Self::by_rows::<Complex<U>>(block_rows::<Complex<U>>)
+            ..Self::by_rows::<Complex<U>, Complex<U>>(block_rows::<Complex<U>, Complex<U>>)
         }
     }
 }
@@ -104,21 +106,26 @@ impl ProductLoops {
 /// # Safety
 ///
 /// As for [`ProductLoops::tiny`].
-unsafe fn tiny_products<T: Number>(pairs: &Pairs, range: Range<usize>, out: *mut u8) {
+unsafe fn tiny_products<T: Number, A: Number>(pairs: &Pairs, range: Range<usize>, out: *mut u8) {
     let (rows, _, columns) = pairs.lengths();
     let count = range.len() * rows * columns;
     // SAFETY: by this function's contract.
-    unsafe { tiny::multiply(pairs, range, elements::<T>(out, count)) };
+    unsafe { tiny::multiply::<T, A>(pairs, range, elements::<T>(out, count)) };
 }
 
 /// # Safety
 ///
 /// As for a [`RowsLoop`].
-unsafe fn vector_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize>, out: *mut u8) {
+unsafe fn vector_rows<T: Number, A: Number>(
+    pairs: &Pairs,
+    index: usize,
+    rows: Range<usize>,
+    out: *mut u8,
+) {
     // SAFETY: by this function's contract.
     unsafe {
         let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
-        vectors::matrix_vector(&left, &right.transposed(), out);
+        vectors::matrix_vector::<T, A>(&left, &right.transposed(), out);
     }
 }
 
@@ -136,11 +143,16 @@ unsafe fn widened_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize
 /// # Safety
 ///
 /// As for a [`RowsLoop`].
-unsafe fn block_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize>, out: *mut u8) {
+unsafe fn block_rows<T: Number, A: Number>(
+    pairs: &Pairs,
+    index: usize,
+    rows: Range<usize>,
+    out: *mut u8,
+) {
     // SAFETY: by this function's contract.
     unsafe {
         let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
-        blocks::multiply(&left, &right, out);
+        blocks::multiply::<T, A>(&left, &right, out);
     }
 }
 

@@ -13,8 +13,6 @@ pub mod widened;
 use std::any::TypeId;
 use std::mem::MaybeUninit;
 
-use crate::AnyElement;
-
 /// The memory of a product.
 #[derive(Clone, Copy, Debug)]
 pub struct ProductPlace<T> {
@@ -38,11 +36,4 @@ impl ProductPlace<u8> {
 #[inline(always)]
 fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
-}
-
-/// Returns whether `T` is a float or a complex number. Only these types have means of the type
-/// itself.
-#[inline(always)]
-fn is_float<T: AnyElement>() -> bool {
-    is::<T, T::Average>()
 }

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::is_float;
 use super::matrix::{Matrix, Pairs};
 use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
@@ -15,21 +14,20 @@ use crate::{DType, Number};
 pub const MOST: usize = 100;
 
 /// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one
-/// after another.
+/// after another. Sums are in `A`.
 ///
 /// # Safety
 ///
 /// The elements must be of `T`. The memory of all matrices must be alive and not written to.
-pub unsafe fn multiply<T: Number>(pairs: &Pairs, range: Range<usize>, out: &mut [MaybeUninit<T>]) {
+pub unsafe fn multiply<T: Number, A: Number>(
+    pairs: &Pairs,
+    range: Range<usize>,
+    out: &mut [MaybeUninit<T>],
+) {
     let (rows, _, columns) = pairs.lengths();
     assert_eq!(out.len(), range.len() * rows * columns);
-    if is_float::<T>() {
-        let sums = PhantomData::<(T, T::Accumulator)>;
-        vectorised(Tiny { pairs, range, sums }, out);
-    } else {
-        let sums = PhantomData::<(T, T)>;
-        vectorised(Tiny { pairs, range, sums }, out);
-    }
+    let sums = PhantomData::<(T, A)>;
+    vectorised(Tiny { pairs, range, sums }, out);
 }
 
 /// The arguments of [`multiply`], to be summed in `A`.

@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use super::is;
 use super::matrix::Matrix;
-use super::{is, is_float};
 use crate::Number;
 use crate::element::scalar::convert;
 use crate::reduce::{ACCUMULATORS, add_accumulators};
@@ -18,35 +18,24 @@ const DEPTH: usize = 1024;
 /// The number of results that are summed at once, in the first-level cache.
 pub const HEIGHT: usize = 256;
 
-/// Writes the product of `matrix` and the row `vector` to all of `out`.
+/// Writes the product of `matrix` and the row `vector`, summed in `A`, to all of `out`.
 ///
 /// # Safety
 ///
 /// `vector` must have one row, as long as the rows of `matrix`. `out` must have one element for
 /// each row of `matrix`. The memory of both matrices must be alive and not written to.
-pub unsafe fn matrix_vector<T: Number>(
+pub unsafe fn matrix_vector<T: Number, A: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
 ) {
     assert!(vector.rows == 1 && vector.columns == matrix.columns && out.len() == matrix.rows);
-    if is_float::<T>() {
-        let sums = PhantomData::<T::Accumulator>;
-        let work = MatrixVector {
-            matrix,
-            vector,
-            sums,
-        };
-        vectorised(work, out);
-    } else {
-        let sums = PhantomData::<T>;
-        let work = MatrixVector {
-            matrix,
-            vector,
-            sums,
-        };
-        vectorised(work, out);
-    }
+    let work = MatrixVector {
+        matrix,
+        vector,
+        sums: PhantomData::<A>,
+    };
+    vectorised(work, out);
 }
 
 /// The arguments of [`matrix_vector`], to be summed in `A`.
