@@ -17,6 +17,8 @@ pub mod elementwise;
 #[doc(hidden)]
 pub mod lanes;
 #[doc(hidden)]
+pub mod moves;
+#[doc(hidden)]
 pub mod output;
 #[doc(hidden)]
 pub mod pointers;

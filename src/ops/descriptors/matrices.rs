@@ -2,15 +2,7 @@
 
 use crate::array::{Layout, Shape};
 use crate::error::Result;
-
-/// The part of a matrix that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Triangle {
-    /// The elements on the diagonal and below.
-    Lower,
-    /// The elements on the diagonal and above.
-    Upper,
-}
+pub(in crate::ops) use cachescope_kernels::moves::triangles::Triangle;
 
 /// Returns the row and the column that diagonal `k` begins at.
 pub(in crate::ops) fn start_of(k: isize) -> (usize, usize) {

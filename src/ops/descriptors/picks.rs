@@ -5,6 +5,7 @@ use crate::array::{Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::order::aliasing::Target;
+pub(in crate::ops) use cachescope_kernels::moves::picks::counted;
 
 /// The axis that the indices count along.
 #[derive(Clone, Copy, Debug)]
@@ -102,12 +103,4 @@ pub(in crate::ops) fn reached(
     let alone = target.buffer().holders() == 1 && !target.layout().repeats();
     assert!(alone, "scattered to memory that is not all ours");
     Ok(Layout::walk(layouts))
-}
-
-/// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
-#[inline(always)]
-pub(in crate::ops) fn counted(index: i64, length: usize) -> Option<usize> {
-    // A length is at most `isize::MAX`, so the sum does not overflow.
-    let counted = index + if index < 0 { length as i64 } else { 0 };
-    ((counted as u64) < length as u64).then_some(counted as usize)
 }

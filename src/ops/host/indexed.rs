@@ -1,47 +1,36 @@
-//! Gather, scatter-add, scatter and one-hot encoding by the indices of an array.
+//! Launches of gathers, scatter-adds, scatters and one-hot encodings by the indices of an array.
 //!
-//! The indices are checked before anything is launched. The kernels check the indices again, so
-//! that memory safety does not depend on the first check.
+//! The indices are checked before anything is launched. The loops check the indices again, so that
+//! memory safety does not depend on the first check.
 
-use std::mem::MaybeUninit;
-use std::ops::Range;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
-
-use num_complex::Complex;
-
-use super::by_bytes;
-use super::copy::{SHORT_ROW, copy_run};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written};
+use super::pointers::{ReadPtr, bytes_of, bytes_written};
 use super::threads::threads;
-use crate::array::{AnyArray, Bits, DType, Layout, Number, Shape, Walk};
+use crate::array::{AnyArray, Bits, DType, Layout, Shape};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::descriptors::{Axis, Picking, counted, reached};
+use crate::ops::descriptors::{Axis, Picking, reached};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use crate::ops::order::aliasing::Target;
+use cachescope_kernels::moves::copies::SHORT_ROW;
+use cachescope_kernels::moves::marks::{Marks, mark_rows};
+use cachescope_kernels::moves::picks::{IndexedAxis, Pick, pick_elements, pick_rows};
+use cachescope_kernels::moves::scatters::{
+    ScatterLoop, Scattered, TargetPtr, adding_loop, writing_loop,
+};
 
 impl Axis {
-    /// Returns the distance of `index` from index 0 in memory.
-    #[inline(always)]
-    fn offset(self, index: i64) -> isize {
-        match counted(index, self.length) {
-            Some(index) => index as isize * self.step,
-            None => never(index, self.length),
+    /// Returns the axis as loops know it.
+    fn indexed(self) -> IndexedAxis {
+        IndexedAxis {
+            length: self.length,
+            step: self.step,
         }
     }
-}
-
-/// Reports an index that the first check let through. Out of line: inline, a loop would keep the
-/// length in memory to print it.
-#[cold]
-#[inline(never)]
-fn never(index: i64, length: usize) -> ! {
-    unreachable!("the index {index} of {length} was checked");
 }
 
 /// Returns the elements that `indices` pick along the axis `at` of `array`, in a new array of
@@ -60,7 +49,7 @@ pub(in crate::ops) fn picked(
     let pick = Pick {
         from: bytes_of(array),
         indices: indices_of(indices),
-        axis,
+        axis: axis.indexed(),
     };
     let (firsts, row) = walk.by_rows();
     let write = |output: Untyped| {
@@ -73,7 +62,7 @@ pub(in crate::ops) fn picked(
                 let (pick, bytes, firsts, row) = reads;
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
                 // The stream is ordered after the writes to the operands.
-                unsafe { by_bytes!(*bytes, pick_rows::<Word>(pick, firsts, *row, range, to)) };
+                unsafe { pick_rows(*bytes, pick, firsts, *row, range, to) };
             });
         }
         let work = Work::of_bytes(output.count(), 2 * bytes + size_of::<i64>());
@@ -81,7 +70,7 @@ pub(in crate::ops) fn picked(
         launch(order, work, (&reads, &to), |reads, &to, range| {
             let (pick, bytes, walk) = reads;
             // SAFETY: as above.
-            unsafe { by_bytes!(*bytes, pick_elements::<Word>(pick, walk, range, to)) };
+            unsafe { pick_elements(*bytes, pick, walk, range, to) };
         });
     };
     // SAFETY: the ranges of a launch cover all elements or rows. Each of the two bodies writes
@@ -93,87 +82,6 @@ pub(in crate::ops) fn picked(
 fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
     assert_eq!(indices.dtype, DType::I64, "indices of another type");
     bytes_of(indices).cast()
-}
-
-/// The operands of [`picked`].
-#[derive(Clone, Copy)]
-struct Pick {
-    from: ReadPtr<u8>,
-    indices: ReadPtr<i64>,
-    axis: Axis,
-}
-
-/// Writes the rows of the numbers `range`, of elements of `T`, to their positions in `to`. Each row
-/// has one index. `firsts` goes over the first elements of the rows.
-///
-/// # Safety
-///
-/// As for [`pick_elements`].
-unsafe fn pick_rows<T: Copy>(
-    pick: &Pick,
-    firsts: &Walk<2>,
-    (length, [step, _]): (usize, [isize; 2]),
-    range: Range<usize>,
-    to: WritePtr<u8>,
-) {
-    let (from, to) = (pick.from.cast::<T>(), to.cast::<T>());
-    let mut number = range.start * length;
-    for [at, index_at] in firsts.each(range) {
-        // SAFETY: as below, for a whole row.
-        unsafe {
-            let offset = pick.axis.offset(pick.indices.at(index_at).read());
-            let from = from.at(at).wrapping_offset(offset);
-            copy_run(from, to.at(number), length, [step, 1]);
-        }
-        number += length;
-    }
-}
-
-/// Writes the elements of the numbers `range` to their positions in `to`.
-///
-/// # Safety
-///
-/// The walk must be the one that [`picked`] makes. The operands must be alive and not written
-/// to, and these elements of `to` must be the caller's alone.
-unsafe fn pick_elements<T: Copy>(
-    pick: &Pick,
-    walk: &Walk<2>,
-    range: Range<usize>,
-    to: WritePtr<u8>,
-) {
-    let (elements, to) = (pick.from.cast::<T>(), to.cast::<T>());
-    let (_, [step, index_step]) = walk.row();
-    let axis = pick.axis;
-    let mut number = range.start;
-    for ([at, index_at], count) in walk.runs(range) {
-        let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
-        // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
-        // array's axis. From index 0, `offset` leads to an index that the axis has. Only elements
-        // of the range are written.
-        unsafe {
-            match (step, index_step) {
-                (_, 0) => {
-                    let from = from.wrapping_offset(axis.offset(indices.read()));
-                    copy_run(from, out, count, [step, 1]);
-                }
-                (0, 1) => {
-                    let indices = from_raw_parts(indices, count);
-                    for (slot, &index) in from_raw_parts_mut(out, count).iter_mut().zip(indices) {
-                        slot.write(from.wrapping_offset(axis.offset(index)).read());
-                    }
-                }
-                _ => {
-                    for part in 0..count as isize {
-                        let index = indices.wrapping_offset(part * index_step).read();
-                        let from = from.wrapping_offset(part * step + axis.offset(index));
-                        out.wrapping_offset(part)
-                            .write(MaybeUninit::new(from.read()));
-                    }
-                }
-            }
-        }
-        number += count;
-    }
 }
 
 /// The size of a cache line. Two threads that write to one line wait for each other.
@@ -200,22 +108,6 @@ pub(in crate::ops) fn add_at(
     scatter(order, target, indices, values, along, (shape, run))
 }
 
-/// Returns the loop that adds elements of `dtype`. Integers wrap, so signed and unsigned integers
-/// share loops.
-fn adding_loop(dtype: DType) -> ScatterLoop {
-    match dtype {
-        DType::F32 => scatter_blocks::<f32, Adding>,
-        DType::F64 => scatter_blocks::<f64, Adding>,
-        DType::I8 | DType::U8 => scatter_blocks::<u8, Adding>,
-        DType::I16 | DType::U16 => scatter_blocks::<u16, Adding>,
-        DType::I32 | DType::U32 => scatter_blocks::<u32, Adding>,
-        DType::I64 | DType::U64 => scatter_blocks::<u64, Adding>,
-        DType::C32 => scatter_blocks::<Complex<f32>, Adding>,
-        DType::C64 => scatter_blocks::<Complex<f64>, Adding>,
-        _ => unreachable!("elements of {dtype} are added in another type"),
-    }
-}
-
 /// Like [`add_at`], but writes instead of adding. If several values have the same index, the last
 /// one is kept.
 #[track_caller]
@@ -232,37 +124,8 @@ pub(in crate::ops) fn put_at(
         values.dtype,
         "wrote elements of another type"
     );
-    let run = by_bytes!(values.dtype.size_bytes(), writing_loop::<Word>());
+    let run = writing_loop(values.dtype.size_bytes());
     scatter(order, target, indices, values, along, (shape, run))
-}
-
-fn writing_loop<T: Copy + Send + Sync + 'static>() -> ScatterLoop {
-    scatter_blocks::<T, Writing>
-}
-
-/// An update of an element that an index picks.
-trait Scatter<T>: Copy + Send + Sync + 'static {
-    fn with(old: T, value: T) -> T;
-}
-
-#[derive(Clone, Copy)]
-struct Adding;
-
-#[derive(Clone, Copy)]
-struct Writing;
-
-impl<T: Number> Scatter<T> for Adding {
-    #[inline(always)]
-    fn with(old: T, value: T) -> T {
-        old.plus(value)
-    }
-}
-
-impl<T: Copy> Scatter<T> for Writing {
-    #[inline(always)]
-    fn with(_old: T, value: T) -> T {
-        value
-    }
 }
 
 /// See [`add_at`].
@@ -293,7 +156,7 @@ fn scatter(
     let scattered = Scattered {
         indices: indices_of(indices),
         values: bytes_of(values),
-        axis: Axis::of(target.layout(), at, operation),
+        axis: Axis::of(target.layout(), at, operation).indexed(),
         walk,
         divided,
         block,
@@ -315,105 +178,6 @@ fn scatter(
     Ok(())
 }
 
-/// A loop that adds or writes the elements of blocks, in the order of the walk.
-type ScatterLoop = unsafe fn(&Scattered, Range<usize>, TargetPtr);
-
-/// The memory of an array that is scattered to.
-#[derive(Clone, Copy)]
-struct TargetPtr(*mut u8);
-
-// SAFETY: an address of plain data. The code that writes to it ensures that nobody else uses the
-// memory meanwhile.
-unsafe impl Send for TargetPtr {}
-// SAFETY: as above.
-unsafe impl Sync for TargetPtr {}
-
-/// The operands of [`scatter`]. Invariant: the walk stays within the indices, the values, and the
-/// target's elements at index 0 of the axis.
-#[derive(Clone, Copy)]
-struct Scattered {
-    indices: ReadPtr<i64>,
-    values: ReadPtr<u8>,
-    axis: Axis,
-    walk: Walk<3>,
-    /// The axis of the walk that the launch divides into blocks. If it is `None`, everything is one
-    /// block.
-    divided: Option<usize>,
-    /// The number of positions of a block.
-    block: usize,
-}
-
-/// Adds or writes the elements of the blocks of `range`, of type `T`, in the order of the walk.
-///
-/// # Safety
-///
-/// The operands must be alive and not written to. The elements of `to` at the positions of these
-/// blocks must be the caller's alone.
-unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
-    scattered: &Scattered,
-    range: Range<usize>,
-    to: TargetPtr,
-) {
-    let (elements, first) = (scattered.values.cast::<T>(), to.0.cast::<T>());
-    let walk = match scattered.divided {
-        Some(axis) => {
-            let (start, end) = (range.start * scattered.block, range.end * scattered.block);
-            scattered
-                .walk
-                .narrowed(axis, start..end.min(scattered.walk.length(axis)))
-        }
-        None => scattered.walk,
-    };
-    let (_, strides @ [step, index_step, value_step]) = walk.row();
-    // A copy: the compiler knows that no write changes it.
-    let axis = scattered.axis;
-    for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
-        let (to, indices) = (first.wrapping_add(at), scattered.indices.at(index_at));
-        let values = elements.at(value_at);
-        // SAFETY: the walk stays within the indices, the values, and the target's elements at index
-        // 0 of the axis. From index 0, `offset` leads to an index that the axis has.
-        unsafe {
-            match strides {
-                [1, 0, 1] => {
-                    let to = to.wrapping_offset(axis.offset(indices.read()));
-                    let values = from_raw_parts(values, count);
-                    for (slot, &value) in from_raw_parts_mut(to, count).iter_mut().zip(values) {
-                        *slot = S::with(*slot, value);
-                    }
-                }
-                [0, 1, 1] => {
-                    let indices = from_raw_parts(indices, count);
-                    let values = from_raw_parts(values, count);
-                    for (&index, &value) in indices.iter().zip(values) {
-                        let to = to.wrapping_offset(axis.offset(index));
-                        to.write(S::with(to.read(), value));
-                    }
-                }
-                _ => {
-                    for part in 0..count as isize {
-                        let index = indices.wrapping_offset(part * index_step).read();
-                        let to = to.wrapping_offset(part * step + axis.offset(index));
-                        let value = values.wrapping_offset(part * value_step).read();
-                        to.write(S::with(to.read(), value));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Writes the bytes of one element to `to`.
-///
-/// # Safety
-///
-/// `to` must have room for the element, and be aligned.
-#[inline(always)]
-unsafe fn put<T>(to: *mut u8, element: &[u8]) {
-    assert_eq!(element.len(), size_of::<T>());
-    // SAFETY: by this function's contract.
-    unsafe { to.copy_from_nonoverlapping(element.as_ptr(), size_of::<T>()) };
-}
-
 /// Returns a row for each class in `array`, of `i64`, in a new array of `shape`: `one` at the
 /// position of the class, and zeros elsewhere. The last axis of `shape` has one position for each
 /// of the `classes`.
@@ -431,33 +195,22 @@ pub(in crate::ops) fn marked(
     let write = |output: Untyped| {
         let count = walk.count();
         assert_eq!(output.count(), count * classes);
-        let reads = (bytes_of(array).cast(), walk, classes, one);
+        let marks = Marks {
+            classes_of: bytes_of(array).cast(),
+            walk,
+            classes,
+            one,
+            bytes: size_bytes,
+        };
         let work = Work::of_bytes(count, size_of::<i64>() + classes * size_bytes);
         launch(
             order,
             work,
-            (&reads, &output),
-            move |reads, output, range| {
-                let &(from, walk, classes, one) = reads;
-                let row_bytes = classes * size_bytes;
-                let mut row = output.part(dtype, range.start * classes);
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. A
-                // number of zero bytes is zero.
-                unsafe { row.write_bytes(0, range.len() * row_bytes) };
-                let (_, [step]) = walk.row();
-                for ([at], count) in walk.runs(range) {
-                    for part in 0..count as isize {
-                        let from: *const i64 = ReadPtr::at(from, at);
-                        // SAFETY: the walk goes over the array, which nobody writes to meanwhile.
-                        let class = unsafe { from.wrapping_offset(part * step).read() } as usize;
-                        assert!(class < classes, "the class {class} is out of range");
-                        let to = row.wrapping_add(class * size_bytes);
-                        let one = one.bytes(size_bytes);
-                        // SAFETY: the row has an element for each class.
-                        unsafe { by_bytes!(size_bytes, put::<Word>(to, one)) };
-                        row = row.wrapping_add(row_bytes);
-                    }
-                }
+            (&marks, &output),
+            move |marks, output, range| {
+                let row = output.part(dtype, range.start * marks.classes);
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                unsafe { mark_rows(marks, range, row) };
             },
         );
     };

@@ -1,12 +1,12 @@
 //! The memory that kernels write.
 
-use super::by_bytes;
 use crate::array::{AnyArray, AnyElement, Array, Buffer, DType, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::order::aliasing::Target;
+use cachescope_kernels::moves::copies::copy_elements;
 pub(crate) use cachescope_kernels::output::{Output, Untyped};
 
 /// Returns the elements of `place`, which has no gaps. The memory around them may have other
@@ -168,30 +168,8 @@ impl Elements {
             let to = self.base.wrapping_add(at * bytes);
             // SAFETY: `here` elements from `at` on, in steps of `stride`, are elements of the
             // layout. By the invariant of the array, they lie in its buffer.
-            unsafe {
-                match stride {
-                    1 => to.copy_from_nonoverlapping(from, here * bytes),
-                    _ => by_bytes!(bytes, scatter_row::<Bits>(from, here, to, stride)),
-                }
-            }
+            unsafe { copy_elements(bytes, from, to, here, [1, stride]) };
             from = from.wrapping_add(here * bytes);
         }
-    }
-}
-
-/// Writes `count` values to elements that are `stride` apart.
-///
-/// # Safety
-///
-/// `to` and the elements `stride` apart after it must be writable. They must be outside the values.
-/// The values must be readable.
-unsafe fn scatter_row<T: Copy>(values: *const u8, count: usize, to: *mut u8, stride: isize) {
-    let (values, to): (*const T, *mut T) = (values.cast(), to.cast());
-    for index in 0..count {
-        // SAFETY: by this function's contract.
-        unsafe {
-            to.wrapping_offset(index as isize * stride)
-                .write(values.add(index).read());
-        };
     }
 }

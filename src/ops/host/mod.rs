@@ -44,23 +44,6 @@ mod sort;
 mod store;
 mod threads;
 
-/// Calls the function with a type of `$bytes` bytes in place of `$bits`. Code that only moves
-/// elements needs no more than their size. No element type of this size has a lower alignment.
-macro_rules! by_bytes {
-    ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
-        match $bytes {
-            1 => { type $bits = u8; $name::<$bits>($($argument),*) }
-            2 => { type $bits = u16; $name::<$bits>($($argument),*) }
-            4 => { type $bits = u32; $name::<$bits>($($argument),*) }
-            8 => { type $bits = [u32; 2]; $name::<$bits>($($argument),*) }
-            16 => { type $bits = [u64; 2]; $name::<$bits>($($argument),*) }
-            other => unreachable!("elements of {other} bytes"),
-        }
-    };
-}
-
-use by_bytes;
-
 pub(super) use blocked::{OperandBlocks, RUN};
 pub(super) use cachescope_kernels::lanes::LaneLoops;
 pub(super) use cachescope_kernels::scan::scan_loops_of;

@@ -1,21 +1,15 @@
 //! Arrays that are copies in some regions, and have one value in the others.
 
-use std::mem::MaybeUninit;
-use std::ops::Range;
-use std::slice::from_raw_parts_mut;
-
-use bytemuck::Pod;
-
-use super::by_bytes;
-use super::copy::{copy, copy_run, fill};
+use super::copy::{copy, fill};
 use super::launch::{Work, launch};
 use super::memory::{Untyped, computed_any};
-use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written};
+use super::pointers::{bytes_of, bytes_written};
 use crate::array::{AnyArray, Bits, Layout, Shape, Walk};
 use crate::error::Result;
 use crate::ops::descriptors::{Triangle, onto_diagonal, pairs};
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
+use cachescope_kernels::moves::triangles::{MatrixRows, write_rows};
 
 /// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`
 /// elsewhere.
@@ -94,7 +88,7 @@ pub(in crate::ops) fn triangular(
 ) -> Result<AnyArray> {
     let (layout, bytes) = (array.layout, array.dtype.size_bytes());
     let (outer, row) = layout.split_at(layout.ndim() - 1);
-    let rows = RegionRows {
+    let rows = MatrixRows {
         from: bytes_of(array),
         firsts: Layout::walk([&outer]),
         height: layout.dims()[layout.ndim() - 2],
@@ -111,64 +105,9 @@ pub(in crate::ops) fn triangular(
             let (rows, bytes, triangle, k) = *reads;
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after the writes to the array. The output has all rows, as checked.
-            unsafe { by_bytes!(bytes, write_rows::<Word>(&rows, (triangle, k), range, to)) };
+            unsafe { write_rows(bytes, &rows, (triangle, k), range, to) };
         });
     };
     // SAFETY: the ranges of a launch cover all rows, and `write_rows` writes the whole of each.
     unsafe { computed_any(order.device, layout.shape(), array.dtype, write) }
-}
-
-/// The rows of matrices.
-#[derive(Clone, Copy)]
-struct RegionRows {
-    from: ReadPtr<u8>,
-    /// A walk over the first elements of all rows.
-    firsts: Walk<1>,
-    /// The number of rows of a matrix.
-    height: usize,
-    /// The number of elements of a row, and the step between them.
-    width: usize,
-    stride: isize,
-}
-
-impl RegionRows {
-    /// Returns `column` if the row has it, otherwise the nearer end.
-    fn bounded(&self, column: isize) -> usize {
-        usize::try_from(column).unwrap_or(0).min(self.width)
-    }
-}
-
-/// Writes the rows of the numbers `range`, of elements of `T`, with zeros outside the triangle.
-///
-/// # Safety
-///
-/// The array must be alive and not written to. These rows from `to` on must be the caller's alone.
-unsafe fn write_rows<T: Pod>(
-    rows: &RegionRows,
-    (triangle, k): (Triangle, isize),
-    range: Range<usize>,
-    to: WritePtr<u8>,
-) {
-    let (from, to) = (rows.from.cast::<T>(), to.cast::<T>());
-    let (_, [step]) = rows.firsts.row();
-    let mut number = range.start;
-    for ([at], count) in rows.firsts.runs(range) {
-        for index in 0..count as isize {
-            // SAFETY: by this function's contract.
-            let out = unsafe { from_raw_parts_mut(to.at(number * rows.width), rows.width) };
-            let first = at.wrapping_add_signed(index * step);
-            let diagonal = (number % rows.height) as isize;
-            let kept = match triangle {
-                Triangle::Lower => 0..rows.bounded(diagonal.saturating_add(k).saturating_add(1)),
-                Triangle::Upper => rows.bounded(diagonal.saturating_add(k))..rows.width,
-            };
-            out[..kept.start].fill(MaybeUninit::new(T::zeroed()));
-            out[kept.end..].fill(MaybeUninit::new(T::zeroed()));
-            let first = first.wrapping_add_signed(kept.start as isize * rows.stride);
-            let target = out[kept.clone()].as_mut_ptr();
-            // SAFETY: the row has the elements that are kept, and `out` as many.
-            unsafe { copy_run(from.at(first), target, kept.len(), [rows.stride, 1]) };
-            number += 1;
-        }
-    }
 }

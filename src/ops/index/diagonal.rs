@@ -8,13 +8,11 @@ use crate::error::{Error, Result};
 use crate::ops::derivatives::{RuledOperation, is_tracked};
 use crate::ops::descriptors::{Copying, Triangle, length_of, start_of};
 
-impl Triangle {
-    /// Returns the name of the operation that keeps the triangle.
-    fn operation(self) -> &'static str {
-        match self {
-            Self::Lower => "tril",
-            Self::Upper => "triu",
-        }
+/// Returns the name of the operation that keeps the triangle.
+fn name_of(triangle: Triangle) -> &'static str {
+    match triangle {
+        Triangle::Lower => "tril",
+        Triangle::Upper => "triu",
     }
 }
 
@@ -31,7 +29,7 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
 /// Returns `array` with zeros outside of a triangle of its last two axes.
 #[track_caller]
 fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
-    let step = RuledOperation::begin(triangle.operation(), &[array])?;
+    let step = RuledOperation::begin(name_of(triangle), &[array])?;
     let kept = triangular(array, triangle, k)?;
     Ok(step.finish(kept, |_| {
         move |gradient| Ok(vec![triangle_of(&gradient, triangle, k)?])

@@ -14,7 +14,7 @@ use super::BLOCK;
 use super::scratch::ScratchMemory;
 use super::tile::{OpenTile, TILE, TilePart, TileRows, gather_tile};
 use crate::array::Walk;
-use crate::ops::host::by_bytes;
+use cachescope_kernels::by_bytes;
 use cachescope_kernels::vector::{Loop, vectorised};
 
 /// The elements of an array in the host's memory, in the order of an index space.

@@ -21,7 +21,6 @@ use num_complex::Complex;
 
 use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, RowTransform};
 use self::space::{RowTiles, Space};
-use super::copy::copy_here;
 use super::launch::{Work, launch};
 use super::memory::begun;
 use super::pointers::{ReadPtr, WritePtr, elements_of, written_by};
@@ -31,6 +30,7 @@ use crate::device::host::host_pointer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::descriptors::{Sample, pairs};
 use crate::ops::order::HostOrder;
+use cachescope_kernels::moves::copies::copy_all;
 
 /// Returns the transforms of `x` along its axis `at`, times `factor`.
 #[track_caller]
@@ -284,13 +284,13 @@ unsafe fn transform_by_tiles<R: RowTransform>(
             // SAFETY: both arrays and the tiles have `height` rows, by this function's contract.
             // Each tile is written before it is read.
             unsafe {
-                copy_here(from, WritePtr::over(tiles.from.cast()), &gathered);
+                copy_all(from, WritePtr::over(tiles.from.cast()), &gathered);
                 rows.transform(
                     from_raw_parts(tiles.from, sizes[0]),
                     from_raw_parts_mut(tiles.to.cast(), sizes[1]),
                     scratch,
                 );
-                copy_here(ReadPtr::over(tiles.to), to, &scattered);
+                copy_all(ReadPtr::over(tiles.to), to, &scattered);
             }
         }
     }

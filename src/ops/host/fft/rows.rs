@@ -7,7 +7,7 @@ use num_complex::Complex;
 
 use crate::array::{AnyElement, Number};
 use crate::ops::descriptors::Sample;
-use crate::ops::host::copy::copy_run;
+use cachescope_kernels::moves::copies::copy_run;
 use cachescope_kernels::sort::digits::initialised;
 
 /// A transform of rows.

@@ -1,0 +1,174 @@
+//! Stream compaction: the elements whose flags are true, and their positions.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use crate::walk::MAX_RANK;
+
+/// The number of flags whose elements are written together. The slots have room for an element of
+/// each flag, although most flags may be false.
+pub const CHUNK: usize = 256;
+
+/// The number of flags that are skipped together if none is true.
+const WORD: usize = size_of::<u64>();
+
+/// Writes `value` of the positions of the true flags to the first slots. Returns the number of true
+/// flags.
+#[inline(always)]
+fn gather<V: Copy>(
+    flags: &[bool],
+    slots: &mut [MaybeUninit<V>; CHUNK],
+    value: impl Fn(usize) -> V,
+) -> usize {
+    let mut selected = 0;
+    let (words, rest) = flags.as_chunks::<WORD>();
+    for (word, flags) in words.iter().enumerate() {
+        if u64::from_ne_bytes(flags.map(u8::from)) == 0 {
+            continue;
+        }
+        for (bit, &flag) in flags.iter().enumerate() {
+            // No branch: an element that is not kept is overwritten by the next. The remainder
+            // never changes the position, because there is a slot for each flag.
+            slots[selected % CHUNK].write(value(word * WORD + bit));
+            selected += usize::from(flag);
+        }
+    }
+    for (at, &flag) in rest.iter().enumerate() {
+        slots[selected % CHUNK].write(value(words.len() * WORD + at));
+        selected += usize::from(flag);
+    }
+    selected
+}
+
+/// Writes `value` of the positions of the true flags to `out`, which has one element for each.
+#[inline(always)]
+fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
+    let mut done = 0;
+    for (chunk, flags) in flags.chunks(CHUNK).enumerate() {
+        let value = |at| value(chunk * CHUNK + at);
+        if let Some(slots) = out[done..].first_chunk_mut::<CHUNK>() {
+            done += gather(flags, slots, value);
+        } else {
+            let mut buffer = [const { MaybeUninit::uninit() }; CHUNK];
+            let selected = gather(flags, &mut buffer, value);
+            out[done..done + selected].copy_from_slice(&buffer[..selected]);
+            done += selected;
+        }
+    }
+    assert_eq!(done, out.len(), "other flags than were counted");
+}
+
+/// Writes the elements from `from` on whose flags are true to the `count` places from `to` on. The
+/// elements have `bytes` each.
+///
+/// # Panics
+///
+/// Panics if `count` is not the number of true flags.
+///
+/// # Safety
+///
+/// There must be an element for each flag, and both must be alive and not written to. The places
+/// must be the caller's alone.
+pub unsafe fn write_elements(
+    bytes: usize,
+    flags: &[bool],
+    from: *const u8,
+    to: *mut u8,
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { by_bytes!(bytes, write_elements_of::<Word>(flags, from, to, count)) };
+}
+
+/// Like [`write_elements`], for elements of the size of `T`.
+///
+/// # Safety
+///
+/// As for [`write_elements`].
+unsafe fn write_elements_of<T: Copy>(flags: &[bool], from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: by this function's contract.
+    let (values, out) = unsafe {
+        let values: &[T] = from_raw_parts(from.cast(), flags.len());
+        (values, from_raw_parts_mut(to.cast(), count))
+    };
+    write_selected(flags, out, |at| values[at]);
+}
+
+/// Writes the positions of the true flags to all of `out`, each as a row of indices along axes of
+/// the lengths `dims`. The first flag belongs to the element with number `first`.
+///
+/// # Panics
+///
+/// Panics if `out` has not one row for each true flag.
+pub fn write_positions(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUninit<i64>]) {
+    match dims.len() {
+        1 => write_selected(flags, out, |at| (first + at) as i64),
+        _ => write_rows(flags, first, dims, out),
+    }
+}
+
+/// Writes rows of indices of the elements whose flags are true, along axes of the lengths `dims`.
+/// The first flag belongs to the element with number `first`.
+fn write_rows(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUninit<i64>]) {
+    let mut line = FlagLine::of(first, dims);
+    let mut rows = out.chunks_exact_mut(dims.len());
+    for (chunk, flags) in flags.chunks(CHUNK).enumerate() {
+        let mut buffer = [const { MaybeUninit::uninit() }; CHUNK];
+        let selected = gather(flags, &mut buffer, |at| at as u32);
+        for (at, row) in buffer[..selected].iter().zip(&mut rows) {
+            // SAFETY: `gather` has written the first `selected` positions.
+            let at = unsafe { at.assume_init() } as usize;
+            line.write(first + chunk * CHUNK + at, dims, row);
+        }
+    }
+    assert!(rows.next().is_none(), "other flags than were counted");
+}
+
+/// The elements along the last axis at one position on the other axes.
+struct FlagLine {
+    /// The indices along the other axes.
+    index: [i64; MAX_RANK],
+    /// The numbers of the elements.
+    numbers: Range<usize>,
+}
+
+impl FlagLine {
+    /// Returns the line of the element with this number.
+    fn of(number: usize, dims: &[usize]) -> Self {
+        let [others @ .., length] = dims else {
+            unreachable!("an array of rank 0 has no rows to write");
+        };
+        let mut index = [0; MAX_RANK];
+        let mut rest = number / length;
+        for (slot, length) in index[..others.len()].iter_mut().zip(others).rev() {
+            *slot = (rest % length) as i64;
+            rest /= length;
+        }
+        let start = number / length * length;
+        Self {
+            index,
+            numbers: start..start + length,
+        }
+    }
+
+    /// Advances to the element with this number, and writes its indices.
+    #[inline(always)]
+    fn write(&mut self, number: usize, dims: &[usize], row: &mut [MaybeUninit<i64>]) {
+        let others = row.len() - 1;
+        while number >= self.numbers.end {
+            self.numbers = self.numbers.end..self.numbers.end + dims[others];
+            for axis in (0..others).rev() {
+                self.index[axis] += 1;
+                if self.index[axis] < dims[axis] as i64 {
+                    break;
+                }
+                self.index[axis] = 0;
+            }
+        }
+        for (slot, &index) in row.iter_mut().zip(&self.index[..others]) {
+            slot.write(index);
+        }
+        row[others].write((number - self.numbers.start) as i64);
+    }
+}

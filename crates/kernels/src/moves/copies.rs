@@ -1,0 +1,418 @@
+//! Copies between elements of any strides.
+//!
+//! The C library copies a long run by one instruction, `rep movsb`. If the target's offset in its
+//! page is a few bytes above the source's, the processor assumes an overlap. It then copies byte by
+//! byte. Such offsets are usual in `roll` and `pad` of arrays from one pool. So long runs are
+//! copied in pieces of 512 bytes, by other instructions.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr::copy_nonoverlapping;
+use std::slice::from_raw_parts_mut;
+
+use crate::element::plain::Bits;
+use crate::pointers::{ReadPtr, WritePtr};
+use crate::walk::Walk;
+
+/// Copies elements of `T` from `from` to `to`. `walk` goes over the elements to read and the
+/// elements to write.
+///
+/// # Safety
+///
+/// As for [`copy_parts`].
+pub unsafe fn copy_all<T: Copy>(from: ReadPtr<T>, to: WritePtr<T>, walk: &Walk<2>) {
+    if let Some(tiles) = Tiles::of(walk) {
+        // SAFETY: by this function's contract.
+        return unsafe { tiles.copy(0..tiles.count(), from, to) };
+    }
+    let (_, strides) = walk.row();
+    for ([at, target], count) in walk.runs(0..walk.count()) {
+        // SAFETY: by this function's contract.
+        unsafe { copy_run(from.at(at), to.at(target), count, strides) };
+    }
+}
+
+/// A copy in parts, which threads may share.
+#[derive(Clone, Copy, Debug)]
+pub enum CopyParts {
+    Tiles(Tiles),
+    /// Rows: the walk over their first elements, and their length and steps.
+    Rows(Walk<2>, (usize, [isize; 2])),
+    Elements(Walk<2>),
+}
+
+impl CopyParts {
+    /// Returns the parts of `walk`, which goes over the elements to read and the elements to write.
+    pub fn of(walk: &Walk<2>) -> Self {
+        if let Some(tiles) = Tiles::of(walk) {
+            return Self::Tiles(tiles);
+        }
+        let (firsts, row) = walk.by_rows();
+        match row.0 <= SHORT_ROW {
+            true => Self::Rows(firsts, row),
+            false => Self::Elements(*walk),
+        }
+    }
+
+    /// Returns the number of parts.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Tiles(tiles) => tiles.count(),
+            Self::Rows(walk, _) | Self::Elements(walk) => walk.count(),
+        }
+    }
+
+    /// Returns the number of elements of a part.
+    pub fn elements_each(&self) -> usize {
+        match self {
+            Self::Tiles(tiles) => tiles.elements_each(),
+            Self::Rows(_, (length, _)) => *length,
+            Self::Elements(_) => 1,
+        }
+    }
+}
+
+/// Copies the parts of the numbers `range`, of elements of `bytes` each, from `from` to `to`.
+///
+/// # Safety
+///
+/// The walk of the parts must stay within the memory of both, and reach no element of `to` twice.
+/// The elements to read must have been written, and nobody may write to them meanwhile. The
+/// elements that the parts of `range` write must be the caller's alone.
+pub unsafe fn copy_parts(
+    bytes: usize,
+    parts: &CopyParts,
+    range: Range<usize>,
+    from: ReadPtr<u8>,
+    to: WritePtr<u8>,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { by_bytes!(bytes, copy_parts_of::<Word>(parts, range, from, to)) };
+}
+
+/// Like [`copy_parts`], for elements of the size of `T`.
+///
+/// # Safety
+///
+/// As for [`copy_parts`].
+unsafe fn copy_parts_of<T: Copy>(
+    parts: &CopyParts,
+    range: Range<usize>,
+    from: ReadPtr<u8>,
+    to: WritePtr<u8>,
+) {
+    let (from, to) = (from.cast::<T>(), to.cast::<T>());
+    // SAFETY: by this function's contract.
+    unsafe {
+        match parts {
+            CopyParts::Tiles(tiles) => tiles.copy(range, from, to),
+            CopyParts::Rows(firsts, row) => copy_rows(firsts, *row, range, from, to),
+            CopyParts::Elements(walk) => {
+                let (_, strides) = walk.row();
+                for ([at, target], count) in walk.runs(range) {
+                    copy_run(from.at(at), to.at(target), count, strides);
+                }
+            }
+        }
+    }
+}
+
+/// The maximum length of rows that are copied whole. Longer rows may be divided among threads.
+pub const SHORT_ROW: usize = 1 << 12;
+
+/// Copies the rows of the numbers `range`.
+///
+/// # Safety
+///
+/// As for [`copy_parts`].
+unsafe fn copy_rows<T: Copy>(
+    firsts: &Walk<2>,
+    (length, strides): (usize, [isize; 2]),
+    range: Range<usize>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
+) {
+    // SAFETY: in each case the rows have this length and are the caller's.
+    unsafe {
+        match length {
+            2 => copy_few::<T, 2>(firsts, strides, range, from, to),
+            3 => copy_few::<T, 3>(firsts, strides, range, from, to),
+            4 => copy_few::<T, 4>(firsts, strides, range, from, to),
+            _ => {
+                for [at, target] in firsts.each(range) {
+                    copy_run(from.at(at), to.at(target), length, strides);
+                }
+            }
+        }
+    }
+}
+
+/// Like [`copy_rows`], for a length that the compiler knows. In short rows, the overhead of a loop
+/// would be most of the work.
+///
+/// # Safety
+///
+/// As for [`copy_rows`].
+unsafe fn copy_few<T: Copy, const LENGTH: usize>(
+    firsts: &Walk<2>,
+    strides: [isize; 2],
+    range: Range<usize>,
+    from: ReadPtr<T>,
+    to: WritePtr<T>,
+) {
+    for [at, target] in firsts.each(range) {
+        // SAFETY: by this function's contract.
+        unsafe { strided(from.at(at), to.at(target), LENGTH, strides) };
+    }
+}
+
+/// Writes `value`, of `bytes`, to the elements of the numbers `range` that `walk` reaches.
+///
+/// # Safety
+///
+/// The walk must stay within the memory of `to`, whose elements of `range` must be the caller's
+/// alone.
+pub unsafe fn fill_runs(
+    (value, bytes): (Bits, usize),
+    walk: &Walk<1>,
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let value = value.bytes(bytes).as_ptr();
+    // SAFETY: by this function's contract. `value` is on this thread's stack.
+    unsafe { by_bytes!(bytes, fill_runs_of::<Word>(value, walk, range, to)) };
+}
+
+/// Like [`fill_runs`], for elements of the size of `T`.
+///
+/// # Safety
+///
+/// As for [`fill_runs`]. There must be a value.
+unsafe fn fill_runs_of<T: Copy>(
+    value: *const u8,
+    walk: &Walk<1>,
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (_, [stride]) = walk.row();
+    let to = to.cast::<T>();
+    for ([at], count) in walk.runs(range) {
+        // SAFETY: by this function's contract. Bits are aligned for every element.
+        unsafe { copy_run(value.cast::<T>(), to.at(at), count, [0, stride]) };
+    }
+}
+
+/// Copies `count` elements. `strides` are the distances between elements of the source and of the
+/// target.
+///
+/// # Safety
+///
+/// The memory that is read must hold elements. The memory that is written must be the caller's
+/// alone. The two must not overlap.
+#[inline]
+pub unsafe fn copy_run<T: Copy>(
+    from: *const T,
+    to: *mut MaybeUninit<T>,
+    count: usize,
+    strides: [isize; 2],
+) {
+    // SAFETY: in each case only elements of the run are accessed. The caller may read and write
+    // these.
+    unsafe {
+        match strides {
+            [1, 1] => copy_dense(from, to, count),
+            [0, 1] if count > 0 => {
+                from_raw_parts_mut(to, count).fill(MaybeUninit::new(from.read()));
+            }
+            // If the compiler knows the step, it makes vector code.
+            [-1, 1] => strided(from, to, count, [-1, 1]),
+            [2, 1] => strided(from, to, count, [2, 1]),
+            [stride, 1] => strided(from, to, count, [stride, 1]),
+            strides => strided(from, to, count, strides),
+        }
+    }
+}
+
+/// Copies `count` elements of `bytes` each. `strides` are the distances between elements of the
+/// source and of the target.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+pub unsafe fn copy_elements(
+    bytes: usize,
+    from: *const u8,
+    to: *mut u8,
+    count: usize,
+    strides: [isize; 2],
+) {
+    // SAFETY: by this function's contract.
+    unsafe { by_bytes!(bytes, copy_elements_of::<Word>(from, to, count, strides)) };
+}
+
+/// Like [`copy_elements`], for elements of the size of `T`.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+unsafe fn copy_elements_of<T: Copy>(
+    from: *const u8,
+    to: *mut u8,
+    count: usize,
+    strides: [isize; 2],
+) {
+    // SAFETY: by this function's contract.
+    unsafe { copy_run::<T>(from.cast(), to.cast(), count, strides) };
+}
+
+/// The distance in bytes below which the processor mistakes source and target of a copy for
+/// overlapping. The distance is the target's offset in its page, minus the source's.
+const NEAR_BYTES: usize = 64;
+
+/// The modulus of the addresses that the processor compares to detect overlap.
+const PAGE_BYTES: usize = 4096;
+
+/// The size in bytes of the pieces of a run that the processor would mistake for overlapping.
+/// Pieces are too small for the instruction that copies whole runs.
+const PIECE_BYTES: usize = 512;
+
+/// Like [`copy_run`], but neither the source nor the target has gaps.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+#[inline]
+unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: usize) {
+    let further = to.addr().wrapping_sub(from.addr()) % PAGE_BYTES;
+    let each = PIECE_BYTES / size_of::<T>();
+    if further == 0 || further >= NEAR_BYTES || count <= each {
+        // SAFETY: by this function's contract.
+        return unsafe { copy_nonoverlapping(from, to.cast(), count) };
+    }
+    // The C library copies long runs by `rep movsb`. Here this would copy byte by byte, and take
+    // ten times as long.
+    for start in (0..count).step_by(each) {
+        let piece = each.min(count - start);
+        // SAFETY: the piece is part of the run.
+        unsafe { copy_nonoverlapping(from.add(start), to.add(start).cast(), piece) };
+    }
+}
+
+/// Like [`copy_run`], for any strides.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+#[inline(always)]
+unsafe fn strided<T: Copy>(
+    from: *const T,
+    to: *mut MaybeUninit<T>,
+    count: usize,
+    [read, write]: [isize; 2],
+) {
+    for index in 0..count as isize {
+        let slot = to.wrapping_offset(index * write);
+        // SAFETY: by this function's contract.
+        unsafe {
+            let element = from.wrapping_offset(index * read);
+            slot.write(element.cast::<MaybeUninit<T>>().read());
+        };
+    }
+}
+
+/// The number of elements along each side of a tile. The elements that a tile reads and those that
+/// it writes fit the first-level cache together.
+const TILE: usize = 32;
+
+/// A walk by tiles of two axes. Along one axis, the target has no gaps. Along the other, the source
+/// has no gaps.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles {
+    /// A walk over the first elements of all strips. A strip has up to [`TILE`] elements of the
+    /// divided axis, and all of the other axis.
+    strips: Walk<2>,
+    /// The number of strips along the axis that they divide.
+    in_axis: usize,
+    /// The axis that the strips divide: its length, and its steps.
+    across: (usize, [isize; 2]),
+    /// The axis along a strip.
+    along: (usize, [isize; 2]),
+}
+
+impl Tiles {
+    /// Returns the tiles of `walk` if a copy by rows would use only a little of every cache line.
+    fn of(walk: &Walk<2>) -> Option<Self> {
+        let along = walk.row();
+        let (length, [read, _]) = along;
+        let inner = walk.axes().len() - 1;
+        if read.unsigned_abs() < 2 || length < TILE / 4 || walk.count() == 0 {
+            return None;
+        }
+        let dense = |(length, [read, _]): (usize, [isize; 2])| {
+            read.unsigned_abs() == 1 && length >= TILE / 4
+        };
+        let divided = walk.axes().take(inner).position(dense)?;
+        let across = walk.axes().nth(divided)?;
+        let (length, strides) = across;
+        let in_axis = length.div_ceil(TILE);
+        let others = walk.axes().take(inner).enumerate();
+        let others = others.filter(|&(axis, _)| axis != divided);
+        let strip = (in_axis, strides.map(|stride| stride * TILE as isize));
+        let axes = others.map(|(_, axis)| axis).chain([strip]);
+        Some(Self {
+            strips: Walk::over(walk.first(), axes),
+            in_axis,
+            across,
+            along,
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.strips.count()
+    }
+
+    fn elements_each(&self) -> usize {
+        self.along.0 * self.across.0.min(TILE)
+    }
+
+    /// Copies the strips of the numbers `range`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_parts`], whose walk this is.
+    unsafe fn copy<T: Copy>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
+        let (_, [read, write]) = self.strips.row();
+        let mut number = range.start;
+        for ([at, target], count) in self.strips.runs(range) {
+            for step in 0..count as isize {
+                let wide = self.across.0 - number % self.in_axis * TILE;
+                let (from, to) = (from.at(at), to.at(target));
+                let from = from.wrapping_offset(step * read);
+                let to = to.wrapping_offset(step * write);
+                // SAFETY: the strip is the caller's, and as wide as the axis has elements left.
+                unsafe { self.copy_strip(from, to, wide.min(TILE)) };
+                number += 1;
+            }
+        }
+    }
+
+    /// Copies one strip, tile by tile, in rows without gaps in the target.
+    ///
+    /// # Safety
+    ///
+    /// The strip from these elements on must be the caller's to read and to write.
+    unsafe fn copy_strip<T: Copy>(&self, from: *const T, to: *mut MaybeUninit<T>, wide: usize) {
+        let (length, strides @ [read, write]) = self.along;
+        let (_, [read_across, write_across]) = self.across;
+        for start in (0..length).step_by(TILE) {
+            let from = from.wrapping_offset(start as isize * read);
+            let to = to.wrapping_offset(start as isize * write);
+            for row in 0..wide as isize {
+                let from = from.wrapping_offset(row * read_across);
+                let to = to.wrapping_offset(row * write_across);
+                // SAFETY: a row of a tile of the strip.
+                unsafe { copy_run(from, to, TILE.min(length - start), strides) };
+            }
+        }
+    }
+}

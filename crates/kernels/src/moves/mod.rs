@@ -1,0 +1,25 @@
+//! Loops that move elements. They know no more of the elements than their size.
+
+/// Calls the function with a type of `$bytes` bytes in place of `$bits`. No element type of this
+/// size has a lower alignment.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! by_bytes {
+    ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
+        match $bytes {
+            1 => { type $bits = u8; $name::<$bits>($($argument),*) }
+            2 => { type $bits = u16; $name::<$bits>($($argument),*) }
+            4 => { type $bits = u32; $name::<$bits>($($argument),*) }
+            8 => { type $bits = [u32; 2]; $name::<$bits>($($argument),*) }
+            16 => { type $bits = [u64; 2]; $name::<$bits>($($argument),*) }
+            other => unreachable!("elements of {other} bytes"),
+        }
+    };
+}
+
+pub mod compaction;
+pub mod copies;
+pub mod marks;
+pub mod picks;
+pub mod scatters;
+pub mod triangles;

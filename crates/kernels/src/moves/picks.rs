@@ -1,0 +1,161 @@
+//! Gathers by the indices of an array. Each loop checks the indices that it reads.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use super::copies::copy_run;
+use crate::pointers::{ReadPtr, WritePtr};
+use crate::walk::Walk;
+
+/// The axis that indices count along.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexedAxis {
+    /// The length of the axis, which bounds the indices.
+    pub length: usize,
+    /// The stride of the axis.
+    pub step: isize,
+}
+
+impl IndexedAxis {
+    /// Returns the distance of `index` from index 0 in memory.
+    #[inline(always)]
+    pub(super) fn offset(self, index: i64) -> isize {
+        match counted(index, self.length) {
+            Some(index) => index as isize * self.step,
+            None => never(index, self.length),
+        }
+    }
+}
+
+/// Reports an index that the first check let through. Out of line: inline, a loop would keep the
+/// length in memory to print it.
+#[cold]
+#[inline(never)]
+fn never(index: i64, length: usize) -> ! {
+    unreachable!("the index {index} of {length} was checked");
+}
+
+/// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
+#[inline(always)]
+pub fn counted(index: i64, length: usize) -> Option<usize> {
+    // A length is at most `isize::MAX`, so the sum does not overflow.
+    let counted = index + if index < 0 { length as i64 } else { 0 };
+    ((counted as u64) < length as u64).then_some(counted as usize)
+}
+
+/// An array, and indices along an axis of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick {
+    /// The memory of the array.
+    pub from: ReadPtr<u8>,
+    /// The memory of the indices.
+    pub indices: ReadPtr<i64>,
+    pub axis: IndexedAxis,
+}
+
+/// Writes the rows of the numbers `range`, of elements of `bytes` each, to their positions in `to`.
+/// Each row has one index. `firsts` goes over the first elements of the rows.
+///
+/// # Safety
+///
+/// As for [`pick_elements`].
+pub unsafe fn pick_rows(
+    bytes: usize,
+    pick: &Pick,
+    firsts: &Walk<2>,
+    row: (usize, [isize; 2]),
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { by_bytes!(bytes, pick_rows_of::<Word>(pick, firsts, row, range, to)) };
+}
+
+/// Like [`pick_rows`], for elements of the size of `T`.
+///
+/// # Safety
+///
+/// As for [`pick_elements`].
+unsafe fn pick_rows_of<T: Copy>(
+    pick: &Pick,
+    firsts: &Walk<2>,
+    (length, [step, _]): (usize, [isize; 2]),
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (from, to) = (pick.from.cast::<T>(), to.cast::<T>());
+    let mut number = range.start * length;
+    for [at, index_at] in firsts.each(range) {
+        // SAFETY: as below, for a whole row.
+        unsafe {
+            let offset = pick.axis.offset(pick.indices.at(index_at).read());
+            let from = from.at(at).wrapping_offset(offset);
+            copy_run(from, to.at(number), length, [step, 1]);
+        }
+        number += length;
+    }
+}
+
+/// Writes the elements of the numbers `range`, of `bytes` each, to their positions in `to`.
+///
+/// # Safety
+///
+/// The walk must go over the array's elements at index 0 of the axis, and over the indices. Both
+/// must be alive and not written to. These elements of `to` must be the caller's alone.
+pub unsafe fn pick_elements(
+    bytes: usize,
+    pick: &Pick,
+    walk: &Walk<2>,
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    // SAFETY: by this function's contract.
+    unsafe { by_bytes!(bytes, pick_elements_of::<Word>(pick, walk, range, to)) };
+}
+
+/// Like [`pick_elements`], for elements of the size of `T`.
+///
+/// # Safety
+///
+/// As for [`pick_elements`].
+unsafe fn pick_elements_of<T: Copy>(
+    pick: &Pick,
+    walk: &Walk<2>,
+    range: Range<usize>,
+    to: WritePtr<u8>,
+) {
+    let (elements, to) = (pick.from.cast::<T>(), to.cast::<T>());
+    let (_, [step, index_step]) = walk.row();
+    let axis = pick.axis;
+    let mut number = range.start;
+    for ([at, index_at], count) in walk.runs(range) {
+        let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
+        // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
+        // array's axis. From index 0, `offset` leads to an index that the axis has. Only elements
+        // of the range are written.
+        unsafe {
+            match (step, index_step) {
+                (_, 0) => {
+                    let from = from.wrapping_offset(axis.offset(indices.read()));
+                    copy_run(from, out, count, [step, 1]);
+                }
+                (0, 1) => {
+                    let indices = from_raw_parts(indices, count);
+                    for (slot, &index) in from_raw_parts_mut(out, count).iter_mut().zip(indices) {
+                        slot.write(from.wrapping_offset(axis.offset(index)).read());
+                    }
+                }
+                _ => {
+                    for part in 0..count as isize {
+                        let index = indices.wrapping_offset(part * index_step).read();
+                        let from = from.wrapping_offset(part * step + axis.offset(index));
+                        out.wrapping_offset(part)
+                            .write(MaybeUninit::new(from.read()));
+                    }
+                }
+            }
+        }
+        number += count;
+    }
+}
