@@ -8,61 +8,47 @@ use crate::ops::expression::tree::{Operand, Tree, operands};
 ///
 /// Invariant: the array is borrowed exclusively while a target exists.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Target<'a> {
-    buffer: &'a Buffer,
-    layout: &'a Layout,
-    dtype: DType,
-}
+pub(in crate::ops) struct Target<'a>(Operand<'a>);
 
 impl<'a> Target<'a> {
     pub(in crate::ops) fn new(array: &'a mut AnyArray) -> Self {
         array.buffer.forget_constant();
-        Self {
-            buffer: &array.buffer,
-            layout: &array.layout,
-            dtype: array.dtype,
-        }
+        Self(array.operand())
     }
 
     /// Returns the memory that an operand reads as a target. The caller writes the memory, and must
     /// not let other code use it meanwhile.
     pub(in crate::ops) fn of(operand: &Operand<'a>) -> Self {
-        Self {
-            buffer: operand.buffer,
-            layout: operand.layout,
-            dtype: operand.dtype,
-        }
+        Self(*operand)
     }
 
     /// Returns the part of the array's memory that `layout` selects. The part reaches no further
     /// than the array's own layout.
     pub(in crate::ops) fn part(array: &'a mut AnyArray, layout: &'a Layout) -> Self {
-        Self {
-            layout,
-            ..Self::new(array)
-        }
+        let Self(whole) = Self::new(array);
+        Self(Operand { layout, ..whole })
     }
 
     pub(in crate::ops) fn buffer(&self) -> &'a Buffer {
-        self.buffer
+        self.0.buffer
     }
 
     pub(in crate::ops) fn layout(&self) -> &'a Layout {
-        self.layout
+        self.0.layout
     }
 
     pub(in crate::ops) fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype
     }
 
     pub(in crate::ops) fn device(&self) -> &'a Device {
-        self.buffer.device()
+        self.0.buffer.device()
     }
 
     pub(in crate::ops) fn is_read_by(&self, tree: &dyn Tree) -> bool {
         let mut reads = false;
         operands(tree, &mut |operand| {
-            reads |= operand.buffer.is_same(self.buffer);
+            reads |= operand.buffer.is_same(self.0.buffer);
         });
         reads
     }
@@ -70,16 +56,7 @@ impl<'a> Target<'a> {
 
 impl<'a> From<&Target<'a>> for Operand<'a> {
     fn from(target: &Target<'a>) -> Self {
-        let Target {
-            buffer,
-            layout,
-            dtype,
-        } = *target;
-        Self {
-            buffer,
-            layout,
-            dtype,
-        }
+        target.0
     }
 }
 
@@ -142,7 +119,7 @@ impl Aliasing {
     /// expressions `held`. Those in `held` hold memory but are not read.
     #[inline]
     pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
-        let Target { buffer, layout, .. } = *target;
+        let Target(Operand { buffer, layout, .. }) = *target;
         let device = buffer.device();
         let mut handles = 1;
         let mut is_reordered = false;
