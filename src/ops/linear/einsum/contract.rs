@@ -5,23 +5,23 @@ use smallvec::SmallVec;
 
 use super::path::{Operands, Path};
 use super::subscripts::{Label, LabelSet, Labels, Subscripts, members, set_of};
-use crate::array::{Array, DType, MAX_RANK, Number, Shape};
+use crate::array::{AnyArray, DType, MAX_RANK, Shape};
 use crate::error::Result;
-use crate::ops::expression::boxed::BoxedLazy;
+use crate::ops::expression::any_lazy::AnyLazy;
 use crate::sorting::sort_axes_descending;
 
 /// An array with a label for each of its axes.
 #[derive(Debug)]
-pub(super) struct Labelled<T: Number> {
-    pub(super) array: Array<T>,
+pub(super) struct Labelled {
+    pub(super) array: AnyArray,
     pub(super) labels: Labels,
 }
 
-impl<T: Number> Labelled<T> {
+impl Labelled {
     /// Returns the array with its axes in the order of `order`. Axes that the array does not have
     /// get length 1.
     #[track_caller]
-    fn aligned(&self, order: &[Label]) -> Result<Array<T>> {
+    fn aligned(&self, order: &[Label]) -> Result<AnyArray> {
         let place = |label: &Label| self.labels.iter().position(|own| own == label);
         let axes: SmallVec<[usize; MAX_RANK]> = order.iter().filter_map(place).collect();
         let mut array = self.array.permute(&axes)?;
@@ -36,15 +36,19 @@ impl<T: Number> Labelled<T> {
 
 /// An elementwise product of arrays that has not been computed.
 #[derive(Debug)]
-pub(super) struct Product<T: Number> {
-    factors: SmallVec<[Labelled<T>; 2]>,
+pub(super) struct Product {
+    factors: SmallVec<[Labelled; 2]>,
 }
 
-impl<T: Number> Product<T> {
-    fn of(factor: Labelled<T>) -> Self {
+impl Product {
+    fn of(factor: Labelled) -> Self {
         Self {
             factors: SmallVec::from_iter([factor]),
         }
+    }
+
+    fn dtype(&self) -> DType {
+        self.factors[0].array.dtype
     }
 
     fn labels(&self) -> LabelSet {
@@ -55,17 +59,16 @@ impl<T: Number> Product<T> {
     /// Returns the elements with the axes of `order`, which must be all axes. For a single factor,
     /// returns a view.
     #[track_caller]
-    pub(super) fn evaluate(&self, order: &[Label]) -> Result<Array<T>> {
+    pub(super) fn evaluate(&self, order: &[Label]) -> Result<AnyArray> {
         match &self.factors[..] {
             [factor] => factor.aligned(order),
-            [first, second] => (first.aligned(order)? * second.aligned(order)?).eval_unfused(),
-            _ => self.boxed(order)?.eval_unfused(),
+            _ => self.lazy(order)?.eval(),
         }
     }
 
     /// Returns the sums over the labels that are not in `order`.
     #[track_caller]
-    fn sum(&self, order: &[Label]) -> Result<Array<T>> {
+    fn sum(&self, order: &[Label]) -> Result<AnyArray> {
         // If the summed axes have the same position among the other axes as in memory, a sum reads
         // memory in order.
         let last = order.last().map(|&label| self.reach(label));
@@ -78,45 +81,52 @@ impl<T: Number> Product<T> {
             .filter(reduced)
             .map(|axis| axis as isize)
             .collect();
-        let sums = match &self.factors[..] {
-            [factor] => factor.aligned(&all)?.sum_axis(axes),
-            [first, second] => (first.aligned(&all)? * second.aligned(&all)?).sum_axis(axes),
-            _ => self.boxed(&all)?.sum_axis(axes),
-        };
-        sums?.converted() // Sums of integers are taken modulo their range.
+        let elements = self.lazy(&all)?;
+        let sums = elements.sum_axis(axes)?;
+        in_type(elements.dtype(), sums) // Sums of integers are taken modulo their range.
     }
 
     /// Returns the stride of an axis, summed over all factors.
     fn reach(&self, label: Label) -> usize {
         let strides = self.factors.iter().filter_map(|factor| {
             let axis = factor.labels.iter().position(|&own| own == label)?;
-            Some(factor.array.layout().strides()[axis].unsigned_abs())
+            Some(factor.array.layout.strides()[axis].unsigned_abs())
         });
         strides.sum()
     }
 
+    /// Returns the elements with the axes of `order`, as an expression.
     #[track_caller]
-    fn boxed(&self, order: &[Label]) -> Result<BoxedLazy<T>> {
-        let mut product: Option<BoxedLazy<T>> = None;
+    fn lazy(&self, order: &[Label]) -> Result<AnyLazy> {
+        let mut product: Option<AnyLazy> = None;
         for factor in &self.factors {
-            let factor = factor.aligned(order)?;
+            let factor = factor.aligned(order)?.lazy();
             product = Some(match product {
-                None => factor.lazy().boxed(),
-                Some(product) => (product * factor).boxed(),
+                None => factor,
+                Some(product) => product * factor,
             });
         }
         Ok(product.expect("a product has factors"))
     }
 }
 
+/// Returns the elements of `array` in `dtype`: the array itself if they are of that type.
+#[track_caller]
+pub(super) fn in_type(dtype: DType, array: AnyArray) -> Result<AnyArray> {
+    match array.dtype == dtype {
+        true => Ok(array),
+        false => array.lazy().cast(dtype).eval(),
+    }
+}
+
 /// Returns whether elements have fewer digits than sums of their products need.
-pub(super) fn is_short<T: Number>() -> bool {
-    matches!(T::DTYPE, DType::F16 | DType::Bf16)
+pub(super) fn is_short(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::Bf16)
 }
 
 /// Returns the sums of one operand over the labels that are not `kept`, if there are any.
 #[track_caller]
-pub(super) fn summed<T: Number>(operand: Labelled<T>, kept: LabelSet) -> Result<Labelled<T>> {
+pub(super) fn summed(operand: Labelled, kept: LabelSet) -> Result<Labelled> {
     let labels = operand.labels.iter().copied();
     let order: Labels = labels.filter(|label| kept >> label & 1 == 1).collect();
     if order.len() == operand.labels.len() {
@@ -130,19 +140,19 @@ pub(super) fn summed<T: Number>(operand: Labelled<T>, kept: LabelSet) -> Result<
 
 /// A contraction of operands in the order of a path.
 #[derive(Debug)]
-pub(super) struct Contraction<'a, T: Number> {
+pub(super) struct Contraction<'a> {
     pub(super) subscripts: &'a Subscripts,
     pub(super) path: &'a Path,
     /// The operands that are not contracted yet.
-    pub(super) operands: SmallVec<[Option<Labelled<T>>; 4]>,
+    pub(super) operands: SmallVec<[Option<Labelled>; 4]>,
     /// The labels of the result, in its order.
     pub(super) output: &'a [Label],
 }
 
-impl<T: Number> Contraction<'_, T> {
+impl Contraction<'_> {
     /// Returns the contraction of a set of operands, whose labels the path lists.
     #[track_caller]
-    pub(super) fn of(&mut self, set: Operands) -> Result<Product<T>> {
+    pub(super) fn of(&mut self, set: Operands) -> Result<Product> {
         if set.count_ones() == 1 {
             let operand = self.operands[set.trailing_zeros() as usize].take();
             return Ok(Product::of(operand.expect("an operand is contracted once")));
@@ -153,12 +163,12 @@ impl<T: Number> Contraction<'_, T> {
     }
 
     #[track_caller]
-    fn pair(&self, left: Product<T>, right: Product<T>, kept: LabelSet) -> Result<Product<T>> {
+    fn pair(&self, left: Product, right: Product, kept: LabelSet) -> Result<Product> {
         let (own, others) = (left.labels(), right.labels());
         let summed = own & others & !kept;
         let are_alike = own == others;
         let is_dot = kept == 0 && left.factors.len() == 1 && right.factors.len() == 1;
-        let by_elements = are_alike && !is_dot && !is_short::<T>();
+        let by_elements = are_alike && !is_dot && !is_short(left.dtype());
         if summed != 0 && !by_elements {
             return Ok(Product::of(self.matrices(&left, &right, kept)?));
         }
@@ -177,12 +187,7 @@ impl<T: Number> Contraction<'_, T> {
     /// Returns the product of matrices that sums over the labels of both operands that are not
     /// `kept`.
     #[track_caller]
-    fn matrices(
-        &self,
-        left: &Product<T>,
-        right: &Product<T>,
-        kept: LabelSet,
-    ) -> Result<Labelled<T>> {
+    fn matrices(&self, left: &Product, right: &Product, kept: LabelSet) -> Result<Labelled> {
         let (own, others) = (left.labels(), right.labels());
         // The last label of the result is a label of the columns, so that the result need not be
         // transposed.
@@ -196,10 +201,10 @@ impl<T: Number> Contraction<'_, T> {
     #[track_caller]
     fn ordered_matrices(
         &self,
-        left: &Product<T>,
-        right: &Product<T>,
+        left: &Product,
+        right: &Product,
         kept: LabelSet,
-    ) -> Result<Labelled<T>> {
+    ) -> Result<Labelled> {
         let (own, others) = (left.labels(), right.labels());
         let batch = self.in_order(own & others & kept);
         let inner = by_reach(left, own & others & !kept);
@@ -211,7 +216,7 @@ impl<T: Number> Contraction<'_, T> {
         let lengths = labels.iter().map(|&label| self.subscripts.length(label));
         let shape: Shape = lengths.collect();
         Ok(Labelled {
-            array: a.matmul(&b)?.reshape(shape)?,
+            array: a.matmul(&b)?.reshape(&shape)?,
             labels,
         })
     }
@@ -220,11 +225,11 @@ impl<T: Number> Contraction<'_, T> {
     #[track_caller]
     fn stack(
         &self,
-        product: &Product<T>,
+        product: &Product,
         batch: &[Label],
         rows: &[Label],
         columns: &[Label],
-    ) -> Result<Array<T>> {
+    ) -> Result<AnyArray> {
         let array = product.evaluate(&[batch, rows, columns].concat())?;
         let length = |label: &Label| self.subscripts.length(*label);
         let count = |labels: &[Label]| labels.iter().map(length).product::<usize>();
@@ -234,7 +239,7 @@ impl<T: Number> Contraction<'_, T> {
         } else {
             batch.iter().map(length).chain(ends).collect()
         };
-        array.reshape(shape)
+        array.reshape(&shape)
     }
 
     /// Returns the labels of a set: first the labels of the result in its order, then the others.
@@ -247,7 +252,7 @@ impl<T: Number> Contraction<'_, T> {
 
 /// Returns the labels of a set in descending order of their strides. In this order, they can most
 /// often be merged into one axis.
-fn by_reach<T: Number>(product: &Product<T>, set: LabelSet) -> Labels {
+fn by_reach(product: &Product, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();
     sort_axes_descending(&mut labels, |label| product.reach(label));
     labels

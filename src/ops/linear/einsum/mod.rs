@@ -6,10 +6,10 @@ mod subscripts;
 
 use smallvec::SmallVec;
 
-use self::contract::{Contraction, Labelled, is_short, summed};
+use self::contract::{Contraction, Labelled, in_type, is_short, summed};
 use self::path::Path;
 use self::subscripts::{LabelSet, Labels, Subscripts, set_of};
-use crate::array::{Array, Number, Shape};
+use crate::array::{AnyArray, AnyElement, Array, DType, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
@@ -130,11 +130,13 @@ tuples! {
 /// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn einsum<'a, O: EinsumOperands<'a>>(subscripts: &str, operands: O) -> Result<Array<O::Item>> {
-    sum_products(subscripts, &operands.arrays())
+    let operands = operands.arrays();
+    let erased: SmallVec<[&AnyArray; 4]> = operands.iter().map(|own| own.erased()).collect();
+    sum_products(subscripts, &erased, O::Item::DTYPE).map(Array::from_erased)
 }
 
 #[track_caller]
-fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T>> {
+fn sum_products(text: &str, operands: &[&AnyArray], dtype: DType) -> Result<AnyArray> {
     if operands.len() > MOST {
         let text = format!(
             "einsum: {} operands, expected at most {MOST}",
@@ -142,22 +144,18 @@ fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T
         );
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
-    let shapes: SmallVec<[&Shape; 4]> = operands.iter().map(|a| a.layout().shape()).collect();
+    let shapes: SmallVec<[&Shape; 4]> = operands.iter().map(|own| own.shape()).collect();
     let subscripts = Subscripts::new(text, &shapes)?;
     for (number, operand) in operands.iter().enumerate() {
         if operand.device() != operands[0].device() {
             let name = format!("operand {number}");
-            same_device(
-                "einsum",
-                ("operand 0", operands[0].erased()),
-                (&name, operand.erased()),
-            )?;
+            same_device("einsum", ("operand 0", operands[0]), (&name, operand))?;
         }
     }
     let lengths = subscripts.output.iter().map(|&l| subscripts.length(l));
     let shape: Shape = lengths.collect();
-    check_size("einsum", &shape, T::DTYPE)?;
-    let result = match is_short::<T>() && takes_passes(&subscripts) {
+    check_size("einsum", &shape, dtype)?;
+    let result = match is_short(dtype) && takes_passes(&subscripts) {
         true => contracted_wide(&subscripts, operands, &shape),
         false => contracted(&subscripts, operands, &shape),
     };
@@ -186,34 +184,32 @@ fn takes_passes(subscripts: &Subscripts) -> bool {
 
 /// Returns a contraction that is computed in `f32`, and rounded once.
 #[track_caller]
-fn contracted_wide<T: Number>(
+fn contracted_wide(
     subscripts: &Subscripts,
-    operands: &[&Array<T>],
+    operands: &[&AnyArray],
     shape: &Shape,
-) -> Result<Array<T>> {
-    let wide = operands.iter().map(|own| own.cast::<f32>().eval_unfused());
-    let wide: SmallVec<[Array<f32>; 4]> = wide.collect::<Result<_>>()?;
-    let wide: SmallVec<[&Array<f32>; 4]> = wide.iter().collect();
-    contracted(subscripts, &wide, shape)?.converted()
+) -> Result<AnyArray> {
+    let wide = operands
+        .iter()
+        .map(|own| own.lazy().cast(DType::F32).eval());
+    let wide: SmallVec<[AnyArray; 4]> = wide.collect::<Result<_>>()?;
+    let wide: SmallVec<[&AnyArray; 4]> = wide.iter().collect();
+    in_type(operands[0].dtype, contracted(subscripts, &wide, shape)?)
 }
 
 #[track_caller]
-fn contracted<T: Number>(
-    subscripts: &Subscripts,
-    operands: &[&Array<T>],
-    shape: &Shape,
-) -> Result<Array<T>> {
+fn contracted(subscripts: &Subscripts, operands: &[&AnyArray], shape: &Shape) -> Result<AnyArray> {
     let is_long = |&label: &u8| subscripts.length(label) != 1;
     let output: Labels = (subscripts.output.iter().copied())
         .filter(is_long)
         .collect();
-    let mut labelled: SmallVec<[Labelled<T>; 4]> = SmallVec::new();
+    let mut labelled: SmallVec<[Labelled; 4]> = SmallVec::new();
     for (operand, labels) in operands.iter().zip(&subscripts.operands) {
         labelled.push(distinct(operand, labels, subscripts)?);
     }
     let sets: SmallVec<[LabelSet; 4]> = labelled.iter().map(|l| set_of(&l.labels)).collect();
     let mut leaves: SmallVec<[LabelSet; 4]> = SmallVec::new();
-    let mut ready: SmallVec<[Option<Labelled<T>>; 4]> = SmallVec::new();
+    let mut ready: SmallVec<[Option<Labelled>; 4]> = SmallVec::new();
     for (number, operand) in labelled.into_iter().enumerate() {
         let others = sets
             .iter()
@@ -232,20 +228,16 @@ fn contracted<T: Number>(
     };
     let all = ((1u16 << operands.len()) - 1) as u8;
     let mut result = contraction.of(all)?.evaluate(&output)?;
-    if operands.len() > 1 && !result.layout().is_contiguous() {
-        result = result.lazy().eval_unfused()?;
+    if operands.len() > 1 && !result.layout.is_contiguous() {
+        result = result.lazy().eval()?;
     }
     result.reshape(shape)
 }
 
 /// Returns a view of an operand in which no label occurs twice, without its axes of length 1.
 #[track_caller]
-fn distinct<T: Number>(
-    operand: &Array<T>,
-    labels: &Labels,
-    subscripts: &Subscripts,
-) -> Result<Labelled<T>> {
-    let (mut layout, mut labels) = (*operand.layout(), labels.clone());
+fn distinct(operand: &AnyArray, labels: &Labels, subscripts: &Subscripts) -> Result<Labelled> {
+    let (mut layout, mut labels) = (operand.layout, labels.clone());
     let mut axis = 0;
     while axis < labels.len() {
         let first = labels[..axis].iter().position(|&own| own == labels[axis]);
