@@ -7,8 +7,8 @@ use crate::array::DType;
 use cachescope_kernels::reduce::{Mean, Norm, Std, Sum, Var};
 
 /// The reductions of an operation for `f32`, `f64` and, if the operation supports them, complex
-/// numbers of both types.
-pub(in crate::ops) struct WideReduction([Option<Reduction>; 4]);
+/// numbers of both types and `i64`.
+pub(in crate::ops) struct WideReduction([Option<Reduction>; 5]);
 
 impl WideReduction {
     /// Returns the reduction of elements of `dtype`.
@@ -22,6 +22,7 @@ impl WideReduction {
             DType::F64 => 1,
             DType::C32 => 2,
             DType::C64 => 3,
+            DType::I64 => 4,
             other => unreachable!("{other} is computed in another type"),
         };
         self.0[place].as_ref().expect("the reduction is for them")
@@ -34,6 +35,7 @@ macro_rules! floats {
             pub(in crate::ops) static $name: WideReduction = WideReduction([
                 Some(Reduction::of::<$reducer, f32>()),
                 Some(Reduction::of::<$reducer, f64>()),
+                None,
                 None,
                 None,
             ]);
@@ -53,4 +55,5 @@ pub(in crate::ops) static SUM: WideReduction = WideReduction([
     Some(Reduction::of::<Sum, f64>()),
     Some(Reduction::of::<Sum, Complex<f32>>()),
     Some(Reduction::of::<Sum, Complex<f64>>()),
+    Some(Reduction::of::<Sum, i64>()),
 ]);

@@ -82,8 +82,9 @@ impl Product {
             .map(|axis| axis as isize)
             .collect();
         let elements = self.lazy(&all)?;
-        let sums = elements.sum_axis(axes)?;
-        in_type(elements.dtype(), sums) // Sums of integers are taken modulo their range.
+        let dtype = elements.dtype();
+        let sums = elements.cast(summed_in(dtype)).sum_axis(axes)?;
+        in_type(dtype, sums) // Sums of integers are taken modulo their range.
     }
 
     /// Returns the stride of an axis, summed over all factors.
@@ -107,6 +108,15 @@ impl Product {
             });
         }
         Ok(product.expect("a product has factors"))
+    }
+}
+
+/// Returns the type that elements of `dtype` are summed in.
+fn summed_in(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 => DType::F32,
+        DType::F32 | DType::F64 | DType::C32 | DType::C64 => dtype,
+        _ => DType::I64,
     }
 }
 

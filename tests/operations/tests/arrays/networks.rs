@@ -136,6 +136,18 @@ fn a_single_operand_of_an_einsum_is_a_view() -> Result<()> {
 }
 
 #[test]
+fn sums_of_an_einsum_wrap_in_the_type_of_its_operands() -> Result<()> {
+    let bytes = Array::<u8>::full([2, 3], 100)?;
+    assert_eq!(einsum("ij->i", (&bytes,))?.to_vec()?, [44, 44]);
+    assert_eq!(einsum("ij,ij->j", (&bytes, &bytes))?.to_vec()?, [32; 3]);
+    let large = Array::<u64>::full([3], u64::MAX - 1)?;
+    assert_eq!(einsum("i->", (&large,))?.item()?, u64::MAX - 5);
+    let half = Array::<f16>::full([4000], f16::from_f32(0.5))?;
+    assert_eq!(einsum("i->", (&half,))?.item()?, f16::from_f32(2000.0));
+    Ok(())
+}
+
+#[test]
 fn a_chain_is_multiplied_in_the_cheapest_order() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;
     let _current = device.enter();
