@@ -1,6 +1,6 @@
 //! Reductions by logical AND and OR.
 
-use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
+use super::{CudaReducer, Reducer};
 use crate::Element;
 use crate::element::scalar::convert;
 
@@ -43,8 +43,13 @@ macro_rules! truth {
                 }
 
                 #[inline(always)]
-                fn reduce<const FMA: bool>(values: &[T], first: usize) -> bool {
-                    reduce_unordered::<Self, T, FMA>(values, first)
+                fn reduce<const FMA: bool>(values: &[T], _first: usize) -> bool {
+                    // One accumulator: the compiler knows that the order does not matter.
+                    let mut decided = false;
+                    for &value in values {
+                        decided |= convert::<bool, T>(value) != $nothing;
+                    }
+                    decided != $nothing
                 }
 
                 #[inline(always)]
@@ -60,13 +65,6 @@ macro_rules! truth {
                 #[inline(always)]
                 fn finish(total: bool, _count: usize) -> bool {
                     total
-                }
-            }
-
-            impl<T: Element> Unordered<T> for $reducer {
-                #[inline(always)]
-                fn join($a: bool, $b: bool) -> bool {
-                    $join
                 }
             }
         )+
