@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytemuck::cast_slice_mut;
 
 use super::Buffer;
-use crate::array::{AnyElement, Array, Layout, Walk};
+use crate::array::{AnyArray, AnyElement, Array, Layout, Walk};
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
@@ -62,6 +62,45 @@ fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     DevicePtr(buffer.address()).offset(first as u64)
 }
 
+/// Returns the address of the element at index `lowest` of `array` if it is in the host's memory.
+/// Waits until the elements have been written.
+#[track_caller]
+fn in_host_memory(array: &AnyArray, lowest: usize) -> Result<Option<*const u8>> {
+    let buffer = &array.buffer;
+    if buffer.device().backend().id() != DeviceId::Host {
+        return Ok(None);
+    }
+    buffer.wait_for_last_write()?;
+    let first: *mut u8 = host_pointer(address_of(array, lowest));
+    Ok(Some(first.cast_const()))
+}
+
+/// Downloads the elements from index `lowest` of `array` on, once they have been written.
+#[track_caller]
+fn download(array: &AnyArray, lowest: usize, target: &mut [u8]) -> Result<()> {
+    let buffer = &array.buffer;
+    let backend = buffer.device().backend();
+    // Until the bytes are downloaded, no launch of a graph overwrites them.
+    let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
+    let _no_launches = gpu.map(Cuda::lock_launches_shared);
+    // Each write waited for the earlier write, so the last write completes after all others.
+    let writer = buffer.wait_for_last_write()?;
+    buffer.take_deferred_error()?;
+    // A meta device has no data. The zeros of `target` are never written, so they take no memory.
+    if !backend.is_meta() {
+        // SAFETY: by the array's invariants, its indices lie in its buffer, and every element
+        // between them was written. Nothing writes while `array` is borrowed.
+        unsafe { backend.download(writer, address_of(array, lowest), target) }.at_caller()?;
+    }
+    buffer.device().memory().finish_kernels();
+    Ok(())
+}
+
+fn address_of(array: &AnyArray, index: usize) -> DevicePtr {
+    let offset_bytes = index * array.dtype.size_bytes();
+    DevicePtr(array.buffer.address()).offset(offset_bytes as u64)
+}
+
 /// The elements that an array's layout reaches, readable by the host: in place if they are in host
 /// memory, downloaded otherwise.
 #[derive(Debug)]
@@ -80,32 +119,15 @@ impl<'a, T: AnyElement> Elements<'a, T> {
             });
         };
         let count = highest - lowest + 1;
-        let buffer = array.buffer();
-        let first = DevicePtr(buffer.address()).offset((lowest * size_of::<T>()) as u64);
-        let backend = buffer.device().backend();
-        // Until the bytes are downloaded, no launch of a graph overwrites them.
-        let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
-        let _no_launches = gpu.map(Cuda::lock_launches_shared);
-        // Each write waited for the earlier write, so the last write completes after all others.
-        let writer = buffer.wait_for_last_write()?;
-        let values = if backend.id() == DeviceId::Host {
-            let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
+        let values = if let Some(first) = in_host_memory(array.erased(), lowest)? {
             // SAFETY: by the array's invariants, its indices lie in its buffer, and every element
-            // between them was written. `wait_for_last_write` waited for the writing stream.
-            // `array` keeps the buffer alive for `'a`. Blocks are aligned for every element.
-            // Writing takes a `&mut` of a buffer's only handle, so nothing writes while `array` is
-            // borrowed. Every bit pattern is a valid `Raw`.
-            Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
+            // between them was written. `array` keeps the buffer alive for `'a`. Blocks are aligned
+            // for every element. Writing takes a `&mut` of a buffer's only handle, so nothing
+            // writes while `array` is borrowed. Every bit pattern is a valid `Raw`.
+            Cow::Borrowed(unsafe { std::slice::from_raw_parts(first.cast::<T::Raw>(), count) })
         } else {
-            buffer.take_deferred_error()?;
             let mut values = vec![T::Raw::default(); count];
-            // A meta device has no data. Its zeros are never written, so they take no memory.
-            if !backend.is_meta() {
-                let target = cast_slice_mut(&mut values);
-                // SAFETY: as above.
-                unsafe { backend.download(writer, first, target) }.at_caller()?;
-            }
-            buffer.device().memory().finish_kernels();
+            download(array.erased(), lowest, cast_slice_mut(&mut values))?;
             Cow::Owned(values)
         };
         Ok(Self {
