@@ -62,20 +62,39 @@ fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     DevicePtr(buffer.address()).offset(first as u64)
 }
 
-/// Returns the address of the element at index `lowest` of `array` if it is in the host's memory.
-/// Waits until the elements have been written.
-#[track_caller]
-fn in_host_memory(array: &AnyArray, lowest: usize) -> Result<Option<*const u8>> {
-    let buffer = &array.buffer;
-    if buffer.device().backend().id() != DeviceId::Host {
-        return Ok(None);
+/// The elements between the lowest and the highest index of an array.
+struct Reach {
+    lowest: usize,
+    count: usize,
+    /// The address of the lowest element, if it is in the host's memory.
+    on_host: Option<*const u8>,
+}
+
+impl Reach {
+    /// Returns the reach of an array, or `None` if it has no elements. If they are in the host's
+    /// memory, waits until they have been written.
+    #[inline(never)]
+    #[track_caller]
+    fn of(array: &AnyArray) -> Result<Option<Self>> {
+        let Some((lowest, highest)) = array.layout.bounds() else {
+            return Ok(None);
+        };
+        let mut on_host = None;
+        if array.device().backend().id() == DeviceId::Host {
+            array.buffer.wait_for_last_write()?;
+            let first: *mut u8 = host_pointer(address_of(array, lowest));
+            on_host = Some(first.cast_const());
+        }
+        Ok(Some(Self {
+            lowest,
+            count: highest - lowest + 1,
+            on_host,
+        }))
     }
-    buffer.wait_for_last_write()?;
-    let first: *mut u8 = host_pointer(address_of(array, lowest));
-    Ok(Some(first.cast_const()))
 }
 
 /// Downloads the elements from index `lowest` of `array` on, once they have been written.
+#[inline(never)]
 #[track_caller]
 fn download(array: &AnyArray, lowest: usize, target: &mut [u8]) -> Result<()> {
     let buffer = &array.buffer;
@@ -112,14 +131,14 @@ pub(crate) struct Elements<'a, T: AnyElement> {
 impl<'a, T: AnyElement> Elements<'a, T> {
     #[track_caller]
     pub(crate) fn of(array: &'a Array<T>) -> Result<Self> {
-        let Some((lowest, highest)) = array.layout().bounds() else {
+        let Some(reach) = Reach::of(array.erased())? else {
             return Ok(Self {
                 values: Cow::Borrowed(&[]),
                 layout: *array.layout(),
             });
         };
-        let count = highest - lowest + 1;
-        let values = if let Some(first) = in_host_memory(array.erased(), lowest)? {
+        let Reach { lowest, count, .. } = reach;
+        let values = if let Some(first) = reach.on_host {
             // SAFETY: by the array's invariants, its indices lie in its buffer, and every element
             // between them was written. `array` keeps the buffer alive for `'a`. Blocks are aligned
             // for every element. Writing takes a `&mut` of a buffer's only handle, so nothing
