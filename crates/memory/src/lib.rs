@@ -4,7 +4,7 @@ mod naming;
 #[macro_use]
 mod macros;
 
-// The layers, bottom up: each may name only those before it.
+// The layers, bottom up: each layer may name only the layers before it.
 mod costs;
 mod error;
 mod size;
@@ -115,7 +115,7 @@ pub mod cuda {
     pub use cudarc;
 }
 
-/// [`Device::invalidate_cache`] on the current device.
+/// Calls [`Device::invalidate_cache`] on the current device.
 ///
 /// # Examples
 ///
@@ -133,7 +133,7 @@ pub fn invalidate_cache(name: &str) -> Invalidation {
     Device::with_current(|device| device.invalidate_cache(name))
 }
 
-/// [`Device::cache_stats`] on the current device.
+/// Calls [`Device::cache_stats`] on the current device.
 ///
 /// # Examples
 ///

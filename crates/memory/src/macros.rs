@@ -4,8 +4,9 @@
 /// Runs a block of code inside a named cache, and evaluates to the block's value.
 ///
 /// Every array and buffer that the block allocates on the scope's device comes from the cache of
-/// this name; from the second entry on, it reuses the memory of the first. At exit, on whichever
-/// path, the cache keeps or frees its idle blocks according to its [`Policy`](crate::Policy).
+/// this name; from the second entry on, it reuses the memory of the first entry. At exit, on
+/// whichever path, the cache keeps or frees its idle blocks according to its
+/// [`Policy`](crate::Policy).
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -90,7 +91,7 @@
 ///
 /// A future that is nevertheless suspended inside a scope leaves it open: until it resumes, the
 /// cache serves the other work of its thread. No block is shared by that. If scopes are then left
-/// out of order, [`scope::report`](crate::scope::report) says so, and
+/// out of order, [`scope::report`](crate::scope::report) reports this, and
 /// [`CacheStats::out_of_order_exits`](crate::CacheStats) counts it.
 ///
 /// # The name

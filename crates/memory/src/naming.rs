@@ -1,4 +1,4 @@
-//! Names of the variants of enums, and the error for a name that none has.
+//! Names of the variants of enums, and the error for a name that no variant has.
 
 use crate::error::{Error, ErrorCode};
 pub(crate) use crate::text::display_name;

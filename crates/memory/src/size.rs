@@ -48,7 +48,7 @@ const UNITS: [(&str, u64); 18] = [
 ];
 
 impl SizeSetting {
-    /// The size in bytes on a device of `total_bytes`.
+    /// Returns the size in bytes on a device of `total_bytes`.
     pub(crate) fn resolve(self, total_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -91,9 +91,10 @@ impl SizeSetting {
     }
 }
 
-/// The decimal `number` times `unit`, rounded down.
+/// Returns the decimal `number` times `unit`, rounded down.
 fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
-    /// Digits whose scaled value fits 128 bits; further ones are worth less than a byte.
+    /// The maximum number of digits whose scaled value fits 128 bits. Further digits are worth less
+    /// than a byte.
     const MAX_FRACTION_DIGITS: usize = 18;
 
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

@@ -12,7 +12,7 @@ pub fn write_to_stderr(line: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// The next multiple of `unit`, a power of two; `None` on overflow.
+/// Returns the next multiple of `unit`, a power of two; `None` on overflow.
 #[inline]
 pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     debug_assert!(unit.is_power_of_two());
@@ -26,7 +26,7 @@ pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
 /// The maximum length of a displayed name.
 const MAX_NAME_CHARS: usize = 60;
 
-/// A name for a table or a message: on one line, escaped, and shortened in the middle.
+/// Returns a name for a table or a message: on one line, escaped, and shortened in the middle.
 pub(crate) fn display_name(name: &str) -> String {
     let printed = |character: char| -> Vec<char> {
         match character {

@@ -25,7 +25,7 @@ thread_local! {
 /// The memory that operations of a capture have used so far.
 #[derive(Default)]
 struct Uses {
-    /// By address; no two pinned blocks have one address.
+    /// The pinned blocks by address; no two of them have one address.
     pinned: HashMap<u64, PinnedBlock>,
     /// Address ranges of suballocations of slabs.
     planned: Vec<Range<u64>>,
@@ -54,7 +54,7 @@ struct PinnedBlock {
 pub struct CaptureTracking(());
 
 impl CaptureTracking {
-    /// Begins tracking; `None` if this thread already tracks.
+    /// Begins tracking. Returns `None` if this thread already tracks.
     pub fn begin() -> Option<Self> {
         USED.with_borrow_mut(|used| {
             used.is_none().then(|| {

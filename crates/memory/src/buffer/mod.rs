@@ -174,8 +174,9 @@ impl Buffer {
         Device::from_caches(self.block.home().device())
     }
 
-    /// Writes `value` to all of the memory, which is a host's, and returns its elements. Waits for
-    /// work that uses the memory. Bytes at the end that do not make an element are left.
+    /// Sets each element of the memory, which must be a host's, to `value`, and returns the
+    /// elements. Waits for work that uses the memory. If bytes remain at the end, too few for an
+    /// element, they do not change.
     ///
     /// # Examples
     ///
@@ -231,8 +232,9 @@ impl Buffer {
         Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
     }
 
-    /// Orders the stream `user` before it uses the memory: a read after other streams' writes, a
-    /// write after their uses. During a write, no other thread may begin to use the memory.
+    /// Orders the next use of the memory by the stream `user`: a read after the writes of other
+    /// streams, a write after all their uses. During a write, no other thread may begin to use the
+    /// memory.
     #[track_caller]
     #[doc(hidden)]
     pub fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 /// The identity of tracked values. No other values have it while their tape lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValueId {
-    /// The tape.
+    /// The tape that tracks the values.
     pub tape: TapeId,
     /// The index of the values on the tape, with the bit 31 set for
     /// constants.
@@ -22,13 +22,14 @@ impl ValueId {
     const CONSTANT: u32 = 1 << 31;
 
     /// The identity of rounded elements whose exact elements are stored after them in the same
-    /// memory. It is a constant of no tape, so that a write to the elements removes it.
+    /// memory. The identity counts as a constant and belongs to no tape. A write to the elements
+    /// therefore removes it.
     pub const ROUNDED: Self = Self {
         tape: TapeId::NONE,
         index: Self::CONSTANT,
     };
 
-    /// Returns the identity of the constant of that index.
+    /// Returns the identity of the constant with this index on `tape`.
     pub fn constant(tape: TapeId, index: usize) -> Self {
         Self {
             tape,
@@ -36,7 +37,7 @@ impl ValueId {
         }
     }
 
-    /// Returns whether it is the identity of a constant.
+    /// Returns true if the values are a constant.
     pub fn is_constant(self) -> bool {
         self.index & Self::CONSTANT != 0
     }

@@ -180,8 +180,8 @@ impl Caches {
         }
     }
 
-    /// Returns true if the shard's cache may own `bytes` more. Releases the idle blocks of this
-    /// shard if that makes room.
+    /// Returns true if the shard's cache may own another `bytes` bytes. If the release of this
+    /// shard's idle blocks makes room, releases them.
     pub(super) fn has_room(&self, shard: &Shard, bytes: u64) -> bool {
         let settings = shard.settings.as_ref();
         let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());

@@ -150,7 +150,7 @@ impl DetachedArenas {
     }
 }
 
-/// Moves the uses of a freed suballocation to its arena, if that is one of `arenas`.
+/// Moves the uses of a freed suballocation to its arena, if `arenas` contains this arena.
 fn share(arenas: &mut List, suballocation: &mut Header) {
     let block = &mut suballocation.block;
     arenas.for_each_mut(|arena| {

@@ -1,8 +1,8 @@
 //! The allocations and frees of an entry, in order: for reports, and for the planner.
 //!
 //! A record is not read from the recorder. The recorder's rings exist only during a recording and
-//! have only the newest events. A record counts steps, not time. It is complete, or reports which
-//! requests are missing.
+//! contain only the newest events. A record counts steps, not time. It is complete, or reports
+//! which requests are missing.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -109,7 +109,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Begins a record of up to `most` allocations. The record continues after `recorded`, the
-    /// allocations that are already known. Among their steps, no frees count.
+    /// allocations that are already known. Frees among these allocations do not count as steps.
     pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<RecordedAllocation>) -> Self {
         debug_assert!(recorded.len() <= most);
         Self {

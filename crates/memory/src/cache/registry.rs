@@ -345,9 +345,9 @@ impl Caches {
         }
     }
 
-    /// Returns a handle that prevents the slab that contains `address` from being used or released,
-    /// until the handle drops. The handle's block begins where the slab does, and all of the slab's
-    /// bytes are requested. Returns `None` if no slab of a plan contains `address`, or if another
+    /// Returns a handle on the slab that contains `address`. Until the handle drops, the slab is
+    /// neither used nor released. The handle's block has the slab's address, and all bytes of the
+    /// slab are requested. Returns `None` if no slab of a plan contains `address`, or if another
     /// thread is inside its scope. Code that uses addresses alone, such as a captured graph, holds
     /// the slab this way.
     ///

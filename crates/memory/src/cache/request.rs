@@ -13,7 +13,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Returns `None` if rounding up overflows.
+    /// Makes a size. Returns `None` if rounding up overflows.
     pub(super) fn new(requested_bytes: u64, rounding: Rounding) -> Option<Self> {
         Some(Self {
             requested_bytes,

@@ -28,16 +28,16 @@ pub struct CacheConfig {
     pub max_bytes: Option<u64>,
     /// A block that this many outermost entries of its thread did not use returns to the pool. So
     /// blocks that only a first entry needed are not kept forever. With `None`, blocks do not age,
-    /// but may still be evicted for blocks of other sizes. 64 by default. The check runs once in as
-    /// many entries.
+    /// but may still be evicted for blocks of other sizes. The default is 64. The check runs once
+    /// in this number of entries.
     pub keep_entries: Option<u64>,
     /// A block that was not used for this long returns to the pool. There is no background thread.
     /// Exits, misses of any thread, statistics and trims check the time, at most eight times in
     /// this period. Unbounded by default.
     pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for
-    /// [`cache_record`](crate::Device::cache_record). Each request then takes the slow path, except
-    /// those beyond the first 131,072 of an entry, which are not recorded:
+    /// [`cache_record`](crate::Device::cache_record). Each recorded request takes the slow path.
+    /// Requests after the first 131,072 of an entry are not recorded;
     /// [`unrecorded`](crate::CacheStats::unrecorded) counts them.
     pub record: bool,
 }

@@ -33,8 +33,8 @@ pub struct CacheStats {
     pub live_blocks: u64,
     /// Bytes requested for the live blocks.
     pub live_bytes: u64,
-    /// Blocks idle in this cache. An arena or a slab counts as one, even if a suballocation is
-    /// live, unless the suballocation outlived its entry.
+    /// Blocks idle in this cache. An arena or a slab counts as one block, even if a suballocation
+    /// is live, unless the suballocation outlived its entry.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
@@ -54,7 +54,7 @@ pub struct CacheStats {
     /// Blocks that are live after their scope's exit.
     pub escaped_blocks: u64,
     /// Exits from scopes while a scope, device or stream that the thread entered later was still
-    /// open. Each takes effect when the later one is left. With
+    /// open. Each exit takes effect when the thread leaves the later scope, device or stream. With
     /// [`cache_scope!`](crate::cache_scope) alone, the cause is a future that was suspended inside
     /// a scope.
     pub out_of_order_exits: u64,
@@ -176,8 +176,8 @@ pub(crate) struct Counters {
 const GROWING_ENTRIES: u64 = 50;
 
 impl Counters {
-    /// Notes at an exit if live bytes rise from entry to entry; a quiet exit does not change them.
-    /// Returns true if a warning is due.
+    /// Counts at an exit the rise of live bytes since the last exit. A quiet exit need not call it,
+    /// because live bytes have not changed. Returns true if a warning is due.
     pub(crate) fn count_growth(&self) -> bool {
         let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
         self.exit_live_bytes.set(now);

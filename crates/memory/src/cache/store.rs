@@ -40,9 +40,9 @@ pub(super) struct Store {
     /// The epoch. Advances at each outermost exit and each invalidation. A block stores the epoch
     /// in which it was handed out.
     pub(super) epoch: u64,
-    /// Blocks of epochs before this one escaped.
+    /// The epoch before which blocks count as escaped.
     pub(super) exit_epoch: u64,
-    /// Blocks of epochs before this one go to the pool when they drop.
+    /// The epoch before which blocks go to the pool when they drop.
     pub(super) invalidation_epoch: u64,
     pub(super) recording: Option<Recording>,
     /// The record of the entry that was recorded last.
@@ -93,8 +93,8 @@ impl Store {
         (&mut self.free_lists[SUBALLOCATION], recording)
     }
 
-    /// Takes the tightest fit that wastes at most an eighth; of equals, the most recently freed
-    /// one.
+    /// Takes the shortest block that fits and wastes at most an eighth. If several are equally
+    /// long, takes the most recently freed block.
     pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header>> {
         let waste_bytes = size.rounded_bytes / 8;
         let waste = |header: &Header| {

@@ -16,7 +16,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct SweepTimer {
     origin: Instant,
-    /// In nanoseconds since `origin`.
+    /// The time of the next sweep, in nanoseconds since `origin`.
     next_ns: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ impl SweepTimer {
         }
     }
 
-    /// Sweeps after an eighth of `max_idle` at the latest.
+    /// Schedules the next sweep after an eighth of `idle` at the latest.
     pub(super) fn schedule(&self, idle: Duration) {
         let next = self.origin.elapsed() + idle / SWEEPS;
         self.next_ns

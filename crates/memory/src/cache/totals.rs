@@ -11,7 +11,7 @@ use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
 /// The device-wide sums.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceTotals {
-    /// Live bytes as last published by every shard, and of the orphans.
+    /// The live bytes that every shard published last, and the live bytes of the orphans.
     published_bytes: AtomicI64,
     peak_bytes: AtomicU64,
     orphan_blocks: AtomicI64,

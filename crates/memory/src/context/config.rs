@@ -289,7 +289,7 @@ impl Device {
     }
 
     /// Returns a device on which every allocation fails with `error`, for callers that cannot
-    /// return it.
+    /// return the error.
     pub(super) fn broken(error: Error) -> Self {
         let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())
             .expect("there is nothing to refuse in the defaults");

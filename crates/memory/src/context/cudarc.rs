@@ -13,8 +13,8 @@ use crate::sync::plain::Mutex;
 /// of a device must belong to this context.
 struct Shared {
     context: Arc<CudaContext>,
-    /// A stream that cudarc created. Before its first own stream, cudarc orders nothing, and it
-    /// does not count ours.
+    /// A stream that cudarc created. Before cudarc has created a stream, it orders nothing, and it
+    /// does not count the streams of this crate.
     #[expect(dead_code, reason = "held so that cudarc counts it")]
     counted: Arc<CudaStream>,
 }
@@ -59,8 +59,8 @@ pub fn driver_error(error: DriverError) -> Error {
 }
 
 impl Device {
-    /// Returns the device's primary context as a cudarc context. It loads modules, and creates
-    /// cudarc streams and memory that work with this device's arrays.
+    /// Returns the device's primary context as a cudarc context. The context loads modules, and
+    /// creates cudarc streams and memory that work with this device's arrays.
     ///
     /// Every call returns one shared context, in which cudarc's slices keep their order across
     /// streams.

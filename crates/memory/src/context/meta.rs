@@ -37,7 +37,7 @@ pub struct MetaOptions {
     /// The device whose memory is imitated; a host by default.
     pub like: MetaKind,
     /// The memory of the device in bytes; 16 GiB by default. The steps in which memory grows depend
-    /// on the capacity. So reserved bytes are exact for a real device with as much memory.
+    /// on the capacity. So reserved bytes are exact for a real device of this capacity.
     pub capacity_bytes: u64,
     /// The costs of a CUDA driver's calls for memory; the table `h100` by default.
     pub costs: Option<DriverCosts>,
@@ -63,7 +63,7 @@ impl Default for MetaOptions {
 impl Device {
     /// Creates a device without data, to find how much memory a program needs.
     ///
-    /// Scopes, caches, pools, limits, plans and recordings work as on the device that it imitates.
+    /// Scopes, caches, pools, limits, plans and recordings work as on the imitated device.
     /// Operations compute nothing, and reads give zeros. Addresses are reserved, and no memory is
     /// used for them: a write to [`Buffer::address`](crate::Buffer::address) is a fault of the
     /// program. Arrays that are exchanged between ranks are copied through real memory.

@@ -71,7 +71,7 @@ impl PartialEq for Device {
 impl Eq for Device {}
 
 impl Hash for Device {
-    /// Hashes the identity, as equality compares it.
+    /// Hashes the identity, which equality compares.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.caches.as_ptr().hash(state);
     }
@@ -101,7 +101,7 @@ impl Device {
         self.caches.memory().backend()
     }
 
-    /// Returns the streams, to order one after others.
+    /// Returns the streams, for ordering one of them after others.
     pub(crate) fn ordered_streams(&self) -> Streams<'_> {
         self.caches.memory().streams()
     }
@@ -139,7 +139,8 @@ impl Device {
     }
 
     /// Returns every idle block of the cache `name` to the pool, and releases segments that become
-    /// idle there. Returns the number of blocks that returned to the pool at once, and their bytes.
+    /// idle in the pool. Returns the number of blocks that returned to the pool at once, and their
+    /// bytes.
     ///
     /// Live arrays stay valid, and their blocks return to the pool when they drop. If a thread is
     /// inside the scope, its shard is invalidated when it exits. The cache, its configuration and

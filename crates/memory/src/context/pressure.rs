@@ -9,7 +9,7 @@ use crate::memory::CallbackId;
 /// A guard that keeps a memory-pressure callback registered until the guard drops.
 #[must_use = "the callback is removed when this guard drops"]
 pub struct PressureGuard {
-    // Weak: a callback does not keep its device alive.
+    // The device. The reference is weak, so a callback does not keep its device alive.
     device: WeakCaches,
     id: CallbackId,
 }
@@ -17,7 +17,7 @@ pub struct PressureGuard {
 impl Device {
     /// Registers a callback for memory pressure. After all idle memory was released and before an
     /// allocation on this device fails, the callback receives the needed bytes. The callback drops
-    /// what it can spare and returns the freed bytes. If these are more than 0, the allocation is
+    /// what it can spare and returns the freed bytes. If it returns more than 0, the allocation is
     /// retried.
     ///
     /// The callback runs on the allocating thread, with no lock held. It may allocate; its own

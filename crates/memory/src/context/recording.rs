@@ -83,8 +83,8 @@ pub struct RecordedEvent {
     pub call_site: Option<CallSite>,
     /// The first address of the memory, or 0.
     pub address: u64,
-    /// The size in bytes: for an allocation and its free, as requested; for others, as
-    /// [`EventKind`] documents.
+    /// The size in bytes. For an allocation and its free, the requested bytes; for other events,
+    /// the bytes that [`EventKind`] documents.
     pub bytes: u64,
     /// The length of the block of an allocation or free, at least `bytes`.
     pub block_bytes: u64,

@@ -187,7 +187,7 @@ impl PartialEq for Stream {
 impl Eq for Stream {}
 
 impl Hash for Stream {
-    /// Hashes the identity, as equality compares it.
+    /// Hashes the identity, which equality compares.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.device().hash(state);
         self.0.id().hash(state);

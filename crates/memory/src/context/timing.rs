@@ -7,7 +7,7 @@ use crate::device::{StreamId, TimeMark};
 use crate::recorder::{EventKind, EventRecord, ScratchRegion, is_inside};
 
 /// An operation in progress (on a CUDA device: its submission), which ends when this drops. An
-/// operation inside of one that computes in [blocks](Self::in_blocks) is not recorded.
+/// operation inside of an operation that computes in [blocks](Self::in_blocks) is not recorded.
 #[derive(Debug)]
 pub struct Timed<'a>(Option<Begun<'a>>);
 

@@ -59,7 +59,7 @@ impl DriverLedger {
         self.charge_each(call, [bytes]);
     }
 
-    /// Charges one call over several mappings. Each mapping costs by its bytes.
+    /// Charges one call over several mappings. The cost of each mapping depends on its bytes.
     ///
     /// # Examples
     ///

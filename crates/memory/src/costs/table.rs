@@ -6,7 +6,7 @@ use crate::naming::{Named, names};
 /// The tables, by name.
 const TABLES: [(&str, &str); 1] = [("h100", include_str!("h100.csv"))];
 
-/// The columns. The last one, the source, is for readers and may contain commas.
+/// The columns. The last column, the source, is for readers and may contain commas.
 const COLUMNS: [&str; 6] = ["call", "bytes", "microseconds", "rule", "basis", "source"];
 
 /// A call of the driver for memory, with the driver's name, without `cu`.

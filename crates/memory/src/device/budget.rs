@@ -24,7 +24,8 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit, also below the held bytes. A concurrent claim may still use the old one.
+    /// Sets the limit, which may be below the held bytes. A concurrent claim may still use the old
+    /// limit.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }

@@ -26,7 +26,7 @@ macro_rules! uninhabited {
         $($rest:tt)*
     ) => {
         $(#[$meta])*
-        /// Cannot be called: there is no value of the type.
+        /// Cannot be called, because the type has no value.
         ///
         /// # Safety
         ///
@@ -230,8 +230,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// below this count.
     fn streams(&self) -> u16;
 
-    /// Returns whether work of one stream may run before earlier work of another, or is captured.
-    /// Returns false while there is only stream 0: then streams need no ordering.
+    /// Returns whether work of one stream may run before earlier work of another stream, or is
+    /// captured. Returns false while there is only stream 0: then streams need no ordering.
     fn uses_streams(&self) -> bool;
 
     /// Records an event on `stream`.

@@ -63,7 +63,7 @@ impl SimulatedDriver {
         is_taken.then(|| self.addresses(bytes)).flatten()
     }
 
-    /// Frees memory that [`allocate`](Self::allocate) returned for as many bytes.
+    /// Frees memory that [`allocate`](Self::allocate) returned for `bytes`.
     pub(crate) fn free(&self, bytes: u64) {
         self.give(DriverCall::MemFree, bytes);
     }

@@ -17,9 +17,9 @@ pub enum PageCost {
 /// The destination of decommitted memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To the device.
+    /// The device.
     Device,
-    /// To the growth that this release makes room for; the device may keep it until then.
+    /// The growth that this release makes room for. The device may keep the memory until then.
     NextGrowth,
 }
 
@@ -70,7 +70,7 @@ pub trait VirtualMemory: fmt::Debug + Send + Sync {
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64, to: Destination) -> Result<()>;
 
     /// Returns the parts of a committed part that can be decommitted, by address. If memory comes
-    /// in handles, these are the handles that lie completely in it.
+    /// in handles, these are the handles that lie completely in the committed part.
     fn separable(&self, address: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {
         vec![(address, bytes)]
     }

@@ -159,7 +159,8 @@ mod tests {
         }
     }
 
-    /// Skipped in the package of this crate, which lacks the page.
+    /// Compares the codes with the headings. Ignored in the package of this crate, which lacks the
+    /// page.
     #[test]
     fn each_code_has_a_heading_in_the_page_of_errors() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");

@@ -59,7 +59,7 @@ pub enum ErrorKind {
 /// ```
 #[derive(Clone)]
 pub struct Error {
-    // Shared, so that a lazy expression with an error can be cloned.
+    // The content, shared so that a lazy expression with an error can be cloned.
     inner: Arc<ErrorInner>,
     location: Option<&'static Location<'static>>,
 }
@@ -98,7 +98,7 @@ impl Error {
         }
     }
 
-    /// Adds the error of another library that caused this one.
+    /// Adds the error of another library that caused this error.
     #[cold]
     #[doc(hidden)]
     pub fn caused_by(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
@@ -272,7 +272,7 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
-    /// Returns the error of the operating system, the driver or a library that caused this one.
+    /// Returns the error of the operating system, the driver or a library that caused this error.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.inner {
             ErrorInner::Message { source, .. } => {

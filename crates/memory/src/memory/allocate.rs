@@ -69,7 +69,8 @@ impl DeviceMemory {
         })
     }
 
-    /// If growing would reserve too much, takes from memory for requests of other sizes.
+    /// If growing would reserve too much, serves the request from memory for requests of other
+    /// sizes.
     fn take_instead_of_growing(
         &self,
         state: &mut MemoryState,
@@ -180,7 +181,8 @@ impl DeviceMemory {
         let _waiting = self.waiting.begin();
         let mut before = None;
         loop {
-            // If the census equals the one before the last attempt, no memory was freed in between.
+            // If the census equals the census before the last attempt, no memory was freed in
+            // between.
             let census = above.census();
             let is_final = before.replace(census) == Some(census) && !census.is_changing();
             if is_final || !census.has_room(bytes, ceiling_bytes) {
@@ -202,7 +204,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Serves a request from the pool, a new segment, or rung 2, which is not recorded again.
+    /// Serves a request from the pool, a new segment, or rung 2, without recording the request
+    /// again.
     fn serve_quietly(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));

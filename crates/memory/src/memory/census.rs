@@ -18,12 +18,12 @@ pub(crate) struct Census {
     pub(crate) pending_bytes: u64,
     /// Requested bytes of live blocks.
     pub(crate) live_bytes: u64,
-    /// Bytes that live blocks take beyond the requested ones: by rounding, and by arenas that they
+    /// Bytes that live blocks take beyond the requested bytes: by rounding, and by arenas that they
     /// share.
     pub(crate) rounding_bytes: u64,
     /// Idle bytes of the layer above.
     pub(crate) cached_bytes: u64,
-    /// Bytes that were on their way between a thread and the pool.
+    /// Bytes in transit between a thread and the pool.
     pub(crate) moving_bytes: u64,
     /// The bytes of the largest free block; part of `free_bytes`.
     pub(crate) largest_free_block_bytes: u64,
@@ -34,8 +34,8 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Counts memory of the layer above that counted as on its way before. Returns the bytes as
-    /// they were counted.
+    /// Counts memory of the layer above, which counted as in transit before. Returns the counted
+    /// bytes.
     pub(crate) fn count(&mut self, owned: OwnedBytes) -> OwnedBytes {
         let pending_bytes = owned.pending_bytes.min(owned.bytes);
         let allocated_bytes = owned.allocated_bytes.min(owned.bytes - pending_bytes);
@@ -107,7 +107,7 @@ impl OwnedBytes {
 
 impl DeviceMemory {
     /// Calls `count` while no block leaves or enters the pool. At first, all memory that is neither
-    /// free nor pending counts as on its way. Returns the census that `count` completed.
+    /// free nor pending counts as in transit. Returns the census that `count` completed.
     pub(crate) fn census(&self, count: impl FnOnce(&mut Census)) -> Census {
         let state = self.state.lock();
         let (free_bytes, pending_bytes) = (state.pool.free_bytes(), state.pending.bytes());

@@ -163,14 +163,14 @@ impl Block {
     }
 }
 
-/// The cost of returning idle blocks to the pool and taking others from it.
+/// The cost of returning idle blocks to the pool and taking other blocks from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeCost {
     /// Low, like the cost of growth.
     Low,
     /// Low, while growth is expensive.
     BelowGrowth,
-    /// As high as the cost of growth: the pool keeps nothing idle, and each call goes to a driver.
+    /// High, like the cost of growth: the pool keeps nothing idle, so each call goes to a driver.
     High,
 }
 
@@ -256,7 +256,7 @@ impl DeviceMemory {
         &*self.backend
     }
 
-    /// Returns the device's streams, for ordering one after others.
+    /// Returns the device's streams, for ordering one of them after others.
     #[inline]
     pub(crate) fn streams(&self) -> Streams<'_> {
         Streams {
@@ -332,8 +332,8 @@ impl DeviceMemory {
         self.state.lock().take_deferred_error()
     }
 
-    /// Defers an error to the next call that can return one. That call returns the first deferred
-    /// error in full, and the number of later ones.
+    /// Defers an error to the next call that can return an error. That call returns the first
+    /// deferred error in full, and the number of later ones.
     #[doc(hidden)]
     pub fn defer(&self, error: Error) {
         self.state.lock().defer(error);

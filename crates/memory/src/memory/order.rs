@@ -2,8 +2,8 @@
 //!
 //! A stream that reads waits for the last writer. A stream that writes waits for the last writer
 //! and for all readers since. Within a stream nothing waits. Events are recorded on demand, on the
-//! streams concerned. A program that uses one stream records none. Otherwise one is recorded for
-//! each reading stream between two writes.
+//! streams concerned. A program that uses one stream records no events. Otherwise, one event is
+//! recorded for each reading stream between two writes.
 
 use super::uses::{StreamUse, StreamUses};
 use crate::device::{Backend, StreamId};
@@ -178,7 +178,7 @@ impl SlabOrder {
     }
 
     /// Orders `stream` after the last launch and all uses of suballocations since, before a graph
-    /// is launched on it. No other caller may be about to use the slab.
+    /// is launched on `stream`. No other caller may be about to use the slab.
     pub(super) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         let launch = StreamUse::on(stream);
         let unordered = std::mem::take(&mut *self.unordered.lock());
@@ -237,7 +237,7 @@ mod tests {
         backend.delayed().map_or(0, DelayedStreams::recorded)
     }
 
-    /// The number of events that `step` recorded.
+    /// Returns the number of events that `step` recorded.
     fn events(backend: &HostBackend, step: impl FnOnce() -> Result<()>) -> u64 {
         let before = recorded(backend);
         step().unwrap();

@@ -22,7 +22,7 @@ pub(crate) enum WaitMode {
     Poll,
 }
 
-/// A recorder of events that records at most one per stream.
+/// A recorder of events that records at most one event per stream.
 pub(crate) struct StreamEvents<'a> {
     backend: &'a dyn Backend,
     events: Vec<Event>,
@@ -94,7 +94,7 @@ impl<T> EventQueue<T> {
     }
 }
 
-/// A block on its way to the pool.
+/// A freed block that waits for streams before it returns to the pool.
 #[derive(Debug)]
 struct PendingFree {
     block: Block,

@@ -1,8 +1,8 @@
 //! Phase timing: the time that a memory spends in each phase.
 //!
-//! Phases nest (the rungs of the ladder take, reserve and release). Each is charged its own time
-//! without nested phases, so the shares sum to the whole. With timing off, a phase costs one test
-//! of a pointer.
+//! Phases nest (the rungs of the ladder take, reserve and release). Each phase is charged its own
+//! time without nested phases, so the shares sum to the whole. With timing off, a phase costs one
+//! test of a pointer.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ struct PhaseTimer {
 pub(super) struct Phases(Option<Box<[PhaseTimer; Phase::ALL.len()]>>);
 
 thread_local! {
-    /// The time of the phases nested in the running one, in nanoseconds.
+    /// The time of the phases nested in the running phase, in nanoseconds.
     static NESTED_NS: Cell<u64> = const { Cell::new(0) };
 }
 

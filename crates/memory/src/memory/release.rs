@@ -17,7 +17,7 @@ impl DeviceMemory {
     }
 
     /// Takes blocks back, and releases the segments and pages that become idle. If streams still
-    /// use these, [`drain_pending`](Self::drain_pending) releases them later.
+    /// use this memory, [`drain_pending`](Self::drain_pending) releases them later.
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
         self.phases
@@ -154,7 +154,8 @@ impl DeviceMemory {
         let mut state = self.state.lock();
         let before = self.source.reserved_bytes();
         loop {
-            // Recomputed each time: the memory released may be where the request would have grown.
+            // Recomputed each time, because the request might have extended the memory that was
+            // released.
             let keep_bytes = limit_bytes.saturating_sub(self.missing_bytes(&state, bytes));
             let to = Destination::NextGrowth;
             if self.release_idle(&mut state, keep_bytes, WaitMode::Wait, to) == 0 {
@@ -173,8 +174,8 @@ impl DeviceMemory {
     }
 
     /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released.
-    /// The excess beyond the goal is less than a page or handle. If no page is idle, it is less
-    /// than the smallest segment.
+    /// The excess beyond the goal is less than a page or handle. If no page is idle, the excess is
+    /// less than the smallest segment.
     pub(super) fn release_idle(
         &self,
         state: &mut MemoryState,
@@ -305,7 +306,7 @@ impl DeviceMemory {
         let page_bytes = self.page_bytes();
         spans.sort_unstable_by_key(|span| (span.segment, span.offset));
         for idle in state.pool.idle_pages(page_bytes) {
-            // From the end: the remaining front is still the block that the pool named.
+            // From the end, so that the remaining front is still the block that the pool named.
             for pages in self.separable_of(state, &spans, idle).into_iter().rev() {
                 self.release_pages(state, pages, wait_mode, Destination::Device);
             }

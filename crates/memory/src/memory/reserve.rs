@@ -21,12 +21,12 @@ use crate::pool::Pages;
 use crate::recorder::EventKind;
 use crate::source::{ReserveAt, Source, SourcePart};
 
-/// Below this many pages in use, an underused page is expensive.
+/// The number of pages in use, below which an underused page is expensive.
 const FEW_PAGES: u64 = 16;
-/// Below this many reserved pages, idle pages are released for growth even if pages are expensive.
-/// One more page would be a large part of the memory.
+/// The number of reserved pages, below which idle pages are released for growth even if pages are
+/// expensive. One more page would be a large part of the memory.
 const LITTLE_PAGES: u64 = 32;
-/// If pages are expensive, the bound rises by the released bytes divided by this.
+/// The divisor of released bytes. If pages are expensive, the bound rises by the quotient.
 const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {

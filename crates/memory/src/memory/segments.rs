@@ -50,8 +50,9 @@ impl Segment {
         }
     }
 
-    /// Subtracts `bytes`. Returns the number of reservations that end. One ends, if another remains
-    /// for the bytes still held. With the last byte, all of them end.
+    /// Subtracts `bytes`. Returns the number of reservations that end. One reservation ends if at
+    /// least one other remains for the bytes that are still held. With the last byte, all
+    /// reservations end.
     pub(super) fn shrink(&mut self, bytes: u64) -> u64 {
         self.held_bytes -= bytes;
         let ended = match self.held_bytes {
@@ -84,7 +85,8 @@ pub(super) struct MemoryState {
     vacant: Vec<SegmentId>,
     /// The first deferred error, and the number of later ones.
     deferred: Option<(Error, u64)>,
-    /// The statistics that are counted as they change; the others are computed when they are read.
+    /// The statistics that are counted as they change; the other statistics are computed when they
+    /// are read.
     pub(super) counted: MemoryStats,
     /// The peak of the used bytes, sampled as pages are reserved.
     pub(super) peak_used_bytes: u64,

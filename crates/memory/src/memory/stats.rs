@@ -41,8 +41,8 @@ pub struct MemoryStats {
     /// The highest `live_bytes` since the start or the last
     /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound, because threads inside
     /// scopes may reach their own peaks at different times. If an array is dropped outside its
-    /// scope, it counts as live until its cache is entered or inspected. An allocation that misses
-    /// the caches ends this, too.
+    /// scope, it counts as live until its cache is entered or inspected. After an allocation that
+    /// misses the caches, it does not count as live any more, either.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes` since the start or the last `reset_peaks`.
     pub peak_reserved_bytes: u64,
@@ -53,8 +53,8 @@ pub struct MemoryStats {
     /// Reservations so far, including each growth of a segment in place.
     pub reserves: u64,
     /// Reservations released so far. If a segment that grew several times shrinks, each released
-    /// part counts as one. At least one reservation remains for the rest. The segment's end counts
-    /// all that remain: the count equals `reserves` once nothing is held.
+    /// part counts as one. At least one reservation remains for the rest. The end of the segment
+    /// counts all remaining reservations, so the count equals `reserves` once nothing is held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,

@@ -66,7 +66,7 @@ impl From<StreamId> for StreamUse {
 /// own bit.
 const BEYOND: u16 = u64::BITS as u16 - 1;
 
-/// A set of uses, the last of each stream.
+/// A set of uses, with the last use of each stream.
 ///
 /// Invariant: the bit [`BEYOND`] is set if and only if `beyond` is not empty.
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ impl StreamUses {
         }
     }
 
-    /// Iterates over the uses: first the ones with a bit, by stream, then the others, by stream.
+    /// Iterates over the uses: first the uses with a bit, by stream, then the others, by stream.
     pub(crate) fn iter(&self) -> impl Iterator<Item = StreamUse> {
         let bits = self.bits;
         let streams = (0..BEYOND).filter(move |stream| bits & 1 << stream != 0);
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Every third stream is a host stream, whose uses have positions.
+    /// Generates a use. Every third stream is a host stream, whose uses have positions.
     fn a_use() -> impl Strategy<Value = (u16, u64)> {
         (0..200u16, 1..50u64).prop_map(|(stream, position)| match stream % 3 {
             0 => (stream, position),

@@ -1,7 +1,7 @@
 //! The threads that wait for other threads to release memory.
 //!
 //! A thread that waits inside of a scope keeps its live blocks. If only the live blocks of waiting
-//! threads separate the free ones, no thread can make room. Then the request of the last thread
+//! threads separate the free blocks, no thread can make room. Then the request of the last thread
 //! fails.
 
 use crate::sync::plain::Mutex;

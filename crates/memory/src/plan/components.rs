@@ -16,7 +16,7 @@ const VISITS: usize = 32;
 pub struct Component {
     /// The items, in time.
     pub problem: Problem,
-    /// The bytes below it in the slab.
+    /// The bytes below the component in the slab.
     pub base: u64,
 }
 
@@ -55,7 +55,7 @@ pub fn decompose(buffers: &[BufferInterval]) -> (Vec<Component>, Vec<u64>) {
 
 /// Splits a problem between neighbouring sections across which no item is live.
 fn connected_components(problem: Problem, buffers: &[BufferInterval]) -> Vec<Problem> {
-    // The number of items that are live in both a section and the next one.
+    // The number of items that are live in both a section and the next section.
     let mut crossing = vec![0i32; problem.load.len() + 1];
     for item in &problem.items {
         crossing[item.first as usize] += 1;

@@ -4,7 +4,7 @@ use super::occupancy::Occupancy;
 use super::sections::Problem;
 
 /// Places the items in order, each at the lowest offset that is free over its whole lifetime.
-/// Returns `None` as soon as one ends above `bound`.
+/// Returns `None` as soon as an item ends above `bound`.
 pub fn first_fit(problem: &Problem, order: &[u32], bound: u64) -> Option<Vec<u64>> {
     let mut occupancy = Occupancy::new(problem.load.len());
     let mut offsets = vec![0; problem.items.len()];

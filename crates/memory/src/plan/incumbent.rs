@@ -9,7 +9,7 @@ use super::sections::Problem;
 use super::skyline;
 use super::weights::LearnedWeights;
 
-/// Skyline passes before first fit, and after it while time remains.
+/// The number of skyline passes before first fit, and after first fit while time remains.
 const FIRST_PASSES: u32 = 4;
 const MORE_PASSES: u32 = 8;
 
@@ -25,7 +25,7 @@ pub struct TimeLimits {
     pub search: Deadline,
 }
 
-/// The best plan so far, and the weights learned on the way.
+/// The best plan so far, and the weights learned so far.
 #[derive(Debug)]
 pub struct Incumbent<'a> {
     /// The items of the component.
@@ -41,8 +41,8 @@ pub struct Incumbent<'a> {
 
 impl<'a> Incumbent<'a> {
     /// Returns the best plan of a few heuristic passes. If `limits` allow first fit by falling size
-    /// and by falling area, the plan is never larger than theirs. Stops at the first plan within
-    /// `capacity`.
+    /// and by falling area, the plan is never larger than the plans of first fit. Stops at the
+    /// first plan within `capacity`.
     pub fn new(problem: &'a Problem, capacity: u64, limits: &TimeLimits) -> Self {
         let mut incumbent = Self {
             problem,
@@ -92,8 +92,8 @@ impl<'a> Incumbent<'a> {
         }
     }
 
-    /// Runs skyline passes until one fits `capacity`. Each uses the weights learned from the passes
-    /// before.
+    /// Runs skyline passes until one fits `capacity`. Each pass uses the weights learned from the
+    /// previous passes.
     pub fn repeat_skyline(&mut self, capacity: u64, passes: u32, deadline: &Deadline) {
         for _ in 0..passes {
             if self.slab <= capacity || !deadline.allows(self.longest_pass) {

@@ -8,7 +8,7 @@
 pub struct BufferInterval {
     /// The first step of the lifetime.
     pub lower: u64,
-    /// The step after the last one; not below `lower`.
+    /// The step after the last step; not below `lower`.
     pub upper: u64,
     /// The size. The sizes of all buffers sum to less than 2⁶³.
     pub size_bytes: u64,

@@ -61,7 +61,7 @@ impl Occupancy {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);
         let (mut at, mut agreed) = (0, 0);
-        // Cycle until every list in a row accepts `offset`.
+        // Cycle until all lists, one after another, accept `offset`.
         while agreed < lists.len() {
             let (list, cursor) = &mut lists[at];
             let fits = next_fit(self.intervals(*list), cursor, offset, item.size);
@@ -97,7 +97,7 @@ impl Occupancy {
 }
 
 /// Returns the lowest offset at or above `offset` with `size` free bytes between intervals.
-/// Intervals before `cursor` are already below it.
+/// Intervals before `cursor` are already below `offset`.
 #[inline]
 fn next_fit(intervals: &[(u64, u64)], cursor: &mut u32, mut offset: u64, size: u64) -> u64 {
     let from_cursor = &intervals[*cursor as usize..];

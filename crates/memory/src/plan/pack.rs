@@ -145,9 +145,9 @@ pub fn pack_within(
     }
 }
 
-/// Runs first fit over the whole input, for a slab smaller than `slab_bytes`. It can beat the
-/// decomposition, which places an item that lives through all of a component at the bottom. Returns
-/// the offsets and the slab.
+/// Runs first fit over the whole input, for a slab smaller than `slab_bytes`. First fit can beat
+/// the decomposition, which places an item that lives through all of a component at the bottom.
+/// Returns the offsets and the slab.
 fn place_whole(
     buffers: &[BufferInterval],
     components: &[Component],
@@ -175,7 +175,7 @@ fn place_whole(
 }
 
 /// Returns the load of the input: the largest load of a component, including the items removed from
-/// it.
+/// the component.
 fn max_load(buffers: &[BufferInterval], components: &[Component], offsets: &[u64]) -> u64 {
     let loads = components
         .iter()

@@ -13,7 +13,7 @@ use super::BufferInterval;
 pub struct Item {
     /// The first section.
     pub first: u32,
-    /// The section after the last one.
+    /// The section after the last section.
     pub end: u32,
     /// Bytes; not 0.
     pub size: u64,
@@ -28,15 +28,15 @@ impl Item {
         self.first as usize..self.end as usize
     }
 
-    /// Returns true if both items are live in one section.
+    /// Returns true if both items are live in a common section.
     #[inline]
     pub fn meets(&self, other: &Self) -> bool {
         self.first < other.end && other.first < self.end
     }
 
     /// Calls `visit` with true and the nodes that cover the lifetime, in a segment tree over
-    /// `leaves` sections. Then calls it with false and the nodes above these, from the bottom. Only
-    /// ancestors of the outermost leaves are above them.
+    /// `leaves` sections. Then calls `visit` with false and the nodes above these nodes, from the
+    /// bottom. Only ancestors of the outermost leaves are above these nodes.
     #[inline]
     pub fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
         let (mut left, mut right) = (leaves + self.first as usize, leaves + self.end as usize);
@@ -107,7 +107,7 @@ impl Problem {
         Self::new(buffers, occupying(buffers))
     }
 
-    /// Writes the offset of each item to its index in the input, `base` higher.
+    /// Writes the offset of each item, plus `base`, to the item's index in the input.
     pub fn write_offsets(&self, placed: &[u64], base: u64, offsets: &mut [u64]) {
         for (&index, offset) in self.indices.iter().zip(placed) {
             offsets[index as usize] = base + offset;

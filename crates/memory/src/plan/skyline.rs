@@ -68,7 +68,7 @@ struct Gap {
 /// - `ends[f]` is the end of the run that begins at `f`, and `floors[f]` is its floor;
 /// - `firsts[e]` is the first section of the run that ends at `e`;
 /// - neighbouring runs have different floors;
-/// - `queue` holds every run, and possibly stale ones.
+/// - `queue` holds every run, and possibly stale runs.
 #[derive(Debug)]
 struct Skyline {
     ends: Vec<u32>,

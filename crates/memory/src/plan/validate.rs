@@ -13,7 +13,7 @@ pub enum Conflict {
     Count,
     /// This buffer ends beyond the slab.
     Outside(usize),
-    /// These two overlap in both time and space.
+    /// These two buffers overlap in both time and space.
     Overlap(usize, usize),
     /// The offset of this buffer is not a multiple of its alignment.
     Unaligned(usize),
@@ -69,7 +69,7 @@ pub fn validate(
         events.push((buffer.lower, true, index));
         events.push((buffer.upper, false, index));
     }
-    // Ends sort as false, so they come first: lifetimes are half open.
+    // Ends sort as false, so they come first, because lifetimes are half open.
     events.sort_unstable();
     let mut living: BTreeMap<u64, usize> = BTreeMap::new();
     for (_, begins, index) in events {

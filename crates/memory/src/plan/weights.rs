@@ -9,7 +9,7 @@ use super::ordering::{Orderings, SortKey};
 /// The largest weight that one run adds.
 const WEIGHT: f64 = 1e6;
 
-/// Weights are perturbed by up to this factor, and by up to this amount.
+/// The maximum relative and the maximum absolute increase by which weights are perturbed.
 const NOISE: f64 = 2.0;
 const FLOOR: f64 = 2e3;
 

@@ -53,7 +53,8 @@ impl Bin {
         self.free.push(segment);
     }
 
-    /// Removes and returns the last ready segment of the last [`SCAN`], else the last segment.
+    /// Removes and returns the last ready segment of the last [`SCAN`] segments, else the last
+    /// segment.
     #[inline]
     fn pop(&mut self, is_ready: impl Fn(SegmentId) -> bool) -> Option<SegmentId> {
         let last = self.free.len().checked_sub(1)?;
@@ -228,7 +229,7 @@ mod tests {
     fn what_a_whole_window_did_not_need_is_surplus() {
         let mut pool = with_free(10, &[1, 1, 1, 8, 64]);
         use_one(&mut pool, 1, 10);
-        // They were added in this window; the next window shows which are needed.
+        // The segments were added in this window; the next window shows which are needed.
         assert_eq!(pool.decayed_segments(), []);
         use_one(&mut pool, 1, 9);
         assert_eq!(pool.decayed_segments(), [], "the window is open");
@@ -262,7 +263,8 @@ mod tests {
     }
 
     proptest! {
-        /// Takes, gives and removals of three lengths, with windows of five takes.
+        /// Compares with the model over takes, gives and removals of three lengths, with windows of
+        /// five takes.
         #[test]
         fn surplus_is_what_lay_free_all_through_a_window(
             steps in prop::collection::vec((0u32..8, 0usize..3, any::<prop::sample::Index>()), 1..200)

@@ -84,11 +84,11 @@ impl Bins {
         }
     }
 
-    /// Returns the block to serve `bytes` to `stream` from. First, the smallest that fits among the
-    /// first [`SCAN`] of the request's bin. Second, the smallest among the first [`SCAN`] of the
-    /// next non-empty bin, where every block fits. Third, any that fits in the request's bin. Last,
-    /// a wilderness block. Among the blocks compared, one that is ready for `stream` is preferred.
-    /// Returns `None` only if no block of this partition fits.
+    /// Returns the block to serve `bytes` to `stream` from. First, the smallest block that fits
+    /// among the first [`SCAN`] of the request's bin. Second, the smallest block among the first
+    /// [`SCAN`] of the next non-empty bin, where every block fits. Third, any block that fits in
+    /// the request's bin. Last, a wilderness block. Among the blocks compared, one that is ready
+    /// for `stream` is preferred. Returns `None` only if no block of this partition fits.
     #[inline]
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
@@ -150,7 +150,7 @@ impl Bins {
         self.words[word] & !wilderness
     }
 
-    /// Calls `visit` for every block of at least `bytes`, and for some shorter ones.
+    /// Calls `visit` for every block of at least `bytes`, and for some shorter blocks.
     pub(crate) fn for_each_from(
         &self,
         blocks: &BlockTable,

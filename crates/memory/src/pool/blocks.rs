@@ -74,7 +74,7 @@ impl BlockNode {
     }
 }
 
-/// A slab of block nodes with a list of vacant ones.
+/// A slab of block nodes with a list of vacant nodes.
 #[derive(Debug)]
 pub(crate) struct BlockTable {
     nodes: Vec<BlockNode>,
@@ -195,7 +195,7 @@ impl BlockTable {
         rest
     }
 
-    /// Merges a block with the following one, which is in no bin.
+    /// Merges a block with the following block, which is in no bin.
     #[inline]
     pub(crate) fn coalesce_after(&mut self, index: u32) {
         let absorbed = self.get(index).after;

@@ -53,7 +53,8 @@ impl Pool for Direct {
         self.segments.owner_of_free(segment)
     }
 
-    /// Takes the smallest idle segment that fits, whole; of equal ones a ready one.
+    /// Takes the whole of the smallest idle segment that fits. If several have its length, prefers
+    /// a ready segment.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         let segments = &self.segments;
         let fitting = (0..)

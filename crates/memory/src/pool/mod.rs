@@ -97,7 +97,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     fn segment_bytes(&self, bytes: u64) -> u64;
 
     /// Returns whether idle segments are kept for later requests. If not, the layer above releases
-    /// each as soon as it is idle.
+    /// each segment as soon as it is idle.
     fn keeps_idle_segments(&self) -> bool {
         true
     }
@@ -120,8 +120,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
 
     /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` if none
     /// fits. Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer above
-    /// orders `stream` after it. Among blocks of similar fit a ready one is preferred. A block that
-    /// is not ready is preferred to a refusal.
+    /// orders `stream` after the owner. Among blocks of similar fit, a ready block is preferred. A
+    /// block that is not ready is preferred to a refusal.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)>;
 
     /// Takes from any segment, including segments added for requests of other sizes: the last
@@ -144,7 +144,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     fn largest_free_block_bytes(&self) -> u64;
 
     /// Returns whether the pool supports ranges: expandable segments, whose memory is committed and
-    /// decommitted by pages. Other pools never get any.
+    /// decommitted by pages. Other pools never get ranges.
     fn supports_ranges(&self) -> bool {
         false
     }
@@ -157,7 +157,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
 
     /// Returns the pages to commit so that [`take`](Self::take), which has just refused `bytes`,
     /// succeeds. Chooses the fewest pages, beside free blocks if that saves pages, then the lowest
-    /// ones. Returns `None` if no range for these requests has a long enough contiguous part.
+    /// pages. Returns `None` if no range for these requests has a long enough contiguous part.
     fn pages_to_commit(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
         None
     }
@@ -179,8 +179,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         StreamOwner::NONE
     }
 
-    /// Marks pages as decommitted: one of [`idle_pages`](Self::idle_pages), or a part of one.
-    /// Returns their owner.
+    /// Marks pages as decommitted: one of [`idle_pages`](Self::idle_pages), or a part of these
+    /// pages. Returns their owner.
     fn decommit(&mut self, _pages: Pages) -> StreamOwner {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
         StreamOwner::NONE

@@ -10,9 +10,9 @@ use crate::device::StreamId;
 pub(crate) struct StreamOwner(u16);
 
 impl StreamOwner {
-    /// Never used, or all earlier work is known to be done.
+    /// No owner: the block was never used, or all earlier work is known to be done.
     pub(crate) const NONE: Self = Self(u16::MAX);
-    /// Blocks of different streams were coalesced.
+    /// Several owners, after blocks of different streams were coalesced.
     pub(crate) const MANY: Self = Self(u16::MAX - 1);
 
     /// Returns the owner for work of one stream.
@@ -34,7 +34,7 @@ impl StreamOwner {
         }
     }
 
-    /// Returns the streams, on a device that has `count`.
+    /// Returns the streams, on a device that has `count` streams.
     pub(crate) fn streams(self, count: u16) -> impl Iterator<Item = StreamId> {
         let numbers = match self {
             Self::NONE => 0..0,

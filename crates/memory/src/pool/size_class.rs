@@ -53,7 +53,8 @@ mod tests {
         })
     }
 
-    /// Asserts that a size is at or above the bound of its class, and below the bound of the next.
+    /// Asserts that a size is at or above the bound of its class, and below the bound of the next
+    /// class.
     fn bracket(bytes: u64) {
         let class = floor_class(bytes);
         assert!(class < CLASSES, "{bytes}");

@@ -11,8 +11,8 @@ const SCAN: usize = 64;
 
 /// The uncommitted blocks, by length, then by position.
 ///
-/// Each range has one behind its committed part, and one for each decommitted hole. Only commit and
-/// decommit change this list; take and give never do.
+/// Each range has one uncommitted block behind its committed part, and one for each decommitted
+/// hole. Only commit and decommit change this list; take and give never do.
 ///
 /// Invariant: each uncommitted block of the partition is listed once, in this order.
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ impl Uncommitted {
         debug_assert_eq!(removed, index, "block {index} is not here");
     }
 
-    /// Returns the fewest pages whose commit makes a free block of `bytes`; of equal ones the
-    /// lowest.
+    /// Returns the smallest run of pages whose commit makes a free block of `bytes`. If several
+    /// runs have the minimum size, returns the first in the order of segment and offset.
     ///
     /// With more than [`SCAN`] uncommitted blocks, only the [`SCAN`] shortest that are long enough
     /// by themselves are compared. If no block is long enough by itself, all are compared. So
@@ -81,7 +81,7 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
 
 /// Returns the pages of one uncommitted block to commit for a free block of `bytes`. The pages are
 /// next to the free block before it, or next to the free block after it. If all of the block is
-/// committed, these two are joined.
+/// committed, these two free blocks are joined.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,

@@ -24,13 +24,14 @@ pub(super) struct Collected {
 #[derive(Default)]
 struct CallSites {
     known: Vec<&'static Location<'static>>,
-    /// By address: one line has few addresses. `None` for lines of this library.
+    /// The numbers of lines by address, because one line has few addresses. `None` for lines of
+    /// this library.
     numbers: HashMap<*const Location<'static>, Option<u32>>,
 }
 
 impl CallSites {
-    /// Returns the number of a line of the program. A line of this library is not reported: its
-    /// caller was lost on the way.
+    /// Returns the number of a line of the program. Returns `None` for a line of this library: a
+    /// function without `#[track_caller]` hid the caller's line.
     fn number(&mut self, call_site: &'static Location<'static>) -> Option<u32> {
         *self.numbers.entry(call_site).or_insert_with(|| {
             let call_site = outside(call_site)?;

@@ -65,7 +65,7 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Returns whether the event belongs to a recording that began at `began_ns`. An operation that
-    /// was submitted before does not.
+    /// was submitted before `began_ns` does not.
     pub(super) fn is_since(&self, began_ns: u64) -> bool {
         self.event.kind != EventKind::Kernel || self.event.address >= began_ns
     }

@@ -51,14 +51,14 @@ pub(crate) fn format_of(path: &Path) -> Result<Format> {
 
 /// A device to record until the process ends.
 pub(crate) struct Profiling {
-    /// Shared, because it must outlive the device.
+    /// The recorder, shared because it must outlive the device.
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) backend: Weak<dyn Backend>,
     /// A function that returns the live and the reserved bytes of the device.
     pub(crate) counters: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
     /// The file of the first device's report.
     pub(crate) path: PathBuf,
-    /// The interval at which the report is written, in addition to the end.
+    /// The interval at which the report is written, in addition to the report at the end.
     pub(crate) interval: Option<Duration>,
     pub(crate) ring_bytes: u64,
 }
@@ -75,9 +75,9 @@ struct Profiled {
 #[derive(Clone)]
 enum ExhaustedReport {
     NotNeeded,
-    /// A thread is writing it.
+    /// The report that a thread is writing.
     Unfinished,
-    /// `None` if it could not be written.
+    /// The path of the report; `None` if it could not be written.
     Finished(Option<PathBuf>),
 }
 
@@ -87,7 +87,8 @@ enum ExhaustedReport {
 /// of a device may run destructors of the program, which may fail a request or call `exit`.
 static PROFILED: Mutex<Vec<Arc<Profiled>>> = Mutex::new(Vec::new());
 
-/// Held while the reports of all devices are written, so that two threads do not write one file.
+/// The lock under which the reports of all devices are written, so that two threads do not write
+/// one file.
 static WRITER: Mutex<()> = Mutex::new(());
 
 /// The process that the devices of [`PROFILED`] belong to. A forked child has copies of them, and
@@ -111,7 +112,7 @@ pub(crate) fn profile_process(mut profiling: Profiling) -> Result<()> {
         return Ok(());
     };
     let device = backend.name();
-    // If the device cannot measure times, its operations are recorded without.
+    // If the device cannot measure times, its operations are recorded without times.
     let _ = backend.begin_timing();
     let mut profiled = PROFILED.lock();
     if profiled.is_empty() {
@@ -156,8 +157,8 @@ fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
 
 /// Writes the report of the events before a failed request to the recorder's device, for the first
 /// failure only. Returns the file that was written, or `None` while it is being written. Called
-/// without a lock. Waits for no other writer: the request may be one of a destructor that a writer
-/// runs.
+/// without a lock. Waits for no other writer, because a destructor that a writer runs may have made
+/// the request.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
     if !is_profiled_process() {
@@ -219,7 +220,7 @@ fn write_all() {
     }
 }
 
-/// Like [`write_report`], but the old file stays whole until the new one is, because the process
+/// Like [`write_report`], but the old file stays whole until the new file is, because the process
 /// may be killed. A symbolic link or a special file is not replaced: the report is written to it.
 fn replace_report(profile: &Profile, path: &Path) -> Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|existing| !existing.is_file()) {

@@ -4,11 +4,11 @@
 //! The layers above record events. A recording reads them as a [`Profile`], the input of every
 //! report.
 //!
-//! Architecture invariant: while no recording is active, this is one flag that slow paths read. An
-//! event takes no lock and allocates no memory. There are four exceptions. The first event of a
-//! thread allocates its ring. The first event of a scope stores its name. A thread whose locals are
-//! being destroyed borrows a ring for each event, under the lock of the rings. Events inside of an
-//! operation with scratch memory are stored in a list until the operation ends.
+//! Architecture invariant: while no recording is active, the recorder is one flag that slow paths
+//! read. An event takes no lock and allocates no memory. There are four exceptions. The first event
+//! of a thread allocates its ring. The first event of a scope stores its name. A thread whose
+//! locals are being destroyed borrows a ring for each event, under the lock of the rings. Events
+//! inside of an operation with scratch memory are stored in a list until the operation ends.
 //!
 //! The recorder is a layer below the memory, because events are recorded where they happen.
 //! Reservations happen in `memory/`, drops in a shard. The recorder knows only time and names, so

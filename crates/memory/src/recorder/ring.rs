@@ -19,7 +19,7 @@ const MOST_EVENTS: u64 = 1 << 26;
 /// The bytes of an event.
 const EVENT_BYTES: u64 = (WORDS as u64 + 1) * 8;
 
-/// The owner of a ring that no thread writes to: no thread's token.
+/// The value of `owner` while no thread writes to the ring. No thread has this token.
 pub(super) const IDLE: u64 = 0;
 
 /// A bounded sequence of events; the newest overwrites the oldest.

@@ -1,7 +1,7 @@
 //! The rings of a recorder, and their assignment to threads.
 //!
 //! A thread has a ring from its first event until it ends. Then the next thread without a ring gets
-//! it. So the number of rings is the largest number of threads that recorded at one time.
+//! the ring. So the number of rings is the largest number of threads that recorded at one time.
 //!
 //! A thread finds its ring by a `const` thread-local without a destructor. So it can record a drop
 //! after its other thread-locals were destroyed, where the crate `thread_local` panics. The list of

@@ -27,14 +27,14 @@ pub(crate) struct Expandable {
     /// no memory.
     usable_bytes: AtomicU64,
     committed_bytes: AtomicU64,
-    /// 0 without a limit, until memory was short. Then 1 plus the number of times that the largest
-    /// handle was halved.
+    /// The number of times that the largest handle was halved, plus 1. Without a limit, 0 until
+    /// memory was short.
     halvings: AtomicU64,
     segments: DirectSource,
     ranges: Mutex<Vec<AddressRange>>,
 }
 
-/// A limit below this many default pages is tight.
+/// The number of default pages below which a limit is tight.
 const TIGHT_LIMIT_PAGES: u64 = 16;
 /// The approximate number of pages under a tight limit.
 const TIGHT_LIMIT_SHARE: u64 = 512;
@@ -53,17 +53,17 @@ fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
 
 /// The maximum size of a handle.
 const MAX_HANDLE_BYTES: u64 = 1 << 30;
-/// A handle is at most this fraction of the usable memory. Idle memory moves in whole handles, and
-/// a live block pins the handle around it.
+/// The divisor of the usable memory that bounds the size of a handle. Idle memory moves in whole
+/// handles, and a live block pins the handle around it.
 const HANDLE_DIVISOR: u64 = 64;
-/// A handle is also at most this fraction of the usable memory that is not committed.
+/// The divisor of the usable memory that is not committed, which also bounds the size of a handle.
 const REST_DIVISOR: u64 = 16;
-/// A small handle is this fraction of the usable memory. Handles are small under a limit, if little
-/// memory is left, or once memory was short.
+/// The divisor of the usable memory that gives the size of a small handle. Handles are small under
+/// a limit, if little memory is left, or once memory was short.
 const SHORT_HANDLE_DIVISOR: u64 = 512;
-/// If pages are expensive, a range grows by this fraction of the committed bytes.
+/// The divisor of the committed bytes that gives the growth of a range, if pages are expensive.
 const STEP_DIVISOR: u64 = 24;
-/// Growth below this size is exact: little memory needs few calls in any case.
+/// The size below which growth is exact, because little memory needs few calls in any case.
 const MIN_STEP_BYTES: u64 = 8 << 20;
 
 /// Returns the largest power of two of at most `bytes`.
@@ -115,8 +115,8 @@ impl Expandable {
     }
 
     /// Records that memory is short: a request of `bytes` was refused. From now on handles are
-    /// small. They get smaller each time that `is_stuck` is set: enough bytes were idle, but could
-    /// not be moved. A request of more than the usable memory is ignored.
+    /// small. They get smaller each time that `is_stuck` is set, which means that enough bytes were
+    /// idle, but could not be moved. A request of more than the usable memory is ignored.
     pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if bytes > self.usable_bytes.load(Ordering::Relaxed) {
             return;
@@ -186,8 +186,8 @@ impl Expandable {
 
     /// Reserves another range of at least `min_bytes`. It has twice the device's memory, so that
     /// scattered blocks leave room between them. If the platform has fewer addresses, the range has
-    /// half of them, because the process needs some, too. Returns `None` if these are too few, or
-    /// if the device has less memory than `min_bytes`.
+    /// half of these addresses, because the process needs some, too. Returns `None` if the
+    /// addresses are too few, or if the device has less memory than `min_bytes`.
     pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
         if min_bytes > total_bytes {
@@ -216,7 +216,7 @@ impl Expandable {
         Ok(address.map(|address| AddressRange { address, bytes }))
     }
 
-    /// Replaces a range by one of half its size.
+    /// Replaces a range by a range of half its size.
     fn halve(&self, range: AddressRange) -> Result<Option<AddressRange>> {
         // SAFETY: the range was just reserved, and nothing else has its address.
         unsafe { self.memory().release_range(range.address, range.bytes) }?;

@@ -7,12 +7,12 @@ use crate::sync::plain::{AtomicU64, Ordering};
 
 /// The reservations of a device that fail as if it were exhausted; for tests.
 ///
-/// Reservations are counted from 1, over all threads. Failed ones count, too. A reservation is a
-/// segment, or pages of a range. On a GPU, if a step of growth fails, a reservation of only the
-/// needed memory follows. On one sequence of reservations, a plan always fails the same ones. A
-/// reservation fills the pool; arrays that the pool then serves need no further reservation. An
-/// allocation whose reservation failed releases idle memory and tries again. To exhaust a device
-/// permanently, use [`From`](Self::From).
+/// Reservations are counted from 1, over all threads. Failed reservations count, too. A reservation
+/// is a segment, or pages of a range. On a GPU, if a step of growth fails, a reservation of only
+/// the needed memory follows. In one sequence of reservations, a plan always fails the same
+/// reservations. A reservation fills the pool; arrays that the pool then serves need no further
+/// reservation. An allocation whose reservation failed releases idle memory and tries again. To
+/// exhaust a device permanently, use [`From`](Self::From).
 ///
 /// # Examples
 ///
@@ -30,13 +30,14 @@ use crate::sync::plain::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FaultPlan {
-    /// Only the reservation of this number fails.
+    /// Only the reservation with this number fails.
     Nth(u64),
-    /// The reservation of this number and all later ones fail.
+    /// The reservation with this number and all later reservations fail.
     From(u64),
-    /// Every reservation whose number is a multiple of this fails; 1 fails all.
+    /// Every reservation whose number is a multiple of this number fails; 1 fails all.
     Every(u64),
-    /// Each reservation fails with this probability, determined by the seed and its number.
+    /// Each reservation fails with this probability, determined by the seed and the reservation's
+    /// number.
     Random {
         /// Between 0.0 (none fails) and 1.0 (all fail).
         probability: f64,
@@ -153,7 +154,7 @@ mod tests {
         assert_ne!(quarter, failures(plan(0.25, 2), 10_000));
     }
 
-    /// The first outputs of the reference implementation for the seed 1234567.
+    /// Compares with the first outputs of the reference implementation for the seed 1234567.
     #[test]
     fn the_generator_is_splitmix64() {
         let expected: [u64; 3] = [

@@ -5,7 +5,7 @@ use crate::device::budget::Budget;
 use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::Result;
 
-/// No limit; no device has as much.
+/// The value for no limit, which exceeds the memory of any device.
 const UNLIMITED: u64 = u64::MAX;
 
 /// A source that refuses reservations beyond a limit.

@@ -1,6 +1,6 @@
-//! Sources of segments: `direct` reserves from the backend, `expandable` also commits pages of
-//! ranges, and `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `fault`)
-//! wrap any source and compose in any order.
+//! Sources of segments. `direct` reserves from the backend. `expandable` also commits pages of
+//! ranges. `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `fault`) wrap any
+//! source and compose in any order.
 
 use std::fmt;
 use std::ops::Deref;
@@ -48,8 +48,8 @@ impl SourcePart {
 
 /// A source of segments, and of pages of ranges.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
-    /// Reserves `bytes` (not 0) for first use by `stream`. Returns `None` if this source or one
-    /// below is exhausted, and an error if the device failed.
+    /// Reserves `bytes` (not 0) for first use by `stream`. Returns `None` if this source or a
+    /// source below is exhausted, and an error if the device failed.
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
     /// Releases memory that [`reserve`](Self::reserve) returned: a whole segment, or any pages of a

@@ -14,7 +14,7 @@ use crate::sync::Arc;
 /// The driver pool keeps released memory until it is trimmed or dropped.
 #[derive(Debug)]
 pub(crate) struct StreamOrdered {
-    // Dropped before the backend that it belongs to.
+    // The driver pool, dropped before the backend that it belongs to.
     pool: OrderedPool,
     backend: Arc<dyn Backend>,
 }

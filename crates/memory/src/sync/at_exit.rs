@@ -8,7 +8,7 @@ unsafe extern "C" {
 }
 
 /// Calls `callback` as the process ends by returning from `main` or by `exit`. If the C library has
-/// no space to register it, it is not called.
+/// no space to register `callback`, the callback is not called.
 pub fn at_exit(callback: extern "C" fn()) {
     let _ = atexit(callback);
 }

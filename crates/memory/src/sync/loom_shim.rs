@@ -56,13 +56,13 @@ impl RaceDetector {
         Self(loom::cell::UnsafeCell::new(()))
     }
 
-    /// The value is about to be read, possibly by several threads.
+    /// Notes that the value is about to be read, possibly by several threads.
     #[track_caller]
     pub(crate) fn read(&self) {
         self.0.with(|_| ());
     }
 
-    /// The value is exclusively owned from here on.
+    /// Notes that the value is exclusively owned from here on.
     #[track_caller]
     pub(crate) fn own(&self) {
         self.0.with_mut(|_| ());
@@ -119,20 +119,20 @@ macro_rules! loom_thread_local {
 pub(crate) use loom_thread_local as thread_local;
 
 /// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads
-/// there, and they would also order two light barriers.
+/// there, and fences would also order two light barriers.
 pub(crate) mod barrier {
     use std::cell::Cell;
 
     use super::{AtomicU64, Ordering};
 
     loom::lazy_static! {
-        /// Published by heavy barriers.
+        /// The value that heavy barriers publish.
         static ref HEAVY: AtomicU64 = AtomicU64::new(0);
-        /// Published by light barriers.
+        /// The value that light barriers publish.
         static ref LIGHT: AtomicU64 = AtomicU64::new(0);
     }
 
-    // Per OS thread: a model with all its threads runs on one.
+    // Per OS thread, because a model with all its threads runs on one OS thread.
     std::thread_local! {
         static SYMMETRIC: Cell<bool> = const { Cell::new(false) };
     }

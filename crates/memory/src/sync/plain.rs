@@ -21,7 +21,7 @@ impl<T> Mutex<T> {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// Borrows the value of a mutex that nobody else has.
+    /// Borrows the value of a mutex that no other thread can lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.0
             .get_mut()
@@ -117,11 +117,11 @@ impl RaceDetector {
         Self
     }
 
-    /// The value is about to be read, possibly by several threads.
+    /// Notes that the value is about to be read, possibly by several threads.
     #[inline]
     pub(crate) fn read(&self) {}
 
-    /// The value is exclusively owned from here on.
+    /// Notes that the value is exclusively owned from here on.
     #[inline]
     pub(crate) fn own(&self) {}
 }

@@ -1,15 +1,15 @@
-//! A wait for threads that cannot notify the one that waits, because they must not block.
+//! A wait for threads that cannot notify the waiting thread, because they must not block.
 
 use std::time::{Duration, Instant};
 
 use super::yield_now;
 
-/// The pauses before a thread that waits sleeps.
+/// The number of pauses before a waiting thread sleeps.
 const YIELDS: u32 = 16;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// A wait that looks again after each pause, up to a bound.
+/// A wait in pauses, up to a bound. The caller checks its condition after each pause.
 pub(crate) struct BoundedWait {
     bound: Duration,
     /// The time of the first pause.
@@ -26,8 +26,8 @@ impl BoundedWait {
         }
     }
 
-    /// Lets other threads run: the first times as long as the system likes, later for a sleep that
-    /// doubles up to a millisecond. Returns false, at once, if the bound has passed.
+    /// Lets other threads run. The first pauses last as long as the system decides. Later pauses
+    /// are sleeps that double up to a millisecond. If the bound has passed, returns false at once.
     pub(crate) fn pause(&mut self) -> bool {
         let elapsed = self.begun.get_or_insert_with(Instant::now).elapsed();
         let Some(left) = self

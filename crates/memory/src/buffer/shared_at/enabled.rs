@@ -11,7 +11,7 @@ type SharedLine = Option<&'static Location<'static>>;
 /// A handle in the table: its line, `None` if not known, and whether it belongs to a view.
 type SharedEntry = (SharedLine, bool);
 
-/// The handles on each block except its first, in the order they were made.
+/// The handles on each block, except the first handle, in order of creation.
 ///
 /// Invariant: each [`SharedAt`] that names the block has an entry here.
 static LINES: Mutex<Option<HashMap<usize, Vec<SharedEntry>>>> = Mutex::new(None);
@@ -35,9 +35,9 @@ impl SharedAt {
         }
     }
 
-    /// Returns the line of another handle, made from `self`'s, on the block whose header is at
-    /// `block`. A copy that the library makes, as when an expression is cloned, keeps the line of
-    /// its original.
+    /// Returns the line of a new handle on the block whose header is at `block`, cloned from the
+    /// handle of `self`. A copy that the library makes, as when an expression is cloned, keeps the
+    /// line of its original.
     #[track_caller]
     pub(in crate::buffer) fn share(&self, block: usize) -> Self {
         self.shared(block, self.is_view)

@@ -12,7 +12,7 @@ const SAMPLES: u32 = 8;
 /// The schedule of the sweeps of a shard's idle blocks, and the age limit of each sweep.
 ///
 /// Invariant: epochs and times of `signals` rise. Each time, except the first, is at least an
-/// eighth of `max_idle` after the one before.
+/// eighth of `max_idle` after the previous time.
 #[derive(Debug, Default)]
 pub(super) struct Aging {
     keep_entries: Option<u64>,

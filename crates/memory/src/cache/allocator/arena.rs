@@ -35,7 +35,7 @@ impl Allocator<'_> {
         self.refill(request)
     }
 
-    /// Serves a request from a new arena. Returns the arena if it is not needed any more. A
+    /// Serves a request from a new arena. If the arena is not needed any more, returns it: a
     /// callback of the memory may have left the scope, or entered it with another policy.
     pub(in crate::cache) fn refill_from(
         &mut self,
@@ -93,7 +93,7 @@ impl Allocator<'_> {
         self.counters.owned_blocks.add(1);
         self.counters.count_out(0, slab_bytes);
         if !self.is_entered() {
-            // As for every block that is live between two entries.
+            // Every block that is live between two entries counts as escaped.
             self.store.exit_epoch = self.store.epoch;
         }
         if epoch < self.store.exit_epoch {

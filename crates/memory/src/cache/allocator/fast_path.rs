@@ -7,9 +7,9 @@
 //! of its checks. Their values affect only the time at which the holder reacts. They publish no
 //! other memory.
 //!
-//! One compare decides a hit: the number of the policy that serves it, or none. The states of all
-//! policies are stored side by side. An enum of them would take a second compare on a hit of Bump
-//! and Plan.
+//! One comparison decides a hit: of a policy's number with the number of the policy that serves
+//! hits, or [`CLOSED`]. The states of all policies are stored side by side. An enum of the states
+//! would take a second comparison on a hit of Bump and Plan.
 
 use super::AllocatorState;
 use crate::cache::policy::Policy;
@@ -25,12 +25,12 @@ const NO_EPOCH: u64 = u64::MAX - 1;
 pub(in crate::cache) struct FastPath {
     /// The number of the policy whose idle blocks serve requests, or [`CLOSED`].
     policy: AtomicU8,
-    /// The epoch of the blocks that a free takes back without a look at anything else.
+    /// The epoch of the blocks that a free takes back without other checks.
     free_epoch: AtomicU64,
 }
 
 impl FastPath {
-    /// Makes the switches of an allocator, as far open as it allows.
+    /// Returns the switches of an allocator, open as far as the allocator allows.
     pub(in crate::cache) fn of(allocator: &mut AllocatorState) -> Self {
         let new = Self {
             policy: AtomicU8::new(CLOSED),

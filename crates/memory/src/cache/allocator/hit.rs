@@ -27,7 +27,7 @@ impl Allocator<'_> {
         Some(self.hand_out_hit(header, bytes))
     }
 
-    /// Returns the block of a hit under any policy, inside an entry or between two.
+    /// Returns the block of a hit under any policy, inside an entry or between two entries.
     pub(in crate::cache) fn any_hit(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
         if self.is_slow() {
             return None;

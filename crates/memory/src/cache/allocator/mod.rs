@@ -49,9 +49,9 @@ pub(super) struct AllocatorState {
     ends: bool,
     /// The version of the settings that the policy was configured with.
     version: u64,
-    /// The entries that have not ended; 0 unless a thread is inside.
+    /// The number of entries that have not ended; 0 unless a thread is inside.
     depth: u64,
-    /// The number of entries that the shard had counted when the last one ended.
+    /// The number of entries that the shard had counted when the last entry ended.
     counted_entries: u64,
     /// The number of requests that the shard had served when the last entry ended.
     counted_requests: u64,
@@ -103,7 +103,7 @@ impl AllocatorState {
         }
     }
 
-    /// Ends an entry. Returns true for the outermost one.
+    /// Ends an entry. Returns true for the outermost entry.
     #[inline]
     pub(super) fn end_nested(&mut self) -> bool {
         self.depth -= 1;
@@ -230,7 +230,8 @@ impl Allocator<'_> {
         self.update_free_epoch();
     }
 
-    /// Begins an outermost entry, after `entries` others. Returns true if the settings had changed.
+    /// Begins an outermost entry, after `entries` earlier entries. Returns true if the settings had
+    /// changed.
     #[inline]
     pub(super) fn begin(&mut self, settings: &CacheSettings, entries: u64) -> bool {
         self.depth = 1;
@@ -252,7 +253,7 @@ impl Allocator<'_> {
         has_changed
     }
 
-    /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns true
+    /// Ends the outermost entry for the blocks. Blocks that are live now have escaped. Returns true
     /// if the entry was recorded.
     #[inline]
     pub(super) fn end(&mut self) -> bool {

@@ -42,7 +42,7 @@ impl Allocator<'_> {
     }
 
     /// Returns the policy whose idle blocks serve a hit. Between two entries, only free lists serve
-    /// hits: the next entry hands out all of an arena.
+    /// hits, because the next entry hands out the whole arena.
     pub(super) fn hit_policy(&mut self) -> Policy {
         if self.is_entered() {
             dispatch!(self.policies, policy => policy.fast_path())

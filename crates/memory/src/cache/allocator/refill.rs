@@ -10,7 +10,7 @@ use crate::memory::header::{HandedOut, Header};
 
 impl Allocator<'_> {
     /// Serves a request that missed, or returns the memory that it needs. A request between two
-    /// entries is never served from an arena: the next entry hands out all of it.
+    /// entries is never served from an arena, because the next entry hands out the whole arena.
     pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<HandedOut, Need> {
         let AllocatorState {
             store,
@@ -38,7 +38,7 @@ impl Allocator<'_> {
     }
 
     /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for. If the shard then
-    /// owns about what the last entry needed, in other sizes, the request counts as a hit.
+    /// owns at most 9/8 of `known_out_bytes`, the request counts as a hit.
     pub(in crate::cache) fn adopt_free(&mut self, block: Block, request: &Request) -> HandedOut {
         let owned_bytes = self.counters.owned_bytes.get() + block.bytes();
         if owned_bytes > self.known_out_bytes + self.known_out_bytes / 8 {

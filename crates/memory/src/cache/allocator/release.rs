@@ -9,7 +9,7 @@ use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, List};
 
 impl AllocatorState {
-    /// Returns the idle bytes of the shard's blocks that belong to other streams.
+    /// Returns the bytes of the shard's idle blocks that belong to other streams than `stream`.
     pub(in crate::cache) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
         let others = self.store.idle();
         let others = others.filter(|header| header.block.stream != stream);
@@ -30,15 +30,16 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Evicts idle blocks of other sizes to the pool, for a request that none of them fits. All are
-    /// evicted at once, so that neighbours coalesce.
+    /// Evicts idle blocks to the pool, for a request that no idle block can serve. All are evicted
+    /// at once, so that neighbours coalesce.
     ///
     /// The peak is the maximum that was ever handed out at once. If the cache would exceed the
     /// peak, or the memory would have to grow (`to_grow`), unused blocks are evicted. An unused
     /// block has served nothing since the entry began. If both conditions hold, the other blocks
-    /// are evicted as well, and the slab if no plan is followed. In a first entry, the cache must
-    /// exceed twice the peak for that. So an entry that repeats finds a block for each of its
-    /// requests. An entry that varies takes its memory from blocks that it does not need.
+    /// are evicted as well, and the slab if no plan is followed. In a first entry, these other
+    /// blocks are evicted only if the cache would exceed twice the peak. So an entry that repeats
+    /// finds a block for each of its requests. An entry that varies takes its memory from blocks
+    /// that it does not need.
     ///
     /// The memory reports the cost of an exchange. If the memory keeps nothing idle, each exchange
     /// would be two driver calls. The cache may then own twice the peak before it evicts anything.
@@ -79,8 +80,8 @@ impl Allocator<'_> {
         }
     }
 
-    /// Releases, between two entries, the blocks that the policy does not keep, and those that were
-    /// unused for too long.
+    /// Releases, between two entries, the blocks that the policy does not keep, and the blocks that
+    /// were unused for too long.
     pub(in crate::cache) fn trim_between_entries(&mut self) {
         if self.is_entered() || self.store.epoch < self.due_epoch {
             return;
@@ -105,7 +106,7 @@ impl Allocator<'_> {
     }
 
     fn release_unused(&mut self) {
-        // Headers of suballocations may be idle without an arena, and an arena without any.
+        // There may be idle headers of suballocations but no idle arena, and the reverse.
         if self.counters.cached_bytes() > 0 || self.counters.idle_headers() > 0 {
             self.release_all();
         }

@@ -4,7 +4,7 @@
 use super::*;
 
 impl Bench {
-    /// Enters "a" as `cache_scope!` does, which defers an entry that follows one without a request.
+    /// Enters "a" like `cache_scope!`, which defers an entry if the entry before made no request.
     fn enter_lazily(&self) -> Entered {
         let place = Place::name("a");
         scope::reenter(place, None, &EntryOptions::NONE).unwrap_or_else(|| {
@@ -21,15 +21,15 @@ impl Bench {
         shards[0].is_held()
     }
 
-    /// Makes a request as a user does, which makes a deferred entry.
+    /// Makes a request like a user. If the entry is deferred, the request makes it.
     fn request(&self) -> BlockHandle {
         self.caches.allocate(1000, Location::caller()).unwrap()
     }
 }
 
-/// Runs `work` on another thread while this one is in an entry, in which it runs `inside`, and then
-/// `verify`. The first entry makes a request. If `escapes`, it leaves a live block, for `work`. If
-/// `skips`, an entry without a request follows.
+/// Runs `work` on another thread while this thread is in an entry, in which it runs `inside` and
+/// then `verify`. The first entry makes a request. If `escapes`, it leaves a live block, for
+/// `work`. If `skips`, an entry without a request follows.
 fn enter_while(
     (escapes, skips): (bool, bool),
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,

@@ -76,7 +76,7 @@ fn a_thread_that_stays_inside_releases() {
             read_and_drop(block);
             served.store(1, Ordering::Release);
         });
-        // The first of them may still be a hit.
+        // The first request of this loop may still be a hit.
         while is_served.load(Ordering::Acquire) == 0 {
             drop(bench.try_allocate(1000));
             yield_now();
@@ -96,7 +96,8 @@ fn threads_that_wait_for_each_other_do_not_deadlock() {
         let work = |bench: &Bench| {
             let _scope = bench.enter();
             drop(bench.try_allocate(1000));
-            // Needs the idle block of the other thread, too, and fails while that has both.
+            // Needs the idle block of the other thread as well, and fails while the other thread
+            // has both.
             bench.try_allocate(2000).is_ok()
         };
         let other = bench.spawn(work);

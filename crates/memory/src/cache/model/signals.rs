@@ -1,4 +1,5 @@
-//! Signals to a shard while a thread leaves it: once both are done, they have been followed.
+//! Signals to a shard while a thread leaves it. Once the sender and the leaving thread are done,
+//! the signals have been followed.
 
 use super::*;
 use crate::sync::barrier;

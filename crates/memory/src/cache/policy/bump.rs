@@ -1,6 +1,6 @@
 //! Bump: requests advance a cursor through an arena. The exit resets the cursor. The end of a
-//! nested entry moves it back over the memory that the entry freed last. If a first entry needed
-//! several arenas, the next one has one arena for all of it.
+//! nested entry moves the cursor back over the memory that the entry freed last. If a first entry
+//! needed several arenas, the next entry has one arena for all its requests.
 //!
 //! The header of a suballocation that dropped serves the next request.
 
@@ -15,7 +15,8 @@ use crate::memory::header::{Header, List};
 /// The length of the arena that small requests share until the need of an entry is known.
 const SHARED_ARENA_BYTES: u64 = 64 << 10;
 
-/// The bit set in an end, a multiple of 512, once the suballocation before that end was freed.
+/// The bit of an end that is set once the suballocation before that end was freed. Ends are
+/// multiples of 512, so the bit is otherwise 0.
 const FREED: u64 = 1;
 
 /// Returns the most arena bytes that are worth keeping for an entry that hands out `bytes`.
@@ -51,8 +52,8 @@ pub(in crate::cache) struct Bump {
     ends: Vec<u64>,
     /// The number of `ends` when each nested entry began.
     nested: Vec<usize>,
-    /// The maximum bytes that an entry handed out, and the epoch of the last entry with about as
-    /// many.
+    /// The maximum number of bytes that an entry handed out, and the epoch of the last entry that
+    /// handed out about this number.
     high_water: (u64, u64),
     /// The maximum number of bytes that an entry handed out since that epoch.
     later_bytes: u64,
@@ -251,16 +252,16 @@ impl Bump {
         self.arenas.first().map_or(0, |arena| arena.block.address.0)
     }
 
-    /// Returns true if `rounded_bytes` fit behind the cursor. They may be of any size: nothing has
-    /// checked yet that they are addressable.
+    /// Returns true if `rounded_bytes` fit behind the cursor. `rounded_bytes` may be any number,
+    /// because no caller has checked yet that it is addressable.
     #[inline]
     fn has_room(&self, rounded_bytes: u64) -> bool {
         rounded_bytes <= self.limit - self.cursor
     }
 
     /// Returns the length of a new arena for a request of `rounded_bytes`. If the need of an entry
-    /// is known, its first arena serves all of it. Otherwise, and for later arenas, the length is
-    /// the request's own; small requests share an arena.
+    /// is known, the entry's first arena serves all its requests. Otherwise, and for later arenas,
+    /// the length is the request's; small requests share an arena.
     fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
         let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
         let bytes = if is_small {

@@ -47,10 +47,11 @@ pub enum Policy {
     /// The exit from the scope returns every idle block to the pool in one step. A block that
     /// escaped returns to the pool when it drops.
     Release,
-    /// Requests advance a pointer in an arena. The exit resets the pointer. Before that, only a
-    /// nested entry makes memory available again: what it allocated last, and freed. After the
-    /// first entry, one arena of the high-water mark's size serves all requests. An arena with an
-    /// array that outlives its entry is detached until that array drops.
+    /// Requests advance a pointer in an arena. The exit resets the pointer. Before the exit, only
+    /// the end of a nested entry makes memory available again: the memory that the nested entry
+    /// allocated last and freed. After the first entry, one arena of the high-water mark's size
+    /// serves all requests. An arena with an array that outlives its entry is detached until that
+    /// array drops.
     Bump,
     /// The first entry is recorded and packed into one slab. The slab serves later entries at the
     /// same addresses, while they allocate and drop equal sizes in the same order. An entry that
@@ -70,7 +71,7 @@ names!(Policy {
 /// The memory that a request needs from the pool because the shard cannot serve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Exactly this block.
+    /// A block for this request alone.
     Block,
     /// An arena of `bytes`; an arena of `min_bytes` suffices.
     Arena { bytes: u64, min_bytes: u64 },

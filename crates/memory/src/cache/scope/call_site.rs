@@ -42,7 +42,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The length up to which `words` are all of a name, so that no bytes are compared.
+    /// The maximum length of a name that `words` contain completely, so that no bytes are compared.
     pub(crate) const EXACT_NAME_BYTES: usize = size_of::<[u64; 2]>();
 
     #[inline(always)]
@@ -120,7 +120,7 @@ impl CallSiteEntry {
 
 /// A thread's places, by place and device. A shard of a device that is gone, or of a cache that was
 /// removed, cannot be entered. So an entry may outlive the device that it names, and be found for
-/// another device at its address.
+/// another device at the former address of that device.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {

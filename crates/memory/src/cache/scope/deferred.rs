@@ -1,9 +1,9 @@
-//! The deferred entry: the thread's innermost entry, while nothing needs more of it.
+//! The deferred entry: the thread's innermost entry, until something needs its frame or its shard.
 //!
-//! Most of what an entry does serves its requests. So an entry that follows one without a request
-//! does not enter its shard. A hit fails meanwhile, because requests do not see the current shard,
-//! and takes the slow path. If the entry before had a request, this one enters its shard. Then only
-//! the frame, which inner entries need, is deferred.
+//! Most of what an entry does serves its requests. So an entry after an entry without requests does
+//! not enter its shard. A hit fails meanwhile, because requests do not see the current shard, and
+//! takes the slow path. If the entry before made a request, the next entry enters its shard. Then
+//! only the frame, which inner entries need, is deferred.
 //!
 //! Architecture invariant: all code that reads the stack of bindings or the current shard first
 //! calls [`settle`]. Only a hit and a drop do not. [`settle`] makes the deferred entry.
@@ -40,7 +40,7 @@ pub(crate) fn reenter(
     let makes_current = !ptr::eq(on, current);
     let call_sites = thread.call_sites.try_borrow().ok()?;
     let (slot, shard) = call_sites.find(place, on, options)?;
-    // The frame that makes a device current keeps it alive, and is not made yet.
+    // The frame that makes a device current keeps the device alive. This frame is not made yet.
     let is_kept = !makes_current || device.is_some_and(|device| device.is_permanent());
     if !is_kept || !shard.can_skip_entry() {
         if is_kept && thread.bindings.get() == 0 {
@@ -99,7 +99,8 @@ fn enter_slot(slot: usize, makes_current: bool) -> Option<Entered> {
     entered.ok()?.map(Entered::new)
 }
 
-/// Ends the entry of `serial` if it is deferred. Returns false if it must be left as any other.
+/// Ends the entry of `serial` if it is deferred. Returns false if the caller must leave the entry
+/// like any other entry.
 #[inline(always)]
 pub(super) fn end_deferred(serial: u64) -> bool {
     let thread = entrance();
@@ -157,7 +158,7 @@ fn make_deferred() {
     }
 }
 
-/// Makes the frame of the current shard, the first that binds one.
+/// Makes the frame of the current shard, the first frame that binds a shard.
 fn make_frame(makes_current: bool) {
     let _ = STACK.try_with(|stack| {
         let device = with_current(|shard| {
@@ -170,8 +171,8 @@ fn make_frame(makes_current: bool) {
     });
 }
 
-/// Makes a deferred entry whose cache another thread removed or configured meanwhile, as if it
-/// began afterwards.
+/// Makes a deferred entry whose cache another thread removed or configured meanwhile, as if the
+/// entry began afterwards.
 #[cold]
 fn enter_anew(slot: usize, makes_current: bool) {
     if STACK.try_with(|_| ()).is_err() {
@@ -204,8 +205,8 @@ pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &Loca
     drop(replaced);
 }
 
-/// Forgets the deferred entry, whose guard was forgotten, and the call sites, because the thread
-/// ends.
+/// Drops the call sites and the deferred entry when the thread ends. The entry's guard was passed
+/// to `mem::forget`.
 pub(super) fn end_thread() {
     with_entrance(|thread| {
         if thread.serial.get() != NOT_DEFERRED {

@@ -28,13 +28,13 @@ pub(super) struct Entrance {
     pub(super) makes_current: Cell<bool>,
     /// The device of the shard that was current before the deferred entry, or null.
     pub(super) outer: Cell<*const Caches>,
-    /// The number of frames that bind a shard, or bind none instead.
+    /// The number of frames that bind requests to a shard, or to no shard.
     pub(super) bindings: Cell<usize>,
     pub(super) call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
 }
 
 impl Entrance {
-    /// Returns the shard of the deferred entry. There is one.
+    /// Returns the shard of the deferred entry, which must exist.
     #[inline(always)]
     pub(super) fn deferred_shard(&self) -> &Shard {
         // SAFETY: the call-site cache keeps the shard alive, and changes only after `settle`.

@@ -130,7 +130,8 @@ impl Frames {
         serial
     }
 
-    /// Removes the top frame and returns its slot. The caller must take the handles out of it.
+    /// Removes the top frame and returns its slot. The caller must take the handles out of the
+    /// slot.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<&mut Frame> {
         self.depth = self.depth.checked_sub(1)?;

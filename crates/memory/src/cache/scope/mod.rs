@@ -59,10 +59,9 @@ impl Drop for Popped {
 /// A thread's stack of bindings.
 ///
 /// Invariants:
-/// - each frame that changed the current shard holds the previous one; for the lowest frame, that
-///   is none;
+/// - each frame that changed the current shard holds the previous shard, the lowest one none;
 /// - [`entrance()`] has the [`current_device`](Self::current_device), or null, and the number of
-///   frames that bind a shard, or none;
+///   frames that bind requests to a shard, or to no shard;
 /// - [`note_stream`] was last given [`innermost_stream`](Self::innermost_stream), and
 ///   [`set_current_stream`] the stream of the current shard's device.
 struct Stack {
@@ -119,7 +118,8 @@ impl Stack {
         })
     }
 
-    /// Returns the shard of the nearest scope that binds on `caches`; `None` beyond an `uncached!`.
+    /// Returns the shard of the nearest scope that binds on `caches`; `None` if an `uncached!` is
+    /// nearer.
     fn shard_of(&self, caches: &Caches) -> Option<LocalShard> {
         with_current(|current| {
             let mut shards = self.shards(current).map_while(|shard| shard);
@@ -187,7 +187,7 @@ impl Stack {
     /// Binds requests to a shard, or to none.
     #[inline(always)]
     fn push(&mut self, device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> u64 {
-        // From here on the shard's live bytes are constant, while other shards change theirs.
+        // From here on, this shard's live bytes are constant, and other shards' change.
         publish_current();
         let before = set_current(shard);
         let serial = self.push_frame(FrameKind::Shard, device, before);
@@ -213,7 +213,7 @@ impl Stack {
     }
 
     /// Removes the frame of `serial` from the top, or marks it if it is not there. Returns the
-    /// contents of the frame, and whether the one below must be removed too.
+    /// contents of the frame, and whether the frame below must be removed too.
     #[inline(always)]
     fn leave(&mut self, serial: u64) -> (Popped, bool) {
         if self.frames.is_on_top(serial) {
@@ -249,7 +249,7 @@ impl Stack {
         self.pop()
     }
 
-    /// Removes the top frame. Returns its contents, and whether the guard of the one below has
+    /// Removes the top frame. Returns its contents, and whether the guard of the frame below has
     /// dropped.
     #[inline(always)]
     fn pop(&mut self) -> (Popped, bool) {
@@ -352,7 +352,7 @@ impl Drop for Entered {
     }
 }
 
-/// Leaves an entry that was made.
+/// Leaves an entry that is not deferred.
 #[inline(never)]
 fn leave(serial: u64) {
     settle();
@@ -396,7 +396,8 @@ pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptio
     Entered::by(|stack| stack.push_on(Some(caches), shard))
 }
 
-/// Remembers the current shard, which was `entered` just now with `options`, at its place.
+/// Remembers the current shard, which was `entered` just now with `options`, for later entries at
+/// `place`.
 pub(crate) fn remember(entered: &Entered, place: Place<'_>, options: &EntryOptions) {
     settle();
     if entered.serial == 0 {
@@ -444,8 +445,8 @@ pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
     with_stack(|stack| stack.current_device().cloned())
 }
 
-/// Returns the device and the settings of the innermost scope; `None` outside, and beyond an
-/// `uncached!`.
+/// Returns the device and the settings of the innermost scope; `None` outside of scopes, and if an
+/// `uncached!` is nearer.
 pub(crate) fn current_scope() -> Option<(CachesRef, Arc<CacheSettings>)> {
     settle();
     let shard = current_shard()?;

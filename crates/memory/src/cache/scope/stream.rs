@@ -8,7 +8,7 @@ use crate::device::StreamId;
 use crate::sync::thread_local;
 
 /// A stream's number. No other stream gets the number while a handle, or a thread inside the
-/// stream, holds this.
+/// stream, holds this lease.
 #[derive(Debug)]
 pub(crate) struct StreamLease {
     device: CachesRef,
@@ -16,8 +16,8 @@ pub(crate) struct StreamLease {
 }
 
 impl StreamLease {
-    /// Keeps a number that `device` returned and that nothing else keeps, or the number of the
-    /// default stream.
+    /// Makes the lease of a number that `device` returned and that no other lease holds, or of the
+    /// default stream's number.
     pub(crate) fn new(device: CachesRef, id: StreamId) -> Self {
         Self { device, id }
     }

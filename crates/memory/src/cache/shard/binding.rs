@@ -8,7 +8,7 @@
 use super::Shard;
 use crate::sync::{Ordering, thread_token};
 
-/// `bound_thread`: no thread, not yet or not any more.
+/// The value of `bound_thread` while the shard is reserved for no thread.
 pub(super) const NO_THREAD: u64 = 0;
 
 impl Shard {
@@ -16,8 +16,8 @@ impl Shard {
         self.bound_thread.load(Ordering::Relaxed) != NO_THREAD
     }
 
-    /// Reserves the shard for this thread, if it is reserved for none. All changes by the previous
-    /// thread are visible then.
+    /// Reserves the shard for this thread, if it is reserved for no thread. All changes by the
+    /// previous thread are then visible.
     pub(in crate::cache) fn bind_to_thread(&self) -> bool {
         let bound = self.bound_thread.compare_exchange(
             NO_THREAD,

@@ -37,7 +37,7 @@ pub(crate) struct CachesConfig {
     pub(crate) default_cache: CacheConfig,
     /// The byte that every block is overwritten with before it is handed out.
     pub(crate) fill_recycled: Option<u8>,
-    /// The reason this device can allocate nothing, if it cannot.
+    /// The error of every allocation, if the device can allocate nothing.
     pub(crate) broken: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct CachesConfig {
 pub(crate) struct Caches {
     pub(in crate::cache) memory: DeviceMemory,
     pub(in crate::cache) config: CachesConfig,
-    /// A weak reference to this value: shards name it, and its memory calls it.
+    /// A weak reference to this value, for its shards and for the calls of its memory.
     pub(in crate::cache) this: Weak<Caches>,
     /// The number of [`CachesRef`] handles; the last one to drop closes the caches.
     handles: AtomicUsize,

@@ -1,8 +1,8 @@
 //! The current shard: the shard of this thread's innermost scope. Every request and every drop
 //! reads it.
 //!
-//! Architecture invariant: a thread is inside its current shard. It enters a shard before that
-//! becomes current, and makes the next one current before it leaves.
+//! Architecture invariant: a thread is inside its current shard. It enters a shard before the shard
+//! becomes current, and makes the next shard current before it leaves.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -81,7 +81,8 @@ pub(in crate::cache) fn reveal_current(device: *const Caches) {
     CURRENT.with(|current| current.device.set(device));
 }
 
-/// Sets the stream of requests to the current shard, a stream of its device.
+/// Sets the stream that requests to the current shard are for. It must be a stream of the shard's
+/// device.
 pub(in crate::cache) fn set_current_stream(stream: StreamId) {
     CURRENT.with(|current| current.stream.set(stream));
 }
@@ -116,7 +117,7 @@ fn publish_outer() {
     }
 }
 
-/// Returns the current shard, if it is one of this device and requests see it.
+/// Returns the current shard, if it belongs to this device and requests see it.
 #[inline]
 fn current_on(caches: &Caches) -> Option<&Shard> {
     if CURRENT.with(|current| current.device.get()) != ptr::from_ref(caches) {
@@ -142,10 +143,10 @@ impl Caches {
         }
     }
 
-    /// Tries the other policies. Each function of a policy is the tail call of the one before, and
-    /// saves no registers for others. Cold, so that it is a function of its own. Inline
-    /// nevertheless, so that it is compiled with the executable, which accesses its thread-locals
-    /// without a call.
+    /// Tries the other policies. The function of each policy is a tail call of the previous
+    /// function, and saves no registers for other policies. `#[cold]`, so that the compiler does
+    /// not inline it into its caller. `#[inline]` nevertheless, so that it is compiled with the
+    /// executable, which accesses its thread-locals without a call.
     #[cold]
     #[inline]
     fn allocate_by_policy(
@@ -172,8 +173,8 @@ impl Caches {
         }
     }
 
-    /// Serves a hit from the current shard, if it is one of this device, and `policy` serves the
-    /// request.
+    /// Serves a hit from the current shard, if the shard belongs to this device, and `policy`
+    /// serves the request.
     #[inline(always)]
     pub(in crate::cache) fn hit(&self, policy: Policy, bytes: u64) -> Option<BlockHandle> {
         let shard = current_on(self)?;

@@ -32,7 +32,7 @@ impl Guard<'_> {
         self.record_entry(EventKind::Enter);
     }
 
-    /// Ends the outermost entry for the blocks: those that are live now have escaped.
+    /// Ends the outermost entry for the blocks. Blocks that are live now have escaped.
     #[inline(always)]
     pub(super) fn end(&mut self) {
         if self.allocator.end() {
@@ -83,7 +83,7 @@ impl Guard<'_> {
             && !self.shard.device().totals.would_raise(live, peak)
     }
 
-    /// Evicts idle blocks for a request. Returns those that go to the pool.
+    /// Evicts idle blocks for a request. Returns the blocks that go to the pool.
     pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List {
         let memory = self.shard.device().memory();
         let has_streams = memory.backend().streams() > 1;

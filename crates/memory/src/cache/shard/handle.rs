@@ -125,8 +125,8 @@ impl Deref for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Only this term is subtracted here: until the handle itself drops, the block counts one
-        // holder more.
+        // Only `PIN` is subtracted here. Until the inner handle drops, the block counts as having
+        // one more holder.
         self.0.count.fetch_sub(PIN, Ordering::Relaxed);
     }
 }
@@ -187,14 +187,15 @@ fn free_slowly(header: Box<Header>) {
     drop(last);
 }
 
-/// Subtracts one handle from several. It may have become the last one meanwhile.
+/// Decrements the reference count of a block that had several handles. This handle may have become
+/// the last one meanwhile.
 #[inline(never)]
 fn leave_others(header: NonNull<Header>) {
     // SAFETY: the handle that is being dropped keeps the header alive until it is subtracted.
     let count = unsafe { &header.as_ref().count };
     if count.fetch_sub(1, Ordering::Release) == 1 {
-        // The other handles' reads happened before. This is a load instead of a fence, because the
-        // thread sanitizer does not support fences.
+        // The reads of the other handles happened before this load. This is a load instead of a
+        // fence, because the thread sanitizer does not support fences.
         count.load(Ordering::Acquire);
         count.store(1, Ordering::Relaxed);
         // SAFETY: no other handle exists.

@@ -66,11 +66,11 @@ use signals::ANY_SIGNAL;
 pub(super) use signals::{CLOSE, INVALIDATE, signal_each};
 use skipped::Skips;
 
-/// `state`: no thread holds the shard.
+/// The value of `state` while no thread holds the shard.
 const IDLE: u64 = 0;
-/// `state`: set by a visitor, which is not inside a scope and leaves soon.
+/// The bit of `state` that a visitor sets. A visitor is not inside a scope and leaves soon.
 const VISIT: u64 = 1 << 63;
-/// `state`: no thread will hold the shard again.
+/// The value of `state` once no thread will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
 /// One thread's share of a cache.
@@ -94,8 +94,8 @@ pub(crate) struct Shard {
     device: ManuallyDrop<CachesRef>,
     /// The state of the allocator, which only the holder accesses.
     allocator: UnsafeCell<AllocatorState>,
-    /// After closing: the orphans that are still live. Before: minus the number of orphans that
-    /// dropped before the closing had counted them.
+    /// The number of orphans that are still live. Before the closing has counted the orphans, minus
+    /// the number of orphans that have dropped.
     orphans: AtomicI64,
     kept_alive: Mutex<Option<OrphanReferences>>,
     /// The check that a thread takes `kept_alive` out only after all other uses of the shard by
@@ -184,8 +184,8 @@ impl Shard {
         self.state.load(Ordering::Relaxed) == thread_token()
     }
 
-    /// Enters the shard: one compare-and-swap if no thread is inside. Returns false if another
-    /// thread is inside, or the shard is closed or about to be.
+    /// Enters the shard, by one compare-and-swap if no thread is inside. Returns false if another
+    /// thread is inside, or if the shard is closed or about to be closed.
     #[inline]
     pub(super) fn enter(&self) -> bool {
         let token = thread_token();
@@ -203,7 +203,8 @@ impl Shard {
         true
     }
 
-    /// Enters once a visitor has left. Does not wait for another thread's scope, which may last.
+    /// Enters once a visitor has left. Does not wait for another thread's scope, which may last
+    /// long.
     #[cold]
     #[inline(never)]
     fn enter_after_visit(&self, token: u64) -> bool {
@@ -308,7 +309,8 @@ impl Shard {
         }
     }
 
-    /// Returns the guard of a thread that is inside. The caller has just checked that it is.
+    /// Returns the guard of a thread that is inside. The caller has just checked that its thread is
+    /// inside.
     #[inline]
     pub(super) fn own(&self) -> Guard<'_> {
         debug_assert!(self.is_held());
@@ -337,8 +339,8 @@ impl Shard {
         *self.record.lock() = record;
     }
 
-    /// Returns the recorded allocations that are live: of the present entry, and those that escaped
-    /// from the last one. Empty if entries are not recorded, or the shard is closed.
+    /// Returns the recorded allocations of the present entry that are live, and those that escaped
+    /// from the last entry. Returns none if entries are not recorded, or the shard is closed.
     pub(super) fn live_records(&self) -> Vec<AllocationRecord> {
         if self.is_closed() {
             return Vec::new();

@@ -7,7 +7,7 @@ use crate::cache::settings::{CacheConfig, CacheSettings};
 use crate::cache::stats::CacheStats;
 use crate::sync::{Arc, Mutex};
 
-/// A cache and its shards. Each shard is bound to one thread, or available to the next one.
+/// A cache and its shards. Each shard is bound to one thread, or available to the next thread.
 #[derive(Debug)]
 pub(in crate::cache) struct NamedCache {
     pub(in crate::cache) settings: Arc<CacheSettings>,

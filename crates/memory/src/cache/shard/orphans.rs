@@ -35,7 +35,8 @@ impl Shard {
         Some(idle)
     }
 
-    /// Adds to the count of orphans. If it becomes 0, returns the references that they kept alive.
+    /// Adds to the count of orphans. If the count becomes 0, returns the references that the
+    /// orphans kept alive.
     fn count_orphans(&self, more: i64) -> Option<OrphanReferences> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {

@@ -83,7 +83,7 @@ impl Cuda {
         Err(Error::new(ErrorCode::Feature, text))
     }
 
-    /// Fails: the driver that is imitated is compiled with the feature.
+    /// Fails: the imitated driver is compiled only with the feature.
     pub fn meta(_: DriverLedger, _: u64, _: Option<usize>) -> Result<Self> {
         let text = "MetaKind::Cuda: built without the feature `cuda`";
         Err(Error::new(ErrorCode::Feature, text))

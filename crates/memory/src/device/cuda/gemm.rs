@@ -83,7 +83,8 @@ pub struct GemmCall {
     pub count: i32,
 }
 
-/// Larger batches take several calls: older versions of cuBLAS count them in 16 bits.
+/// The maximum batch of one call, because older versions of cuBLAS count batches in 16 bits. A
+/// larger batch takes several calls.
 const MAX_BATCH: usize = 1 << 15;
 
 impl Gemm {

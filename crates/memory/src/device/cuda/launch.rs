@@ -55,14 +55,14 @@ impl KernelSource {
         "cs_".chars().chain(letters.map(letter)).collect()
     }
 
-    /// Returns the text, in which `kernel` has the [name](Self::function_name) of the function.
+    /// Returns the source, in which `kernel` has the [name](Self::function_name) of the function.
     pub fn named_text(&self) -> String {
         let name = self.function_name() + "(";
         self.text.replace("kernel(", &name)
     }
 }
 
-/// The maximum number of letters of a function's name that are from the kernel's name.
+/// The maximum number of letters that a function's name takes from the kernel's name.
 const MOST_LETTERS: usize = 100;
 
 /// The launch dimensions of a kernel.
@@ -161,8 +161,8 @@ impl Indexing {
         self as u64
     }
 
-    /// Returns the error for a reported bad index: `index`, in the operation of `number`, on an
-    /// axis of `length`. The index of a draw is a row and its [`RowFault`].
+    /// Returns the error for a reported bad index: `index`, in the operation with this `number`, on
+    /// an axis of `length`. The index of a draw is a row and its [`RowFault`].
     pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
         let known = Self::ALL
             .iter()
@@ -204,7 +204,7 @@ impl RowFault {
         self as i64
     }
 
-    /// Returns the fault of that number.
+    /// Returns the fault with this number.
     pub fn of(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|own| own.number() == number)
     }

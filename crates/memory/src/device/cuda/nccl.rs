@@ -32,7 +32,7 @@ pub enum NcclReduce {
 }
 
 /// A collective operation or a message. All ranks of a communicator call the collectives in one
-/// order; only the two ranks of a message call it.
+/// order; only the two ranks of a message call the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclOperation {
     /// Every target gets the reduction of all sources.
@@ -77,9 +77,10 @@ impl NcclOperation {
 pub struct NcclCall {
     pub operation: NcclOperation,
     pub element: NcclType,
-    /// Not read by a receive, nor by a broadcast of another rank.
+    /// The address of the input. A receive does not read it, nor does a broadcast from another
+    /// rank.
     pub source: DevicePtr,
-    /// Not written by a send, nor by a reduction to another rank.
+    /// The address of the output. A send does not write it, nor does a reduction to another rank.
     pub target: DevicePtr,
     /// The number of elements: in the source; in the target of a reduce-scatter; for each rank of
     /// an all-to-all.

@@ -58,8 +58,8 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
 /// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
-/// At most this fraction of the mapped bytes is kept for the next commit. If more bytes were just
-/// unmapped for the commit, at most these bytes are kept.
+/// The divisor for the kept bytes: at most 1/4 of the mapped bytes is kept for the next commit. If
+/// more bytes were just unmapped for the commit, all of these bytes may be kept.
 const KEPT_DIVISOR: u64 = 4;
 
 /// The ranges of a device.
@@ -73,7 +73,7 @@ pub(crate) struct Handles<D: HandleDriver> {
 /// - `mapped` has every mapping, by address; mappings do not overlap. A handle that the driver
 ///   failed to unmap stays mapped, and the next commit there uses it as it is;
 /// - `kept` has the handles that are mapped nowhere;
-/// - the byte counts are the sums of both.
+/// - the byte counts are the sums over `mapped` and over `kept`.
 #[derive(Debug, Default)]
 struct HandlesState {
     mapped: BTreeMap<u64, Handle>,
@@ -193,8 +193,8 @@ impl<D: HandleDriver> Handles<D> {
     }
 
     /// Returns a handle of at most `bytes` and `max_handle_bytes`: a kept one if one fits, else a
-    /// new one. Before it creates a handle, it releases the kept ones. So the device never holds
-    /// more than before, or than is committed.
+    /// new one. Before it creates a handle, it releases the kept handles. So the device never holds
+    /// more memory than before, or than is committed.
     fn handle(
         &self,
         state: &mut HandlesState,

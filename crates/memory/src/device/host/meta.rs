@@ -50,7 +50,7 @@ fn readable_range(ranges: &Ranges, bytes: u64) -> Result<Option<DevicePtr>> {
     changed.map(|_| None)
 }
 
-/// Returns the bytes of the pages that `bytes` need; `None` beyond the address space.
+/// Returns `bytes` rounded up to whole pages; `None` if the sum overflows.
 fn whole_pages(ranges: &Ranges, bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(ranges.min_page_bytes())
 }

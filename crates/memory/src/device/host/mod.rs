@@ -17,16 +17,17 @@ use crate::sync::{Arc, Weak};
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
 
-/// Reservations are page-aligned, so that no array shares a page with foreign data.
+/// The alignment of reservations: one page, so that no array shares a page with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
 
 /// The embedded device.
 #[derive(Debug)]
 pub(crate) struct HostBackend {
-    /// Limited to the machine's memory: an overcommitting kernel would grant more, and kill the
-    /// process later. Counts reservations and commits in progress, too.
+    /// The budget of reservations and commits, including those in progress. It is limited to the
+    /// machine's memory, because an overcommitting kernel would grant more and kill the process
+    /// later.
     budget: Arc<Budget>,
-    /// `None` if the platform has no virtual memory.
+    /// The address ranges; `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,
     ids: StreamIds,
     mode: Mode,
@@ -184,8 +185,8 @@ impl Backend for HostBackend {
         if let Some(delayed) = self.delayed() {
             let copy: Box<[u8]> = source.into();
             // SAFETY: `target` points to as many bytes by this function's contract. The stream's
-            // order extends the contract to the time when this runs. Nothing else refers to the
-            // copy.
+            // order extends the contract to the time when the closure runs. Nothing else refers to
+            // the copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
@@ -227,7 +228,7 @@ impl Backend for HostBackend {
         if let Some(delayed) = self.delayed() {
             let pattern: Box<[u8]> = pattern.into();
             // SAFETY: by this function's contract, which the stream's order extends to the time
-            // when this runs.
+            // when the closure runs.
             delayed.push(stream, move || unsafe {
                 fill_bytes(target, bytes, &pattern);
             });

@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(streams.recorded(), 2);
     }
 
-    /// A chain of waits that is longer than the call stack allows.
+    /// Runs a chain of waits that is longer than the call stack allows.
     #[test]
     fn a_long_chain_of_waits_is_walked() {
         let journal = Journal::default();

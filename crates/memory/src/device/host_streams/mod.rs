@@ -50,7 +50,7 @@ pub struct HostStream {
 /// The executor of a host stream's work, which lets a waiting thread execute some of it.
 pub trait StealWork: Send + Sync {
     /// Executes the next piece if no thread executes one, any thread may execute it, and the wait
-    /// is not over. Returns whether it did.
+    /// is not over. Returns true if it executed a piece.
     ///
     /// Calls `is_over` while no piece can end, because a piece after the wait may wait for the
     /// thread that waits.
@@ -162,9 +162,9 @@ impl HostStreams {
     }
 }
 
-/// The server of a host stream between two pieces of work: no thread's token.
+/// The value of `server` between two pieces of work. No thread has this token.
 const BETWEEN: u64 = u64::MAX;
-/// The server of a host stream without an owner: no thread's token.
+/// The value of `server` without an owner. No thread has this token.
 const NO_OWNER: u64 = 0;
 
 impl HostStream {
@@ -190,8 +190,8 @@ impl HostStream {
         self.progress.lock().done >= position
     }
 
-    /// Executes a piece of work on the calling thread, which waits for a position. Returns whether
-    /// it did.
+    /// Executes a piece of work on the calling thread, which waits for a position. Returns true if
+    /// it executed a piece.
     fn steal(&self, position: u64) -> bool {
         let executor = self.executor.lock().upgrade();
         executor.is_some_and(|executor| executor.steal(&|| self.has_ended(position)))
@@ -269,8 +269,8 @@ impl HostStream {
     ///
     /// # Errors
     ///
-    /// The first failure of the event's owner, if it comes before the event: its memory was not
-    /// written.
+    /// The first failure of the event's owner, if it comes before the event, because the owner's
+    /// memory was not written.
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         let mut progress = self.ended(event);
         let Some(failure) = progress.failure_at(event.position) else {

@@ -46,7 +46,7 @@ pub struct OutOfMemoryReport {
     pub free_bytes: u64,
     /// The bytes of the largest free block.
     pub largest_free_block_bytes: u64,
-    /// The bytes that live blocks take beyond the requested ones: by rounding, and by arenas that
+    /// The bytes that live blocks take beyond the requested bytes: by rounding, and by arenas that
     /// they share.
     pub rounding_bytes: u64,
     /// The idle bytes of all named caches: [`cached_bytes`](Self::cached_bytes).
@@ -54,7 +54,7 @@ pub struct OutOfMemoryReport {
     /// Reserved bytes that are kept for the next growth, as in
     /// [`MemoryStats`](crate::MemoryStats::kept_bytes).
     pub kept_bytes: u64,
-    /// The bytes that were on their way between another thread and the pool.
+    /// The bytes in transit between another thread and the pool.
     pub moving_bytes: u64,
     /// The longest time that the request waited for threads inside of scopes:
     /// [`DeviceConfig::reclaim_wait`](crate::DeviceConfig::reclaim_wait).
@@ -262,7 +262,7 @@ impl OutOfMemoryReport {
             return "enough is free, but fragmented: allocate large buffers first, or drop long-lived small ones"
                 .into();
         }
-        // The limit does not count what is kept.
+        // The limit does not count kept bytes.
         let counted_bytes = self.reserved_bytes.saturating_sub(self.kept_bytes);
         let wanted = counted_bytes.saturating_add(self.rounded_bytes);
         if self.limit_bytes.is_none_or(|limit| wanted <= limit) {
@@ -301,8 +301,8 @@ impl OutOfMemoryReport {
         ))
     }
 
-    /// Returns a limit under which the request fits, and the whole entry if one is known. Also
-    /// returns a text that says which of both it covers.
+    /// Returns a limit under which the request fits. If a larger entry of the requesting scope is
+    /// known, the whole entry fits, too. Also returns a text that says what fits.
     fn wanted_bytes(&self) -> (u64, String) {
         let for_request = self.needed_bytes();
         let Some(scope) = self.requester() else {
@@ -382,8 +382,8 @@ impl fmt::Display for OutOfMemoryReport {
 }
 
 impl CacheUse {
-    /// Returns whether growth from entry to entry makes up a quarter or more of what is live on the
-    /// device.
+    /// Returns whether growth from entry to entry makes up a quarter or more of the device's live
+    /// bytes.
     fn is_leaking(&self, live_bytes: u64) -> bool {
         self.grown_entries >= LEAKING_ENTRIES && self.grown_bytes >= live_bytes / 4
     }

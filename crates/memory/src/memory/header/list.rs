@@ -65,8 +65,8 @@ impl List {
         self.take_best(|_| Some(0))
     }
 
-    /// Takes the header with the least `excess`, the first of equals. A header for which `excess`
-    /// returns `None` is not taken; 0 ends the search.
+    /// Takes the header with the least `excess`. If several have the least, takes the first. A
+    /// header for which `excess` returns `None` is not taken; 0 ends the search.
     pub(crate) fn take_best(
         &mut self,
         excess: impl Fn(&Header) -> Option<u64>,
@@ -97,7 +97,7 @@ impl List {
         }
     }
 
-    /// Iterates over the headers, beginning with the one pushed last.
+    /// Iterates over the headers, beginning with the header that was pushed last.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Header> {
         // SAFETY: the list owns the headers it links, and is borrowed for as long as the references
         // are.

@@ -28,7 +28,7 @@ use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 pub(crate) struct Home(NonNull<()>);
 
 impl Home {
-    /// The home of headers that get no handle: a dropped handle would read the shard.
+    /// The home of headers that never get a handle. The drop of a handle would read the shard.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self(NonNull::dangling());
 
@@ -71,7 +71,7 @@ pub(crate) struct Header {
     pub(crate) record_index: u32,
     /// The uses of the block by streams since it was handed out, for operations that cross streams.
     uses: Uses,
-    /// The order of the block's slab, if the block is a slab or a suballocation of one.
+    /// The order of the block's slab, if the block is a slab or a suballocation of a slab.
     slab: Option<Arc<SlabOrder>>,
     /// True if the block is the slab itself.
     is_slab: bool,
@@ -103,8 +103,8 @@ impl Header {
         })
     }
 
-    /// Makes the block a slab, from which suballocations are cut. Graphs may use these by their
-    /// addresses.
+    /// Makes the block a slab, from which suballocations are cut. Graphs may use the suballocations
+    /// by their addresses.
     pub(crate) fn begin_slab(&mut self) {
         self.slab = Some(Arc::new(SlabOrder::new(self.block.stream)));
         self.is_slab = true;
@@ -115,7 +115,7 @@ impl Header {
         self.slab.clone_from(&slab.slab);
     }
 
-    /// Returns true if the block is a slab or a suballocation of one.
+    /// Returns true if the block is a slab or a suballocation of a slab.
     pub(crate) fn is_of_slab(&self) -> bool {
         self.slab.is_some()
     }

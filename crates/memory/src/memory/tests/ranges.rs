@@ -4,13 +4,13 @@ use super::*;
 
 const PAGE: u64 = 2 * MIB;
 
-/// A memory with ranges; `None` where the platform has none.
+/// Makes a memory with ranges; `None` where the platform has no virtual memory.
 fn expanding(limit_bytes: Option<u64>) -> Option<DeviceMemory> {
     let memory = memory(limit_bytes, None);
     memory.expandable.is_some().then_some(memory)
 }
 
-/// The total length of the blocks.
+/// Returns the total length of the blocks.
 fn sum(blocks: &[Block]) -> u64 {
     blocks.iter().map(Block::bytes).sum()
 }

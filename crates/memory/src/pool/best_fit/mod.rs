@@ -23,18 +23,18 @@ use super::{Pages, Pool, Rounding, SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 use crate::size::{UNIT_BYTES, round_up};
 
-/// Requests up to this size (rounded) are small.
+/// The maximum size (rounded) of a small request.
 const SMALL_REQUEST_BYTES: u64 = 1 << 20;
 /// The segment size for small requests.
 const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
-/// Large requests below this size share segments.
+/// The size below which large requests share segments.
 const SHARED_REQUEST_BYTES: u64 = 10 << 20;
 /// The segment size for large requests that share segments.
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
-/// Larger requests have their own segment, a multiple of this size.
+/// The unit of the segments of larger requests, each of which has its own segment.
 const SEGMENT_UNIT_BYTES: u64 = 2 << 20;
-/// A new large segment is at least this fraction of the large segments' total. So a growing program
-/// reserves rarely.
+/// The divisor of the large segments' total. A new large segment has at least the quotient, so that
+/// a growing program reserves rarely.
 const GROWTH_DIVISOR: u64 = 8;
 /// The upper bound of the growth by [`GROWTH_DIVISOR`].
 const MAX_GROWTH_BYTES: u64 = 512 << 20;
@@ -56,11 +56,11 @@ pub(crate) struct BestFit {
     blocks: BlockTable,
     small: PartitionLists,
     large: PartitionLists,
-    /// Requests up to this size (rounded) are small.
+    /// The maximum size (rounded) of a small request.
     small_request_bytes: u64,
     /// The number of takes so far; it may wrap.
     takes: u32,
-    /// Indexed by segment number.
+    /// The segments, indexed by segment number.
     segments: Vec<Option<SegmentEntry>>,
     free_bytes: u64,
 }

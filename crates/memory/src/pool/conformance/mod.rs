@@ -161,7 +161,7 @@ fn fragmented(mut tested: Tested) {
     tested.take(6 * UNIT);
 }
 
-/// All 120 orders of freeing five neighbours.
+/// Frees five neighbours in all 120 orders.
 fn orders_of_frees(tested: fn() -> Tested) {
     let mut pending: Vec<Vec<usize>> = vec![Vec::new()];
     let mut orders = 0;
@@ -184,7 +184,7 @@ fn orders_of_frees(tested: fn() -> Tested) {
     assert_eq!(orders, 120);
 }
 
-/// Explicit totals. Every test also asserts after each call that they add up.
+/// Compares explicit totals. Every test also asserts after each call that the totals add up.
 fn sums(mut tested: Tested) {
     assert_eq!(tested.pool.free_bytes(), 0);
     assert_eq!(tested.pool.largest_free_block_bytes(), 0);
@@ -222,7 +222,7 @@ fn idle_segments(mut tested: Tested) {
     assert_eq!(tested.pool.free_bytes(), 0);
 }
 
-/// A block of nine units serves a request of eight; the ninth is not available meanwhile.
+/// Takes eight units from a block of nine units. The ninth unit is not available meanwhile.
 fn whole_segments(mut tested: Tested) {
     let id = tested.add(9 * UNIT, 8 * UNIT);
     for _ in 0..2 {
@@ -248,7 +248,7 @@ fn numbers_reused(mut tested: Tested) {
     assert_eq!((again.segment, again.offset), (first, 0));
 }
 
-/// The oracle checks each owner; this checks which block is chosen.
+/// Checks which block is chosen. The oracle checks each owner.
 fn owners(mut tested: Tested) {
     for _ in 0..3 {
         tested.add(4 * UNIT, 4 * UNIT);
@@ -297,7 +297,7 @@ fn odd_segments(mut tested: Tested) {
     }
 }
 
-/// Fills the segments of each group while the other's are empty.
+/// Fills the segments of each group while the segments of the other group are empty.
 fn groups(mut tested: Tested) {
     for request in [UNIT, 2 * MIB] {
         tested.add(8 * MIB, request);

@@ -37,7 +37,7 @@ pub(super) type ByteStreams = BTreeSet<u16>;
 pub(super) struct SegmentModel {
     pub(super) bytes: u64,
     pub(super) group: u32,
-    /// Handed out, by offset; disjoint.
+    /// The handed-out ranges, by offset; disjoint.
     used: Vec<Range<u64>>,
     pub(super) is_range: bool,
     /// The uncommitted pages of a range, unordered.
@@ -348,8 +348,8 @@ pub(super) enum PoolStep {
     Remove(u32),
 }
 
-/// Returns requests of every kind that a pool may treat differently. Small ones, which fill a
-/// segment, are more frequent than large ones.
+/// Returns requests of every kind that a pool may treat differently. Small requests, which fill a
+/// segment, are more frequent than large requests.
 fn request() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1..8 * UNIT,

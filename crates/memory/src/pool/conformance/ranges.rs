@@ -22,7 +22,7 @@ fn bytes_of(pages: Pages) -> Range<u64> {
 }
 
 impl SegmentModel {
-    /// An uncommitted range, a page at a time.
+    /// Makes a range, all of whose pages are uncommitted.
     fn range(bytes: u64, group: u32) -> Self {
         let mut model = Self::new(bytes, group);
         model.is_range = true;
@@ -30,7 +30,7 @@ impl SegmentModel {
         model
     }
 
-    /// Commits pages: they become free without streams, but may join ranges that have some.
+    /// Commits pages: they become free without streams, but may join free ranges that have streams.
     fn commit(&mut self, committed: &Range<u64>) {
         let before = self.uncommitted.len() as u64;
         let lies_outside = |page: &Range<u64>| !committed.contains(&page.start);
@@ -154,7 +154,8 @@ impl Tested {
         });
     }
 
-    /// The idle pages of ranges are the whole pages of each free part, last ones first.
+    /// Compares the idle pages of ranges with the whole pages of each free part, the last pages
+    /// first.
     pub(super) fn compare_idle_pages(&self) {
         let ranges = self.segments.iter().filter(|(_, model)| model.is_range);
         let parts = ranges.flat_map(|(&id, model)| {
@@ -171,7 +172,7 @@ impl Tested {
     }
 }
 
-/// Each step commits exactly the minimal pages that the oracle finds.
+/// Grows and shrinks ranges. Each step commits exactly the minimal pages that the oracle finds.
 pub(super) fn grow_and_shrink(mut tested: Tested) {
     let id = tested.add_range(8, UNIT);
     assert!(tested.try_take(UNIT).is_none());

@@ -1,8 +1,8 @@
 //! A pool over one range of addresses that grows from 0: the pool's algorithm without a device.
 //!
 //! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit
-//! segments reserve them from a source. A best fit over the range simulates the source. So released
-//! memory makes room for other sizes, as on a device.
+//! segments reserve the segments from a source. A best fit over the range simulates the source. So
+//! released memory makes room for other sizes, as on a device.
 
 mod range;
 mod segments;

@@ -14,7 +14,7 @@ use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 pub(super) struct SimulatedSegments {
     pool: Box<dyn Pool>,
     range: SimulatedRange,
-    /// By segment number; unspecified for the numbers in `vacant`.
+    /// The place of each segment, by segment number; unspecified for the numbers in `vacant`.
     places: Vec<Span>,
     vacant: Vec<SegmentId>,
 }
@@ -47,7 +47,7 @@ impl SimulatedSegments {
     }
 
     /// Returns a block to the pool. Releases its segment if it is idle and the pool keeps no idle
-    /// ones.
+    /// segments.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
         let is_idle = self.pool.give(span, StreamOwner::of(STREAM));

@@ -1,4 +1,4 @@
-//! Stacks as return addresses. Each is stored once, and resolved when a report is written.
+//! Stacks as return addresses. Each stack is stored once, and resolved when a report is written.
 
 use std::collections::HashMap;
 use std::panic::Location;

@@ -1,4 +1,4 @@
-//! For platforms without a safe asymmetric barrier.
+//! Barriers for platforms without a safe asymmetric barrier.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -1,7 +1,7 @@
 //! Asymmetric barriers: of two threads that each store one value, pass a barrier and load the
 //! other's value, at least one sees the other's store. The frequent side uses the light barrier,
-//! which only restrains the compiler. The rare side uses the heavy one, which orders all processors
-//! of the process at that moment.
+//! which only restrains the compiler. The rare side uses the heavy barrier, which orders all
+//! processors of the process at that moment.
 //!
 //! If the system has no such call, [`is_asymmetric`] is false, the heavy barrier is a fence, and
 //! both sides must use it.

@@ -1,4 +1,5 @@
-//! The sequences that a plan learns from entries that did not follow it, and those that it forgets.
+//! The sequences that a plan learns from entries that did not follow it, and the sequences that it
+//! removes.
 
 use super::sequence::Sequence;
 use super::tree::PlanTree;
@@ -55,7 +56,7 @@ impl Plan {
     }
 
     /// Adds the requests of an entry to the sequences that are planned together. The oldest
-    /// sequences are forgotten to make room.
+    /// sequences are removed to make room.
     pub(super) fn add_sequence(&mut self, recorded: &[RecordedAllocation], epoch: u64) {
         self.differed += 1;
         let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
@@ -84,8 +85,8 @@ impl Plan {
         self.sequences.push(new);
     }
 
-    /// Returns the index of an equal sequence, or else of one of the same program with longer or
-    /// shorter requests.
+    /// Returns the index of an equal sequence, or else of a sequence of the same program with
+    /// longer or shorter requests.
     fn related(&self, new: &Sequence) -> Option<usize> {
         let known = &self.sequences;
         let alike = known.iter().position(|known| known.is_alike(new));
@@ -99,13 +100,14 @@ impl Plan {
     }
 
     /// Returns the bytes by which the requests of the present entry are shorter than the planned
-    /// ones.
+    /// requests.
     pub(super) fn spare_bytes(&mut self) -> u64 {
         if !self.varies || self.tree.requests().is_empty() {
             return 0;
         }
         let spare = |index: usize| {
-            // As requested: pools of size classes round the planned sizes further than a hit does.
+            // The bytes before rounding, because pools of size classes round planned sizes further
+            // than a hit does.
             let planned_bytes = self.tree.requests()[index].requested_bytes;
             let served_bytes = self.blocks.get(index)?.served_bytes;
             Some(planned_bytes.saturating_sub(served_bytes))
@@ -118,9 +120,8 @@ impl Plan {
         spare_bytes
     }
 
-    /// Ends the entry. It counts as a use of its sequence if it followed at least half of the
-    /// sequence. It also counts as a use of its whole length, unless its requests were much
-    /// shorter.
+    /// Ends the entry. If the entry followed at least half of its sequence, it counts as a use of
+    /// the sequence. Unless its requests were much shorter, it also counts as a use at full length.
     pub(super) fn end_sequence(&mut self, epoch: u64, spare_bytes: u64) {
         if self.following {
             self.differed = 0;
@@ -174,9 +175,9 @@ impl Plan {
         }
     }
 
-    /// Releases, between two entries, a slab much longer than needed by sequences that entries
-    /// since `epoch` followed in whole length. Then forgets the other sequences, which are kept
-    /// while they cost nothing.
+    /// Releases, between two entries, a slab that is much longer than the sequences need that
+    /// entries since `epoch` used at full length. Then removes the other sequences. As long as they
+    /// cost nothing, they are kept.
     pub(super) fn expire(&mut self, store: &mut Store, epoch: u64) {
         let is_used = |known: &Sequence| known.full_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));

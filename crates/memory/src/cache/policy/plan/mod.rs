@@ -23,14 +23,15 @@ use gaps::Gaps;
 use sequence::Sequence;
 use tree::{Fit, PlanTree};
 
-/// The maximum number of sequences that a scope may alternate between. A further one replaces the
-/// least recently followed one.
+/// The maximum number of sequences that a scope may alternate between. A further sequence replaces
+/// the least recently followed sequence.
 const SEQUENCES: usize = 4;
 
 /// The index of a suballocation of an entry that follows no plan.
 const UNPLANNED: usize = u32::MAX as usize;
 
-/// After this many entries in a row that differ, a scope is planned anew less and less often.
+/// The number of consecutive entries that differ from the plan, after which a scope is planned anew
+/// less and less often.
 const EAGER_REPLANS: u32 = 8;
 
 /// The plan of a shard, and the position of the present entry in it.
@@ -63,7 +64,7 @@ pub(in crate::cache) struct Plan {
     root: usize,
     /// True if a suballocation last served a request of another size than the planned one.
     varies: bool,
-    /// The number of entries in a row that differed from the plan.
+    /// The number of consecutive entries that differed from the plan.
     differed: u32,
     /// The number of entries with too many requests since the last plannable entry.
     too_long: u32,
@@ -71,16 +72,16 @@ pub(in crate::cache) struct Plan {
     served: u64,
 }
 
-/// `below`: several requests, which the plan names.
+/// The value of `below` for several requests, which the tree lists in `before`.
 const SEVERAL: u32 = u32::MAX;
 
-/// A planned suballocation of the slab, with its header while it is idle. One line of the
-/// processor's cache, so that a hit reads one.
+/// A planned suballocation of the slab, with its header while it is idle. It has the size of one
+/// cache line, so that a hit reads only one line.
 #[repr(align(64))]
 struct PlannedBlock {
     /// The requests that it serves, according to the tree.
     fit: Fit,
-    /// The request that last used the memory: this one if none did before, or [`SEVERAL`].
+    /// The request that last used the memory: this request itself if no other did, or [`SEVERAL`].
     below: u32,
     /// The cursor when the suballocation was last found idle.
     idle_since: u32,
@@ -97,7 +98,7 @@ impl PlannedBlock {
     fn put(&mut self, header: Box<Header>, cursor: usize) {
         self.idle_since = cursor as u32;
         debug_assert!(self.header.is_none());
-        // The replaced value is `None`: forgotten, because its drop would test it.
+        // The replaced value is `None`. `forget` avoids the test that its drop would make.
         mem::forget(self.header.replace(header));
     }
 }
@@ -199,8 +200,8 @@ impl ArenaPolicy for Plan {
 
     /// Notes a request that was served outside of the slab. The entry leaves the plan if the plan
     /// meanwhile has this request inside the slab, or has another request here. The latter happens
-    /// if a callback allocated in between: its request precedes this one. A request that was passed
-    /// over must not count as idle.
+    /// if a callback allocated in between, because the callback's request precedes this request. A
+    /// planned request that the entry skipped must not count as idle.
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
         let is_planned = next.is_some_and(|next| {

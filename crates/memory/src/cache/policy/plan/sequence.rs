@@ -28,8 +28,7 @@ impl SequenceRequest {
             && self.call_site == other.call_site
     }
 
-    /// Returns the request as the record of a later entry contains it, which requested at most
-    /// `served_bytes`.
+    /// Returns the request as recorded in a later entry, which requested at most `served_bytes`.
     pub(super) fn recorded(
         &self,
         (number, served_bytes): (usize, u64),
@@ -53,8 +52,7 @@ pub(super) struct Sequence {
     pub(super) requests: Vec<SequenceRequest>,
     /// The epoch of the last entry that followed this sequence.
     pub(super) used_epoch: u64,
-    /// The epoch of the last entry that followed this sequence with requests about as long as
-    /// these.
+    /// The epoch of the last entry that followed this sequence with requests of about its lengths.
     pub(super) full_epoch: u64,
 }
 
@@ -70,8 +68,8 @@ impl Sequence {
             stream: recorded.stream,
             requested_bytes: recorded.record.bytes,
             call_site: recorded.record.call_site,
-            // At least one step: the request needs its bytes, or the slab might be shorter than the
-            // request.
+            // The lifetime is at least one step. Without a lifetime, the request would need no
+            // bytes, and the slab might be shorter than the request.
             upper: recorded
                 .record
                 .freed_at
@@ -90,20 +88,21 @@ impl Sequence {
         inside.map(|own| own.requested_bytes).sum()
     }
 
-    /// Returns the length of the common prefix of both.
+    /// Returns the length of the common prefix of both sequences.
     pub(super) fn common(&self, other: &Self) -> usize {
         let mut pairs = self.requests.iter().zip(&other.requests);
         let differing = pairs.position(|(own, other)| !own.is_like(other));
         differing.unwrap_or(self.requests.len().min(other.requests.len()))
     }
 
-    /// Returns true if all requests of both are equal.
+    /// Returns true if all requests of both sequences are equal.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.requests.len() == other.requests.len() && self.common(other) == self.requests.len()
     }
 
-    /// Returns true if each request of `other` fits in this sequence's request at that index, made
-    /// on the same line. The sequences are then steps of one program with other lengths.
+    /// Returns true if each request of `other` fits in this sequence's request with its index, and
+    /// was made on the same line. The sequences then come from one program with inputs of different
+    /// lengths.
     pub(super) fn has_room_for(&self, other: &Self) -> bool {
         let mut pairs = self.requests.iter().zip(&other.requests);
         self.requests.len() == other.requests.len()
@@ -123,8 +122,8 @@ impl Sequence {
         }
     }
 
-    /// Returns lifetimes of the requests that also hold for each other sequence, within its common
-    /// prefix with this one.
+    /// Returns the ends of the requests' lifetimes, extended so that they also hold for each
+    /// sequence of `all` within its common prefix with this sequence.
     pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
         let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
         for other in all {
@@ -137,8 +136,7 @@ impl Sequence {
         uppers
     }
 
-    /// Returns the most bytes that are live at one moment, of requests that do not outlive the
-    /// entry.
+    /// Returns the peak live bytes of the requests that do not outlive the entry.
     pub(super) fn load_bytes(&self) -> u64 {
         let mut freed = vec![0; self.requests.len() + 1];
         let (mut live_bytes, mut load_bytes) = (0, 0);

@@ -1,5 +1,5 @@
 //! The offsets of recorded entries' requests in one slab, and the requests that must be idle before
-//! each. Pure numbers; [`Plan`](super::Plan) serves requests by them.
+//! each. A computation on numbers alone, from which [`Plan`](super::Plan) serves requests.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
     /// The bytes before they were rounded.
     pub(super) requested_bytes: u64,
-    /// The shortest request that is served here alone: 1 if no other sequence branches here.
+    /// The shortest request that is served only here; 1 if no other sequence branches here.
     least_bytes: u64,
     stream: StreamId,
     /// The offset in the slab. `None` if the request is served outside, because it outlives an
@@ -45,13 +45,13 @@ impl PlannedRequest {
         }
     }
 
-    /// Returns whether a request fits in the memory of this one.
+    /// Returns true if a request fits in the memory of this planned request.
     pub(super) fn has_room_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
         (1..=self.rounded_bytes).contains(&rounded_bytes) && self.stream == stream
     }
 }
 
-/// The requests that a planned one stands for.
+/// The requests that a planned request can serve.
 pub(super) struct Fit {
     least_bytes: u64,
     most_bytes: u64,
@@ -86,7 +86,7 @@ struct RequestRun {
 ///   child of its parent has;
 /// - if two requests on a path overlap in the slab, and `i` is the later one, then one of the
 ///   [`before`](Self::before) of `i` overlaps with the earlier request: it is the earlier request
-///   itself, or lies between the two on the path.
+///   itself, or lies between the two requests on the path.
 ///
 /// Suppose that each request was handed out only while its own `before` were idle. If all `before`
 /// of `i` are idle, then every request that overlaps with `i` is idle.
@@ -362,8 +362,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Returns sequences that begin alike: a first one, and others. Each of the others is a prefix
-    /// of the first, with other lifetimes and another continuation.
+    /// Returns sequences that begin alike. Each later sequence is a prefix of the first sequence,
+    /// with other lifetimes and another continuation.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (

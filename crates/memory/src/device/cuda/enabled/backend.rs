@@ -69,7 +69,7 @@ impl Backend for Cuda {
         Ok(())
     }
 
-    /// The host empties one buffer while the device fills the next.
+    /// Copies through buffers: the host empties one buffer while the device fills the next.
     unsafe fn download(
         &self,
         stream: StreamId,

@@ -1,4 +1,4 @@
-//! Matrix products by cuBLAS, which is loaded at the first one.
+//! Matrix products by cuBLAS, which is loaded at the first product.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// NVIDIA's recommended workspace sizes: since Hopper, and before. A handle without a workspace
-/// works too.
+/// NVIDIA's recommended workspace sizes: since Hopper, and before Hopper. A handle without a
+/// workspace works too.
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
 /// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has
@@ -44,8 +44,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order
-    /// nothing else may write the operands or use the product.
+    /// The lengths and strides must stay within memory of this device. Only work that is ordered
+    /// with `stream` may write the operands or use the product.
     pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
         let calls = gemm.calls()?;
         if self.context.is_imitated() {
@@ -124,9 +124,9 @@ impl Blas {
         };
         // Sums of `f16` and `bf16` stay in `f32`, even where partial sums are combined.
         let mode = cublas::MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-        // Sets the stream first, because this resets the workspace.
-        // SAFETY: the handle was just created, and streams live longer. The workspace is the
-        // handle's own until the handle is destroyed.
+        // Sets the stream first, because `set_stream` resets the workspace. SAFETY: the handle was
+        // just created, and streams live longer. The workspace is the handle's own until the handle
+        // is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)

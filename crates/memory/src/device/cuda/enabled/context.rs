@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The number of multiprocessors of a device without data. An H100 has as many.
+/// The number of multiprocessors of a device without data, as on an H100.
 const IMITATED_MULTIPROCESSORS: u32 = 132;
 /// The compute capability of a device without data.
 const IMITATED_CAPABILITY: (u32, u32) = (9, 0);
@@ -139,7 +139,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Creates the context of a device without data, of this device alone.
+    /// Creates the context of a device without data, which no other device shares.
     pub(super) fn imitated(imitation: Imitation) -> Self {
         Self {
             driver: Driver::imitated(),
@@ -198,7 +198,8 @@ impl Context {
         self.run_outcome(attempting, self.enter().and_then(call))
     }
 
-    /// Makes the context current for the calling thread, for a library that uses the current one.
+    /// Makes the context current for the calling thread, for a library that uses the current
+    /// context.
     pub(super) fn make_current(&self, attempting: &str) -> Result<()> {
         self.run(attempting, |_| Ok(()))
     }
@@ -234,8 +235,8 @@ impl Context {
     }
 }
 
-/// The current context of a thread, which is current again when this drops. Calls in between may
-/// make another context current, and foreign code that calls this crate has its own.
+/// A guard that restores a thread's current context when it drops. Calls in between may make
+/// another context current, but foreign code that calls this crate expects its own.
 #[derive(Debug)]
 pub struct CurrentContext(Option<(&'static Driver, CUcontext)>);
 

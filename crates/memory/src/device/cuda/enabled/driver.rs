@@ -131,7 +131,7 @@ functions! {
     launch_kernel = cuLaunchKernel(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint, threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared_bytes: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void);
 }
 
-/// The driver once found; it stays loaded.
+/// The driver, once it was found. It stays loaded.
 static LOADED: Mutex<Option<&'static Driver>> = Mutex::new(None);
 
 impl Driver {
@@ -142,7 +142,7 @@ impl Driver {
     pub(super) fn get() -> Result<&'static Self> {
         let driver = Self::load()?;
         let mut version = 0;
-        // SAFETY: `version` is writable, and these two may be called at any time.
+        // SAFETY: `version` is writable, and these two functions may be called at any time.
         unsafe { driver.driver_get_version(&mut version) }
             .map_err(|failure| failure.error("querying the version of the CUDA driver"))?;
         if version < LEAST_VERSION {
@@ -163,7 +163,7 @@ impl Driver {
     /// 12040 for 12.4. Returns 0 if the driver does not report it.
     pub(super) fn version(&self) -> c_int {
         let mut version = 0;
-        // SAFETY: `version` is writable, and this may be called at any time.
+        // SAFETY: `version` is writable, and this function may be called at any time.
         let outcome = unsafe { self.driver_get_version(&mut version) };
         outcome.map_or(0, |()| version)
     }

@@ -1,4 +1,4 @@
-//! Fourier transforms by cuFFT, which is loaded at the first one.
+//! Fourier transforms by cuFFT, which is loaded at the first transform.
 
 use super::{Cuda, Opaque};
 use std::ffi::{c_int, c_longlong, c_uint};
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The maximum number of cached plans, not counting plans that graphs use. Each has tables in the
-/// device's memory that cuFFT allocates itself.
+/// The maximum number of cached plans, not counting plans that graphs use. Each plan has tables in
+/// the device's memory that cuFFT allocates itself.
 const MOST_PLANS: usize = 64;
 
 /// Cache of the most recently used cuFFT plans of a device.
@@ -58,8 +58,8 @@ impl Cuda {
     /// # Safety
     ///
     /// The addresses must be of memory of this device that reaches as far as the plan says. The
-    /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Outside the
-    /// stream's order nothing else may use memory that is written.
+    /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Only work that
+    /// is ordered with `stream` may use the memory that the call writes.
     pub unsafe fn transform(
         &self,
         stream: StreamId,
@@ -115,7 +115,7 @@ impl Fft {
         if let Some(cached) = most_recent(&mut self.plans.lock(), plan) {
             return work(functions, cached);
         }
-        // Not under the lock: a capture that this waits for may need a plan.
+        // Waits without the lock, because a capture may need a plan before it ends.
         let none_captures = self
             .context
             .captures
@@ -129,8 +129,8 @@ impl Fft {
         work(functions, plans.last_mut().expect("it was found or added"))
     }
 
-    /// Creates a plan in place of the least recently used one. If there is no memory for its
-    /// tables, creates it in place of all others.
+    /// Creates a plan in place of the least recently used plan. If there is no memory for its
+    /// tables, creates it in place of all other plans.
     fn create_in_place_of_others(
         &self,
         functions: &Functions,
@@ -206,7 +206,7 @@ impl Fft {
     }
 }
 
-/// Moves the plan to the end of `plans`, and returns it there, if it is one of them.
+/// If `plans` contains the plan, moves it to the end of `plans` and returns it.
 fn most_recent<'a>(plans: &'a mut [CachedPlan], plan: &FftPlan) -> Option<&'a mut CachedPlan> {
     let place = plans.iter().rposition(|cached| cached.plan == *plan)?;
     plans[place..].rotate_left(1);

@@ -5,11 +5,11 @@
 //! thread's work on this stream, and waits for captured work. It also rejects copies from and to
 //! the host, whose bytes would have changed when the graph runs.
 //!
-//! A launch reads the uses of a block, makes its stream wait, and records itself. An operation of
-//! another thread on the block does this, too, and each could miss the other. So the device has one
-//! lock. Work on memory that a graph pins shares the lock, and a launch holds it exclusively. A
-//! lock in each block would charge every operation for a feature that few programs use. Nothing is
-//! allocated under the lock, because a pressure callback may launch a graph.
+//! A launch reads the uses of a block, makes its stream wait, and records itself. So does an
+//! operation of another thread on the block, and launch and operation could miss each other. So the
+//! device has one lock. Work on memory that a graph pins shares the lock, and a launch holds it
+//! exclusively. A lock in each block would charge every operation for a feature that few programs
+//! use. Nothing is allocated under the lock, because a pressure callback may launch a graph.
 
 use std::ops::Range;
 use std::ptr;
@@ -295,8 +295,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The memory that the graph reads and writes must be reserved memory of this device. Nothing
-    /// else may use it outside the stream's order.
+    /// The memory that the graph reads and writes must be reserved memory of this device. Only work
+    /// that is ordered with `stream` may use this memory.
     pub unsafe fn launch_graph(
         &self,
         graph: &Executable,

@@ -130,7 +130,8 @@ macro_rules! library_functions {
         }
 
         impl Functions {
-            /// The library, loaded at the first call; a missing library is not remembered.
+            /// Returns the library, loaded at the first call. If the library is missing, the next
+            /// call searches for it again.
             fn get() -> $crate::error::Result<&'static Self> {
                 static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
                 let mut loaded = LOADED.lock();

@@ -71,17 +71,17 @@ const USUAL_SHARED_BYTES: u32 = 48 << 10;
 #[derive(Debug)]
 pub struct Cuda {
     context: Arc<Context>,
-    // Dropped before the streams, which it uses.
+    // Dropped before the streams, because its handles use them.
     blas: Blas,
     #[cfg(feature = "linalg")]
     solver: Solver,
     #[cfg(feature = "fft")]
     fft: Fft,
     streams: StreamTable,
-    /// `None` if the device does not support virtual memory.
+    /// The address ranges; `None` if the device does not support virtual memory.
     ranges: Option<Box<dyn VirtualMemory>>,
     staging: StagingPool,
-    /// `None` on a device without data, which runs no kernels.
+    /// The bad-index report; `None` on a device without data, which runs no kernels.
     bad_index: Option<BadIndex>,
     launch_lock: LaunchLock,
     host_streams: HostStreams,
@@ -133,7 +133,7 @@ impl Cuda {
         })
     }
 
-    /// The number of devices; 0 without a usable driver.
+    /// Returns the number of devices; 0 without a usable driver.
     pub fn count() -> usize {
         Driver::get().and_then(Driver::count).unwrap_or(0)
     }
@@ -143,8 +143,8 @@ impl Cuda {
     /// # Safety
     ///
     /// The arguments must match the kernel's parameters. The kernel must access only memory of this
-    /// device. Outside the stream's order nothing else may write memory that it reads, or use
-    /// memory that it writes.
+    /// device. Only work that is ordered with `stream` may write memory that the kernel reads, or
+    /// use memory that it writes.
     pub unsafe fn launch(
         &self,
         stream: StreamId,
@@ -192,8 +192,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap.
-    /// Outside the stream's order nothing else may write the source or use the target.
+    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap. Only
+    /// work that is ordered with `stream` may write the source or use the target.
     pub unsafe fn copy(
         &self,
         stream: StreamId,

@@ -20,8 +20,8 @@ pub(super) struct StreamProgress {
     pub(super) done: u64,
     pub(super) outstanding: VecDeque<(u64, RawHandle<CUevent_st>)>,
     pub(super) free_events: Vec<RawHandle<CUevent_st>>,
-    /// Set from before the driver's capture begins until after it ends. All work that was submitted
-    /// before the capture is done then, and an event would be part of the graph.
+    /// Set from before the driver's capture begins until after it ends. In this time, all work that
+    /// was submitted before the capture is done, and an event would be part of the graph.
     pub(super) is_captured: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Factorizations by cuSOLVER, which is loaded at the first one.
+//! Factorizations by cuSOLVER, which is loaded at the first factorization.
 
 use super::{Cuda, Opaque};
 use std::collections::HashMap;
@@ -49,8 +49,8 @@ impl Cuda {
     /// # Safety
     ///
     /// The addresses must be of memory of this device that is as long as the call says. The
-    /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Outside
-    /// the stream's order nothing else may use memory that is written.
+    /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Only work
+    /// that is ordered with `stream` may use the memory that the call writes.
     pub unsafe fn factorize(
         &self,
         stream: StreamId,
@@ -110,7 +110,7 @@ impl Solver {
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
         unsafe { functions.create(&mut raw.0) }.map_err(|failure| self.error(failure))?;
-        // SAFETY: the handle was just created, and the stream lives longer than it.
+        // SAFETY: the handle was just created, and the stream lives longer than the handle.
         let prepared = unsafe { functions.set_stream(raw.0, stream) };
         if let Err(failure) = prepared {
             self.destroy(functions, raw);
@@ -181,7 +181,8 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// Sets `length` to the elements of workspace that a call needs; leaves it if it needs none.
+    /// Sets `length` to the elements of workspace that a call needs. If the call needs none, does
+    /// not change `length`.
     ///
     /// # Safety
     ///

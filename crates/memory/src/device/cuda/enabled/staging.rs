@@ -22,7 +22,7 @@ use crate::sync::plain::Mutex;
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 const MAX_BUFFERS: usize = 8;
 const ALIGNMENT_BYTES: usize = 256;
-/// A buffer with less room is full.
+/// The free bytes below which a buffer counts as full.
 const MIN_ROOM_BYTES: usize = 4 << 10;
 
 /// A buffer of page-locked memory.
@@ -104,7 +104,7 @@ pub(super) struct StagingPool {
     buffers: Mutex<Buffers>,
 }
 
-/// Invariant: `made` counts these buffers and the ones taken out.
+/// Invariant: `made` counts these buffers and the buffers that are taken out.
 #[derive(Debug, Default)]
 struct Buffers {
     made: usize,

@@ -12,7 +12,8 @@ use super::staging::StagingBuffer;
 use crate::device::{DevicePtr, Event, StreamId};
 use crate::error::Result;
 
-/// An 8-byte pattern is written word by word up to this length; longer fills double it.
+/// The length up to which an 8-byte pattern is written word by word. A longer fill copies what is
+/// written, doubling it each time.
 const DOUBLED_FROM_BYTES: usize = 64 << 10;
 
 impl Cuda {
@@ -39,7 +40,8 @@ impl Cuda {
                 });
         };
         let staged = buffer.suballocate(stream, length);
-        // SAFETY: the part is as long, and nothing else uses it while we hold the buffer.
+        // SAFETY: the suballocation has `length` bytes, and nothing else uses it while we hold the
+        // buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
         // SAFETY: `target` points to as many bytes by this function's contract. The buffer keeps
         // the staged bytes until the stream has passed this copy.
@@ -53,7 +55,8 @@ impl Cuda {
     }
 
     /// Submits the copy of a part that fits in a buffer. If there was no buffer, returns `None`,
-    /// and the copy is done. The last part needs no event: the whole stream is waited for.
+    /// and the copy is done. The last part needs no event, because its receiver waits for the whole
+    /// stream.
     ///
     /// # Safety
     ///
@@ -119,8 +122,8 @@ impl Cuda {
             Completion::End(stream) => self.streams.synchronize(stream),
         };
         if outcome.is_ok() {
-            // SAFETY: the part of the buffer is as long, and the device has written all of it.
-            // Nothing else uses the buffer.
+            // SAFETY: the part of the buffer has the length of `target`, and the device has written
+            // all of it. Nothing else uses the buffer.
             unsafe {
                 target
                     .as_mut_ptr()

@@ -1,10 +1,10 @@
 //! The disk cache of compiled kernels, so that a second run compiles none.
 //!
 //! A file begins with its key: everything that its image depends on. The name of the file is a hash
-//! of the key. A reader compares both, so two kernels of one hash are never taken for each other. A
-//! hash of the image follows: a damaged file counts as missing. Files are written under a temporary
-//! name and renamed, so no reader sees a partial one. Errors of the cache are ignored: they only
-//! cost time.
+//! of the key. A reader compares both, so two kernels with one hash are never confused. A hash of
+//! the image follows: a damaged file counts as missing. Files are written under a temporary name
+//! and renamed, so no reader sees a partial one. Errors of the cache are ignored: they only cost
+//! time.
 
 use std::env;
 use std::fs;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct DiskCache(Option<PathBuf>);
 
-/// Everything that an image depends on, each part after its length, so that different lists never
-/// make one text.
+/// Everything that an image depends on. Each part follows its length, so that different lists of
+/// parts have different keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CacheKey(Vec<u8>);
 
@@ -160,7 +160,7 @@ mod tests {
         let (disk, folder) = disk("collision");
         let [one, other] = ["one", "other"].map(|text| CacheKey::of(&[text]));
         disk.write(&one, b"an image");
-        // As if both had one hash.
+        // As if both keys had one hash.
         fs::rename(disk.path(&one).unwrap(), disk.path(&other).unwrap()).unwrap();
         assert_eq!(disk.read(&other), None);
         fs::remove_dir_all(folder).unwrap();

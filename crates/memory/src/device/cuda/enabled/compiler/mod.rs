@@ -16,7 +16,8 @@ use nvrtc::Nvrtc;
 pub(super) struct Compiler {
     capability: (u32, u32),
     disk: DiskCache,
-    // Loaded for the first kernel: a program that only allocates needs no compiler.
+    // The compiler. It is loaded for the first kernel, because a program that only allocates needs
+    // none.
     nvrtc: OnceLock<Nvrtc>,
 }
 
@@ -73,8 +74,8 @@ fn has_compiler() -> bool {
 }
 
 /// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU.
-/// `CACHESCOPE_NVRTC=oldest` leaves out all but the first, which has the fewest instructions. For
-/// tests.
+/// `CACHESCOPE_NVRTC=oldest` compiles only for the first architecture, which has the fewest
+/// instructions. For tests.
 ///
 /// # Panics
 ///
@@ -106,7 +107,7 @@ pub fn compile_for_all(sources: &[KernelSource]) {
     }
 }
 
-/// Returns the PTX of `source` for the virtual architecture of that number, if the compiler is
+/// Returns the PTX of `source` for the virtual architecture with this number, if the compiler is
 /// installed; needs no GPU. For tests.
 ///
 /// # Panics

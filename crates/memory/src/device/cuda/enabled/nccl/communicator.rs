@@ -55,12 +55,13 @@ struct SharedCommunicator {
     functions: &'static Functions,
     rank: usize,
     size: usize,
-    /// The maximum time for a call to be in progress.
+    /// The maximum duration of a call.
     timeout: Duration,
-    /// Held from the beginning of a call until it is no longer in progress: NCCL accepts no other
-    /// call in that time.
+    /// The lock of a call, held from the beginning of the call until it is no longer in progress.
+    /// NCCL accepts no other call in that time.
     calls: Mutex<()>,
-    /// Held for one function of the library at a time, so that an abort can run between two polls.
+    /// The state of the communicator. Locked for one NCCL function at a time, so that an abort can
+    /// run between two polls.
     state: Mutex<CommunicatorState>,
     /// An event after the last call on each stream.
     marks: Mutex<Vec<StreamMark>>,
@@ -124,8 +125,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says. Outside the
-    /// stream's order nothing else may write memory that is read, or use memory that is written.
+    /// The addresses must be of memory of this device that is as long as the call says. Only work
+    /// that is ordered with `stream` may write memory that the call reads, or use memory that the
+    /// call writes.
     pub unsafe fn communicate(
         &self,
         communicator: &Communicator,

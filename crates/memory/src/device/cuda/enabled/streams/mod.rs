@@ -249,7 +249,8 @@ impl StreamTable {
                 yield_now();
             }
             self.finish(entry)?;
-            // Set only here: before, events are recorded behind the work that this waited for.
+            // Set only now: during the wait above, other threads may record events behind earlier
+            // work.
             entry.progress.lock().is_captured = true;
             Ok(())
         });
