@@ -42,7 +42,7 @@ fn check(stats: &CacheStats) {
     assert_eq!(stats.entries, ENTRIES as u64);
     assert_eq!(stats.hits + stats.misses, 2 * stats.entries);
     assert_eq!((stats.live_blocks, stats.escaped_blocks), (0, 0));
-    // The two buffers of the first entry serve every later one.
+    // The two buffers of the first entry serve every later entry.
     assert_eq!(stats.misses, 2);
 }
 

@@ -1,4 +1,4 @@
-//! Sizes and names in messages. It is below [`error`](crate::error), which writes both.
+//! Sizes and names in messages. This module is below [`error`](crate::error), which writes both.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -20,7 +20,7 @@ use self::shared_at::SharedAt;
 use self::value_id::ValueId;
 
 /// Untyped device memory, allocated like an array's. The enclosing scope serves it, and takes it
-/// back when the last handle drops. Its contents are not initialised.
+/// back when the last handle drops. The contents of the memory are not initialised.
 ///
 /// # Examples
 ///

@@ -128,7 +128,7 @@ impl Caches {
     }
 
     /// Serves a request from free memory of the shard, after taking back the blocks that other
-    /// threads dropped. Also works for a scope that is not the innermost one.
+    /// threads dropped. Also works for a scope that is not the innermost scope.
     fn refill(&self, shard: &Shard, request: &Request) -> std::result::Result<BlockHandle, Need> {
         let Some(mut guard) = shard.guard() else {
             return Err(Need::Block);

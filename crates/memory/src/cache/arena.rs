@@ -13,7 +13,7 @@ use crate::pool::size_class::CLASSES;
 pub(super) const SUBALLOCATION: usize = CLASSES;
 pub(super) const ARENA: usize = CLASSES + 1;
 
-/// The arenas of a policy; its cursor is in the first one.
+/// The arenas of a policy; its cursor is in the first arena.
 #[derive(Default)]
 pub(super) struct Arenas(List);
 

@@ -27,9 +27,9 @@ impl Caches {
         self.follow_recorder();
     }
 
-    /// Updates every shard to the state of the recorder. If several threads call this, the last one
-    /// sees every recording that any of them began or ended. A cache that is made meanwhile reads
-    /// the recorder itself.
+    /// Updates every shard to the state of the recorder. If several threads call this function, the
+    /// last thread sees every recording that any of them began or ended. A cache that is made
+    /// meanwhile reads the recorder itself.
     fn follow_recorder(&self) {
         let _following = self.following_recorder.lock();
         let observed = self.memory.recorder().is_active();

@@ -103,7 +103,7 @@ pub(super) struct Recording {
     known: usize,
     /// The entry's first epoch. Blocks that were handed out before it belong to an earlier entry.
     entry_epoch: u64,
-    /// The number of requests that the shard had served before the first one that did not fit.
+    /// The number of requests that the shard had served before the first request that did not fit.
     stopped_at: Option<u64>,
 }
 

@@ -376,8 +376,8 @@ impl Caches {
         let Some(settings) = &shard.settings else {
             return 0;
         };
-        // By name first: there may be thousands of caches. A removed cache is found among the
-        // retired ones.
+        // Searches by name first, because there may be thousands of caches. A removed cache is
+        // found among the retired caches.
         let named = self.find(&settings.name).into_iter();
         let own = named
             .chain(self.retired())

@@ -93,8 +93,8 @@ pub struct Growth {
     pub entries: u64,
     /// The rise of live bytes in these entries.
     pub bytes: u64,
-    /// The live allocations of the present entry and of the last one, by allocating line, the most
-    /// bytes first. Empty unless entries are recorded:
+    /// The live allocations of the present entry and of the last entry, by allocating line, the
+    /// most bytes first. Empty unless entries are recorded:
     /// [`CacheConfig::record`](crate::CacheConfig::record).
     pub lines: Vec<LineUse>,
 }

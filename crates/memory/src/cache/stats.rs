@@ -29,7 +29,7 @@ pub struct CacheStats {
     /// Requests served from the layers below, including those that `max_bytes` kept out of the
     /// cache.
     pub misses: u64,
-    /// Blocks of this cache that are handed out now, including escaped ones.
+    /// Blocks of this cache that are handed out now, including escaped blocks.
     pub live_blocks: u64,
     /// Bytes requested for the live blocks.
     pub live_bytes: u64,

@@ -414,7 +414,7 @@ impl Device {
     /// # Errors
     ///
     /// Fails with an error of the driver; with the first deferred error of an earlier call that
-    /// could not return it, and the number of further ones; and on a CUDA device with
+    /// could not return it, and the number of further errors; and on a CUDA device with
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an index out of range.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {

@@ -39,8 +39,8 @@ impl<'a> Timed<'a> {
     }
 
     /// Like [`begin`](Self::begin), for an operation that computes in blocks: it is recorded as one
-    /// operation. Its requests for scratch memory are counted, and listed only as far as they are
-    /// live at their peak.
+    /// operation. The operation's requests for scratch memory are counted. Only the requests that
+    /// are live at their peak are listed.
     #[inline]
     #[track_caller]
     pub fn in_blocks(device: &'a Device) -> Self {

@@ -116,7 +116,8 @@ impl DriverCosts {
         TABLES.iter().map(|&(name, _)| name)
     }
 
-    /// Returns the table of this name: `h100`. Its file gives the source of each number.
+    /// Returns the table of this name: `h100`. The file of the table gives the source of each
+    /// number.
     ///
     /// # Examples
     ///

@@ -64,7 +64,7 @@ pub(crate) use virtual_memory::{Destination, PageCost, VirtualMemory};
 pub struct DevicePtr(pub u64);
 
 impl DevicePtr {
-    /// Returns the address `offset_bytes` bytes after this one.
+    /// Returns the address `offset_bytes` bytes after this address.
     pub fn offset(self, offset_bytes: u64) -> Self {
         Self(self.0 + offset_bytes)
     }
@@ -124,7 +124,7 @@ pub enum Use {
 /// A position in a stream, after all work that was submitted before the event was recorded.
 ///
 /// Plain data, which can be stored and dropped at will. Positions rise along a stream, so if an
-/// event is done, earlier ones are done, too. A backend needs its native event only until the
+/// event is done, earlier events are done, too. A backend needs its native event only until the
 /// position is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -209,7 +209,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Waits until all work submitted to `stream` is done.
     fn synchronize(&self, stream: StreamId) -> Result<()>;
 
-    /// Creates a stream, or reuses a retired one.
+    /// Creates a stream, or reuses a retired stream.
     fn new_stream(&self) -> Result<StreamId>;
 
     /// Opens a stream whose work host threads execute. Through `executor`, waiting threads execute

@@ -145,7 +145,7 @@ impl DeviceMemory {
         self.serve_from_idle(bytes, request)
     }
 
-    /// Rung 3, repeated until the request is served or the caches have nothing left.
+    /// Repeats rung 3 until the request is served or the caches have nothing left.
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
             self.record_request(EventKind::ReclaimCaches, request);
@@ -169,9 +169,9 @@ impl DeviceMemory {
         self.serve_without_reclaim(bytes, request)
     }
 
-    /// Rung 4, for memory that only threads inside of scopes can release. While live blocks leave
-    /// room for the request, waits for at most `reclaim_wait`. Repeats rung 3 after each pause,
-    /// because a thread may have missed the request for its blocks.
+    /// Runs rung 4 for memory that only threads inside of scopes can release. While live blocks
+    /// leave room for the request, waits for at most `reclaim_wait`. Repeats rung 3 after each
+    /// pause, because a thread may have missed the request for its blocks.
     fn serve_from_entered(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let Some(above) = self.reclaim.get().and_then(Weak::upgrade) else {
             return Ok(None);

@@ -78,7 +78,7 @@ impl Census {
         is_free || self.has_remote && bytes <= ceiling_bytes
     }
 
-    /// Returns true if other threads may release idle memory, or blocks that separate free ones.
+    /// Returns true if other threads may release idle memory, or blocks that separate free blocks.
     pub(super) fn is_changing(&self) -> bool {
         self.entered_bytes + self.moving_bytes > 0 || self.has_remote
     }

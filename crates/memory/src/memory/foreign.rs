@@ -68,8 +68,8 @@ impl ImportedBlocks {
 }
 
 impl Block {
-    /// Returns true if the memory is imported. Its length counts as 0: byte counts cover only the
-    /// pool.
+    /// Returns true if the memory is imported. The length of the block counts as 0, because byte
+    /// counts cover only the pool.
     pub(super) fn is_imported(&self) -> bool {
         self.span.segment == IMPORTED_SEGMENT || self.is_read_only()
     }

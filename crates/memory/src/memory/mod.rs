@@ -131,7 +131,7 @@ impl Block {
         },
     };
 
-    /// Returns an empty suballocation of this block. It never returns to the pool.
+    /// Returns an empty suballocation of this block. The suballocation never returns to the pool.
     pub(crate) fn new_suballocation(&self) -> Self {
         let span = Span {
             bytes: 0,
@@ -333,7 +333,7 @@ impl DeviceMemory {
     }
 
     /// Defers an error to the next call that can return an error. That call returns the first
-    /// deferred error in full, and the number of later ones.
+    /// deferred error in full, and the number of later errors.
     #[doc(hidden)]
     pub fn defer(&self, error: Error) {
         self.state.lock().defer(error);

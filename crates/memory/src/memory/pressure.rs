@@ -39,7 +39,8 @@ struct Registered {
 }
 
 impl Callbacks {
-    /// Registers a callback. It is passed the bytes needed, and returns the bytes that it freed.
+    /// Registers a callback. The callback is passed the bytes needed, and returns the bytes that it
+    /// freed.
     pub(crate) fn add(&self, callback: impl Fn(u64) -> u64 + Send + Sync + 'static) -> CallbackId {
         let callback = Arc::new(Callback(Some(Box::new(callback))));
         let mut registered = self.0.lock();

@@ -83,7 +83,7 @@ pub(super) struct MemoryState {
     pub(super) attachments: Attachments,
     segments: Vec<Option<Segment>>,
     vacant: Vec<SegmentId>,
-    /// The first deferred error, and the number of later ones.
+    /// The first deferred error, and the number of later errors.
     deferred: Option<(Error, u64)>,
     /// The statistics that are counted as they change; the other statistics are computed when they
     /// are read.

@@ -7,7 +7,7 @@
 //! CuArrays.jl samples the used share of each bin every one to five seconds. It frees the idle
 //! blocks that exceed the maximum of the last five samples. Here the window counts takes instead of
 //! time. A bin is a stack. So the blocks not needed during a window are exactly the bottom blocks
-//! that the stack never shrank to. Their count is exact, and takes constant time.
+//! that the stack never shrank to. The count of these blocks is exact, and takes constant time.
 //! [`decayed_segments`](Pool::decayed_segments) returns them when a window closes. If the caches
 //! serve a program, it takes nothing, closes no window and keeps its memory. CuArrays.jl bypasses
 //! the pool for requests above 100 MiB; here bins cover all sizes.

@@ -1,6 +1,6 @@
 //! No pooling: each request has its own segment, and no idle segment is kept.
 //!
-//! It is the baseline of the benchmarks, and the front of the driver's own pool.
+//! This pool is the baseline of the benchmarks, and the front of the driver's own pool.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};

@@ -6,7 +6,7 @@ use super::blocks::{BlockNode, BlockTable};
 use super::{Pages, SegmentId};
 use crate::size::round_up;
 
-/// The number of blocks that are compared for the best one to commit.
+/// The number of blocks that are compared for the best block to commit.
 const SCAN: usize = 64;
 
 /// The uncommitted blocks, by length, then by position.

@@ -116,14 +116,14 @@ impl Recorder {
         self.recordings.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a recording. Each thread whose ring is shorter gets one of `ring_bytes`, rounded down
-    /// to a power of two of events. With `backtraces`, each allocation has a backtrace.
+    /// Begins a recording. Each thread whose ring is shorter gets a ring of `ring_bytes`, rounded
+    /// down to a power of two of events. With `backtraces`, each allocation has a backtrace.
     pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> RecordingStart {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();
         if events > self.ring_events.load(Ordering::Relaxed) {
             self.ring_events.store(events, Ordering::Relaxed);
-            // Threads then look for a ring again, and get a longer one. The events in their old
+            // Threads then look for a ring again, and get a longer ring. The events in their old
             // rings are still read.
             self.key.store(next_key(), Ordering::Relaxed);
         }

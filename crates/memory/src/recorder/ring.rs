@@ -24,8 +24,8 @@ pub(super) const IDLE: u64 = 0;
 
 /// A bounded sequence of events; the newest overwrites the oldest.
 ///
-/// Invariant: the last `events()` events below `written` are complete, except the oldest one, which
-/// the owner may be overwriting. A call site is null or came from a reference.
+/// Invariant: the last `events()` events below `written` are complete, except the oldest event,
+/// which the owner may be overwriting. A call site is null or came from a reference.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// The token of the thread that writes; [`IDLE`] between two threads.
@@ -130,8 +130,8 @@ impl Ring {
         };
         events.extend((begin..end).map(|number| self.event(number, owner(number))));
         fence(Ordering::Acquire);
-        // Events written during the read have overwritten older ones. The event that is being
-        // written may have overwritten one as well.
+        // Events written during the read have overwritten older events. The event that is being
+        // written may have overwritten a further event.
         let now = self.written.load(Ordering::Relaxed);
         let whole = (now + 1).saturating_sub(length).clamp(begin, end);
         events.drain(first..first + (whole - begin) as usize);

@@ -72,8 +72,8 @@ pub(super) fn assign_until_end(all: &mut Vec<Arc<Ring>>, key: u64, events: u64) 
     assigned.ok().flatten().unwrap_or(ptr::null())
 }
 
-/// Returns a ring that this thread owns. This is its longest ring, or another one if the longest is
-/// shorter than `events`.
+/// Returns a ring that this thread owns. This is its longest ring, or a further ring if the longest
+/// is shorter than `events`.
 pub(super) fn assign(all: &mut Vec<Arc<Ring>>, events: u64) -> Option<Arc<Ring>> {
     let thread = thread_token();
     let longest_of = |owner| {

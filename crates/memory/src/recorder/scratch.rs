@@ -1,5 +1,5 @@
-//! Requests for scratch memory inside of an operation. All are counted, but only the requests live
-//! at their peak are listed.
+//! Requests for scratch memory inside of an operation. All requests are counted, but only the
+//! requests that are live at their peak are listed.
 //!
 //! An operation that computes in blocks makes thousands of requests for memory that it frees
 //! itself. A recording of each would hide the program, and fill the ring.

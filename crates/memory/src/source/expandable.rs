@@ -115,8 +115,8 @@ impl Expandable {
     }
 
     /// Records that memory is short: a request of `bytes` was refused. From now on handles are
-    /// small. They get smaller each time that `is_stuck` is set, which means that enough bytes were
-    /// idle, but could not be moved. A request of more than the usable memory is ignored.
+    /// small. Handles get smaller each time that `is_stuck` is set, which means that enough bytes
+    /// were idle, but could not be moved. A request of more than the usable memory is ignored.
     pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if bytes > self.usable_bytes.load(Ordering::Relaxed) {
             return;
@@ -184,10 +184,10 @@ impl Expandable {
         self.page_bytes
     }
 
-    /// Reserves another range of at least `min_bytes`. It has twice the device's memory, so that
-    /// scattered blocks leave room between them. If the platform has fewer addresses, the range has
-    /// half of these addresses, because the process needs some, too. Returns `None` if the
-    /// addresses are too few, or if the device has less memory than `min_bytes`.
+    /// Reserves another range of at least `min_bytes`. The range has twice the device's memory, so
+    /// that scattered blocks leave room between them. If the platform has fewer addresses, the
+    /// range has half of these addresses, because the process needs some, too. Returns `None` if
+    /// the addresses are too few, or if the device has less memory than `min_bytes`.
     pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
         if min_bytes > total_bytes {

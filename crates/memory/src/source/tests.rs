@@ -67,15 +67,15 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
     }
 }
 
-/// Both orders of two adaptors over a source of 2000 bytes. The limit is 1000 bytes, and the second
-/// reservation that reaches the fault fails.
+/// Wraps a source of 2000 bytes in two adaptors, in both orders. The limit is 1000 bytes, and the
+/// second reservation that reaches the fault fails.
 #[test]
 fn adaptors_compose_in_both_orders() {
     let plan = FaultPlan::Nth(2);
 
     let source = Limit::new(Fault::new(TestSource::new(2000), plan).unwrap(), Some(1000));
     let first = reserve(&source, 600);
-    // The limit refuses first, so the fault does not count this one.
+    // The limit refuses first, so the fault does not count this reservation.
     reserve_none(&source, 500);
     reserve_none(&source, 400);
     assert_eq!(source.reserved_bytes(), 600);
@@ -98,8 +98,8 @@ const PAGE: u64 = 2 << 20;
 /// Wraps a source in an adaptor.
 type Adaptor = fn(Box<dyn Source>) -> Box<dyn Source>;
 
-/// Every stack of up to four adaptors over the host, repetitions included: it reserves and releases
-/// segments and pages.
+/// Reserves and releases segments and pages with every stack of up to four adaptors over the host,
+/// repetitions included.
 #[test]
 fn every_stack_of_adaptors_reserves_and_releases() {
     let adaptors: [Adaptor; 3] = [

@@ -4,7 +4,7 @@
 //! The holder of the shard opens them. A thread that is short of memory closes them from outside.
 //! The holder then takes the slow path once, and reads the signals there. The holder may open them
 //! again at the same moment. The close is then lost, so a waiting thread closes them again at each
-//! of its checks. Their values affect only the time at which the holder reacts. They publish no
+//! of its checks. The switches affect only the time at which the holder reacts. They publish no
 //! other memory.
 //!
 //! One comparison decides a hit: of a policy's number with the number of the policy that serves

@@ -53,7 +53,8 @@ impl Allocator<'_> {
         match policy {
             Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
             Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
-            // Tries only the most recently freed block of the class. Its size must match exactly.
+            // Tries only the most recently freed block of the class. The size of the block must
+            // match exactly.
             Policy::Recycle | Policy::Release => {
                 let list = store.list(floor_class(rounded_bytes));
                 let fits = |block: &Block| block.bytes() == rounded_bytes && block.stream == stream;

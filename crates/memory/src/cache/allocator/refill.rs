@@ -30,7 +30,7 @@ impl Allocator<'_> {
         Ok(self.hand_out(header, request))
     }
 
-    /// Hands out a block of the pool. This shard is its home from now on.
+    /// Hands out a block of the pool. This shard is the home of the block from now on.
     pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> HandedOut {
         self.counters.misses.add(1);
         let header = self.state.store.new_header(self.counters, block);

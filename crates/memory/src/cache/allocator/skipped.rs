@@ -12,7 +12,8 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Ends entries for the blocks. The shard counts all of them, but made only the last one.
+    /// Ends entries for the blocks. The shard counts all these entries, but made only the last
+    /// entry.
     #[inline]
     pub(super) fn end_skipped(&mut self, entries: u64) {
         self.store.epoch += entries;
@@ -20,7 +21,7 @@ impl Allocator<'_> {
         self.update_free_epoch();
     }
 
-    /// Returns the number of entries after this one that would have no work to do without a
+    /// Returns the number of entries after this entry that would have no work to do without a
     /// request. If this entry made a request, returns 0, because the next entry is likely to make
     /// one too.
     #[inline]

@@ -50,7 +50,8 @@ fn a_block_that_returned_home_is_reused_only_after_its_release() {
         let scope = bench.enter();
         let block = bench.allocate();
         let dropper = thread::spawn(move || read_and_drop(block));
-        // A miss drains what was dropped elsewhere, and returns the same block or another one.
+        // A miss drains the blocks that were dropped elsewhere, and returns one of them or another
+        // block.
         let again = bench.allocate();
         drop(scope);
         dropper.join().unwrap();

@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Ordering, yield_now};
 const LIMIT: u64 = 2048;
 
 /// Runs `inside` in a scope with a live and an idle block, while another thread requests a block.
-/// One block at a time is live in the scope, so the limit has room for the requested one.
+/// One block at a time is live in the scope, so the limit has room for the requested block.
 fn request_while(inside: impl Fn(&Bench, Entered, BlockHandle) + Copy + Send + Sync + 'static) {
     check_within(2, move || {
         let bench = Bench::limited(Some(LIMIT));

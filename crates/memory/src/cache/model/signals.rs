@@ -4,7 +4,7 @@
 use super::*;
 use crate::sync::barrier;
 
-/// Runs `signal` on another thread while this one leaves a scope with an idle block, with and
+/// Runs `signal` on another thread while this thread leaves a scope with an idle block, with and
 /// without heavy barriers.
 fn leave_while(
     signal: impl Fn(&Bench) + Copy + Send + Sync + 'static,

@@ -33,7 +33,7 @@ const UNNUMBERED: usize = u32::MAX as usize;
 /// - `cursor` is the end of the last suballocation in the first arena, or the arena's beginning. It
 ///   is at most `limit`;
 /// - the suballocations of the arenas, and the idle headers, are on `stream`;
-/// - in nested entries, `ends` has the cursor at the beginning of the outermost one, and then the
+/// - in nested entries, `ends` has the cursor at the beginning of the outermost entry, and then the
 ///   ends of the suballocations since, in order;
 /// - an idle header of the present epoch that has a number represents the end at its index, which
 ///   is not [`FREED`].
@@ -93,7 +93,7 @@ impl CachePolicy for Bump {
     }
 
     /// Resets the cursor. Arenas that are still in use are detached. Several arenas, or shared
-    /// ones, are released.
+    /// arenas, are released.
     fn end(&mut self, store: &mut Store, counters: &Counters, escapes: bool) -> bool {
         if escapes {
             self.detach(store, true);
@@ -137,7 +137,7 @@ impl ArenaPolicy for Bump {
     }
 
     /// Moves the cursor to the arena. After the request, moves the cursor back to the previous
-    /// arena, if the previous one has more free bytes.
+    /// arena, if the previous arena has more free bytes.
     fn add_arena(
         &mut self,
         store: &mut Store,
@@ -344,7 +344,8 @@ impl Bump {
         }
     }
 
-    /// Marks the ends of the idle suballocations as freed. Their headers then represent no end.
+    /// Marks the ends of the idle suballocations as freed. The headers of these suballocations then
+    /// represent no end.
     fn mark_freed(&mut self, store: &mut Store) {
         if self.arenas.is_empty() {
             return;

@@ -14,8 +14,8 @@ use crate::memory::header::{Home, List};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 
-/// Requests of an entry: units of 512 bytes, and the number of later requests before each is
-/// dropped.
+/// Requests of an entry, each with its length in units of 512 bytes, and the number of later
+/// requests before its block is dropped.
 type Requests = Vec<(u64, usize)>;
 
 /// A shard's policies, and a substitute for the memory below them.

@@ -17,7 +17,7 @@ use crate::sync::Arc;
 /// Invariant: each shard keeps the settings alive whose address is its key.
 pub(super) struct ThreadBindings {
     shards: BTreeMap<*const CacheSettings, LocalShard>,
-    /// The number of shards above which the closed ones are removed.
+    /// The number of shards above which the closed shards are removed.
     room: usize,
 }
 

@@ -188,7 +188,7 @@ fn free_slowly(header: Box<Header>) {
 }
 
 /// Decrements the reference count of a block that had several handles. This handle may have become
-/// the last one meanwhile.
+/// the last handle meanwhile.
 #[inline(never)]
 fn leave_others(header: NonNull<Header>) {
     // SAFETY: the handle that is being dropped keeps the header alive until it is subtracted.

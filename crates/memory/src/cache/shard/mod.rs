@@ -322,8 +322,8 @@ impl Shard {
         Guard {
             shard: self,
             // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has
-            // no second one: a guard lives only while its or its allocator's methods run. These
-            // methods do not reenter a shard.
+            // no second guard, because a guard lives only while its or its allocator's methods run.
+            // These methods do not reenter a shard.
             allocator: unsafe { self.allocator() },
             visiting,
         }

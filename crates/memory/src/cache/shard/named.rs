@@ -22,8 +22,8 @@ impl NamedCache {
         }
     }
 
-    /// Returns a shard for this thread. It is an ended thread's most recently used shard, with its
-    /// idle blocks, or a new one.
+    /// Returns a shard for this thread. The shard is an ended thread's most recently used shard,
+    /// with its idle blocks, or a new shard.
     pub(in crate::cache) fn bind_shard(
         &self,
         new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard>,

@@ -39,8 +39,8 @@ impl Shard {
     }
 
     /// Records that a block has no handle any more. Imported memory, exported slabs and arrays of
-    /// no bytes have headers without a block. Their frees are not recorded, because their
-    /// allocations were not.
+    /// no bytes have headers without a block. The frees of this memory are not recorded, because
+    /// its allocations were not recorded.
     pub(super) fn record_free(&self, header: &Header) {
         let block = &header.block;
         if block.bytes() == 0 || !self.is_recorded() {

@@ -60,7 +60,7 @@ impl RemoteFreeList {
         }
     }
 
-    /// Takes all headers. An open list stays open, a closed one is empty.
+    /// Takes all headers. An open list stays open, a closed list is empty.
     pub(crate) fn drain(&self) -> List {
         let head = self.head.load(Ordering::Relaxed);
         if head.is_null() || head == closed() {

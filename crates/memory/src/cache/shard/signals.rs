@@ -102,7 +102,7 @@ impl Shard {
     /// Counts the memory of this shard, except if the shard is closed: its memory then counts as
     /// orphans. Returns the counted bytes.
     ///
-    /// A thread among the `waiting` ones releases only idle blocks until its request is served.
+    /// A thread whose token is in `waiting` releases only idle blocks until its request is served.
     pub(in crate::cache) fn count(&self, census: &mut Census, waiting: &[u64]) -> OwnedBytes {
         if self.is_closed() {
             return OwnedBytes::default();
@@ -126,7 +126,8 @@ impl Shard {
     }
 
     /// Follows signals that were sent while the holder was leaving. After the holder has left, it
-    /// reads the signals again. It finds these signals, unless the sender finds the shard idle.
+    /// reads the signals again. The holder finds these signals, unless the sender finds the shard
+    /// idle.
     #[cold]
     #[inline(never)]
     pub(super) fn follow_late_signals(&self, mut signals: u64) {

@@ -5,8 +5,8 @@ use super::{IDLE, Shard};
 use crate::cache::stats::Counter;
 use crate::sync::Ordering;
 
-/// The entries that may be skipped until one has work to do. Written at an exit, and read by the
-/// thread that the shard is bound to.
+/// The entries that may be skipped until an entry has work to do. Written at an exit, and read by
+/// the thread that the shard is bound to.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
     /// The number of entries from which on entries must be made.

@@ -119,7 +119,7 @@ fn a_forgotten_guard_does_not_keep_the_shard() {
         let forgetful = caches.clone();
         let forget = move || {
             let _device = scope::enter_device(&forgetful);
-            // From the second entry on, its frame is deferred.
+            // From the second entry on, the frame of the entry is deferred.
             for entry in 0..entries {
                 let scope = enter(&forgetful, "a", None);
                 drop(forgetful.allocate_on(1000, StreamId::default()));

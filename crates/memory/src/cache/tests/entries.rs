@@ -16,9 +16,9 @@ enum EntryStep {
     AllocateUncached(usize),
     Drop(usize),
     DropElsewhere(usize),
-    /// Outlives the entry.
+    /// Keeps a live block beyond the end of the entry.
     Escape(usize),
-    /// Leaves the block to the callback, which may drop it.
+    /// Leaves a live block to the callback, which may drop it.
     Spare(usize),
     DropEscaped,
     EnterAgain,
@@ -76,7 +76,7 @@ fn base() -> impl Strategy<Value = Vec<EntryStep>> {
     prop::collection::vec(step, 1..25)
 }
 
-/// Returns a first body, and others that begin as it does and continue differently.
+/// Returns a first body, and other bodies that begin alike and continue differently.
 fn bodies() -> impl Strategy<Value = Vec<Vec<EntryStep>>> {
     let others = prop::collection::vec((any::<prop::sample::Index>(), base()), 0..5);
     (base(), others).prop_map(|(first, others)| {

@@ -1,5 +1,5 @@
-//! Memory that is short: idle memory of every kind, wherever it is, serves a request before that
-//! fails.
+//! Memory that is short: idle memory of every kind, wherever it is, serves a request before the
+//! request fails.
 
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,7 +73,7 @@ fn while_inside(inside: impl Fn(&CachesRef, Option<BlockHandle>) + Sync) {
     caches.check();
 }
 
-/// Waits until another thread waits for the idle blocks of this one.
+/// Waits until another thread waits for the idle blocks of this thread.
 fn await_waiter(caches: &CachesRef) {
     while !has_waiter(caches) {
         std::thread::yield_now();
@@ -112,7 +112,8 @@ fn a_thread_inside_releases_at_its_next_nested_entry_with_a_request() {
     });
 }
 
-/// Calls `leave` on a thread inside of a scope with 12 MiB idle, once this thread waits for them.
+/// Calls `leave` on a thread inside of a scope with 12 MiB idle, once this thread waits for these
+/// bytes.
 fn as_it_leaves(leave: fn(Entered)) {
     let caches = limited(LONG);
     let barrier = Barrier::new(2);
@@ -154,7 +155,8 @@ fn threads_that_wait_for_the_scopes_of_each_other_are_served() {
         let _scope = enter(&caches, "r", None);
         drop(request(&caches, 7 * MIB).unwrap());
         barrier.wait();
-        // Each takes what both have idle; one waits for the drop of the other.
+        // Each request needs the idle memory of both threads. One thread waits for the drop of the
+        // other.
         drop(request(&caches, 8 * MIB).unwrap());
     };
     std::thread::scope(|threads| {
@@ -194,7 +196,7 @@ fn a_thread_that_does_not_come_is_named() {
             remedy.contains("(sleeper), which released too little within 20ms"),
             "{remedy}"
         );
-        // A request that this memory could not serve either does not wait.
+        // If this memory could not serve the request either, the request does not wait.
         let begun = Instant::now();
         let error = request(caches, LIMIT + 1).unwrap_err();
         assert!(begun.elapsed() < LONG && error.is_out_of_memory());

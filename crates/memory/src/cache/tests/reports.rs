@@ -181,7 +181,8 @@ fn remedy_for_inside(policy: Policy, answers: bool) -> String {
                 if answers {
                     drop(request(&caches, 100).unwrap());
                 }
-                // Limits the number of requests: inside an entry, Bump does not reuse freed memory.
+                // Limits the number of requests, because inside an entry, Bump does not reuse freed
+                // memory.
                 std::thread::sleep(Duration::from_micros(100));
             }
         });

@@ -22,8 +22,8 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     for _ in 0..3 {
         entry(&caches, &[100_000, 50_000], StreamId::default())?;
     }
-    // More sequences than are remembered: the long one, whose slab would be long enough, is
-    // forgotten.
+    // More sequences than are remembered. So the long sequence, whose slab would be long enough, is
+    // removed.
     for number in 1..6 {
         entry(&caches, &[1000 * number, 2000], other)?;
     }
@@ -34,7 +34,8 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     Ok(())
 }
 
-/// Runs an entry of a plan of three requests. Returns their addresses, and the second's handle.
+/// Runs an entry of a plan of three requests. Returns their addresses, and the handle of the second
+/// request.
 fn step(caches: &CachesRef, keep: bool) -> Result<(Vec<u64>, Option<BlockHandle>)> {
     let _entered = enter(caches, "step", Some(Policy::Plan));
     let stream = StreamId::default();
@@ -234,7 +235,7 @@ fn an_empty_request_takes_no_planned_memory() -> Result<()> {
     Ok(())
 }
 
-/// Runs an entry of two requests, the second of which may begin before the first one ends.
+/// Runs an entry of two requests, the second of which may begin before the first request ends.
 fn pair(caches: &CachesRef, sizes: [u64; 2], overlap: bool) -> Result<()> {
     let _entered = enter(caches, "batch", Some(Policy::Plan));
     let stream = StreamId::default();
@@ -250,7 +251,8 @@ fn pair(caches: &CachesRef, sizes: [u64; 2], overlap: bool) -> Result<()> {
     Ok(())
 }
 
-/// Two sequences of which neither has room for the other, then one that has room for one of them.
+/// Plans two sequences, neither of which has room for the other, then a sequence that has room for
+/// one of the two.
 #[test]
 fn sequences_that_another_one_has_room_for_are_forgotten() -> Result<()> {
     let caches = caches(None, None);
@@ -288,7 +290,7 @@ fn a_plan_over_size_classes_is_not_forgotten() -> Result<()> {
     Ok(())
 }
 
-/// Fifty entries, each of which leaves one block of 512 bytes in an arena of 64 KiB.
+/// Runs fifty entries, each of which leaves one block of 512 bytes in an arena of 64 KiB.
 #[test]
 fn what_escaped_blocks_keep_is_detached_and_not_cached() -> Result<()> {
     let caches = caches(None, None);

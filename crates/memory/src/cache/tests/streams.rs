@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// The end of a device waits for its pending blocks first: nothing accesses its memory later.
+/// The end of a device waits for its pending blocks first, so nothing accesses its memory later.
 #[test]
 fn a_device_ends_with_its_pending_blocks() -> Result<()> {
     let backend = Arc::new(HostBackend::delaying());

@@ -55,8 +55,8 @@ fn share_a_name(pool: PoolKind, policy: Policy) {
     assert!(weak.upgrade().is_none());
 }
 
-/// Runs entries of a loop that allocates, writes, checks, drops here and lets others drop; some
-/// panic.
+/// Runs entries of a loop that allocates, writes and checks blocks, and drops them here or on other
+/// threads. Some entries panic.
 fn work(
     caches: &CachesRef,
     policy: Policy,

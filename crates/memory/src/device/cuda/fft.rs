@@ -20,7 +20,7 @@ pub struct FftPlan {
 /// The types of the input and the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FftKind {
-    /// Complex numbers to complex ones.
+    /// Complex numbers to complex numbers.
     Complex,
     /// Rows of real numbers to the first halves of their spectra.
     Forward,

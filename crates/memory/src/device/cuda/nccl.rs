@@ -72,7 +72,7 @@ impl NcclOperation {
 }
 
 /// A rank's part of an operation. Source and target may have one address. If one of them is longer,
-/// the other may be the rank's own part of the longer one. In an all-to-all they must not overlap.
+/// the shorter may be the rank's own part of the longer. In an all-to-all they must not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclCall {
     pub operation: NcclOperation,

@@ -192,9 +192,9 @@ impl<D: HandleDriver> Handles<D> {
         unsafe { self.driver.allow_access(DevicePtr(address), bytes) }
     }
 
-    /// Returns a handle of at most `bytes` and `max_handle_bytes`: a kept one if one fits, else a
-    /// new one. Before it creates a handle, it releases the kept handles. So the device never holds
-    /// more memory than before, or than is committed.
+    /// Returns a handle of at most `bytes` and `max_handle_bytes`: a kept handle if one fits, else
+    /// a new handle. Before it creates a handle, it releases the kept handles. So the device never
+    /// holds more memory than before, or than is committed.
     fn handle(
         &self,
         state: &mut HandlesState,

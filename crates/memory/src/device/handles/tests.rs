@@ -25,7 +25,7 @@ struct CheckedState {
     accessible: BTreeSet<u64>,
     created: u64,
     calls: u64,
-    /// The calls of these numbers fail.
+    /// The numbers of the calls that fail.
     failing: BTreeSet<u64>,
 }
 
@@ -151,7 +151,7 @@ impl Pair {
     }
 
     fn commit(&mut self, first: u64, count: u64, most_pages: u64) -> Result<bool> {
-        // SAFETY: the callers commit what is not committed.
+        // SAFETY: the callers commit only uncommitted pages.
         let done = unsafe {
             self.ranges
                 .commit(at(first), count * PAGE, most_pages * PAGE)
@@ -251,8 +251,8 @@ fn what_is_recycled_moves_without_a_new_handle() {
         (created, 0)
     );
 
-    // A kept handle that does not fit is released before a new one is created: the device never
-    // holds more.
+    // A kept handle that does not fit is released before a new handle is created, so the device
+    // never holds more.
     assert_eq!(pair.give(24, 4, true).unwrap(), 4);
     assert!(pair.commit(30, 3, 4).unwrap());
     pair.check();
@@ -343,8 +343,8 @@ fn a_call_that_fails_loses_nothing() {
     assert!(errors > 100, "{errors}");
 }
 
-/// If the driver failed to unmap a handle, the next commit over it uses it as it is, whatever the
-/// bounds.
+/// If the driver failed to unmap a handle, the next commit over the mapping uses the handle as it
+/// is, whatever the bounds.
 #[test]
 fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     let mut pair = Pair::new(PAGES);
@@ -393,7 +393,7 @@ fn what_cannot_be_released_is_kept() {
 #[test]
 fn a_commit_lets_kernels_at_what_stayed_mapped() {
     let mut pair = Pair::new(PAGES);
-    // Created, mapped, then no access, and no unmap.
+    // The handle is created and mapped. Then the calls for access and to unmap fail.
     pair.state().failing.extend([3, 4]);
     pair.commit(4, 4, 4).unwrap_err();
     assert_eq!(pair.state().mapped.len(), 1);

@@ -33,7 +33,7 @@ impl Default for StreamIds {
 }
 
 impl StreamIds {
-    /// Returns the most recently retired number, else a new one.
+    /// Returns the most recently retired number, else a new number.
     pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         match retired.pop() {

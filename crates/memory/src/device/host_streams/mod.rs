@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{Arc, Weak, thread_token};
 
-/// The host streams of a device, including idle ones that wait for another owner.
+/// The host streams of a device, including idle streams that wait for another owner.
 #[derive(Debug, Default)]
 pub struct HostStreams {
     /// Set with the first stream, so that devices without one need no lock.
@@ -67,7 +67,7 @@ struct Progress {
     is_reported: bool,
 }
 
-/// The failure of an owner's work. All of its later work counts as failed too.
+/// The failure of an owner's work. All later work of the owner counts as failed too.
 struct OwnerFailure {
     /// The position of the work that failed.
     first: u64,
@@ -110,7 +110,7 @@ impl From<Error> for HostFailure {
 impl HostStreams {
     /// Returns a host stream whose work `executor` executes, preferably a stream that its owner
     /// left. Otherwise its number is from `new_stream`, which returns a number above all earlier
-    /// ones.
+    /// numbers.
     pub fn open(
         &self,
         executor: Weak<dyn StealWork>,

@@ -62,7 +62,7 @@ fn a_wait_returns_the_failure_before_it() {
     assert!(!host_stream.is_reported());
     let error = host_stream.synchronize().unwrap_err();
     assert!(error.to_string().contains("first") && host_stream.is_reported());
-    // The work that cannot be stopped keeps its memory, and no other does.
+    // The work that cannot be stopped keeps its memory, and no other work does.
     let of_first = Event {
         stream: StreamId(7),
         position: 2,

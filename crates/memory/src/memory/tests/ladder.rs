@@ -103,7 +103,7 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
         memory.free([nine, small]);
         memory.check();
 
-        // The reverse: a segment of 2 MiB for small requests has room for a larger one.
+        // The reverse: a segment of 2 MiB for small requests has room for a larger request.
         memory.trim(0, WaitMode::Wait);
         memory.set_limit(Some(2 * MIB));
         let small = memory.allocate(&request(UNIT)).unwrap();
@@ -143,7 +143,8 @@ fn idle_blocks_of_the_layer_above_are_reclaimed() {
 
 #[test]
 fn every_failed_reservation_leaves_the_memory_whole() {
-    // Fails the first reservation, then the second, and so on until the program makes fewer.
+    // Fails the first reservation, then the second, and so on until the program makes fewer
+    // reservations.
     for expandable in [true, false] {
         let survived = (1..).take_while(|&nth| {
             let config = MemoryConfig {
@@ -224,7 +225,8 @@ fn every_pool_reclaims_from_the_layer_above() {
         let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
         memory.set_reclaim(above);
 
-        // The last block of the layer above has another length than the others and the request.
+        // The last block of the layer above has another length than its other blocks and the
+        // request.
         let live = memory.allocate(&request(2 * MIB)).unwrap();
         memory.check();
         let more = memory.allocate(&request(4 * MIB)).unwrap();

@@ -45,7 +45,7 @@ fn trim_releases_the_idle_pages_between_live_blocks() {
     let Some(memory) = expanding(None) else {
         return;
     };
-    // On pages 0 and 1, 1 to 3, 4, 5 to 8.
+    // The blocks are on the pages 0 and 1, 1 to 3, 4, and 5 to 8.
     let [first, second, third, fourth] = [3, 5, 2, 7].map(|mib| memory.take_of(mib * MIB));
     assert_eq!(memory.stats().reserved_bytes, 9 * PAGE);
     memory.free([second]);
@@ -54,7 +54,7 @@ fn trim_releases_the_idle_pages_between_live_blocks() {
     memory.free([fourth]);
     assert_eq!(memory.trim(0, WaitMode::Wait), 4 * PAGE);
     memory.check();
-    // The gap is filled before the end grows: it needs one page less.
+    // The gap is filled before the end grows, because the gap needs one page less.
     let again = memory.take_of(5 * MIB);
     assert_eq!(again.address, first.address.offset(3 * MIB));
     assert_eq!(memory.stats().reserved_bytes, 5 * PAGE);
@@ -110,7 +110,7 @@ fn under_a_limit_releases_only_what_the_request_lacks() {
     let blocks = [(); 8].map(|()| memory.take_of(4 * MIB));
     let mut live: Vec<_> = blocks.into_iter().collect();
     memory.free([live.remove(5), live.remove(3), live.remove(1)]);
-    // Six are needed at the end; twelve are idle.
+    // Six MiB are needed at the end; twelve MiB are idle.
     let large = memory.take_of(6 * MIB);
     let stats = memory.stats();
     assert_eq!(stats.reserved_bytes, 32 * MIB);

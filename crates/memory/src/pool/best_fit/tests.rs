@@ -36,7 +36,7 @@ fn hole_of(units: &[u64], span: Span) -> u64 {
     hole.unwrap()
 }
 
-/// Takes blocks in order. Returns the length of the hole of each, or 0 without one.
+/// Takes blocks in order. Returns the length of the hole of each block, or 0 without a hole.
 fn holes(units: &[u64], requests: &[u64]) -> Vec<u64> {
     let mut pool = with_free(units);
     let mut holes = Vec::new();
@@ -64,7 +64,8 @@ fn the_next_bin_that_has_any_serves_before_longer_ones() {
     assert_eq!(holes(&[1000, 80, 500, 90], &[70]), [80]);
 }
 
-/// All blocks are of one class. The only one that fits was freed first and is the last of its bin.
+/// All blocks are of one class. The only block that fits was freed first and is the last of its
+/// bin.
 #[test]
 fn a_fit_at_the_end_of_a_long_bin_is_found() {
     let mut units = vec![71];
@@ -72,7 +73,7 @@ fn a_fit_at_the_end_of_a_long_bin_is_found() {
     assert_eq!(holes(&units, &[70, 70]), [71, 0]);
 }
 
-/// Returns a pool of one range with blocks of these lengths in a row.
+/// Returns a pool of one range with consecutive blocks of these lengths.
 fn with_row(units: &[u64]) -> (BestFit, Vec<Span>) {
     let mut pool = BestFit::unified();
     pool.add_range(SegmentId(0), 1 << 40, UNIT);
@@ -93,7 +94,7 @@ fn expand(pool: &mut BestFit, units: u64) -> Span {
 }
 
 /// Places a block of `units` in a hole of 100 units between two blocks. Returns the end of the
-/// hole: 0 front, 1 back. `later` is the number of takes after each of the two.
+/// hole: 0 front, 1 back. `later` is the number of takes after each of the two blocks.
 fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
     let (mut pool, row) = with_row(&[1, 100, 1]);
     let nodes = [row[0].node, row[2].node];
@@ -192,7 +193,7 @@ fn large_segments_grow_with_what_is_held() {
     assert_eq!(pool.segment_bytes(600 * MIB), 600 * MIB);
 }
 
-/// Nodes of coalesced blocks are reused: a loop that frees all it took does not grow the table.
+/// Nodes of coalesced blocks are reused, so a loop that frees all it took does not grow the table.
 #[test]
 fn nodes_are_used_again() {
     let mut pool = BestFit::new();
@@ -214,8 +215,8 @@ fn nodes_are_used_again() {
     assert_eq!(highest, 99);
 }
 
-/// There are more holes than are compared: the shortest that is long enough is filled. If none is
-/// long enough, a hole that is long enough together with its neighbours is filled.
+/// There are more holes than are compared. The shortest hole that is long enough is filled. If none
+/// is long enough, a hole that is long enough together with its neighbours is filled.
 #[test]
 fn one_of_many_holes_is_found() {
     const HOLES: usize = 300;

@@ -84,8 +84,8 @@ fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     frames.iter().position(is_of_line)
 }
 
-/// Returns the number of leading frames to skip. They end with the first run of this crate's
-/// frames, with library frames in between.
+/// Returns the number of leading frames to skip. The skipped frames end with the first run of this
+/// crate's frames, with library frames in between.
 fn own_frames(frames: &[Frame]) -> usize {
     const OWN: [&str; 6] = [
         "cachescope::",

@@ -50,7 +50,7 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Under limits that random programs run into, with sizes from units to many handles.
+/// Runs random programs that exceed their limits, with sizes from units to many handles.
 #[test]
 fn random_programs_under_limits_hold_the_invariants_at_every_step() {
     for limit_bytes in [Some(48 * MIB), Some(2 * GIB), Some(20 * GIB), None] {

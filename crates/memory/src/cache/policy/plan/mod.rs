@@ -60,9 +60,9 @@ pub(in crate::cache) struct Plan {
     gaps: Option<Gaps>,
     cursor: usize,
     following: bool,
-    /// The cursor at the beginning of an entry that repeats the last one.
+    /// The cursor at the beginning of an entry that repeats the last entry.
     root: usize,
-    /// True if a suballocation last served a request of another size than the planned one.
+    /// True if a suballocation last served a request of another size than the planned size.
     varies: bool,
     /// The number of consecutive entries that differed from the plan.
     differed: u32,

@@ -30,8 +30,8 @@ impl Plan {
                 _ => SEVERAL,
             },
             header: lay(index, request),
-            // Earlier requests were served from a slab that was lost. They became idle now, at the
-            // earliest.
+            // Earlier requests were served from a slab that was lost. Their suballocations became
+            // idle now, at the earliest.
             idle_since: self.cursor as u32,
             served_bytes: request.rounded_bytes,
         });

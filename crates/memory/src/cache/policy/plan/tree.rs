@@ -255,19 +255,19 @@ impl PlanTree {
         self.run_of(number).sequence
     }
 
-    /// Returns the first request of the paths that contain this one.
+    /// Returns the first request of the paths that contain this request.
     pub(super) fn root_of(&self, number: usize) -> usize {
         let run = self.run_of(number);
         run.parent.map_or(run.start, |parent| self.root_of(parent))
     }
 
-    /// Returns the number of requests before this one on its path.
+    /// Returns the number of requests before this request on its path.
     pub(super) fn depth(&self, number: usize) -> usize {
         let run = self.run_of(number);
         run.depth + (number - run.start)
     }
 
-    /// Returns the requests before this one on its path.
+    /// Returns the requests before this request on its path.
     pub(super) fn path_to(&self, mut number: usize) -> Vec<usize> {
         let mut path = Vec::new();
         loop {

@@ -22,8 +22,8 @@ use crate::sync::plain::Mutex;
 /// workspace works too.
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
-/// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has
-/// its own workspace, so results are reproducible.
+/// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each
+/// handle has its own workspace, so results are reproducible.
 #[derive(Debug)]
 pub(super) struct Blas {
     context: Arc<Context>,

@@ -82,7 +82,7 @@ impl CaptureGate {
         }
     }
 
-    /// Waits until no capture is in progress. None begins until the guard drops.
+    /// Waits until no capture is in progress. No capture begins until the guard drops.
     ///
     /// # Errors
     ///

@@ -17,9 +17,9 @@ pub(super) struct DriverError {
     code: c_uint,
 }
 
-/// Errors after which the context is unusable. For most, the driver's documentation requires a new
-/// process or context. The others are the two uncorrectable hardware errors, after which memory
-/// contents are undefined.
+/// Errors after which the context is unusable. For most of these errors, the driver's documentation
+/// requires a new process or context. The other errors are the two uncorrectable hardware errors,
+/// after which memory contents are undefined.
 const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,

@@ -160,7 +160,7 @@ impl Fft {
         }
     }
 
-    /// Destroys all plans except the `count` most recent ones and plans that graphs use. First
+    /// Destroys all plans except the `count` most recent plans and plans that graphs use. First
     /// waits for a plan's work, because the work reads the plan's tables. It is not documented that
     /// `cufftDestroy` waits.
     fn evict_to(&self, functions: &Functions, plans: &mut Vec<CachedPlan>, count: usize) {

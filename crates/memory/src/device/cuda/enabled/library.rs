@@ -29,7 +29,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Loads the library, or returns one more handle of the loaded one.
+    /// Loads the library, or returns one more handle of the loaded library.
     pub(super) fn open(&self) -> Option<libloading::Library> {
         // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
         let open = |name: String| unsafe { libloading::Library::new(name) }.ok();

@@ -265,9 +265,9 @@ impl Cuda {
 
     /// Returns the address at which kernels report an index out of range: three 64-bit words that
     /// the host can read. The first word is 0, or the number of the operation, an
-    /// [`Indexing`](super::Indexing). It is set by compare-and-swap, so that the first report
-    /// stays. The second is the index, the third the length of the axis. Synchronising calls check
-    /// the words and return the error.
+    /// [`Indexing`](super::Indexing). The first word is set by compare-and-swap, so that the first
+    /// report stays. The second word is the index, the third word is the length of the axis.
+    /// Synchronising calls check the words and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {
         let report = self.bad_index.as_ref();
         report.map_or(DevicePtr(0), BadIndex::address)

@@ -14,7 +14,7 @@ use super::error::DriverResult;
 /// Invariants: every position up to `done` is done. `outstanding` is ascending and above `done`;
 /// the driver has recorded each of its events behind the work of its position. `free_events` are
 /// events of done positions. They are reused on this stream only. So a thread that still waits for
-/// a reused event waits for a later position, never an earlier one.
+/// a reused event waits for a later position, never an earlier position.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
     pub(super) done: u64,

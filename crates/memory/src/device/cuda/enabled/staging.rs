@@ -63,7 +63,7 @@ impl StagingBuffer {
         }
     }
 
-    /// Records an event for each user; a failed one is retried later.
+    /// Records an event for each user. If a recording fails, it is retried later.
     fn close(&mut self, streams: &StreamTable) -> Result<()> {
         while let Some(&stream) = self.users.last() {
             self.events.push(streams.record(stream)?);

@@ -38,8 +38,8 @@ impl Ranges {
         })
     }
 
-    /// Creates ranges whose pages can be read, as zeros, and not written. They have no memory of
-    /// their own: the kernel maps its page of zeros.
+    /// Creates ranges whose pages can be read, as zeros, and not written. The pages have no memory
+    /// of their own, because the kernel maps its page of zeros.
     pub(in crate::device::host) fn without_data(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
@@ -139,7 +139,7 @@ impl VirtualMemory for Ranges {
 }
 
 /// Advises the kernel to use huge pages. One fault for 2 MiB, instead of 512 faults, makes filling
-/// new memory five times as fast. If the kernel has no huge page, it uses small ones.
+/// new memory five times as fast. If the kernel has no huge page, it uses small pages.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn prefer_huge_pages(pages: *mut c_void, bytes: usize) {
     // SAFETY: this advice has no visible effect.

@@ -3,7 +3,7 @@
 //! A file begins with its key: everything that its image depends on. The name of the file is a hash
 //! of the key. A reader compares both, so two kernels with one hash are never confused. A hash of
 //! the image follows: a damaged file counts as missing. Files are written under a temporary name
-//! and renamed, so no reader sees a partial one. Errors of the cache are ignored: they only cost
+//! and renamed, so no reader sees a partial file. Errors of the cache are ignored: they only cost
 //! time.
 
 use std::env;

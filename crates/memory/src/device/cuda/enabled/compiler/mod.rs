@@ -45,7 +45,8 @@ impl Compiler {
     }
 
     /// Explains why a driver for CUDA `driver` (12040 for 12.4) may not load a compiled image. A
-    /// driver loads code of compilers of its own major version or earlier ones, not of later ones.
+    /// driver loads code of compilers of its own or an earlier major version, not of a later
+    /// version.
     pub(super) fn mismatch(&self, driver: i32) -> Option<String> {
         let nvrtc = self.nvrtc.get()?;
         nvrtc.is_beyond(driver).then(|| {
@@ -87,7 +88,7 @@ pub fn compile_for_all(sources: &[KernelSource]) {
     }
     let nvrtc = Nvrtc::load().unwrap();
     for (capability, target) in [(7, 0), (8, 0), (9, 0)].map(|of| (of, nvrtc.target(of))) {
-        // CUDA 13 dropped the architectures before Turing, and supports all later ones.
+        // CUDA 13 dropped the architectures before Turing, and supports all later architectures.
         if !nvrtc.makes_code_for(capability) {
             assert!(
                 capability < (8, 0),

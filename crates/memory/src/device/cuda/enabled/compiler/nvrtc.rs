@@ -39,7 +39,7 @@ pub(super) struct Nvrtc {
 pub(super) enum CompileTarget {
     /// The machine code of an architecture.
     Code(i32),
-    /// The virtual architecture (PTX), which the driver compiles for any later one.
+    /// The virtual architecture (PTX), which the driver compiles for any later architecture.
     Virtual(i32),
 }
 

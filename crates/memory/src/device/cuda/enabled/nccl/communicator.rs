@@ -182,8 +182,9 @@ impl Communicator {
         }
     }
 
-    /// Creates one communicator for the ranks of each color. Its ranks are ordered by their keys,
-    /// then by their present rank. All ranks must call it; ranks without a color get `None`.
+    /// Creates one communicator for the ranks of each color. The ranks of a new communicator are
+    /// ordered by their keys, then by their present rank. All ranks must call it; ranks without a
+    /// color get `None`.
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
         let (shared, attempting) = (&*self.shared, "splitting the communicator");
         let numbers = (
@@ -264,8 +265,8 @@ impl Communicator {
         self.shared.end("it was aborted");
     }
 
-    /// Registers memory, so that peers access it in place. It must be in one allocation, and must
-    /// not be freed before the registration drops.
+    /// Registers memory, so that peers access it in place. The memory must be in one allocation,
+    /// and must not be freed before the registration drops.
     pub fn register(&self, address: DevicePtr, bytes: u64) -> Result<Registration> {
         let (shared, attempting) = (&*self.shared, "registering memory");
         let _calls = shared.calls.lock();

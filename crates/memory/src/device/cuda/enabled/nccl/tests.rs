@@ -48,14 +48,14 @@ fn on_ranks<T: Send>(
 fn upload(cuda: &Cuda, words: &[i32]) -> Result<DevicePtr> {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     let memory = cuda.reserve(bytes.len() as u64)?.expect("there is room");
-    // SAFETY: the memory is as long, and nothing else uses it.
+    // SAFETY: the memory has the length of `bytes`, and nothing else uses it.
     unsafe { cuda.upload(StreamId(0), memory, bytes) }?;
     Ok(memory)
 }
 
 fn download(cuda: &Cuda, memory: DevicePtr, count: usize) -> Result<Vec<i32>> {
     let mut words = vec![0; count];
-    // SAFETY: the memory is as long.
+    // SAFETY: the memory has `count` words.
     unsafe { cuda.download(StreamId(0), memory, bytemuck::cast_slice_mut(&mut words)) }?;
     Ok(words)
 }
@@ -78,7 +78,7 @@ fn communicate(
     unsafe { cuda.communicate(communicator, StreamId(0), &call) }
 }
 
-/// The layers above share them among threads.
+/// The layers above share communicators and registrations among threads.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Communicator>();

@@ -70,8 +70,8 @@ impl StreamEntry {
 
 /// A submission in progress: a driver handle, valid as long as the streams.
 ///
-/// It is counted on drop, after the driver has the work. So an event recorded earlier gets at most
-/// the position before this submission.
+/// The submission is counted on drop, after the driver has the work. So an event recorded earlier
+/// gets at most the position before this submission.
 #[derive(Debug)]
 pub(super) struct Submission<'a>(
     &'a StreamEntry,
@@ -84,8 +84,8 @@ impl Submission<'_> {
     }
 }
 
-/// A count of one thread that is about to call the driver for a stream. Its holder may check for a
-/// capture: until this drops, no other thread's capture of the stream begins.
+/// A count of one thread that is about to call the driver for a stream. The holder of this guard
+/// may check for a capture. Until the guard drops, no other thread's capture of the stream begins.
 #[derive(Debug)]
 struct CallGuard<'a>(&'a AtomicU64);
 
