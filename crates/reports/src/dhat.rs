@@ -124,8 +124,8 @@ impl Point {
 
 /// All points, in the order of their first allocations.
 ///
-/// Invariant: no two points have equal frames, on which the viewer fails. Places may have equal
-/// frames: two calls on one line.
+/// Invariant: no two points have equal frames, because the viewer fails on equal frames. Places may
+/// have equal frames: two calls on one line.
 #[derive(Debug, Default)]
 struct Points {
     points: Vec<Point>,

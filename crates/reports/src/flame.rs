@@ -19,7 +19,7 @@ const ROW: f64 = 18.0;
 const HEAD: f64 = 36.0;
 /// The width of a character in pixels; labels are cut to the frame.
 const CHARACTER: f64 = 7.0;
-/// Frames below this width in pixels are left out.
+/// The width in pixels below which a frame is left out.
 const NARROWEST: f64 = 0.1;
 
 /// A frame with the frames that it called.
@@ -171,7 +171,7 @@ fn colour(name: &str) -> (u8, u8) {
     (200 + (hash % 56) as u8, 90 + (hash / 56 % 140) as u8)
 }
 
-/// Returns the first characters of a label that fit; nothing if fewer than three do.
+/// Returns the first characters of a label that fit; nothing if fewer than three fit.
 fn cut(name: &str, fitting: usize) -> String {
     match name.chars().count() {
         count if count <= fitting => name.to_owned(),

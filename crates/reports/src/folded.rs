@@ -11,7 +11,8 @@ use crate::profile::Profile;
 /// Writes a line for each place: its frames from the outermost in, and its live bytes at the
 /// device's peak.
 ///
-/// The frames come from the backtrace if there is one, else they are the scope and the line.
+/// If the allocation has a backtrace, the frames are the backtrace's. Otherwise, they are the scope
+/// and the line.
 ///
 /// # Errors
 ///

@@ -10,8 +10,8 @@ use crate::profile::{EventKind, Profile};
 /// The growth of a scope's memory on a thread.
 ///
 /// Only entries count that were entered and left in the recording, and are not inside another entry
-/// of their scope. The memory that grows was allocated in entries, on their thread. A block that
-/// replaces a block of an earlier entry is not growth.
+/// of their scope. Only memory that was allocated in the entries, on their thread, counts as
+/// growth. A block that replaces a block of an earlier entry is not growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeGrowth {
@@ -25,8 +25,8 @@ pub struct ScopeGrowth {
     /// half of the entries. The first half is skipped because it includes allocations that are made
     /// once.
     pub left_bytes_per_entry: u64,
-    /// The number of entries in a row, up to the last, that raised the cache's live bytes. An entry
-    /// raises them if they are higher at its exit than at the exit before.
+    /// The number of consecutive entries, up to the last entry, that raised the cache's live bytes.
+    /// An entry raises the live bytes if they are higher at its exit than at the previous exit.
     pub rising_entries: u64,
     /// The lines that grow, the largest growth first.
     pub sites: Vec<SiteGrowth>,

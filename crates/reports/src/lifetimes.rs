@@ -48,8 +48,8 @@ impl AllocationLifetime {
 /// recording are first.
 ///
 /// A free whose allocation was not recorded ends a lifetime from before the recording. If a block
-/// is live at a new allocation's address, the block's free was lost: the allocation ends its
-/// lifetime.
+/// is live at a new allocation's address, the block's free was lost, and the new allocation ends
+/// the block's lifetime.
 ///
 /// # Examples
 ///
@@ -164,7 +164,7 @@ pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
 }
 
 /// Returns the bytes that are live from before the first event to the end, and whose allocations
-/// were lost. They follow from the device's own counters, which are exact.
+/// were lost. The result follows from the device's own counters, which are exact.
 pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifetime]) -> u64 {
     let at_end = lifetimes.iter().filter(|lifetime| lifetime.freed.is_none());
     let known_bytes = at_end.map(|own| own.bytes).fold(0, u64::saturating_add);

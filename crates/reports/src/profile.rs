@@ -23,7 +23,7 @@ pub struct Profile {
     pub segments: Vec<Segment>,
     /// The events, in the order of their times.
     pub events: Vec<Event>,
-    /// The number of older events that newer ones overwrote, because the recording was bounded.
+    /// The number of older events that newer events overwrote, because the recording was bounded.
     pub lost_events: u64,
     /// The beginning of the time in which no event was lost; 0 if none was lost at all.
     pub complete_from_ns: u64,
@@ -145,7 +145,7 @@ pub enum EventKind {
     /// The block allocated last on this thread, at this address, is a copy that a write to shared
     /// memory forced.
     CopyOnWrite,
-    /// Memory was reserved from the device: a segment, or pages of one.
+    /// Memory was reserved from the device: a segment, or pages of a segment.
     Reserve,
     /// Memory was released to the device.
     Release,
@@ -173,8 +173,8 @@ pub enum EventKind {
     /// Other streams have completed their uses of the pending memory from this address on. `bytes`:
     /// its length, which may be an arena with many suballocations.
     FreeCompleted,
-    /// The stream waits for the work that was enqueued on another so far. `bytes`: the number of
-    /// the other stream.
+    /// The stream waits for the work that was enqueued on another stream so far. `bytes`: the
+    /// number of the other stream.
     StreamWait,
     /// Rung 2 of the reclaim ladder: idle memory is released. `bytes`: requested.
     ReleaseIdle,

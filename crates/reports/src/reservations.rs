@@ -3,7 +3,7 @@
 //!
 //! Memory that was reserved in one step may be released in several. So addresses are divided
 //! wherever a reservation or a release begins or ends. Each part has a row of its own. Every row
-//! that frees matches one that allocates.
+//! that frees matches a row that allocates.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};

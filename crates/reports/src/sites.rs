@@ -22,7 +22,7 @@ pub struct SiteSummary {
     pub peak_bytes: u64,
     /// Bytes live at the peak of the device.
     pub device_peak_bytes: u64,
-    /// Allocations in the recording: hits, misses and uncached ones.
+    /// Allocations in the recording: hits, misses and uncached allocations.
     pub allocations: u64,
     /// Allocations that the scope's cache served.
     pub hits: u64,

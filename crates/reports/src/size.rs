@@ -3,8 +3,8 @@
 use std::fmt;
 
 /// A number of bytes, displayed in the largest binary unit in which it is at least 1. It has up to
-/// two decimals: "512 B", "1.5 KiB", "2 GiB". With a precision, it has as many decimals from KiB
-/// on.
+/// two decimals: "512 B", "1.5 KiB", "2 GiB". With a precision, a size from KiB on has exactly this
+/// number of decimals.
 ///
 /// # Examples
 ///

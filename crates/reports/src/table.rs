@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
 use crate::size::ByteSize;
 
-/// The width in characters up to which a scope or a line is shown. Longer ones are shortened from
+/// The width in characters up to which a scope or a line is shown. Longer texts are shortened from
 /// the left, since their ends are more specific.
 const WIDEST: usize = 48;
 
@@ -158,7 +158,7 @@ fn site_row(own: &SiteSummary, lines: &Lines<'_>) -> Row {
     figures.chain(place).collect()
 }
 
-/// Returns a row for the scope, then one for each of the lines that leave most.
+/// Returns a row for the scope, then a row for each of the lines that leave most.
 fn growth_rows<'a>(
     profile: &'a Profile,
     lines: &'a Lines<'_>,

@@ -27,7 +27,7 @@ pub(crate) struct LifetimeChange {
 }
 
 impl LifetimeChange {
-    /// Applies the change to a sum that has the live bytes before it.
+    /// Applies the change to a sum that has the live bytes before the change.
     pub(crate) fn apply(self, live_bytes: &mut u64, bytes: u64) {
         *live_bytes = if self.begins {
             live_bytes.saturating_add(bytes)
@@ -37,8 +37,8 @@ impl LifetimeChange {
     }
 }
 
-/// Returns the changes of all lifetimes in the order of their events, those at the beginning first.
-/// At one event, ends come first.
+/// Returns the changes of all lifetimes in the order of their events, with the changes at the
+/// beginning first. At one event, ends come first.
 pub(crate) fn changes(lifetimes: &[AllocationLifetime]) -> Vec<LifetimeChange> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {

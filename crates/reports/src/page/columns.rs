@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The largest number of a column; larger ones are written as this. JavaScript adds numbers below
-/// 2^53 exactly, and a difference takes one bit more for its sign.
+/// The largest number of a column. Larger numbers are written as this number. JavaScript adds
+/// numbers below 2^53 exactly, and a difference takes one bit more for its sign.
 pub(super) const LARGEST: u64 = (1 << 52) - 1;
 
-/// Returns a column as text. A difference of 0 is followed by how many more follow it.
+/// Returns a column as text. A difference of 0 is followed by the number of further differences of
+/// 0.
 pub(super) fn encode(values: impl IntoIterator<Item = u64>) -> String {
     let mut bytes = Vec::new();
     let (mut previous, mut repeats) = (0, 0u64);

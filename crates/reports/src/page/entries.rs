@@ -10,7 +10,7 @@ pub(super) struct Entry {
     pub(super) scope: Option<u32>,
     /// The moment after the Enter; 0 if the entry began before the recording.
     pub(super) from: u64,
-    /// After all moments if the recording ended first.
+    /// The moment after the Exit; after all moments if the recording ended before the Exit.
     pub(super) to: u64,
     /// The number of entries around it.
     pub(super) depth: u64,

@@ -15,7 +15,7 @@ use crate::profile::Profile;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
-/// The modules of JavaScript in this order: each uses the ones before it.
+/// The modules of JavaScript in this order: each uses the modules before it.
 const SCRIPTS: [&str; 12] = [
     include_str!("format.js"),
     include_str!("recording.js"),

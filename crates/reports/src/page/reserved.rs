@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::profile::{EventKind, Profile};
 
-/// Reserved addresses no farther apart than this are one segment, which grew and shrank in place.
+/// The largest distance between reserved addresses of one segment, which grew and shrank in place.
 const NEIGHBOURHOOD_BYTES: u64 = 32 << 20;
 
 /// Addresses that were reserved or released.
@@ -13,7 +13,7 @@ pub(super) struct ReservedChange {
     /// The moment of the change; 0 for memory that was reserved as the recording began.
     pub(super) moment: u64,
     pub(super) from: u64,
-    /// The address after the last one.
+    /// The address after the last address.
     pub(super) to: u64,
     pub(super) is_reserve: bool,
 }

@@ -62,7 +62,7 @@ impl NameKey {
 /// A frame: its name, its file and its line.
 type NamedLine<'p> = (&'p str, &'p str, u32);
 
-/// The values written so far, to which later ones refer.
+/// The values written so far, to which later values refer.
 pub(super) struct Names<'p> {
     profile: &'p Profile,
     keys: [Option<Memo>; NameKey::COUNT],

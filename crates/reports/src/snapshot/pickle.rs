@@ -29,15 +29,15 @@ const BATCH: usize = 1000;
 /// The size of the buffer that is filled before it is written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Larger numbers are written as this one. The viewer adds up numbers of at most 8 bytes with a
-/// sign. It reads longer ones as another type, and fails.
+/// The number that larger numbers are written as. The viewer adds up numbers of at most 8 bytes
+/// with a sign. It reads longer numbers as another type, and fails.
 pub(super) const GREATEST: u64 = i64::MAX as u64;
 
 /// A value that was memoised, by its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memo(u32);
 
-/// A list that is being written: how many items its batch has.
+/// A list that is being written, with the number of items of its batch.
 #[derive(Debug)]
 pub(super) struct List(usize);
 

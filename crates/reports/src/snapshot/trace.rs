@@ -1,11 +1,11 @@
 //! The entries of a snapshot, and the memory that they lead to.
 //!
-//! The viewer walks the entries backwards from the state at the end. This fails for a block outside
-//! all segments, a missing pending block, or an unmapped segment that does not exist. So this
-//! module tracks the memory forwards, and adds lost events. Blocks that an allocation or a released
-//! segment overlaps are freed before that event. The addresses of a block are mapped before its
-//! allocation. If a freed block's allocation was lost and its addresses have earlier entries, an
-//! allocation is added after these entries.
+//! The viewer walks the entries backwards from the state at the end. The walk fails for a block
+//! outside all segments, a missing pending block, or an unmapped segment that does not exist. So
+//! this module tracks the memory forwards, and adds lost events. Blocks that an allocation or a
+//! released segment overlaps are freed before that event. The addresses of a block are mapped
+//! before its allocation. If a freed block's allocation was lost and its addresses have earlier
+//! entries, an allocation is added after these entries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -69,7 +69,7 @@ impl TracedBlock {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) reserved: Reserved,
-    /// By their first address.
+    /// The blocks, by their first address.
     pub(super) blocks: BTreeMap<u64, TracedBlock>,
 }
 
@@ -107,7 +107,8 @@ struct SnapshotTrace<'a, 'b, 'p> {
     names: &'a mut Names<'p>,
     list: List,
     memory: Memory,
-    /// The addresses that entries have changed. All others are as they were before the recording.
+    /// The addresses that entries have changed. All other addresses are as they were before the
+    /// recording.
     touched: Reserved,
 }
 
@@ -212,8 +213,8 @@ impl SnapshotTrace<'_, '_, '_> {
         self.end_entry(BlockOrigin::of(event), event.time_ns);
     }
 
-    /// Writes the last entry. It has the category `unknown`: without it, the viewer fails if any
-    /// entry has a category.
+    /// Writes the last entry. The entry has the category `unknown`. Without this category, the
+    /// viewer fails if any entry has a category.
     fn end(&mut self, time_ns: u64) {
         self.begin_entry(NameKey::Snapshot);
         self.number(NameKey::Addr, 0);

@@ -14,10 +14,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Longer than any step takes on a busy machine; a test that waits for nothing ends by it.
+/// The timeout of a wait, longer than any step takes on a busy machine. It ends a test that waits
+/// in vain.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Held by the browser that runs: side by side, they would slow down each other, and one is timed.
+/// The lock of the running browser. Several browsers would slow each other down, and one test
+/// measures times.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// One window of a browser of its own.
@@ -34,8 +36,8 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// The browser that `CACHESCOPE_CHROMIUM` names; `None`, with a line that says so, where it
-    /// names none.
+    /// Starts the browser that `CACHESCOPE_CHROMIUM` names. If it names none, prints a line that
+    /// says so, and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let Ok(program) = std::env::var("CACHESCOPE_CHROMIUM") else {
             println!("skipped: CACHESCOPE_CHROMIUM names no browser");
@@ -62,7 +64,7 @@ impl Browser {
             .stderr(File::create(folder.join("log")).unwrap())
             .spawn()
             .unwrap();
-        // Each waits for the shell to open its other end, in this order.
+        // Each call waits until the shell opens the other end, in this order.
         let requests = File::options().write(true).open(&requests).unwrap();
         let messages = receive(File::open(&answers).unwrap());
         let mut browser = Self {
@@ -113,7 +115,7 @@ impl Browser {
         ));
     }
 
-    /// The value of an expression of JavaScript.
+    /// Returns the value of an expression of JavaScript.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let request =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -150,7 +152,7 @@ impl Browser {
         }
     }
 
-    /// Two coordinates of the window, from an expression whose value has `x` and `y`.
+    /// Returns two coordinates of the window, from an expression whose value has `x` and `y`.
     #[track_caller]
     pub(crate) fn point(&mut self, expression: &str) -> (f64, f64) {
         let point = self.evaluate(expression);
@@ -162,7 +164,7 @@ impl Browser {
         (part("x"), part("y"))
     }
 
-    /// The middle of the first element that a selector finds, scrolled to where it can be seen.
+    /// Scrolls the first element that a selector finds into view, and returns its middle.
     #[track_caller]
     pub(crate) fn middle(&mut self, selector: &str) -> (f64, f64) {
         self.point(&format!(
@@ -205,7 +207,7 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event);
     }
 
-    /// Types into what has the focus.
+    /// Types into the element that has the focus.
     pub(crate) fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
@@ -218,7 +220,7 @@ impl Browser {
     }
 
     /// Takes a screenshot of a rectangle of the window, as a PNG. `rectangle` is an expression that
-    /// evaluates to it.
+    /// evaluates to the rectangle.
     pub(crate) fn screenshot(&mut self, rectangle: &str) -> Vec<u8> {
         let mut clip = self.evaluate(rectangle);
         clip["scale"] = 1.into();
@@ -268,7 +270,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Both fail only where the browser has ended by itself.
+        // Both calls fail only if the browser has ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);

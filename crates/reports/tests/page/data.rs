@@ -12,7 +12,7 @@ fn html(profile: &Profile) -> String {
     String::from_utf8(crate::html(profile)).unwrap()
 }
 
-/// The object that the page embeds, as a parser of HTML would find it.
+/// Returns the object that the page embeds, as a parser of HTML would find it.
 fn embedded(html: &str) -> Value {
     let begin = r#"<script id="recording" type="application/json">"#;
     let (_, data) = html.split_once(begin).unwrap();
@@ -96,7 +96,7 @@ fn the_embedded_data_are_the_events() {
     }
 }
 
-/// The place of a name in its table, from 1.
+/// Returns the number of a name in its table, from 1; 0 if the table lacks the name.
 fn number<T: PartialEq>(table: &[T], name: Option<&T>) -> u64 {
     let place = table.iter().position(|own| Some(own) == name);
     place.map_or(0, |place| place as u64 + 1)

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Read without regard to how it is written.
+/// Decodes a column, independently of the code that writes columns.
 pub(crate) fn decode(text: &str) -> Vec<u64> {
     let mut values = Vec::new();
     let (mut value, mut zigzag, mut shift) = (0i64, 0u64, 0);

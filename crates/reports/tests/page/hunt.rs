@@ -8,9 +8,9 @@ use crate::html;
 const MIB: u64 = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Two lines without a scope, the second at two columns, with the backtrace of PyTorch. A minute
-/// passes before the first event and after the last. The first line holds the most at the peak; the
-/// last line that allocates holds little.
+/// Returns a profile of two lines without a scope, the second at two columns, with the backtrace of
+/// PyTorch. A minute passes before the first event and after the last. The first line holds the
+/// most at the peak; the last line that allocates holds little.
 fn profile() -> Profile {
     let site = |file: &str, line, column| CallSite {
         file: file.into(),

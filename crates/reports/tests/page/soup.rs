@@ -2,8 +2,8 @@
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile, Segment};
 
-/// Events without sense: few addresses and threads, times that run backwards, numbers beyond the
-/// tables.
+/// Returns events without sense: few addresses and threads, times that run backwards, and numbers
+/// beyond the tables.
 pub(crate) fn soup(mut seed: u64) -> Profile {
     let mut random = |below: u64| {
         seed = seed

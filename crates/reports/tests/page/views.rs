@@ -5,14 +5,14 @@ use programs::training;
 use crate::browser::Browser;
 use crate::html;
 
-/// A browser with the page of the invented run.
+/// Opens the page of the invented run in a browser.
 fn open() -> Option<Browser> {
     let mut browser = Browser::start()?;
     browser.open("run.html", &html(&training(50, true)));
     Some(browser)
 }
 
-/// The first allocation of a line that has a band, as an expression.
+/// Returns an expression for the first allocation of a line that the timeline shows as a band.
 fn first_of(line: &str) -> String {
     format!(
         "page.recording.lifetimes.site.findIndex((site, own) => \
@@ -151,7 +151,7 @@ fn segments_entry_and_flames() {
     let before = browser.number(live);
     assert!(before < at_peak);
     browser.key("ArrowRight");
-    // A key moves the slider by one event, of which some change nothing.
+    // A key moves the slider by one event. Some events change nothing.
     assert_eq!(browser.number("page.moment"), moment + 1.0);
     let total =
         "page.segments.totals.live + page.segments.totals.idle + page.segments.totals.pending";
@@ -164,8 +164,8 @@ fn segments_entry_and_flames() {
 
     let bars = "page.entry.bars.length";
     assert_eq!(browser.number(bars), 50.0);
-    // Memory of this scope is allocated in its entries alone, so the bars that escape are those
-    // that the table counts.
+    // Memory of this scope is allocated in its entries alone, so the number of bars that have
+    // escaped is the number that the table counts.
     let escaped = browser.number(
         "page.recording.entriesOf[1].reduce((sum, _, i) => { page.entry.number.value = i + 1; page.entry.update(); \
          return sum + page.entry.bars.filter((bar) => bar.hasEscaped).length; }, 0)",

@@ -1,5 +1,5 @@
-//! The page as a whole: its colours, what it says of recordings that lack something, and how it
-//! bears a long one.
+//! The page as a whole: its colours, what it shows for recordings that lack something, and its
+//! speed with a long recording.
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile};
 use programs::training;
@@ -8,7 +8,8 @@ use crate::browser::Browser;
 use crate::soup::soup;
 use crate::{html, pixels};
 
-/// One after the other in one browser, since its start takes longer than any of them.
+/// Runs the tests one after another in one browser, since its start takes longer than any of the
+/// tests.
 #[test]
 fn whole() {
     let Some(mut browser) = Browser::start() else {
@@ -22,12 +23,14 @@ fn whole() {
 
 fn both_colour_schemes(browser: &mut Browser) {
     browser.open("run.html", &html(&training(50, true)));
-    // Some steps, with an evaluation beside one: all together, they leave it few pixels.
+    // Zooms to a few steps, one with an evaluation beside it. Among all steps, the evaluation has
+    // few pixels.
     browser.evaluate("page.timeline.zoom(18e6, 27e6)");
     let mut papers = Vec::new();
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
-        // A frame for the views that are drawn anew, and one for the screenshot to see them.
+        // Waits for a frame in which the views are drawn anew, and for a frame that the screenshot
+        // shows.
         browser.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );
@@ -84,7 +87,7 @@ fn events_without_sense(browser: &mut Browser) {
     }
 }
 
-/// One allocation, all of whose names are markup.
+/// Returns a profile of one allocation, all of whose names are markup.
 fn hostile() -> Profile {
     let markup = "</script><img src=x onerror=alert(1)>";
     Profile {
@@ -114,7 +117,7 @@ fn a_million_events(browser: &mut Browser) {
     let html = html(&profile);
     let size_bytes = html.len();
     assert!(size_bytes < 10_000_000, "{size_bytes} bytes");
-    // The best of a few, since the machine does other things too.
+    // Takes the best of a few times, since the machine does other things too.
     let mut times_ms = Vec::new();
     for attempt in 0..3 {
         browser.open(&format!("long-{attempt}.html"), &html);

@@ -15,7 +15,7 @@ use crate::toy::{record, tables};
 use crate::unpickle::unpickle;
 use crate::viewer::{check_tiles, walk_back};
 
-/// A function that writes one.
+/// A function that writes a report.
 pub(crate) type Report = fn(&Profile, &mut dyn std::io::Write) -> std::io::Result<()>;
 
 /// Returns the bytes of a report.
@@ -33,7 +33,7 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
-/// Writes every report, and checks what holds of each whatever the events.
+/// Writes every report, and checks the properties that each report has, whatever the events are.
 fn check_all(profile: &Profile) {
     let snapshot = unpickle(&bytes(snapshot::write, profile));
     check_tiles(&snapshot);
@@ -199,7 +199,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         0u64..1 << 20,
         prop::option::weighted(0.2, 0u32..40),
     );
-    // Few addresses, so that they meet.
+    // Few addresses, so that several events have one address.
     let memory = (0u64..24, 0u64..4, 0u64..6);
     (who, what, memory).prop_map(
         |(who, (kind, time_ns, stack), (address, bytes, block_bytes))| {

@@ -1,4 +1,4 @@
-//! For what only people can check, and for measurements.
+//! Reports that only people can check, and measurements.
 
 use std::fs::{File, create_dir_all};
 use std::path::Path;
@@ -20,8 +20,8 @@ const REPORTS: [(&str, Report); 7] = [
     ("table.txt", table::write),
 ];
 
-/// A profile whose snapshot has about 100,000 entries, each with two frames: an allocation makes
-/// one, a free two.
+/// Returns a profile whose snapshot has about 100,000 entries, each with two frames. An allocation
+/// makes one entry, a free makes two.
 fn of_many_entries() -> Profile {
     let mut profile = record(1, 100, 140_000).profile;
     let mut entries = 0;
@@ -33,6 +33,7 @@ fn of_many_entries() -> Profile {
     profile
 }
 
+/// Prints the time and the length of each report:
 /// `cargo test -p cachescope-reports --release --test reports -- --ignored --nocapture speed`
 #[test]
 #[ignore = "a measurement"]

@@ -23,8 +23,8 @@ fn identity(event: &Value) -> (&str, &str) {
     (text("cat"), text("id"))
 }
 
-/// Checks that slices of threads nest in the order of their times, and that asynchronous ones begin
-/// and end once.
+/// Checks that slices of threads nest in the order of their times, and that asynchronous slices
+/// begin and end once.
 pub(crate) fn check_trace(trace: &Value) {
     let mut open: HashMap<u64, Vec<&Value>> = HashMap::new();
     let mut latest: HashMap<u64, f64> = HashMap::new();
@@ -66,7 +66,7 @@ fn scope_event(kind: EventKind, scope: u32, time_ns: u64) -> Event {
     }
 }
 
-/// Phase, name and time of each slice of a thread.
+/// Returns the phase, name and time of each slice of a thread.
 fn slices(events: Vec<Event>) -> Vec<(String, String, f64)> {
     let profile = Profile {
         events,

@@ -1,4 +1,4 @@
-//! Reports by line: what each allocated, what grows, and the table of both.
+//! Reports by line: the allocations of each line, their growth, and the table of both.
 
 use cachescope_reports::{
     CallSite, Event, EventKind, Profile, SiteSummary, by_call_site, growth, perfetto, table,
@@ -47,7 +47,8 @@ impl Program {
     }
 }
 
-/// An entry that keeps one of its blocks, and what came before.
+/// Returns the profile of an entry that keeps one of its blocks, with events before and after the
+/// entry.
 fn small() -> Profile {
     let mut program = Program::default();
     program.push(EventKind::Free, 4, 0x9000, 10_000);
@@ -186,7 +187,7 @@ fn operations_count_for_their_lines_with_what_they_call() {
     push(EventKind::OperationEnd, 0, 0);
     push(EventKind::OperationEnd, 0, 1);
     push(EventKind::OperationEnd, 0, 0);
-    // Not ended.
+    // An operation that does not end.
     push(EventKind::OperationBegin, 4, 0);
     let sites = by_call_site(&program.profile());
     let times = sites.iter().map(|own| (line(own), own.operation_ns));
@@ -217,8 +218,8 @@ fn a_device_behind_the_host_has_its_own_time() {
 }
 
 /// Returns a program with entries that grow. Each entry makes one block of 64 bytes that stays, and
-/// one that replaces the block of the entry before. Each entry of the first half also makes a block
-/// that stays to the end.
+/// one block that replaces the block of the previous entry. Each entry of the first half also makes
+/// a block that stays to the end.
 fn growing(entries: u64) -> Program {
     let mut program = Program::default();
     for number in 0..entries {
@@ -294,7 +295,7 @@ fn growth_leaves_out_what_is_inside_an_entry_from_before() {
 
 #[test]
 fn growth_counts_threads_and_whole_entries_alone() {
-    // Left, never entered.
+    // A scope that is left, and never entered.
     let mut program = Program {
         scope: Some(0),
         ..Program::default()
@@ -306,7 +307,7 @@ fn growth_counts_threads_and_whole_entries_alone() {
         program.enter(2);
         program.exit(live_bytes);
     }
-    // Entered, never left.
+    // A scope that is entered, and never left.
     program.enter(2);
     let growths = growth(&program.profile());
     assert_eq!(growths.len(), 1);
@@ -348,8 +349,8 @@ growth: what an entry leaves, less what is freed of earlier entries; the average
     assert_eq!(text(table::write, &profile), expected);
 }
 
-/// A program that allocates at the columns 5 and 31 of line 1, and at one column of line 2.
-/// Operations have other columns of both lines.
+/// Returns the profile of a program that allocates at the columns 5 and 31 of line 1, and at one
+/// column of line 2. Operations have other columns of both lines.
 fn of_two_columns() -> Profile {
     let mut profile = small();
     let first = profile.call_sites[0].clone();
@@ -381,7 +382,7 @@ fn of_two_columns() -> Profile {
     }
 }
 
-/// The last words of the rows of a table.
+/// Returns the last words of the rows of a table.
 fn last_words(table: &str) -> Vec<&str> {
     let words = table
         .lines()

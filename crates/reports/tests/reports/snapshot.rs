@@ -15,7 +15,7 @@ fn read(profile: &Profile) -> Value {
     unpickle(&bytes(snapshot::write, profile))
 }
 
-/// The actions, addresses and sizes of a device's entries.
+/// Returns the actions, addresses and sizes of a device's entries.
 fn entries(snapshot: &Value, device: usize) -> Vec<(&str, u64, u64)> {
     let trace = snapshot.list("device_traces")[device].items().iter();
     let of = |entry: &'_ Value| entry.get("addr").map_or(0, |_| entry.int("addr"));
@@ -186,7 +186,7 @@ fn a_pending_block_stays_until_its_range_is_allocated_again() {
         Some((0x1400, "active_pending_free".to_owned()))
     );
     walk_back(&snapshot, 0);
-    // The new one begins in its middle.
+    // The new block begins in the middle of the pending block.
     let again = block_event(EventKind::Hit, 0x1200, 512);
     let snapshot = read(&of_events(vec![allocated, pending, again]));
     assert_eq!(state(&snapshot), None);
@@ -234,7 +234,8 @@ fn a_pending_block_is_free_once_other_streams_are_done() {
 #[test]
 fn lost_events_are_reconstructed() {
     let allocated = block_event(EventKind::Hit, 0x1000, 1024);
-    // The free of the first was lost, and so was the allocation of what is freed at last.
+    // The free of the first block was lost, and so was the allocation of the block that is freed
+    // last.
     let events = vec![
         allocated,
         block_event(EventKind::Hit, 0x1000, 512),

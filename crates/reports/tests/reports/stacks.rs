@@ -5,7 +5,7 @@ use cachescope_reports::{CallSite, Event, EventKind, Profile, dhat, flame, folde
 use crate::bad_input::{json, text};
 use crate::toy::{block, tables};
 
-/// The peak is at 300 ns: 1000 bytes of line 1, 600 of no scope.
+/// Returns a profile whose peak is at 300 ns: 1000 bytes of line 1, and 600 bytes of no scope.
 fn profile() -> Profile {
     let uncached = Event {
         scope: None,
@@ -119,7 +119,7 @@ fn folded_stacks_are_those_of_the_peak() {
 #[test]
 fn a_flame_graph_names_the_device_and_the_peak() {
     let mut profile = profile();
-    // A line that begins with it is a comment to readers.
+    // The name of this scope begins with `#`, with which readers begin a comment.
     profile
         .events
         .iter_mut()
@@ -131,7 +131,7 @@ fn a_flame_graph_names_the_device_and_the_peak() {
     assert_eq!(graph, text(flame::write, &profile), "it is deterministic");
 }
 
-/// A profile whose device, scopes, files and functions have names with these characters.
+/// Returns a profile whose device, scopes, files and functions have names with these characters.
 fn named(characters: &str) -> Profile {
     let name = format!("a{characters}z");
     let mut profile = profile();

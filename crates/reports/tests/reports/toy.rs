@@ -95,7 +95,7 @@ pub(crate) fn record(seed: u64, before: usize, steps: usize) -> Recorded {
     }
 }
 
-/// A profile without events.
+/// Returns a profile without events.
 pub(crate) fn tables(device: &str) -> Profile {
     let scopes = ["loop", "a \"quoted\\\" näme; with all\n", "# hash"];
     let files = ["src/main.rs", "/home/a b/tab\there.rs", "src/attention.rs"];
@@ -214,7 +214,7 @@ impl Toy {
         }
     }
 
-    /// Completes every other pending block with an event, and the others without.
+    /// Completes every other pending block with an event, and the others without an event.
     fn complete_pending(&mut self) {
         let pending = self.blocks.iter().filter(|block| block.is_pending);
         for block in pending.copied().collect::<Vec<_>>().iter().step_by(2) {
@@ -223,7 +223,7 @@ impl Toy {
         self.blocks.retain(|block| !block.is_pending);
     }
 
-    /// Pages at the end of a range that no block uses.
+    /// Releases pages at the end of a range that no block uses.
     fn release(&mut self) {
         let number = self.numbers.below(2) as usize;
         let (base, end) = (self.ranges[number].base, self.end(number));
@@ -335,7 +335,7 @@ impl Toy {
     }
 }
 
-/// An event of a block of the first line in the first scope.
+/// Returns an event of a block of the first line in the first scope.
 pub(crate) fn block(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
     Event {
         address,

@@ -56,7 +56,7 @@ struct Machine<'a> {
     memo: Vec<Value>,
 }
 
-/// The value of a pickle, all of which is read.
+/// Returns the value of a pickle, which is read completely.
 pub(crate) fn unpickle(input: &[u8]) -> Value {
     let mut machine = Machine {
         input,
@@ -136,7 +136,7 @@ impl Machine<'_> {
 
     fn append(&mut self) {
         let items = self.stack.split_off(self.marks.pop().expect("a mark"));
-        // The viewer passes them as arguments of one call.
+        // The viewer passes the items as arguments of one call.
         assert!(items.len() <= 1000);
         let Some(Value::List(list)) = self.stack.last_mut() else {
             panic!("no list");

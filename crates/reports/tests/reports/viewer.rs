@@ -1,4 +1,4 @@
-//! Walks a snapshot as PyTorch's viewer does, and fails where that fails.
+//! Walks a snapshot like PyTorch's viewer, and fails where the viewer fails.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ fn covered(segments: &[Segment], mut start: u64, end: u64) -> bool {
     false
 }
 
-/// Merges with neighbours of the same stream.
+/// Maps a span, and merges it with neighbours of its stream.
 fn map(segments: &mut Vec<Segment>, (mut start, mut end): (u64, u64), stream: u64) {
     assert!(segments.iter().all(|own| own.1 <= start || end <= own.0));
     segments.retain(|own| {
@@ -95,7 +95,7 @@ fn map(segments: &mut Vec<Segment>, (mut start, mut end): (u64, u64), stream: u6
     segments.push((start, end, stream));
 }
 
-/// Fails where no segment has all of it.
+/// Unmaps a span. Fails if no segment contains all of it.
 fn unmap(segments: &mut Vec<Segment>, (start, end): (u64, u64)) {
     let around = segments
         .iter()
@@ -105,7 +105,7 @@ fn unmap(segments: &mut Vec<Segment>, (start, end): (u64, u64)) {
     segments.extend(rest.into_iter().filter(|own| own.0 < own.1));
 }
 
-/// The categories of the entries, each once, sorted.
+/// Returns the categories of the entries, each once, sorted.
 pub(crate) fn categories(snapshot: &Value, device: usize) -> Vec<&str> {
     let trace = snapshot.list("device_traces")[device].items();
     let with_category = trace.iter().filter(|entry| entry.get("category").is_some());
