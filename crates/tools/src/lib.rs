@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-// The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
+// The layers, bottom up: each layer may name only the layers before it. The layers of the memory
+// are in another crate.
 use cachescope_memory::internal::{error, pool};
 
 pub mod plan;

@@ -23,7 +23,7 @@ const GROWTH_BYTES: u64 = 32 << 20;
 /// The unit of remapping.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Addresses without end, of which some pages have memory.
+/// An unbounded range of addresses, some pages of which have memory.
 ///
 /// Invariant: gaps between parts begin and end at multiples of a page.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl CudaPool {
         Some(start)
     }
 
-    /// Makes a free part of `bytes` at the end of all parts: of unused pages, then of new ones.
+    /// Makes a free part of `bytes` at the end of all parts: of unused pages, then of new pages.
     /// Returns false if the limit is too small.
     fn grow(&mut self, bytes: u64) -> bool {
         let (end, room_bytes) = (self.parts.end(), self.limit_bytes - self.reserved_bytes);

@@ -31,7 +31,7 @@ use pytorch::PyTorch;
 
 /// The unit that block sizes are multiples of.
 const UNIT_BYTES: u64 = 512;
-/// Sizes and sums are below this, as in all traces.
+/// The bound on sizes and sums, as in all traces.
 const RANGE_BYTES: u64 = 1 << 63;
 
 /// The allocator of a device.

@@ -1,5 +1,5 @@
 //! The model of CUDA's pool: its rules by small traces, and its invariants at every step of random
-//! ones.
+//! traces.
 
 use super::*;
 use crate::simulation::DriverCall;

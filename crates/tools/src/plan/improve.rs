@@ -8,7 +8,7 @@ use cachescope_memory::internal::plan::Incumbent;
 const FIRST_NODES: u64 = 100_000;
 const GROWTH: u64 = 4;
 
-/// Skyline passes before each round.
+/// The number of skyline passes before each round.
 const SKYLINE_PASSES: u32 = 100;
 
 /// Within a round, slabs that differ by less than this fraction count as equal.

@@ -2,7 +2,7 @@
 //!
 //! Lines end as on Unix or Windows. Blank lines and a leading byte order mark are skipped, and
 //! white space around a field is trimmed. A field may be in double quotes, where a doubled quote
-//! stands for one. It must end on its line, so that every error has one line number.
+//! stands for one quote. The field must end on its line, so that every error has one line number.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};
@@ -16,8 +16,8 @@ use crate::error::{Error, ErrorCode, Result};
 /// memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// The maximum number of fields. Rows with more are rejected, because the ranges of fields take
-/// more memory than a line of commas.
+/// The maximum number of fields. Rows with more fields are rejected, because the ranges of fields
+/// take more memory than a line of commas.
 const MAX_COLUMNS: usize = 4096;
 
 /// The mark that some programs write before UTF-8 text.
@@ -25,7 +25,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A file, read row by row.
 ///
-/// Invariants: `fields` are ranges of `line`, as many as `header` has names.
+/// Invariant: `fields` are ranges of `line`, one for each name of `header`.
 #[derive(Debug)]
 pub(crate) struct CsvTable<R> {
     name: String,

@@ -30,11 +30,11 @@ pub(crate) trait TraceAllocator {
 #[derive(Debug)]
 pub(crate) struct ReplayEngine<A: TraceAllocator> {
     pub(crate) allocator: A,
-    /// By slot; `None` for a slot that is free, failed, or of 0 bytes.
+    /// The blocks by slot; `None` for a slot that is free, failed, or of 0 bytes.
     live: Vec<Option<A::Block>>,
     /// The addresses of the last batch; `None` for an allocation that failed.
     pub(crate) addresses: Vec<Option<u64>>,
-    /// By slot; 0 for an unused one.
+    /// The requested bytes by slot; 0 for an unused slot.
     requested: Vec<u64>,
     live_bytes: u64,
     pub(crate) events: u64,

@@ -25,7 +25,8 @@ pub(super) struct DeviceEntries<'a> {
 }
 
 impl<'a> DeviceEntries<'a> {
-    /// Returns the events in the order of the file. Each becomes at most `entry_bytes` of memory.
+    /// Returns the events in the order of the file. Each event becomes at most `entry_bytes` of
+    /// memory.
     pub(super) fn entries(
         &self,
         pickle: &'a Pickle<'a>,
@@ -189,7 +190,7 @@ impl<'a> SnapshotSegment<'a> {
     }
 
     /// Calls `f` with each block that is in use or pending, its address and its requested size.
-    /// Each becomes at most `live_bytes` of memory.
+    /// Each block becomes at most `live_bytes` of memory.
     ///
     /// Blocks tile their segment: a block without an address begins at the end of its predecessor.
     pub(super) fn for_each_live(

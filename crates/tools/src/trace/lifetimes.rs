@@ -1,5 +1,5 @@
 //! MiniMalloc's CSV format: one buffer per line, with the columns `id,lower,upper,size` in any
-//! order. The column `id` may also be called `buffer` or `buffer_id`, and `lower` may be called
+//! order. The column `id` may also be named `buffer` or `buffer_id`, and `lower` may be named
 //! `begin` or `start`. A column `end` in place of `upper` has the last step, one less than `upper`.
 //!
 //! The columns `alignment` and `gaps` change the plans that are valid. A plan must honour these
@@ -38,7 +38,7 @@ type TableRows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Honoured {
     None,
-    /// The offsets of a plan satisfy them, and a pool's unit takes their place.
+    /// Alignments. The offsets of a plan satisfy them, and a pool's unit takes their place.
     Alignments,
     All,
 }
@@ -62,7 +62,7 @@ pub struct Lifetime {
     pub id: String,
     /// The first step of its lifetime.
     pub lower: u64,
-    /// The step after the last one; not below `lower`.
+    /// The step after the last step; not below `lower`.
     pub upper: u64,
     /// The size. The sizes of a file sum to less than 2⁶³.
     pub size_bytes: u64,
@@ -272,7 +272,7 @@ impl<W: Write> LifetimeWriter<W> {
         })
     }
 
-    /// Writes a header with the columns `alignment` and `gaps`, for buffers that have them.
+    /// Writes a header with the columns `alignment` and `gaps`, for buffers that have constraints.
     ///
     /// # Examples
     ///

@@ -7,10 +7,10 @@ use super::entries::EntryPath;
 
 pub(super) struct LiveBlock<T> {
     pub(super) value: T,
-    /// The step at which its free was requested.
+    /// The step at which the free of the block was requested.
     pub(super) freed_at: Option<u64>,
     bytes: u64,
-    /// The step at which it was allocated; 0 before the recording.
+    /// The step at which the block was allocated; 0 before the recording.
     since: u64,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct LiveBlock<T> {
 ///
 /// Invariant: no two blocks overlap.
 pub(super) struct LiveBlocks<T> {
-    /// By address.
+    /// The live blocks, by address.
     blocks: BTreeMap<u64, LiveBlock<T>>,
     /// Every address that was ever live.
     known: HashSet<u64>,
@@ -42,9 +42,9 @@ impl<T> LiveBlocks<T> {
         self.known.insert(address)
     }
 
-    /// Adds a block that is live from step `since` on. Passes each block that the new one overlaps
-    /// to `ended`, with the step at which its free was requested. Some versions do not record the
-    /// completion of a free.
+    /// Adds a block that is live from step `since` on. Passes each block that the new block
+    /// overlaps to `ended`, with the step at which the free of the overlapped block was requested.
+    /// Some versions do not record the completion of a free.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl<T> LiveBlocks<T> {
         mut ended: impl FnMut(T, u64),
     ) -> Parsed<()> {
         let end = address.saturating_add(bytes.max(1));
-        // Only the last blocks before the end can reach into the new one.
+        // Only the last blocks before the end can reach into the new block.
         while let Some((&other, live)) = self.blocks.range(..end).next_back()
             && other.saturating_add(live.bytes.max(1)) > address
         {

@@ -25,7 +25,7 @@ enum PlacementTable {
     Log {
         events: u64,
         allocations: u64,
-        /// By slot.
+        /// The live allocations, by slot.
         live: Vec<Option<LiveAllocation>>,
     },
 }
@@ -33,7 +33,7 @@ enum PlacementTable {
 /// A live allocation of a log.
 #[derive(Debug)]
 struct LiveAllocation {
-    /// Its `upper` is not known yet.
+    /// The lifetime, whose `upper` is not known yet.
     lifetime: Lifetime,
     offset: Option<u64>,
 }

@@ -124,7 +124,7 @@ impl Replay {
     }
 
     /// Applies the next events. Returns the offset of each allocation, `None` if it failed. An
-    /// allocation in a slot that has a block frees it first.
+    /// allocation in a slot that has a block frees the block first.
     ///
     /// # Examples
     ///

@@ -26,7 +26,7 @@ pub(crate) struct RmmLog<R> {
     action_column: usize,
     pointer_column: usize,
     size_column: usize,
-    /// By pointer.
+    /// The live allocations, by pointer.
     live: HashMap<u64, LiveSlot>,
     vacant: Vec<u32>,
     slots: u32,

@@ -77,7 +77,7 @@ impl ExpandablePool {
         Some(growth)
     }
 
-    /// Returns the pages to map for a request. They are at the lowest gap that is large enough
+    /// Returns the pages to map for a request. The pages are at the lowest gap that is large enough
     /// together with the free parts directly before and behind it.
     fn growth(&self, bytes: u64) -> Option<GrownRanges> {
         self.parts.gaps().find_map(|(gap, _)| {

@@ -1,14 +1,15 @@
 //! PyTorch's caching allocator of CUDA memory, by its documented rules.
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
-//! - Requests of at most 1 MiB are met from the small pool, larger ones from the large pool.
+//! - Requests of at most 1 MiB are met from the small pool, larger requests from the large pool.
 //! - A pool returns its smallest free block that fits. Among blocks of one size it returns the
 //!   block with the lowest address.
 //! - If none fits, a segment is reserved. It has 2 MiB in the small pool, and 20 MiB in the large
-//!   one for requests below 10 MiB. For larger requests it has their size, rounded up to 2 MiB.
-//!   Expandable segments grow at their end instead, in pages of 2 and 20 MiB.
-//! - The rest of a larger block is split off if it is large enough. This is at least 512 bytes in
-//!   the small pool and in expandable segments. In the large pool otherwise, it is more than 1 MiB.
+//!   pool for requests below 10 MiB. For a larger request, it has the size of the request, rounded
+//!   up to 2 MiB. Expandable segments grow at their end instead, in pages of 2 and 20 MiB.
+//! - The rest of a larger block is split off if it is large enough. The rest must have at least 512
+//!   bytes in the small pool and in expandable segments. In other segments of the large pool, it
+//!   must have more than 1 MiB.
 //! - Freed blocks merge with free neighbours of their segment.
 //! - Nothing is released to the device until it has no more memory. Then all wholly free segments,
 //!   or pages of expandable segments, are released, and the request is tried once more.
@@ -37,13 +38,13 @@ const MIB: u64 = 1 << 20;
 
 /// The largest request that the small pool meets.
 const SMALL_REQUEST_BYTES: u64 = MIB;
-/// A segment or a page of the small pool.
+/// The size of a segment or a page of the small pool.
 const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
-/// A page of the large pool, and a segment of it for requests below the next size.
+/// The size of a page of the large pool, and of its segments for requests below the next size.
 const LARGE_SEGMENT_BYTES: u64 = 20 * MIB;
 /// The request size from which on a segment is made for one request.
 const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
-/// The unit that the sizes of these segments are multiples of.
+/// The unit of the sizes of segments for one request.
 const OWN_SEGMENT_UNIT_BYTES: u64 = 2 * MIB;
 
 /// One of the two pools.

@@ -16,7 +16,7 @@ use crate::simulation::DriverCall;
 pub(super) struct SegmentedPool {
     class: Class,
     parts: Parts,
-    /// Sizes by start.
+    /// The sizes of the segments, by their start.
     segments: BTreeMap<u64, u64>,
 }
 

@@ -16,7 +16,7 @@ struct Stretch {
     start: u64,
     bytes: u64,
     state: State,
-    /// Stretches merge only within one.
+    /// The segment of the stretch. Stretches merge only within one segment.
     segment: u64,
 }
 
@@ -27,9 +27,9 @@ struct Naive {
     is_expandable: bool,
 }
 
-/// Longer than all that a test maps.
+/// The length of a range, longer than all that a test maps.
 const ENDLESS_BYTES: u64 = 1 << 50;
-/// More than any request of a test takes.
+/// A number of pages that no request of a test needs.
 const MOST_PAGES: usize = 1 << 10;
 
 impl Naive {
@@ -247,7 +247,7 @@ impl Naive {
     }
 }
 
-/// The next of a sequence of numbers (an LCG's high bits).
+/// Returns the next number of a sequence (an LCG's high bits).
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -260,7 +260,7 @@ fn some_bytes(state: &mut u64) -> u64 {
     1 + next(state) % most[next(state) as usize % most.len()]
 }
 
-/// The model's live blocks, in the order of their making.
+/// The model's live blocks, in the order of their creation.
 struct Pair {
     model: PyTorch,
     naive: [Naive; 2],
@@ -282,7 +282,7 @@ impl Pair {
         self.naive.iter().map(Naive::reserved_bytes).sum()
     }
 
-    /// The naive placement: which pool, and where.
+    /// Places a request by the naive form. Returns the pool and the address.
     fn naive_allocate(&mut self, bytes: u64) -> Option<(usize, u64)> {
         let bytes = bytes.div_ceil(512) * 512;
         let pool = usize::from(bytes > MIB);

@@ -1,12 +1,12 @@
 //! Branch and bound over the differences of offsets.
 //!
 //! A node is a set of lower bounds on differences, and the least offsets that satisfy them. These
-//! are a least fixed point, and no plan of the node is below it. If no two buffers overlap there,
-//! it is a plan, and none of the node is smaller. Otherwise the search branches on a pair that
-//! overlaps: its difference is in one of the intervals that are allowed. Each allowed interval adds
-//! a bound on the difference, which the least offsets of the node violate. A node is pruned if a
-//! buffer ends above the bound. It is also pruned if the bytes live at one moment, stacked from
-//! their least offsets, end above the bound.
+//! offsets are a least fixed point, and no plan of the node is below it. If no two buffers overlap
+//! at these offsets, they are a plan, and no plan of the node is smaller. Otherwise the search
+//! branches on a pair that overlaps. In a plan, the difference of the pair is in one of the allowed
+//! intervals. Each allowed interval adds a bound on the difference, which the least offsets of the
+//! node violate. A node is pruned if a buffer ends above the bound. It is also pruned if the bytes
+//! live at one moment, stacked from their least offsets, end above the bound.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ const MAX_RISES: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// The search did not end.
+    /// No proof, because the search did not end.
     None,
-    /// No slab is smaller than this.
+    /// The proof that no slab is smaller than this number.
     AtLeast(u64),
 }
 
@@ -83,8 +83,8 @@ pub(super) fn search(
 #[derive(Debug)]
 struct Node {
     pair: (u32, u32),
-    /// The allowed intervals that are left, the best one last: the least difference, and the
-    /// largest one.
+    /// The allowed intervals that are left, the best one last. Each has the least and the largest
+    /// difference.
     choices: Vec<(Option<i64>, Option<i64>)>,
     trail: usize,
     edges: usize,
@@ -95,7 +95,8 @@ struct OffsetSearch<'a> {
     conflicts: &'a Conflicts,
     is_aligned: bool,
     offsets: Vec<u64>,
-    /// For each buffer: others, and the least difference of their offsets from its own.
+    /// For each buffer, other buffers, each with the least difference of its offset from the first
+    /// buffer's.
     edges: Vec<Vec<(u32, i64)>>,
     /// The buffers of `edges` in the order of their addition.
     added: Vec<u32>,

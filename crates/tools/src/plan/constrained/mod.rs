@@ -37,10 +37,10 @@ use pairs::Conflicts;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConstrainedBuffer {
-    /// Its size and its lifetime.
+    /// The size and the lifetime of the buffer.
     pub interval: BufferInterval,
-    /// The number that divides its offset; at least 1. The sizes and the alignments of all buffers
-    /// sum to less than 2⁶³.
+    /// The number that divides the buffer's offset; at least 1. The sizes and the alignments of all
+    /// buffers sum to less than 2⁶³.
     pub alignment: u64,
     /// The steps in which it uses a part of its bytes only: in ascending order, disjoint and within
     /// its lifetime.
@@ -52,7 +52,7 @@ pub struct ConstrainedBuffer {
 pub struct Gap {
     /// The first step.
     pub lower: u64,
-    /// The step after the last one; not below `lower`.
+    /// The step after the last step; not below `lower`.
     pub upper: u64,
     /// The bytes that are still used, within the buffer. An empty range frees all of them.
     pub used: std::ops::Range<u64>,

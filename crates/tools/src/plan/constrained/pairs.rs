@@ -28,7 +28,8 @@ impl Pair {
 #[derive(Debug)]
 pub(super) struct Conflicts {
     pub(super) pairs: Vec<Pair>,
-    /// The pieces that are live at each start of a piece: where their bytes can be the most.
+    /// The pieces that are live at each time when a piece starts. The live bytes have their maximum
+    /// at one of these times.
     pub(super) moments: Vec<Vec<LivePiece>>,
 }
 

@@ -9,8 +9,8 @@ const RECENT: usize = 4;
 /// The search for a section whose unplaced items do not fit.
 ///
 /// Most choices fail in the section in which the choices before them failed. So a choice is first
-/// checked against the most recently failed sections. This costs a fraction of placing it and
-/// checking all sections.
+/// checked against the most recently failed sections. This check costs a fraction of placing the
+/// item and checking all sections.
 ///
 /// Invariants: `members[s]` are the items that are live in section `s`. Bit `s` of an item's mask
 /// is set if the item is live in section `s`.

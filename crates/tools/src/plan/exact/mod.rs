@@ -15,8 +15,8 @@ use cachescope_memory::internal::plan::Problem;
 use search::Search;
 pub(crate) use search::SearchOutcome;
 
-/// The node budget of the first run, and its growth from run to run. The budget is at least the
-/// first constant, and the second per item: a plan takes a node per item.
+/// The minimum node budget of the first run, and the budget for each item, because a plan takes a
+/// node for each item. The last constant is the factor of the budget from run to run.
 const FIRST_RUN_NODES: u64 = 2_000;
 const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
 const GROWTH: f64 = 1.01;
@@ -25,7 +25,7 @@ const GROWTH: f64 = 1.01;
 /// infeasibility.
 const LONG_RUN_DIVISOR: u64 = 4;
 
-/// Above this many items, the search's lists would take too much memory.
+/// The maximum number of items. With more items, the search's lists would take too much memory.
 pub(crate) const MAX_ITEMS: usize = 6_000;
 
 /// Searches for a plan within `capacity` until one is found or disproved, `nodes` are spent, or the

@@ -53,7 +53,7 @@ struct ChoicePoint {
     is_root: bool,
     /// The next candidate in the list.
     cursor: u32,
-    /// The lowest end of an unplaced item. No item may be placed here or higher before one is
+    /// The lowest end of an unplaced item. No item may be placed here or higher before an item is
     /// placed below.
     ceiling: u64,
     /// The item being tried, and the trail mark from before it was placed.
@@ -251,7 +251,8 @@ impl Search {
         false
     }
 
-    /// Lists the items that are unplaced after `item`, and raises those that meet it.
+    /// Lists the items that are unplaced after `item`, and raises the items among them that meet
+    /// `item`.
     fn list_rest(&mut self, subproblem: &Subproblem, item: u32) {
         let placed = self.state.items[item as usize];
         let end = self.state.offsets[item as usize] + placed.size;

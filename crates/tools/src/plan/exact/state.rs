@@ -2,7 +2,7 @@
 
 use cachescope_memory::internal::plan::{Item, Problem};
 
-/// No item, or no choice point.
+/// The index of no item, or of no choice point.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A partial placement. Items are named by their rank in the search order.
@@ -103,9 +103,9 @@ impl SearchState {
     }
 
     /// Returns whether the item and the item directly below are in the dominated one of two
-    /// equivalent orders. Both must live in equal sections, so that they can be swapped.
+    /// equivalent orders. Both items must live in equal sections, so that they can be swapped.
     ///
-    /// In the dominant order, the larger item is below; of identical items, the one with the lower
+    /// In the dominant order, the larger item is below; of identical items, the item with the lower
     /// rank.
     pub(super) fn is_dominated(&self, item: u32) -> bool {
         let index = item as usize;

@@ -54,8 +54,8 @@ struct ElementRun {
 /// The containers of a file while it is read.
 ///
 /// Invariant: the counts of containers, of elements and of runs are at most the file's length,
-/// which is below 2³². A byte makes at most one container, extends at most one, and pushes at most
-/// one element. A container has at most one run for each time that it is extended.
+/// which is below 2³². A byte makes at most one container, extends at most one container, and
+/// pushes at most one element. A container has at most one run for each time that it is extended.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     open: Vec<OpenContainer>,
@@ -188,7 +188,8 @@ mod tests {
         let numbers = [0; 3].map(|_| arena.push(ContainerKind::List, &[]));
         for round in 0..4 {
             for (at, &number) in numbers.iter().enumerate() {
-                // The last container grows twice in a row, which makes one run.
+                // The last container grows twice, with no other growth in between, which makes one
+                // run.
                 for step in 0..=at as i32 / 2 {
                     arena.extend(number, &[Value::Int(round * 10 + step)]);
                 }

@@ -25,10 +25,11 @@ use reader::Reader;
 /// The longest key that [`Pickle::get`] finds, in bytes. It bounds the time of a comparison.
 const MAX_KEY_BYTES: usize = 32;
 
-/// Dictionaries with more entries are sorted by key.
+/// The maximum number of entries of a dictionary that is not sorted by key.
 const MAX_UNSORTED_ENTRIES: usize = 16;
 
-/// A value, inline or by reference. One byte of a file can make one, so it takes 8 bytes.
+/// A value, inline or by reference. One byte of a file can make a value, so a value takes only 8
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Value {
     None,

@@ -50,7 +50,7 @@ pub(super) enum Opcode {
 }
 
 impl Opcode {
-    /// Returns the opcode of `byte`, if it is one of plain data.
+    /// Returns the opcode of `byte`, if it is an opcode of plain data.
     pub(super) fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             0x80 => Self::Proto,

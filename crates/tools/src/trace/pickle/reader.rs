@@ -162,8 +162,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Appends to a container of a kind. It grows in place: each reference to it sees the new
-    /// elements.
+    /// Appends to a container of a kind. The container grows in place, so each reference to it sees
+    /// the new elements.
     fn append(&mut self, kind: ContainerKind, from: usize) -> Parsed<()> {
         let number = self.container(from)?;
         if self.arena.kind(number) != kind {

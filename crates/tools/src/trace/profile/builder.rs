@@ -52,7 +52,7 @@ impl ProfileBuilder {
     }
 
     /// Adds the next event, in the order of the file. Clocks differ between threads, so a time
-    /// before the previous event's is raised to it.
+    /// before the previous event's time is raised to that time.
     pub(super) fn push(&mut self, mut event: Event) {
         let last = self.profile.events.last();
         event.time_ns = event.time_ns.max(last.map_or(0, |last| last.time_ns));

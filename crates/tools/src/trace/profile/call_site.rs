@@ -5,8 +5,8 @@ use cachescope_reports::{CallSite, Frame};
 /// The file that our own snapshots write for a line that is not known.
 const UNKNOWN: &str = "<unknown>";
 
-/// Functions that record a backtrace or allocate for others, by their beginnings. They are the
-/// innermost frames of each allocation of PyTorch.
+/// Functions that record a backtrace or allocate for others, by their beginnings. These functions
+/// are the innermost frames of each allocation of PyTorch.
 const ALLOCATORS: [&str; 6] = [
     "torch::unwind::",
     "torch::CapturedTraceback::",

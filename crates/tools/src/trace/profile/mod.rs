@@ -47,8 +47,8 @@ pub struct ProfileOptions {
 /// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
 ///   lines, backtraces and categories, which become scopes. The line of an allocation is the
 ///   innermost frame with a file and a line. If only the free is known, the line is the line of the
-///   free, and is marked as a free's. A block without an event that is live at the end is allocated
-///   first.
+///   free, and is marked as a free's. If a block is live at the end and has no entry, its
+///   allocation precedes all events.
 /// - A log of RMM: with its times, threads and streams.
 /// - Lifetimes in MiniMalloc's format, one step per microsecond. If the file has a column `offset`,
 ///   as `cachescope plan` writes it, the buffers are at these addresses; otherwise, side by side.

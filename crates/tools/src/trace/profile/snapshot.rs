@@ -17,7 +17,7 @@ use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, re
 use crate::trace::live_blocks::LiveBlocks;
 use crate::trace::pickle::{Pickle, Value};
 
-/// The categories that are not scopes: PyTorch's, and the one that our own snapshots use.
+/// The categories that are not scopes: PyTorch's, and the category that our own snapshots use.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 
 /// The file of frames of which only the function is known.
@@ -47,9 +47,10 @@ struct ProfileReader<'a> {
     budget: &'a ReadBudget,
     options: &'a ProfileOptions,
     builder: ProfileBuilder,
-    /// The lines of lists of frames; a file contains most lists once.
+    /// The `Lines` of each list of frames that was read. A file contains most lists once, and
+    /// refers to them.
     frames: HashMap<Value, Lines>,
-    /// By line: the line that is marked as the line of a free.
+    /// For each line, the line that is marked as the line of a free.
     freed: HashMap<u32, u32>,
     /// The scopes of categories.
     categories: HashMap<Value, Option<u32>>,
@@ -216,8 +217,8 @@ impl<'a> ProfileReader<'a> {
         Ok(())
     }
 
-    /// Adds the parts of a reserved range that no earlier entry names: they were reserved at the
-    /// beginning.
+    /// Adds the parts of a reserved range that no earlier entry names, because they were reserved
+    /// at the beginning.
     fn was_reserved(&mut self, span: AddressSpan) {
         let before = self.decided.fill(span, 0).into_iter();
         let before = before.map(|part| reports::Segment {
@@ -227,7 +228,8 @@ impl<'a> ProfileReader<'a> {
         self.builder.profile.segments.extend(before);
     }
 
-    /// Adds what exists at the end without an entry: it existed at the beginning.
+    /// Adds the memory that exists at the end without an entry, because it existed at the
+    /// beginning.
     fn add_segments(&mut self, segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
         let (pickle, budget) = (self.pickle, self.budget);
         for segment in segments {

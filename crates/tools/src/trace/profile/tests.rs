@@ -11,7 +11,7 @@ fn profile(text: &str) -> Profile {
     profiles.remove(0)
 }
 
-/// Kind, time, address and bytes of each event.
+/// Returns the kind, time, address and bytes of each event.
 fn figures(profile: &Profile) -> Vec<(EventKind, u64, u64, u64)> {
     let events = profile.events.iter();
     let figures = events.map(|event| (event.kind, event.time_ns, event.address, event.bytes));
