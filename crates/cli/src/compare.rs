@@ -135,7 +135,7 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
 
 type ChangedSide = fn(&mut FigureChange) -> &mut u64;
 
-/// Without the column, which moves with every edit of the line.
+/// Returns the line without the column, which moves with every edit of the line.
 fn line_of(summary: &SiteSummary) -> String {
     match &summary.call_site {
         Some(site) if site.line == 0 => site.file.clone(),

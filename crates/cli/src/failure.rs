@@ -18,7 +18,7 @@ pub(crate) enum ExitFailure {
 }
 
 impl ExitFailure {
-    /// The failure to open or write the file at `path`.
+    /// Returns a function that makes the failure to open or write the file at `path`.
     pub(crate) fn of_file(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |error| Self::File(format!("{}: {error}", path.display()))
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// One model or several.
 pub(crate) type Models = &'static [ModelKind];
 
-/// The models that an option names.
+/// Returns the models that an option names.
 pub(crate) fn parse(name: &str) -> Result<Models, String> {
     const ALL: Models = &ModelKind::ALL;
     if name == "all" {
@@ -46,7 +46,8 @@ impl From<&ModelOutcome> for ModelRow {
 }
 
 impl ModelRow {
-    /// Its row in a table of pools. It has no time, for a model's own is of no meaning.
+    /// Returns the model's row in a table of pools. The row has no time, because the run time of a
+    /// model has no meaning.
     pub(crate) fn text(&self) -> String {
         format!(
             "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8.4} {:>10}  {}",

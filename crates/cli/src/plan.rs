@@ -51,7 +51,7 @@ pub(crate) struct PlanArguments {
     json: bool,
 }
 
-/// A size, or 0, which no buffers fit into.
+/// Parses a size, or 0, which no buffers fit into.
 fn parse_capacity(text: &str) -> cachescope_tools::Result<u64> {
     text.parse().or_else(|_| parse_bytes(text))
 }
@@ -125,7 +125,7 @@ fn lifetimes(
     Ok(Lifetime::read_constrained(path.display(), input)?)
 }
 
-/// A buffer without constraints.
+/// Returns a buffer without constraints.
 fn buffer(lifetime: &Lifetime) -> ConstrainedBuffer {
     ConstrainedBuffer {
         interval: BufferInterval {
@@ -138,7 +138,7 @@ fn buffer(lifetime: &Lifetime) -> ConstrainedBuffer {
     }
 }
 
-/// Why there is no plan.
+/// Returns the reason why there is no plan.
 fn failure_message(plan: &Packing, capacity: u64, seconds: f64) -> String {
     let Packing {
         slab_bytes,

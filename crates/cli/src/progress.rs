@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shorter runs show no bar.
+/// The duration of a run below which no bar appears.
 const DELAY: Duration = Duration::from_millis(500);
 
 /// A bar on standard error. It appears with a delay, and disappears on drop.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// When the bar appears, if it has not yet.
+    /// The time at which the bar appears; `None` once it has appeared.
     appears_at: Option<Instant>,
 }
 
 impl Progress {
-    /// Progress through this many events.
+    /// Makes a bar for the progress through this many events.
     pub(crate) fn of_events(events: u64) -> Self {
         let template = "{wide_bar} {human_pos} of {human_len} events, {eta} left";
         Self::new(Some(events), template)
     }
 
-    /// Progress through a file, or a pipe of unknown length.
+    /// Makes a bar for the progress through a file, or a pipe of unknown length.
     fn of_file(file: &File) -> Self {
         let length = file.metadata().map(|data| data.len()).ok();
         match length.filter(|&bytes| bytes > 0) {

@@ -44,8 +44,8 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
     pool: Pools,
 
-    /// A model of another allocator, in a row below the pools: pytorch, pytorch-expandable,
-    /// cuda-pool, or all
+    /// Another allocator to simulate, printed as a row below the pools: pytorch,
+    /// pytorch-expandable, cuda-pool, or all
     #[arg(long, value_name = "NAME", value_parser = modelled::parse)]
     model: Option<Models>,
 
@@ -100,13 +100,13 @@ struct Report {
     memory_limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<Vec<ReplayRow>>,
-    /// Present with `--model`.
+    /// The results of the models; present with `--model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
-    /// Present with `--costs`.
+    /// The driver's calls; present with `--costs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated: Option<Simulated>,
-    /// Present for a snapshot.
+    /// The devices; present for a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceReport>>,
 }
@@ -134,7 +134,7 @@ struct Simulated {
 #[derive(Debug, Serialize)]
 struct RecordedFigures {
     peak_live_bytes: u64,
-    /// `None` if the snapshot has no segments.
+    /// The peak of the reserved bytes; `None` if the snapshot has no segments.
     peak_reserved_bytes: Option<u64>,
     ratio: Option<f64>,
     out_of_memory: u64,
@@ -302,7 +302,7 @@ impl ReplayArguments {
         DeviceRuns::new(self.pool, self.costs.as_ref(), self.memory_limit)
     }
 
-    /// The limit, or a simulated device's memory.
+    /// Returns the limit or the memory of the simulated device, whichever is less.
     fn device_bytes(&self) -> Option<u64> {
         let memory_bytes = self.costs.as_ref().map(DriverCosts::memory_bytes);
         match (self.memory_limit, memory_bytes) {
@@ -350,7 +350,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 impl Report {
-    /// Without results.
+    /// Makes a report without results.
     fn new(options: &ReplayArguments) -> Self {
         Self {
             trace: options.trace.display().to_string(),
@@ -382,7 +382,7 @@ impl RecordedFigures {
         }
     }
 
-    /// Its row in a table of pools.
+    /// Returns the pool's row in a table of pools.
     fn row(&self) -> String {
         let reserved = self.peak_reserved_bytes;
         let ratio = self.ratio.map(|ratio| format!("{ratio:.4}"));
@@ -402,7 +402,7 @@ impl RecordedFigures {
 /// The results over a trace.
 struct Outcomes {
     pools: Vec<ReplayOutcome>,
-    /// Present with `--model`.
+    /// The results of the models; present with `--model`.
     models: Option<Vec<ModelRow>>,
     simulated: Option<Simulated>,
 }
@@ -412,7 +412,7 @@ impl Outcomes {
         self.pools.iter().map(ReplayRow::from).collect()
     }
 
-    /// A table of the pools, what PyTorch itself needed, and the models.
+    /// Returns a table of the pools, of PyTorch's own figures, and of the models.
     fn text(&self, options: &ReplayArguments, recorded: Option<&RecordedFigures>) -> String {
         let mut lines = vec![table(&self.pools)];
         lines.extend(recorded.map(RecordedFigures::row));
@@ -439,7 +439,7 @@ impl From<&ReplayOutcome> for ReplayRow {
     }
 }
 
-/// A table with a row per pool, in bytes.
+/// Returns a table with a row for each pool, in bytes.
 fn table(outcomes: &[ReplayOutcome]) -> String {
     let mut text = format!(
         "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8} {:>10}",

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::ExitFailure;
 
-/// The costs that an option names.
+/// Returns the costs that an option names.
 pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
     DriverCosts::named(name).map_err(|error| error.to_string())
 }
@@ -18,7 +18,7 @@ pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
 pub(crate) struct DeviceRuns(Vec<(PoolKind, DeviceReplay)>);
 
 impl DeviceRuns {
-    /// The pools before the first event; none without costs.
+    /// Makes the pools before the first event; none without costs.
     pub(crate) fn new(
         pools: &[PoolKind],
         costs: Option<&DriverCosts>,
@@ -96,7 +96,7 @@ impl DeviceRow {
     }
 }
 
-/// A table with a row a pool and a model.
+/// Returns a table with a row for each pool and model.
 pub(crate) fn table(costs: &DriverCosts, rows: &[DeviceRow]) -> String {
     let mut text = format!(
         "\n\nsimulated driver with the costs of {}; no GPU was run\n{:<20} {:>10} {:>14} {:>11} {:>14} {:>20} {:>8} \

@@ -7,7 +7,7 @@ use cachescope_tools::trace::{DeviceTrace, Snapshot};
 
 use crate::failure::ExitFailure;
 
-/// The device `ordinal` of a snapshot, or each that it has something of.
+/// Returns the device `ordinal` of a snapshot, or each device that the snapshot has data of.
 pub(crate) fn devices(
     path: &Path,
     input: impl Read,
@@ -27,7 +27,7 @@ pub(crate) fn devices(
     }
 }
 
-/// The only device, or the one that `ordinal` names.
+/// Returns the only device, or the device that `ordinal` names.
 pub(crate) fn device(
     path: &Path,
     input: impl Read,

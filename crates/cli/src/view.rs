@@ -60,7 +60,7 @@ pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
     print(&format!("{}", output.display()))
 }
 
-/// The profile of the selected device, or of the one with the most events.
+/// Returns the profile of the selected device, or of the device with the most events.
 pub(crate) fn read(path: &Path, selection: &Selection) -> Result<Profile, ExitFailure> {
     let file = File::open(path).map_err(ExitFailure::of_file(path))?;
     let options = ProfileOptions {

@@ -6,7 +6,8 @@ use crate::{file, json, number, refused, run, succeeded};
 
 const MIB: u64 = 1 << 20;
 
-/// A log of a program that is repeated: a block of every size alive at once, then none.
+/// Writes a log of a program. In each repetition, a block of every size is alive at once, then
+/// none.
 fn log(name: &str, sizes_mib: &[u64], repetitions: u64) -> String {
     let mut text = String::from("Thread,Time,Action,Pointer,Size,Stream\n");
     for _ in 0..repetitions {
@@ -20,7 +21,7 @@ fn log(name: &str, sizes_mib: &[u64], repetitions: u64) -> String {
     file(&format!("costs-{name}.csv"), text)
 }
 
-/// The rows of a log by name.
+/// Returns the rows of the simulated driver's calls.
 #[track_caller]
 fn simulated(arguments: &[&str]) -> Vec<Value> {
     let common = ["--pool", "all", "--model", "all", "--costs", "h100"];
@@ -37,7 +38,7 @@ fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
 
 #[test]
 fn every_allocator_is_charged_for_its_driver_calls() {
-    // 500 repetitions of two blocks: the second half is warm.
+    // 1000 repetitions of two blocks. The second half is warm.
     let log = log("repeated", &[30, 50], 1000);
     let rows = simulated(&[&log]);
     let names: Vec<_> = rows
@@ -73,7 +74,7 @@ fn every_allocator_is_charged_for_its_driver_calls() {
         number(row(&rows, "best-fit"), "peak_reserved_bytes"),
         80 * MIB
     );
-    // By the table: 10 us for an allocation, and 371 more for each 2 GiB.
+    // By the table: 10 us for an allocation, and 371 us more for each 2 GiB.
     let per_mib = 371.0 / 2048.0;
     let expected = 20.0 + 80.0 * per_mib;
     let told = row(&rows, "pytorch")["driver_us"].as_f64().unwrap();

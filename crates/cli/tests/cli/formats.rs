@@ -6,7 +6,7 @@ use crate::{file, number, place, replayed, replayed_once, text};
 const LIFETIMES: &str = "id,lower,upper,size\n";
 const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
-/// The events, the peak live bytes and the highest end of a trace.
+/// Returns the events, the peak live bytes and the highest end of a trace.
 #[track_caller]
 fn figures(name: &str, content: impl AsRef<[u8]>) -> [u64; 3] {
     let pool = replayed_once(&[&file(name, content)]);

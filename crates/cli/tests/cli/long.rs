@@ -11,7 +11,7 @@ use crate::{Numbers, cachescope, number, place, text};
 const LINES: u64 = 1_000_000;
 const LIVE: usize = 1000;
 
-/// A log of a million lines with a thousand live allocations at a time.
+/// Writes a log of a million lines with a thousand live allocations at a time.
 fn write_log(path: &std::path::Path) {
     let mut out = BufWriter::new(File::create(path).unwrap());
     writeln!(out, "Thread,Time,Action,Pointer,Size,Stream").unwrap();
@@ -41,7 +41,8 @@ fn write_log(path: &std::path::Path) {
     out.flush().unwrap();
 }
 
-/// The program with at most `kib` of memory, as far as the system enforces it.
+/// Returns a command that runs the program with at most `kib` of memory, as far as the system
+/// enforces it.
 #[cfg(unix)]
 fn confined(kib: u64, arguments: &[&str]) -> std::process::Command {
     let binary = cachescope(&[]);

@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The program with these arguments.
+/// Returns a command that runs the program with these arguments.
 fn cachescope(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cachescope"));
     command.args(arguments);
@@ -30,12 +30,12 @@ fn run(arguments: &[&str]) -> Output {
     cachescope(arguments).output().unwrap()
 }
 
-/// The path of a file of this name.
+/// Returns the path of a file with this name.
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// A file with this content; its path as text.
+/// Writes a file with this content, and returns its path as text.
 fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = place(name);
     fs::write(&path, content).unwrap();
@@ -46,7 +46,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The standard output of a successful run.
+/// Returns the standard output of a successful run.
 #[track_caller]
 fn succeeded(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -66,7 +66,7 @@ fn refused(output: &Output) -> String {
     errors
 }
 
-/// The error of a run that found no plan.
+/// Returns the error of a run that found no plan.
 #[track_caller]
 fn missed(output: &Output) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -81,14 +81,14 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error} in {printed}"))
 }
 
-/// The pools of a replay.
+/// Returns the pools of a replay.
 #[track_caller]
 fn replayed(arguments: &[&str]) -> Vec<Value> {
     let report = json(&[&["replay"], arguments].concat());
     report["pools"].as_array().expect("an array").clone()
 }
 
-/// The only pool.
+/// Returns the only pool of a replay.
 #[track_caller]
 fn replayed_once(arguments: &[&str]) -> Value {
     let mut pools = replayed(arguments);

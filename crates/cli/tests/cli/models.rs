@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// A recording of two training steps of a small network (benches/peers/pytorch/record.py).
 const TINY: &[u8] = include_bytes!("snapshots/tiny.pickle");
 
-/// Lifetimes of these bounds and sizes.
+/// Writes lifetimes of these bounds and sizes, and returns the path.
 fn trace(name: &str, lifetimes: &[(u64, u64, u64)]) -> String {
     let mut lines = String::from("id,lower,upper,size\n");
     for (id, (lower, upper, size)) in lifetimes.iter().enumerate() {
@@ -55,11 +55,12 @@ fn the_first_request_reserves_a_segment_by_its_size() {
         (1, 2 * MIB, 2 * MIB),
         (KIB, 2 * MIB, 2 * MIB),
         (MIB, 2 * MIB, 2 * MIB),
-        // Above 1 MiB the large pool begins, below 10 MiB its segments are of 20.
+        // The large pool serves requests above 1 MiB. Below 10 MiB, its segments have 20 MiB.
         (MIB + 1, 20 * MIB, 20 * MIB),
         (3 * MIB, 20 * MIB, 20 * MIB),
         (10 * MIB - 512, 20 * MIB, 20 * MIB),
-        // From there on they are the request in steps of 2 MiB, and of 20 where segments expand.
+        // From 10 MiB on, a segment has the request's size, rounded up to 2 MiB. If segments
+        // expand, the size is rounded up to 20 MiB.
         (10 * MIB, 10 * MIB, 20 * MIB),
         (11 * MIB, 12 * MIB, 20 * MIB),
         (12 * MIB + 1, 14 * MIB, 20 * MIB),
@@ -79,7 +80,7 @@ fn sizes_are_rounded_to_512_bytes() {
         [4 * MIB; 2]
     );
     assert_eq!(reserved_at_once("two-units", &[513; 2049]), [4 * MIB; 2]);
-    // By its rounded size a request of 1 MiB less 511 bytes is of the small pool.
+    // A request of 1 MiB less 511 bytes is rounded to 1 MiB, so the small pool serves it.
     let sizes = [MIB - 511, MIB - 511];
     assert_eq!(reserved_at_once("rounded", &sizes), [2 * MIB; 2]);
 }
@@ -87,26 +88,26 @@ fn sizes_are_rounded_to_512_bytes() {
 #[test]
 fn the_pools_share_nothing() {
     assert_eq!(reserved_at_once("pools", &[KIB, 3 * MIB]), [22 * MIB; 2]);
-    // 17 MiB are free in the large pool.
+    // All 20 MiB of the large pool are free.
     let lifetimes = [(0, 1, 3 * MIB), (1, 9, MIB), (2, 9, MIB), (3, 9, MIB)];
     assert_eq!(reserved("pools-free", &lifetimes), [24 * MIB; 2]);
 }
 
 #[test]
 fn a_block_is_split_while_the_rest_is_worth_it() {
-    // 20 MiB in five blocks.
+    // Five blocks of 4 MiB fill 20 MiB.
     assert_eq!(reserved_at_once("split", &[4 * MIB; 5]), [20 * MIB; 2]);
     assert_eq!(reserved_at_once("split-more", &[4 * MIB; 6]), [40 * MIB; 2]);
-    // 19 MiB are taken from a segment of 20 and leave 1 MiB, which is not more than that, and stays
-    // with the block; an expandable segment splits it off, and the 1.5 MiB take it with 20 MiB
-    // more.
+    // The 19 MiB take a segment of 20 MiB. The rest of 1 MiB is not more than 1 MiB, so it stays
+    // with the block. An expandable segment splits the rest off. There, the 1.5 MiB take this rest
+    // and a page of 20 MiB.
     let kept = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-kept", &kept), [40 * MIB; 2]);
     // A rest of 1.5 MiB is split off and taken.
     let taken = [(0, 1, 9 * MIB), (1, 99, 37 * MIB / 2), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-taken", &taken), [20 * MIB; 2]);
-    // 8, 7 and 5 MiB; 6 take the place of the 7. The rest of 1 MiB is with the 5 behind it the
-    // place of 6 more, where it was split off.
+    // Blocks of 8, 7 and 5 MiB. Then 6 MiB take the place of the 7 MiB. If the rest of 1 MiB was
+    // split off, this rest and the 5 MiB behind it serve another 6 MiB.
     let between = [
         (0, 99, 8 * MIB),
         (1, 4, 7 * MIB),
@@ -119,14 +120,15 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
 
 #[test]
 fn an_expandable_segment_uses_the_rest_that_a_plain_one_keeps() {
-    // 21 MiB: a segment of 22, or the rest of 1 MiB and a page.
+    // The 21 MiB take a segment of 22 MiB, or the rest of 1 MiB and a page of 20 MiB.
     let lifetimes = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 21 * MIB)];
     assert_eq!(reserved("rest-grown", &lifetimes), [42 * MIB, 40 * MIB]);
 }
 
 #[test]
 fn freed_neighbours_merge_within_a_segment_only() {
-    // Four of 5 MiB in 20, the middle two free: 10 MiB fit between.
+    // Four blocks of 5 MiB fill 20 MiB. Once the middle two are free, 10 MiB fit between the
+    // others.
     let within = [
         (0, 99, 5 * MIB),
         (1, 5, 5 * MIB),
@@ -135,14 +137,15 @@ fn freed_neighbours_merge_within_a_segment_only() {
         (7, 99, 10 * MIB),
     ];
     assert_eq!(reserved("merged", &within), [20 * MIB; 2]);
-    // Two segments of 12 MiB, both free, hold no 24; the expandable segment does.
+    // Two free segments of 12 MiB cannot serve 24 MiB. The expandable segment can.
     let apart = [(0, 5, 12 * MIB), (1, 6, 12 * MIB), (7, 99, 24 * MIB)];
     assert_eq!(reserved("apart", &apart), [48 * MIB, 40 * MIB]);
 }
 
 #[test]
 fn the_smallest_free_block_that_fits_is_taken() {
-    // 14 and 12 MiB are free: 12 go to the 12, and 14 to the 14.
+    // Segments of 14 and 12 MiB are free. The request of 12 MiB takes the segment of 12 MiB, and
+    // the request of 14 MiB takes the segment of 14 MiB.
     let lifetimes = [
         (0, 5, 14 * MIB),
         (1, 5, 12 * MIB),
@@ -150,13 +153,13 @@ fn the_smallest_free_block_that_fits_is_taken() {
         (7, 99, 14 * MIB),
     ];
     assert_eq!(reserved("best", &lifetimes)[0], 26 * MIB);
-    // Were 12 taken from the 14, 2 would be left, and 14 more would be reserved: 40.
+    // If the 12 MiB took the segment of 14 MiB, another 14 MiB would be reserved: 40 MiB in all.
 }
 
 #[test]
 fn the_end_of_an_expandable_segment_is_kept_for_what_fits_nowhere_else() {
-    // 8 MiB, then 10 used, then 2 free at the end and pages behind: the 2 MiB go to the 8, and 22
-    // to the end: 40 in all.
+    // The page of 20 MiB has 8 MiB free, 10 MiB used, and 2 MiB free at the end. The 2 MiB take a
+    // part of the 8 MiB, and the 22 MiB take the end and another page: 40 MiB in all.
     let lifetimes = [
         (0, 5, 8 * MIB),
         (1, 99, 10 * MIB),
@@ -164,12 +167,12 @@ fn the_end_of_an_expandable_segment_is_kept_for_what_fits_nowhere_else() {
         (7, 99, 22 * MIB),
     ];
     assert_eq!(reserved("end", &lifetimes)[1], 40 * MIB);
-    // By size alone the 2 MiB at the end are the better fit, and 22 would need 40 + 20.
+    // By size alone, the 2 MiB would take the end, and the 22 MiB would need 40 MiB more.
 }
 
 #[test]
 fn releases_nothing_before_memory_is_short() {
-    // One after the other, none fits what was before.
+    // Each request comes after the previous free, and fits in no earlier segment.
     let lifetimes = [(0, 1, 12 * MIB), (2, 3, 14 * MIB), (4, 5, 16 * MIB)];
     let trace = trace("pressure", &lifetimes);
     let reserved_below = |limit: &str| {
@@ -183,7 +186,7 @@ fn releases_nothing_before_memory_is_short() {
     assert_eq!(reserved_below("1GiB"), [42 * MIB, 20 * MIB]);
     assert_eq!(reserved_below("41MiB"), [26 * MIB, 20 * MIB]);
     assert_eq!(reserved_below("20MiB"), [16 * MIB, 20 * MIB]);
-    // A page of 20 MiB is more than there is.
+    // A page of 20 MiB exceeds the limit.
     let [plain, expandable] = modelled(&[&trace, "--memory-limit", "15MiB"]);
     assert_eq!(number(&plain, "failures"), 1);
     assert_eq!(number(&plain, "peak_live_bytes"), 14 * MIB);

@@ -11,7 +11,7 @@ use crate::{
 
 const HEADER: &str = "id,lower,upper,size\n";
 
-/// A file of these buffers: lower, upper, size.
+/// Writes a file of these buffers, each with lower, upper and size, and returns its path.
 fn input(name: &str, buffers: &[(u64, u64, u64)]) -> String {
     let mut content = HEADER.to_owned();
     for (id, (lower, upper, size)) in buffers.iter().enumerate() {

@@ -149,7 +149,7 @@ fn the_unit_is_what_blocks_are_multiples_of() {
 
 #[test]
 fn failures_below_a_limit_are_counted_and_their_frees_passed_over() {
-    // Room for two of three; the last one fits once another has ended.
+    // The limit has room for two of three blocks. The last block fits once another block has ended.
     let lines = "id,lower,upper,size\na,0,4,1024\nb,1,9,1024\nfails,2,3,1024\nfits,5,9,1024\n";
     let trace = file("limit.csv", lines);
     let out = place("limit-out.csv");
@@ -177,7 +177,7 @@ fn a_limit_below_a_unit_leaves_room_for_nothing() {
 
 #[test]
 fn idle_segments_are_released_before_an_allocation_fails() {
-    // The binned pool keeps the large block where the small ones must be placed.
+    // The binned pool keeps the large block where the small blocks must be placed.
     let lines = "id,lower,upper,size\nlarge,0,1,1MiB\nsmall,2,9,half\nother,3,9,half\n"
         .replace("1MiB", "1048576")
         .replace("half", "524288");
@@ -191,7 +191,8 @@ fn idle_segments_are_released_before_an_allocation_fails() {
 
 #[test]
 fn what_the_binned_pool_did_not_need_for_long_makes_room_again() {
-    // A thousand blocks once, then one of another size forty thousand times, then many of a third.
+    // A thousand blocks once, then a block of another size forty thousand times, then many blocks
+    // of a third size.
     let mut lines = String::from("id,lower,upper,size\n");
     for index in 0..1000 {
         writeln!(lines, "old{index},0,1,1024").unwrap();
@@ -204,11 +205,11 @@ fn what_the_binned_pool_did_not_need_for_long_makes_room_again() {
     }
     let trace = file("surplus.csv", lines);
     let binned = replayed_once(&[&trace, "--pool", "binned"]);
-    // The thousand, and the repeated block while they were still free.
+    // The thousand blocks, and the repeated block while the thousand were still free.
     assert_eq!(number(&binned, "peak_reserved_bytes"), 1000 * 1024 + 512);
 }
 
-/// A random program of `count` allocations in both formats, with its allocations.
+/// Returns a random program of `count` allocations in both formats.
 fn random_program(seed: u64, count: u64) -> (String, String) {
     let mut numbers = Numbers(seed);
     let mut log = String::from("Thread,Time,Action,Pointer,Size,Stream\n");
