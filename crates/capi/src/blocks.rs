@@ -1,7 +1,7 @@
 //! `malloc`, `calloc`, `realloc` and `free` with the signatures of NEP 49.
 //!
 //! The two words before a block name its owner and its size. NumPy passes a size and a handler to
-//! `free`. The size may differ from the requested one, and the handler's cache need not own the
+//! `free`. The size may differ from the requested size, and the handler's cache need not own the
 //! block. So `free` trusts neither. A table by address would need a lock; the alignment of a block
 //! has room for the two words.
 
@@ -20,13 +20,14 @@ use crate::opened;
 
 /// The alignment of every block: a line of the cache, and the widest vector.
 const ALIGNMENT: usize = 64;
-/// The bytes before a cached block's own.
+/// The bytes of a cached allocation before its block.
 const PREFIX_BYTES: usize = ALIGNMENT;
-/// Requests below this go to the C library: a page fault is not what they cost.
+/// The size below which requests go to the C library. A page fault is not the main cost of these
+/// requests.
 const LEAST_CACHED_BYTES: usize = 1024;
 /// The C library's alignment, which its fast path serves.
 const SYSTEM_ALIGNMENT: usize = 16;
-/// The maximum number of bytes that a small block needs beside its own.
+/// The maximum number of bytes that a small block needs in addition to its own bytes.
 const SMALL_EXTRA_BYTES: usize = size_of::<Prefix>() + ALIGNMENT - SYSTEM_ALIGNMENT;
 
 /// The last words before a block.
@@ -66,7 +67,7 @@ unsafe fn write_prefix(block: *mut u8, owner: usize, bytes: usize) {
 ///
 /// # Safety
 ///
-/// `block` is one of this module, and was not freed.
+/// `block` is a block of this module, and was not freed.
 #[inline]
 unsafe fn prefix(block: *mut u8) -> Prefix {
     // SAFETY: every block was made with a prefix.
@@ -116,7 +117,7 @@ fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
     }
     let first = begin.addr() + size_of::<Prefix>();
     let offset = first.next_multiple_of(ALIGNMENT) - begin.addr();
-    // SAFETY: the extra bytes have place for the prefix and the alignment.
+    // SAFETY: the extra bytes have room for the prefix and the alignment.
     unsafe {
         let block = begin.add(offset);
         write_prefix(block, offset << 1 | 1, bytes);
@@ -124,7 +125,7 @@ fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
     }
 }
 
-/// Makes an allocation of the cache a block.
+/// Turns an allocation of the cache into a block.
 #[inline]
 fn finish(allocation: SharedBlock, bytes: usize) -> *mut u8 {
     let begin: *mut u8 = ptr::with_exposed_provenance_mut(allocation.address() as usize);
@@ -168,7 +169,7 @@ fn small(bytes: usize, zeroed: bool) -> *mut u8 {
     block
 }
 
-/// `cs_malloc` of the header.
+/// Implements `cs_malloc` of the header.
 #[inline]
 pub(crate) fn malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
     if bytes < LEAST_CACHED_BYTES {
@@ -191,7 +192,7 @@ fn malloc_slowly(cache: *mut c_void, bytes: usize) -> *mut c_void {
     pointer(|| Ok(allocate_slowly(cache()?, bytes)?.0.cast()))
 }
 
-/// `cs_calloc` of the header.
+/// Implements `cs_calloc` of the header.
 pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_void {
     let zeroed = || {
         let bytes = count.checked_mul(each);
@@ -218,8 +219,9 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
     pointer(zeroed).cast()
 }
 
-/// Sets a block to 0 that the cache did not hold. Its pages are likely new: those that are whole
-/// are replaced by the kernel's pages of zeros, which cost nothing until they are written.
+/// Sets all bytes of a block to 0 that the cache did not hold. The pages of the block are likely
+/// new. So its whole pages are replaced by the kernel's pages of zeros, which cost nothing until
+/// they are written.
 ///
 /// # Safety
 ///
@@ -250,7 +252,7 @@ unsafe fn zero_new(block: *mut u8, bytes: usize) {
     unsafe { block.write_bytes(0, bytes) };
 }
 
-/// `cs_realloc` of the header.
+/// Implements `cs_realloc` of the header.
 ///
 /// # Safety
 ///
@@ -275,7 +277,7 @@ pub(crate) unsafe fn realloc(cache: *mut c_void, block: *mut c_void, bytes: usiz
     }
     let new = malloc(cache, bytes);
     if !new.is_null() {
-        // SAFETY: both blocks have these bytes, and the new one overlaps no other.
+        // SAFETY: both blocks have these bytes, and the new block overlaps no other block.
         unsafe {
             ptr::copy_nonoverlapping(old, new.cast(), before.bytes.min(bytes));
             free(block);
@@ -294,7 +296,7 @@ pub(crate) unsafe fn size_bytes(block: *mut c_void) -> usize {
     unsafe { prefix(block.cast()) }.bytes
 }
 
-/// `cs_free` of the header.
+/// Implements `cs_free` of the header.
 ///
 /// # Safety
 ///

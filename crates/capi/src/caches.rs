@@ -32,8 +32,8 @@ impl Cache {
 #[derive(Debug)]
 pub(crate) struct State {
     caches: Vec<NamedHandle>,
-    /// The caches that were entered and not left, each with the thread that entered it. The last
-    /// one is at the end.
+    /// The caches that were entered and not left, each with the thread that entered it, in the
+    /// order of their entries.
     entered: Vec<(&'static Cache, ThreadId)>,
     recording: Option<(Recording, PathBuf)>,
     pub(crate) gpus: Gpus,
@@ -53,7 +53,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     gpus: Gpus::new(),
 });
 
-/// The settings of a cache that the header's `cs_options` names. The others stay as they are.
+/// The settings of a cache that the header's `cs_options` names. The other settings stay as they
+/// are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     policy: Option<Policy>,
@@ -65,7 +66,7 @@ impl Settings {
     pub(crate) fn new(policy: Option<&str>, max_bytes: u64) -> Outcome<Self> {
         let parsed = policy.map(|name| {
             name.parse().map_err(|error: cachescope_memory::Error| {
-                // The error of all settings with names.
+                // The error does not say which setting the unknown name is for.
                 let text = error.to_string();
                 let text = text.replacen("unknown name", "cs_cache_open: unknown policy", 1);
                 Failure::new(Code::Argument, text)
@@ -77,7 +78,7 @@ impl Settings {
         })
     }
 
-    /// Changes what `more` names.
+    /// Changes the settings that `more` names.
     pub(crate) fn update(&mut self, more: Self) {
         self.policy = more.policy.or(self.policy);
         self.max_bytes = more.max_bytes.or(self.max_bytes);
@@ -124,7 +125,7 @@ impl State {
         }
     }
 
-    /// Removes a handle. After the last one, releases the idle memory of the cache.
+    /// Removes a handle. After the last handle, releases the idle memory of the cache.
     pub(crate) fn release(&mut self, cache: &Cache) {
         let Some(own) = self.find(cache) else { return };
         own.handles = own.handles.saturating_sub(1);
@@ -208,7 +209,7 @@ impl State {
         sum
     }
 
-    /// Releases the idle memory of a cache, and what is idle in the pools, to the system.
+    /// Releases the idle memory of a cache, and the idle memory of the pools, to the system.
     pub(crate) fn invalidate(&self, name: &str) {
         let host = Device::host();
         host.invalidate_cache(name);

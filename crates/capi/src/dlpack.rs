@@ -41,7 +41,7 @@ pub struct Managed {
 #[repr(C)]
 struct Exported {
     managed: Managed,
-    /// The lengths of the axes, then the steps along them.
+    /// The lengths of the axes, then their strides.
     dims: Vec<i64>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) unsafe fn export(
     Ok(Box::into_raw(Box::new(Exported { managed, dims })).cast())
 }
 
-/// Sets the second half of `dims` to the steps of a row-major tensor of the lengths in the first
+/// Sets the second half of `dims` to the strides of a row-major tensor of the lengths in the first
 /// half. Returns the number of elements; `None` for a negative length or beyond 64 bits.
 fn set_strides(dims: &mut [i64]) -> Option<u64> {
     let (lengths, strides) = dims.split_at_mut(dims.len() / 2);
@@ -108,7 +108,7 @@ fn set_strides(dims: &mut [i64]) -> Option<u64> {
     for (length, stride) in lengths.iter().zip(strides).rev() {
         *stride = step;
         count = count.checked_mul(*length).filter(|_| *length >= 0)?;
-        // An axis without elements does not set the steps before it to 0.
+        // An axis without elements does not set the strides before it to 0.
         step = step.saturating_mul((*length).max(1));
     }
     u64::try_from(count).ok()

@@ -1,6 +1,7 @@
 //! Forks. A child gets the memory of the process, and only the thread that forked. A change that
 //! another thread had begun would never be finished there, and its locks would stay locked. So the
-//! forking thread takes all locks before, and releases them after, in the parent and in the child.
+//! forking thread takes all locks before the fork, and releases them after it, in the parent and in
+//! the child.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
@@ -36,11 +37,11 @@ extern "C" fn register() {
             child: extern "C" fn(),
         ) -> std::ffi::c_int;
     }
-    // If there is no memory to register them, a fork beside busy threads may hang.
+    // If there is no memory to register the functions, a fork beside busy threads may hang.
     let _ = pthread_atfork(hold, release, release_in_child);
 }
 
-/// Waits until no other thread is in the library, and keeps them out.
+/// Waits until no other thread is in the library, and keeps other threads out.
 extern "C" fn hold() {
     let state = lock();
     let held = state.caches().filter(|cache| cache.host.hold()).collect();
@@ -53,7 +54,7 @@ extern "C" fn release() {
     drop(end_hold());
 }
 
-/// Ends [`hold`] in the child, and the entries of the threads that it does not have.
+/// Ends [`hold`] in the child, and the entries of the threads that the child does not have.
 extern "C" fn release_in_child() {
     code(|| {
         if let Some(mut state) = end_hold() {

@@ -1,5 +1,5 @@
-//! The caches of CUDA devices, for PyTorch and CuPy. Their functions name no cache: a request goes
-//! to the cache that the process entered last, on any thread.
+//! The caches of CUDA devices, for PyTorch and CuPy. The functions of PyTorch and CuPy name no
+//! cache. So a request goes to the cache that the process entered last, on any thread.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -183,7 +183,7 @@ fn device_of(ordinal: c_int) -> Outcome<(usize, Device)> {
 
 impl State {
     /// Returns device memory for work on a foreign stream: of `cache`, or else of the cache that
-    /// was entered last, or else of none.
+    /// was entered last, or else of no cache.
     pub(crate) fn allocate_on_gpu(
         &mut self,
         cache: Option<&str>,

@@ -230,7 +230,7 @@ pub extern "C" fn cs_memory_limit(bytes: u64) -> c_int {
         let limit = (bytes > 0).then_some(bytes);
         host.set_memory_limit(limit);
         if limit.is_some_and(|limit| host.memory_stats().reserved_bytes > limit) {
-            // Otherwise a large request would be served from what other caches hold idle.
+            // Otherwise a large request would be served from idle memory of other caches.
             host.invalidate_all_caches();
             host.trim(0);
         }
@@ -307,7 +307,7 @@ pub extern "C" fn cs_last_error() -> *const c_char {
     failure::last_error()
 }
 
-/// Returns device memory of the cache `name`, or of the one that was entered last.
+/// Returns device memory of the cache `name`, or of the cache that was entered last.
 fn device_malloc(name: Option<&str>, bytes: usize, device: c_int, stream: usize) -> *mut c_void {
     let allocate = || {
         if bytes == 0 {
