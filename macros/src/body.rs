@@ -16,7 +16,7 @@ pub(crate) struct Body {
 
 impl Body {
     /// Makes a body of these tokens, none of which may await. The scope belongs to one thread, and
-    /// a suspended future may resume on another one.
+    /// a suspended future may resume on another thread.
     pub(crate) fn new(span: Span, tokens: TokenStream) -> Result<Body> {
         awaits::reject(tokens.clone())?;
         Ok(Body { span, tokens })

@@ -1,6 +1,6 @@
-//! The code of the two calls.
+//! The code of `cache_scope!` and `uncached!`.
 //!
-//! Both become
+//! Both calls become
 //!
 //! ```text
 //! {
@@ -28,10 +28,10 @@
 //! the code of other crates' macros.
 //!
 //! The inner braces are a block at the end of a block, where inner attributes may be written. Every
-//! brace here has the hygiene of this crate. So lints on superfluous braces do not take these for
-//! the user's. The one item, the static of a call site, is in a block with no user code. All paths,
-//! even of primitive types, begin at the crate's path: the caller may have items named `core` or
-//! `str`.
+//! brace here has the hygiene of this crate. So lints on superfluous braces do not take these
+//! braces for the user's. The one item, the static of a call site, is in a block with no user code.
+//! All paths, even of primitive types, begin at the crate's path: the caller may have items named
+//! `core` or `str`.
 
 use crate::body::Body;
 use crate::options::{Key, ScopeOption};

@@ -2,7 +2,7 @@
 //!
 //! Each call arrives as `(path) tokens…`. The path of the crate `cachescope`, as the `macro_rules!`
 //! front resolved it, precedes the user's tokens. Through this path, and hygiene for every local
-//! name, the expansion works without imports. It also works under any name of the crate.
+//! name, the expansion works without imports. The expansion also works under any name of the crate.
 
 #![forbid(unsafe_code)]
 

@@ -38,7 +38,8 @@ pub(crate) fn peek(input: ParseStream) -> bool {
     input.peek(Ident) && input.peek2(Token![=]) && !longer
 }
 
-/// Parses the next option, unlike any `earlier` one; `value` reads an expression up to the comma.
+/// Parses the next option, which must differ from every `earlier` option. `value` reads an
+/// expression up to the comma.
 pub(crate) fn parse(
     input: ParseStream,
     earlier: &[ScopeOption],

@@ -1,4 +1,4 @@
-//! The grammar of the two calls.
+//! The grammar of `cache_scope!` and `uncached!`.
 
 use crate::body::{self, Body};
 use crate::options::{self, ScopeOption};
@@ -13,16 +13,16 @@ pub(crate) struct CacheScope {
     /// The path of the crate `cachescope`, from the `macro_rules!` front.
     pub(crate) krate: TokenStream,
     pub(crate) name: Name,
-    /// In the order of the source, which is the order of evaluation.
+    /// The options in the order of the source, which is the order of evaluation.
     pub(crate) options: Vec<ScopeOption>,
     pub(crate) body: Body,
 }
 
 /// The name of a scope.
 pub(crate) enum Name {
-    /// Known at compile time: the call site can remember its cache.
+    /// A name that is known at compile time, so that the call site can remember its cache.
     Literal(LitStr),
-    /// Evaluated at each entry.
+    /// A name that is evaluated at each entry.
     Computed(Expr),
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn parse_krate(input: ParseStream) -> Result<TokenStream> {
     krate.parse()
 }
 
-/// Returns the path of the crate with the span `span`: a path is underlined from its first token
-/// on.
+/// Returns the path of the crate with the span `span`, because a path is underlined from its first
+/// token on.
 pub(crate) fn krate_at(krate: &TokenStream, span: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(token.span().located_at(span));

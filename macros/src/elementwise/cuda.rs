@@ -117,7 +117,7 @@ fn statements(body: &FunctionBody, locals: &mut Locals, text: &mut Text) {
     text.push("{ ");
     for binding in &body.lets {
         let of = binding.of.as_ref().map_or("auto", |of| &of.word);
-        // The value may use only the names before this one.
+        // The value may use only the names before this name.
         let mut own = Text::default();
         value(&binding.value, locals, &mut own);
         let name = locals.add(&binding.name);
@@ -236,7 +236,7 @@ fn literal(literal: &Literal) -> String {
     }
 }
 
-/// Returns an integer. C++ reads a negative one as a sign before a positive number.
+/// Returns an integer. C++ reads a negative integer as a sign before a positive number.
 fn whole(digits: &str, sign: &str) -> String {
     match digits.parse::<u64>() {
         Ok(number) if number == i64::MIN.unsigned_abs() && sign == "-" => {

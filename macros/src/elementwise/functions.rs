@@ -49,7 +49,7 @@ impl Parse for Functions {
 }
 
 impl Functions {
-    /// Returns the function called `name`.
+    /// Returns the function named `name`.
     pub(crate) fn find(&self, name: &Ident) -> Result<&Known, Error> {
         let found = self.0.iter().find(|(known, _)| name == known);
         found.map(|(_, known)| known).ok_or_else(|| {

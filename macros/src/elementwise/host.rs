@@ -85,7 +85,7 @@ impl Host<'_> {
             BinOp::Rem(_) => "rem",
             BinOp::Shl(_) => "shl",
             BinOp::Shr(_) => "shr",
-            // For every element, Rust's operators give the results of the library's.
+            // For every element, Rust's operators give the results of the library's operators.
             _ => {
                 let [left, right] = operands;
                 return quote_spanned! {at(operator.span())=> (#left #operator #right) };

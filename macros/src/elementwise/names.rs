@@ -1,9 +1,10 @@
-//! Names of the expansion that cannot collide with the user's.
+//! Names of the expansion that cannot collide with the user's names.
 //!
 //! Only locals have hygiene. A type parameter or a constant is visible to every path inside its
-//! item or block. So such a name is not a word of the call. A function's parameter has hygiene, but
-//! is an error if a static, a constant or a unit structure has its name. So it takes the word of
-//! one of the user's parameters, which would be such an error already.
+//! item or block. So the name of a type parameter or an item is not a word of the call. A
+//! function's parameter has hygiene, but is an error if a static, a constant or a unit structure
+//! has its name. So it takes the word of one of the user's parameters, which would be such an error
+//! already.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,7 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 pub(crate) struct Fresh(HashSet<String>);
 
 impl Fresh {
-    /// Returns the names beside the words of `tokens`.
+    /// Returns the names that are not words of `tokens`.
     pub(super) fn beside(tokens: TokenStream) -> Self {
         let mut words = HashSet::new();
         collect(tokens, &mut words);
@@ -41,8 +42,8 @@ fn collect(tokens: TokenStream, words: &mut HashSet<String>) {
     }
 }
 
-/// Returns a name for a parameter of a function, beside one of the user's. It has the word of the
-/// user's parameter, but is another name by hygiene.
+/// Returns a name for a further parameter of a function. It has the word of the user's parameter
+/// `argument`, but is another name by hygiene.
 pub(super) fn beside(argument: &Ident) -> Ident {
     let mut name = argument.clone();
     name.set_span(Span::mixed_site());

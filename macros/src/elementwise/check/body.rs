@@ -118,7 +118,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A name that stands for a number: a local, or else a constant.
+    /// Returns the value of a name that stands for a number: a local, or else a constant.
     fn named(&self, path: &Path) -> Result<Value> {
         if let Some(name) = path.get_ident()
             && self.names.contains(name)

@@ -23,7 +23,7 @@ const ELEMENTS: [&str; 13] = [
 /// The maximum number of arguments that a function has.
 const MOST_ARGUMENTS: usize = 4;
 
-/// Returns an error at `span`, the first token of a construct: a whole loop is too much to
+/// Returns an error at `span`, the first token of a construct, because a whole loop is too much to
 /// underline.
 fn refused(span: Span, what: &str) -> Error {
     Error::new(
