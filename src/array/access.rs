@@ -166,7 +166,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         T::from_raw(self.values[index])
     }
 
-    /// Returns `count` elements from the index `first` on, one every `stride`.
+    /// Returns `count` elements from the index `first` on, `stride` indices apart.
     #[inline]
     pub(crate) fn row(
         &self,
@@ -218,8 +218,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         elements
     }
 
-    /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. For rows whose elements
-    /// are not adjacent: one cache line may then have elements of several rows.
+    /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. Used for rows whose
+    /// elements are not adjacent, because one cache line may then have elements of several rows.
     fn to_vec_by_tiles(&self, walk: &Walk<1>) -> Vec<T> {
         /// Elements along each side of a tile.
         const TILE: usize = 32;
@@ -248,8 +248,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     }
 }
 
-/// Returns the first of `values` that does not satisfy `is_right`. All values are checked without a
-/// branch first, which is much faster if all satisfy `is_right`.
+/// Returns the first of `values` that does not satisfy `is_right`. First checks all values without
+/// a branch, which is much faster if all satisfy `is_right`.
 fn find_unless<T: Copy>(
     values: impl ExactSizeIterator<Item = T> + Clone,
     is_right: impl Fn(T) -> bool,

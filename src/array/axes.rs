@@ -23,7 +23,8 @@ use crate::error::{Error, ErrorCode, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {
     axes: [isize; MAX_RANK],
-    // May be above MAX_RANK; then `axes` holds the first ones, and every use is an error.
+    // The number of axes. If it is above MAX_RANK, `axes` holds the first MAX_RANK, and every use
+    // is an error.
     count: usize,
 }
 

@@ -45,7 +45,7 @@ impl AnyArray {
     ///
     /// # Panics
     ///
-    /// Panics if the buffer has fewer elements.
+    /// Panics if `buffer` has fewer elements than `shape`.
     pub(crate) fn of_shape(buffer: Buffer, shape: &Shape, dtype: DType) -> Self {
         check_room(&buffer, shape, dtype);
         Self {
@@ -55,7 +55,7 @@ impl AnyArray {
         }
     }
 
-    /// Like [`of_shape`](Self::of_shape), of the shape of `layout`, which is contiguous.
+    /// Like [`of_shape`](Self::of_shape), with the shape of `layout`, which is contiguous.
     #[inline]
     pub(super) fn dense(buffer: Buffer, layout: &Layout, dtype: DType) -> Self {
         let capacity = buffer.size_bytes() / dtype.size_bytes();
@@ -146,7 +146,7 @@ impl AnyArray {
 ///
 /// # Panics
 ///
-/// Panics if it has fewer.
+/// Panics if `buffer` has fewer elements than `shape`.
 fn check_room(buffer: &Buffer, shape: &Shape, dtype: DType) {
     let capacity = buffer.size_bytes() / dtype.size_bytes();
     let count: usize = shape.dims().iter().product();
@@ -160,7 +160,7 @@ fn check_room(buffer: &Buffer, shape: &Shape, dtype: DType) {
 ///
 /// # Panics
 ///
-/// Panics if it is not.
+/// Panics if an element is not in `buffer`.
 pub(crate) fn check_within(buffer: &Buffer, layout: &Layout, dtype: DType) {
     let capacity = buffer.size_bytes() / dtype.size_bytes();
     let within = layout

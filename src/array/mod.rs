@@ -49,7 +49,7 @@ use crate::context::Device;
 ///
 #[doc = include_str!("../../docs/arrays-and-expressions.md")]
 pub struct Array<T: AnyElement> {
-    // Its elements are of the type `T`.
+    // The array, whose elements are of the type `T`.
     erased: AnyArray,
     element: PhantomData<T>,
 }
@@ -94,7 +94,7 @@ impl<T: AnyElement> Array<T> {
         array.downcast_ref().expect("the types are one")
     }
 
-    /// [`downcast_ref`](Self::downcast_ref) by value.
+    /// Like [`downcast_ref`](Self::downcast_ref), by value.
     #[inline(always)]
     pub(crate) fn downcast<U: AnyElement>(self) -> Array<U> {
         Array::from_erased(self.erased)
@@ -163,10 +163,10 @@ impl<T: AnyElement> Array<T> {
         self.layout().ndim()
     }
 
-    /// Returns the step along each axis, outermost first, in elements (not bytes).
+    /// Returns the stride of each axis, outermost first, in elements (not bytes).
     ///
-    /// A step is negative along a flipped axis, and 0 along a broadcast one. For bytes, multiply by
-    /// [`dtype().size_bytes()`](DType::size_bytes).
+    /// A stride is negative along a flipped axis, and 0 along a broadcast one. For bytes, multiply
+    /// by [`dtype().size_bytes()`](DType::size_bytes).
     ///
     /// # Examples
     ///

@@ -89,7 +89,7 @@ impl<T: Float> Array<T> {
             for (index, value) in chunk.iter_mut().enumerate() {
                 *value = match first + index {
                     0 => start,
-                    // Not computed, so that no rounding moves it.
+                    // Not computed, so that rounding does not change the last value.
                     end if end == last => stop,
                     inner => {
                         let value = (begin + inner as f64 * step) * unit;

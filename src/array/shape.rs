@@ -43,7 +43,8 @@ pub const INFER: usize = usize::MAX;
 pub struct Shape {
     // Invariant: unused lengths are 0, so that equal shapes are equal fields.
     pub(super) dims: [usize; MAX_RANK],
-    // May be above MAX_RANK; then `dims` holds the first lengths and every use is an error.
+    // The number of axes. If it is above MAX_RANK, `dims` holds the first lengths, and every use is
+    // an error.
     pub(super) ndim: usize,
 }
 
@@ -151,11 +152,11 @@ impl Shape {
         Ok(self.checked_len()? == 0)
     }
 
-    /// Returns the bytes of this many elements of `element_bytes` each.
+    /// Returns the size in bytes of the shape's elements, of `element_bytes` each.
     ///
     /// # Errors
     ///
-    /// Like [`checked_len`](Self::checked_len), and where the bytes overflow.
+    /// Like [`checked_len`](Self::checked_len), and if the number of bytes overflows.
     #[track_caller]
     pub(crate) fn size_bytes(&self, element_bytes: usize) -> Result<usize> {
         self.checked_len()?
@@ -165,7 +166,7 @@ impl Shape {
             .at_caller()
     }
 
-    /// Returns the error for this many elements of `element_bytes` each that do not fit an address
+    /// Returns the error for a shape whose elements, of `element_bytes` each, do not fit an address
     /// space.
     #[cold]
     #[track_caller]
@@ -363,7 +364,7 @@ impl From<&Shape> for Shape {
 impl PartialEq for Shape {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        // Without a branch or a call: expressions compare shapes at every step.
+        // Without a branch or a call, because every operation of an expression compares shapes.
         let lengths = self.dims.iter().zip(&other.dims);
         lengths.fold(self.ndim == other.ndim, |same, (one, other)| {
             same & (one == other)

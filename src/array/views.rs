@@ -197,7 +197,7 @@ impl<T: AnyElement> Array<T> {
     /// [slice](Self::slice) of the view.
     ///
     /// Windows overlap, so one element is at several positions of the view. A write to the view
-    /// copies it first.
+    /// first copies the view's elements.
     ///
     /// # Examples
     ///
@@ -314,7 +314,8 @@ impl AnyArray {
         Ok(self.view(self.layout.broadcast_to(shape)?))
     }
 
-    // Inlined, so that the view is constructed in the caller's memory: a copy takes 8 % of a slice.
+    // Inlined, so that the view is constructed in the caller's memory. A copy of the view would
+    // take 8 % of the time of a slice.
     #[inline]
     #[track_caller]
     pub(crate) fn slice(&self, selection: &[SliceInfoElem]) -> Result<Self> {

@@ -1,4 +1,4 @@
-//! Making an array by writing its elements in row-major order.
+//! Construction of arrays by writing their elements in row-major order.
 
 use std::panic::Location;
 
@@ -82,7 +82,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(Self::over(Buffer::new(device, size_bytes)?, shape))
     }
 
-    /// As [`new`](Self::new), on the current device.
+    /// Like [`new`](Self::new), on the current device.
     #[track_caller]
     pub(crate) fn on_current(shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes(size_of::<T>())?;
@@ -91,7 +91,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(Self::over(buffer, shape))
     }
 
-    /// As [`new`](Self::new), in memory that no cache owns.
+    /// Like [`new`](Self::new), in memory that no cache owns.
     #[cfg(feature = "collective")]
     #[track_caller]
     pub(crate) fn detached(device: &Device, shape: &'s Shape) -> Result<Self> {

@@ -1,7 +1,7 @@
 //! Layouts: lengths, strides and an offset, all in elements. Pure arithmetic.
 //!
-//! Architecture invariant: this module accesses no memory, so a layout can be tested against any
-//! list.
+//! Architecture invariant: this module accesses no memory, so tests can compare a layout with a
+//! plain list of indices.
 
 mod slices;
 mod views;
@@ -57,8 +57,8 @@ impl Layout {
         }
     }
 
-    /// Returns a layout with the steps `strides`, one for each axis, and the lowest index 0. The
-    /// steps of axes with less than two elements are not used.
+    /// Returns a layout with the strides `strides`, one for each axis, and the lowest index 0. The
+    /// strides of axes with less than two elements are not used.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Layout {
         self.shape.dims()
     }
 
-    /// Returns the step from one element of each axis to the next.
+    /// Returns the stride of each axis.
     #[inline]
     pub(crate) fn strides(&self) -> &[isize] {
         &self.strides[..self.ndim()]
@@ -131,11 +131,11 @@ impl Layout {
         self.dims().iter().product()
     }
 
-    /// Returns the bytes of this many elements of `element_bytes` each.
+    /// Returns the size in bytes of the layout's elements, of `element_bytes` each.
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where they do not fit an address space.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size does not fit an address space.
     #[inline]
     #[track_caller]
     pub(crate) fn size_bytes(&self, element_bytes: usize) -> Result<usize> {
@@ -184,8 +184,8 @@ impl Layout {
         !are_nested(axes.map(|(&length, &stride)| (length, stride))) && self.repeats_in_any_order()
     }
 
-    /// Computes [`repeats`](Self::repeats) with the axes sorted by their steps. Used if the steps
-    /// do not grow from the last axis to the first.
+    /// Computes [`repeats`](Self::repeats) with the axes sorted by their strides. Used if the
+    /// strides do not grow from the last axis to the first.
     fn repeats_in_any_order(&self) -> bool {
         let mut axes = [(0, 0); MAX_RANK];
         let axes = &mut axes[..self.ndim()];
@@ -196,7 +196,7 @@ impl Layout {
         !are_nested(axes.iter().copied())
     }
 
-    /// Returns the length and the step of a row, the last axis.
+    /// Returns the length and the stride of the last axis.
     #[inline]
     pub(crate) fn row(&self) -> (usize, isize) {
         let length = self.dims().last().copied().unwrap_or(1);
@@ -218,7 +218,7 @@ impl Layout {
         (part(before, outer), part(after, inner))
     }
 
-    /// Returns a layout with one position for each element, along axes without a stride.
+    /// Returns a layout with one position for each element: axes of stride 0 get length 1.
     pub(crate) fn without_repeats(&self) -> Self {
         let axes = self.dims().iter().zip(self.strides());
         let lengths =
@@ -229,7 +229,7 @@ impl Layout {
         }
     }
 
-    /// Returns a layout with these lengths and strides, from another first element.
+    /// Returns a layout with these lengths and strides, whose first element is at `offset`.
     #[inline]
     pub(crate) fn starting_at(&self, offset: usize) -> Self {
         Self { offset, ..*self }
@@ -245,8 +245,8 @@ fn too_far(shape: &Shape, strides: &[isize]) -> Error {
     Error::new(ErrorCode::Size, text)
 }
 
-/// Returns whether each step exceeds the reach of all axes before. If so, no two positions are one
-/// element.
+/// Returns whether the stride of each axis exceeds the reach of all axes before it. If so, no
+/// element has two positions.
 #[inline]
 fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     let mut reach = 0usize;
@@ -263,7 +263,8 @@ fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     true
 }
 
-/// Returns the steps of a row-major layout without gaps; `shape.checked_len()` must have succeeded.
+/// Returns the strides of a row-major layout without gaps; `shape.checked_len()` must have
+/// succeeded.
 fn contiguous_strides(shape: &Shape) -> [isize; MAX_RANK] {
     let mut strides = [0; MAX_RANK];
     let mut step = 1isize;

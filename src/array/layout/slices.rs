@@ -32,8 +32,8 @@ impl Layout {
             )));
         }
         let of = (operation, &self.shape);
-        // Removes indexed axes after all ranges, and inserts new axes last. So no step exceeds the
-        // maximum rank unless the result does.
+        // Removes indexed axes after all ranges, and inserts new axes last. So no intermediate
+        // layout exceeds the maximum rank unless the result does.
         let mut sliced = *self;
         let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
         for part in parts {
@@ -141,7 +141,7 @@ fn outside(
     Error::new(ErrorCode::Index, text)
 }
 
-/// Returns `index` from the beginning of an axis; a negative one counts from the end.
+/// Returns `index` counted from the beginning of an axis. A negative `index` counts from the end.
 pub(super) fn count_from(index: isize, length: usize) -> Option<usize> {
     if index < 0 {
         length.checked_sub(index.unsigned_abs())

@@ -228,8 +228,8 @@ impl Layout {
     }
 
     /// Returns the layout of [`windows`](Self::windows) with steps and dilations along each of the
-    /// last axes. First elements are `steps` apart, and elements of a window `dilations` apart.
-    /// Windows must not reach beyond these axes.
+    /// last axes. The first elements of adjacent windows are `steps` apart, and adjacent elements
+    /// of a window are `dilations` apart. Windows must not reach beyond these axes.
     ///
     /// # Errors
     ///
@@ -271,7 +271,8 @@ impl Layout {
 
     /// Returns the strides that produce the elements in the shape `target` without moving them,
     /// after NumPy's `_attempt_nocopy_reshape`. Matches groups of own and target axes that span
-    /// equal numbers of elements. The own axes of a group must step as one.
+    /// equal numbers of elements. The own axes of a group must be equivalent to one axis with one
+    /// stride.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
         // Skips axes of length 1, whose strides are not used.
         let mut own = [(0usize, 0isize); MAX_RANK];

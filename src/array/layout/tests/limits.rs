@@ -28,7 +28,7 @@ fn shapes_beyond_rank_8_or_an_address_are_invalid() {
         InvalidShape,
         "overflows",
     );
-    // A length of 0 does not excuse the others: their strides would overflow.
+    // If one length is 0, the other lengths must still not overflow, because the strides would.
     fails(
         Layout::contiguous(&[half, half, 0].into()),
         InvalidShape,
@@ -164,7 +164,7 @@ fn elements_in_several_places_are_found() {
             .unwrap()
             .repeats()
     );
-    // Windows that do not overlap, and no more than one window.
+    // Windows that do not overlap, single windows, and views without windows.
     let apart = x.windows_apart(&[2, 3], &[2, 3], &[1, 1]).unwrap();
     assert_eq!(apart.dims(), [2, 2, 2, 3]);
     for once in [

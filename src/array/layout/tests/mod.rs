@@ -1,4 +1,4 @@
-//! Layouts against two oracles that know nothing of strides: a list of coordinates, and ndarray.
+//! Layouts against two oracles: a list of coordinates, and ndarray.
 
 mod limits;
 
@@ -11,13 +11,13 @@ use super::*;
 use crate::array::broadcast_shapes;
 use crate::error::ErrorKind;
 
-/// Elements of the block under test.
+/// Returns an array of shape `dims` whose elements are their own indices.
 fn block(dims: &[usize]) -> ArrayD<usize> {
     let count = dims.iter().product();
     ArrayD::from_shape_vec(IxDyn(dims), (0..count).collect()).unwrap()
 }
 
-/// Every coordinate of a shape in row-major order.
+/// Returns every coordinate of a shape in row-major order.
 fn coordinates(dims: &[usize]) -> Vec<Vec<usize>> {
     dims.iter().fold(vec![vec![]], |prefixes, &length| {
         let longer = |prefix: Vec<usize>| {
@@ -27,7 +27,7 @@ fn coordinates(dims: &[usize]) -> Vec<Vec<usize>> {
     })
 }
 
-/// The definition of a layout, coordinate by coordinate.
+/// Returns the indices of a layout by its definition, coordinate by coordinate.
 fn oracle(layout: &Layout) -> Vec<usize> {
     let index = |coordinate: Vec<usize>| {
         let steps = coordinate.iter().zip(layout.strides());
@@ -99,7 +99,7 @@ fn check_walk(layout: &Layout) {
     }
 }
 
-/// One step from a view to a view, with numbers that `apply` fits to the view at hand.
+/// An operation that makes a view of a view. `apply` fits its numbers to the view.
 #[derive(Clone, Debug)]
 enum ViewStep {
     Permute(Vec<u32>),
@@ -135,7 +135,7 @@ fn step() -> impl Strategy<Value = ViewStep> {
     ]
 }
 
-/// Takes `step` on both sides; steps that the view at hand does not allow are skipped.
+/// Applies `step` to the layout and to the array, unless the view does not allow it.
 fn apply(step: &ViewStep, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<usize>) {
     let ndim = layout.ndim();
     let signed = |axis: usize| axis as isize - if axis % 2 == 1 { ndim as isize } else { 0 };
@@ -272,7 +272,7 @@ proptest! {
         for step in &steps {
             (layout, array) = apply(step, layout, array);
         }
-        // A shape of the same length, by taking factors out of it.
+        // A shape of the same length, whose axes are factors of the length.
         let (mut rest, mut target) = (layout.len(), Vec::new());
         for cut in cuts {
             if rest.is_multiple_of(cut) {
@@ -299,7 +299,8 @@ proptest! {
     fn shapes_broadcast_as_ndarray_has_it(left in dims(), right in dims()) {
         let (left_shape, right_shape) = (Shape::from(&left), Shape::from(&right));
         let ours = broadcast_shapes("add", &[&left_shape, &right_shape]);
-        // ndarray adds what broadcasts to one of the two; the rest is checked by broadcasting both.
+        // ndarray only broadcasts one operand to the shape of another, so both are broadcast to the
+        // common shape.
         match ours {
             Ok(common) => {
                 for own in [&left, &right] {
@@ -321,8 +322,8 @@ proptest! {
     }
 }
 
-/// The strides that give `indices` in the shape `dims`, found by trying the only candidates: the
-/// step to each axis's second element.
+/// Returns the strides that give `indices` in the shape `dims`. Tries the only candidates: the
+/// distances to each axis's second element.
 fn find_strides(indices: &[usize], dims: &[usize]) -> Option<Vec<isize>> {
     let steps: Vec<usize> = (0..dims.len())
         .map(|axis| dims[axis + 1..].iter().product())
