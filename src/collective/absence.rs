@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorCode};
 
-/// The time that a failed rank gets to report its reason. It drops its groups before.
+/// The time that a failed rank gets to report its reason. The rank drops its groups before the
+/// report.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
 /// The reason reported for a rank that has dropped the group.

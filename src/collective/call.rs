@@ -70,9 +70,9 @@ pub(super) enum Operation {
     ReduceScatter(Reduce),
     AllToAll,
     Barrier,
-    /// Sends to that rank. Point-to-point: only two ranks take part.
+    /// Sends to the rank with that number. Only two ranks take part (point-to-point).
     Send(usize),
-    /// Receives from that rank.
+    /// Receives from the rank with that number.
     Receive(usize),
 }
 

@@ -1,8 +1,8 @@
 //! The call queue of a rank, and the engine that executes the calls.
 //!
-//! The rank's own thread executes them, so that exchanges overlap with the rank's computation. A
-//! thread that waits for a call executes it itself if no thread has begun it. To wake the rank's
-//! thread, and to be woken by it, takes longer than a small exchange.
+//! The rank's own thread executes the calls, so that exchanges overlap with the rank's computation.
+//! If no thread has begun a call, a thread that waits for the call executes it. Otherwise the two
+//! threads would have to wake each other, which takes longer than a small exchange.
 //!
 //! A queued call still wakes the rank's own thread, because it is possible that no thread waits for
 //! the call. The rank's own thread leaves the call to a waiting thread for some microseconds. Only
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
 
-/// The work of a job. It returns its failure.
+/// The work of a job. Returns the failure, if any.
 type JobFn = dyn FnOnce(&mut dyn Engine) -> Option<StreamFailure> + Send;
 
 /// A failure, and the stream that reports it to waiting threads.
@@ -63,13 +63,14 @@ pub(super) struct CallQueue {
 
 struct CallQueueState {
     waiting: VecDeque<Job>,
-    /// `None` while a thread executes a job, and for good after a panic or at the end.
+    /// The engine; `None` while a thread executes a job, and permanently after a panic or at the
+    /// end.
     engine: Option<Box<dyn Engine>>,
-    /// No more jobs are accepted.
+    /// True if no more jobs are accepted.
     is_closed: bool,
-    /// No more jobs are executed.
+    /// True if no more jobs are executed.
     is_over: bool,
-    /// The first failure, which later ones follow from.
+    /// The first failure, which causes all later failures.
     failed: Option<StreamFailure>,
 }
 
@@ -225,7 +226,7 @@ impl StealWork for CallQueue {
 }
 
 /// Yields, so that a thread that queues a job and waits for it can begin the job itself. Then no
-/// thread need wake it.
+/// thread needs to be woken.
 fn yield_to_waiters() {
     const HEAD_START: Duration = Duration::from_micros(5);
     let began = Instant::now();

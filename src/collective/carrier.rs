@@ -65,7 +65,8 @@ impl Carrier {
         }
     }
 
-    /// Marks this rank as gone, after the calls that are queued. NCCL has no messages for it.
+    /// Marks this rank as gone, after the calls that are queued. Does nothing with NCCL, which has
+    /// no message for a rank that is gone.
     pub(super) fn leave(&self, reason: String) {
         match self {
             Self::Host(host) => host.worker.leave(reason),
@@ -122,8 +123,8 @@ impl HostCarrier {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Members { ranks, own, .. } = &*self.members;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Threads share `NEXT`, so their numbers differ. Processes do not; there, the world rank in
-        // the upper bits makes numbers unique.
+        // Threads share `NEXT`, so their numbers differ. Processes do not share it. For processes,
+        // the world rank in the upper bits makes the numbers unique.
         let group = ((ranks[*own] as u64) << 40) | number;
         let words = vec![color as u64, key as u64, group];
         let work = self.work(Call::of_words(Operation::AllGather, words.len()), settings);

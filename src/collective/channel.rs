@@ -19,7 +19,7 @@ struct SharedQueue<T> {
 #[derive(Debug)]
 struct QueueState<T> {
     waiting: VecDeque<T>,
-    /// No more values are accepted.
+    /// True if no more values are accepted.
     is_closed: bool,
 }
 
@@ -68,7 +68,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Accepts no more values. Those in the queue can still be popped.
+    /// Accepts no more values. Values that are in the queue can still be popped.
     pub(super) fn close(&self) {
         self.0.state.lock().is_closed = true;
         self.0.changed.notify_all();

@@ -83,8 +83,8 @@ pub(super) trait Engine: Send {
     /// usable.
     ///
     /// # Safety
-    ///
     /// Source and target are readable and writable, aligned for the elements, and used by nothing
+    /// else. This holds until the function returns, or for ever if the failure keeps the memory.
     /// else. This holds until the function returns, and for good if its failure keeps the memory.
     unsafe fn run(
         &mut self,
@@ -99,8 +99,8 @@ pub(super) trait Engine: Send {
         false
     }
 
-    /// Marks this rank as failed, because it could not execute a call. It takes part in nothing
-    /// more, and the others learn why.
+    /// Marks this rank as failed, because it could not execute a call. The rank takes part in no
+    /// later call, and the other ranks receive the error.
     fn fail(&mut self, error: &Error);
 
     /// Marks this rank as gone because the program's own work failed. The other ranks receive the
@@ -136,7 +136,7 @@ pub(super) fn report_outcome(
 
 /// Reports an error that occurred before anything was read or written. If no caller waits for the
 /// report, returns the error as the failure of the stream. The next user of the memory then gets
-/// it.
+/// the error.
 pub(super) fn failed(completion: &mut Completion<'_>, error: Error) -> Result<(), HostFailure> {
     if completion(Err(error.clone())) {
         return Ok(());

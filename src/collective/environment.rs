@@ -89,8 +89,8 @@ fn nccl(
     local_rank: usize,
     (host, port): &(String, u16),
 ) -> Result<Group> {
-    // Before the device: its driver starts threads, and `of_address` may need a process of one
-    // thread.
+    // Created before the device, because the device's driver starts threads, and `of_address` may
+    // need a process with a single thread.
     let id = NcclId::of_address(host, *port)?;
     let device = Device::cuda(local_rank).map_err(|error| {
         let text = format!("Group::from_environment: the device of rank {rank} of {size}");

@@ -190,7 +190,7 @@ impl Group {
     }
 
     /// Divides the group, like `MPI_Comm_split`. Ranks with equal `color` form a new group, ordered
-    /// by `key`, then by rank in this group. All ranks of this group must call it.
+    /// by `key`, then by rank in this group. All ranks of this group must call this method.
     ///
     /// # Examples
     ///
@@ -250,7 +250,7 @@ impl Group {
         self.carrier.barrier(self.settings)
     }
 
-    /// Runs `body` as this rank. If it returns an error or panics, the other ranks receive the
+    /// Runs `body` as this rank. If `body` returns an error or panics, the other ranks receive the
     /// reason. The reason is in the error of their current or next call.
     ///
     /// The library does not see what `main` returns. So if `main` returns an error without `run`,

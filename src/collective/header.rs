@@ -4,13 +4,14 @@ use crate::array::{DType, Shape};
 use crate::collective::call::{Call, Operation, Reduce};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Words of a header. The last ones are the lengths of the axes.
+/// The number of words in a header. The last words are the lengths of the axes.
 pub(super) const HEADER_WORDS: usize = 16;
 
 /// The maximum number of axes of a shape.
 const AXES: usize = 8;
 
-/// The group, number and description of a call that a rank reaches or sends for.
+/// The group, number and description of a call that a rank has reached, or that a message belongs
+/// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageHeader {
     pub(super) group: u64,

@@ -32,7 +32,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The memory that a call reads and writes, on one device. At least one of the two is present.
+/// The memory that a call reads and writes, on one device. At least one of `source` and `target` is
+/// `Some`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spans<'a> {
     pub(super) source: Option<Span<'a>>,
@@ -69,8 +70,8 @@ impl<'a> Spans<'a> {
     }
 
     /// Returns the addresses without handles, for the thread that serves `stream`. A handle would
-    /// keep the memory from being freed and reused before the call ends. The device lives until the
-    /// call ends.
+    /// prevent the memory from being freed and reused before the call ends. The device lives until
+    /// the call ends.
     pub(super) fn detached(&self, stream: StreamId) -> Detached {
         let place = |span: Span<'_>| (DevicePtr(span.address), span.bytes);
         Detached {
@@ -101,8 +102,8 @@ impl Detached {
     ///
     /// # Safety
     ///
-    /// The addresses must be valid, with those lengths: of memory of the device, or of the host.
-    /// Until this returns, nothing may use the memory except in the stream's order.
+    /// The addresses must be valid addresses of the device or of the host, for the lengths in
+    /// `self`. Until this returns, nothing may use the memory except in the stream's order.
     pub(super) unsafe fn carry(
         &self,
         engine: &mut dyn Engine,
@@ -137,7 +138,7 @@ impl Detached {
     fn here(&self) -> CallMemory {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
-            // Never accessed.
+            // An address that is never accessed.
             _ => NonNull::<u128>::dangling().as_ptr().cast(),
         };
         CallMemory {
@@ -152,7 +153,7 @@ impl Detached {
     ///
     /// # Safety
     ///
-    /// As for [`carry`](Self::carry), of memory of the device `gpu`.
+    /// As for [`carry`](Self::carry). The memory is of the device `gpu`.
     unsafe fn ready(
         &self,
         gpu: &Cuda,
@@ -186,7 +187,7 @@ impl Detached {
 
     /// # Safety
     ///
-    /// As for [`carry`](Self::carry), of memory of the device.
+    /// As for [`carry`](Self::carry). The memory is of the device.
     unsafe fn carry_staged(
         &self,
         engine: &mut dyn Engine,
@@ -214,7 +215,7 @@ impl Detached {
                 false => target.as_mut_ptr().cast(),
             },
         };
-        // SAFETY: both are vectors of this function, as long as the device's memory.
+        // SAFETY: both buffers are vectors of this function, as long as the device's memory.
         let outcome = unsafe { engine.run(work, memory, completion) };
         if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
             std::mem::forget((source, target));

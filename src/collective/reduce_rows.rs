@@ -6,7 +6,7 @@ use super::call::Reduce;
 use crate::array::DType;
 use crate::ops::{Added, BlockLoop, Maximum, Minimum, Over, cast};
 
-/// The number of values that are reduced at a time, so that they stay in the first-level cache.
+/// The number of values that are reduced at a time. They stay in the first-level cache.
 const BLOCK: usize = 512;
 
 /// Scratch memory for a block of values of any type.
@@ -22,7 +22,7 @@ type Scratch = [MaybeUninit<u64>; BLOCK];
 ///
 /// # Panics
 ///
-/// If there are elements, and [`Reduce::check`] refuses the type or there is no row.
+/// Panics if there are elements, and [`Reduce::check`] refuses the type or there is no row.
 pub(super) unsafe fn reduce_rows(
     (reduce, dtype): (Reduce, DType),
     rows: &[*const u8],
@@ -52,11 +52,11 @@ pub(super) unsafe fn reduce_rows(
 
 /// The loops of a reduction.
 struct Steps {
-    /// Converts values to the type of the accumulator, if they have another one.
+    /// The conversion of values to the type of the accumulator, if they have another type.
     widen: Option<BlockLoop>,
-    /// Combines two accumulators.
+    /// The combination of two accumulators.
     combine: BlockLoop,
-    /// Divides the sum by the number of ranks, for a mean.
+    /// The division of the sum by the number of ranks, for a mean.
     divide: Option<BlockLoop>,
     /// The inverse of `widen`.
     narrow: Option<BlockLoop>,
@@ -97,7 +97,7 @@ impl Steps {
             .map(|part| part.as_mut_ptr().cast::<u8>());
         let apply = |run: BlockLoop, left: *const u8, right: *const u8, to: *mut u8| {
             // SAFETY: the operands have `count` values: rows by this function's contract, scratch
-            // memory because a loop has written it. `to` is scratch memory that is not an operand.
+            // memory because a loop has written it. `to` is scratch memory, and not an operand.
             unsafe { run(&[left, right, left, left], to, count) };
             to.cast_const()
         };

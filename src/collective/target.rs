@@ -9,8 +9,8 @@ pub trait Exchanged {
     /// The type of the elements.
     type Item: AnyElement;
 
-    /// Lets `call` change the elements. If their memory is contiguous and not shared, this is in
-    /// place; otherwise, a changed copy replaces them.
+    /// Lets `call` change the elements. If their memory is contiguous and not shared, `call`
+    /// changes them in place. Otherwise, a changed copy replaces them.
     #[doc(hidden)]
     fn exchange(
         &mut self,

@@ -1,9 +1,9 @@
 //! The worker of a rank, which executes the rank's calls in order. They run on the worker's thread,
 //! or on a thread that waits for a call.
 //!
-//! MPI makes progress only inside of its calls. So the worker's thread calls MPI while the rank
-//! computes. Its queue orders a rank's calls over all its groups. So each pair of ranks begins its
-//! common calls in one order. For each wait, the awaited ranks are known.
+//! MPI makes progress only inside of its calls, so the worker's thread calls MPI while the rank
+//! computes. The worker's queue orders a rank's calls over all its groups. So each pair of ranks
+//! begins its common calls in one order. For each wait, the awaited ranks are known.
 //!
 //! The memory treats the worker as a stream, and an exchange in flight as a kernel in flight.
 
@@ -106,7 +106,7 @@ impl Worker {
         }
         match receiver.wait() {
             Some(agreed) => agreed.at_caller(),
-            // No verdict was requested, or the thread failed, which the stream reports.
+            // No verdict was requested, or the thread failed. The stream reports the failure.
             None => Ok(()),
         }
     }
@@ -153,7 +153,7 @@ impl Worker {
         receiver.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
-    /// Marks the rank as gone after the calls that are queued, and waits for it.
+    /// Marks the rank as gone after the calls that are queued, and waits until it is marked.
     pub(super) fn leave(&self, reason: String) {
         let (sender, receiver) = one_shot();
         let job = move |engine: &mut dyn Engine| {
@@ -242,7 +242,8 @@ fn panicked(operation: &str) -> HostFailure {
     }
 }
 
-/// One operation of a host stream. It always finishes: with a failure if it drops early.
+/// One operation of a host stream. It always finishes: if it drops early, it finishes with a
+/// failure.
 struct PendingOperation {
     stream: Arc<HostStream>,
     operation: &'static str,

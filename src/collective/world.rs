@@ -12,8 +12,9 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Group {
-    /// Runs `body` on `size` threads at once, each of which is one rank of a group. Returns their
-    /// results in rank order. Needs no other process: for tests, and for machines with one device.
+    /// Runs `body` on `size` threads at once, each of which is one rank of a group. Returns the
+    /// results of the threads in rank order. Needs no other process: for tests, and for machines
+    /// with one device.
     ///
     /// Every thread starts with the caller's current device; a rank that needs another device
     /// enters it. Every thread has its own scopes and random numbers. The group ends when this
@@ -37,8 +38,8 @@ impl Group {
     /// # Errors
     ///
     /// The error of one rank. If several ranks fail, errors that only report the end of another
-    /// rank come last. A failed exchange is an error of the rank that issued it. The exception is
-    /// an exchange whose error a waiting thread got.
+    /// rank have the lowest precedence. A failed exchange is an error of the rank that issued it,
+    /// unless a waiting thread got the error of the exchange.
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0.
     /// [`Thread`](ErrorKind::Thread) if a thread cannot be started.
     ///
@@ -127,7 +128,7 @@ fn absent(status: &RankStatus, error: Error) -> Error {
     error
 }
 
-/// Returns the results of all ranks, or the error that caused the others.
+/// Returns the results of all ranks, or the error that caused the other errors.
 fn all_or_first<R>(outcomes: Vec<Result<R>>) -> Result<Vec<R>> {
     let is_cause = |outcome: &Result<R>| {
         let error = outcome.as_ref().err();

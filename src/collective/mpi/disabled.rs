@@ -1,4 +1,4 @@
-//! The stub without the feature `mpi`: there is no such world.
+//! The stub without the feature `mpi`: there is no world of MPI.
 
 use crate::collective::carrier::HostCarrier;
 use crate::error::{Error, ErrorCode, Result};

@@ -3,9 +3,9 @@
 //! Architecture invariant: this module compiles with and without the feature `mpi`, with the same
 //! signatures. So the layers above need no `cfg`.
 //!
-//! MPI gets device memory for calls that move bytes unchanged. The host computes sums in the order
-//! of the ranks, so it needs their bytes. `send` returns before the peer receives, so it copies the
-//! data. The copy is on the host, which has more memory to spare.
+//! MPI gets device memory for calls that move bytes unchanged. For sums, it gets host memory,
+//! because the host computes sums in the order of the ranks. `send` returns before the peer
+//! receives, so it copies the data. The copy is on the host, which has more memory to spare.
 
 #[cfg(not(feature = "mpi"))]
 mod disabled;
@@ -26,9 +26,9 @@ impl Group {
     /// -n 4 program`, or `srun`. Needs the feature `mpi`, and an MPI library where the program is
     /// built and where it runs. A process that was not started by MPI is a group of one rank.
     ///
-    /// The first call initialises MPI, unless the program has done so. All ranks must make it.
-    /// Every call returns another handle of the same group. The library makes one MPI call at a
-    /// time, from several threads. If the program itself initialises MPI, it must request
+    /// The first call initialises MPI, unless the program has done so. All ranks must make the
+    /// first call. Every call returns another handle of the same group. The library makes one MPI
+    /// call at a time, from several threads. If the program itself initialises MPI, it must request
     /// `MPI_THREAD_SERIALIZED` or more. It finalises MPI after its last use of the group.
     ///
     /// When `main` returns, the process waits until the other processes end, too, like

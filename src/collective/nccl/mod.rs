@@ -69,7 +69,7 @@ impl NcclId {
     }
 
     /// Creates the id of ranks that find each other at an address, by NCCL's variable
-    /// `NCCL_COMM_ID`. The launcher itself listens at `port`, so that NCCL uses the next one.
+    /// `NCCL_COMM_ID`. The launcher itself listens at `port`, so NCCL uses the next port.
     #[track_caller]
     pub(super) fn of_address(host: &str, port: u16) -> Result<Self> {
         if env::var_os(COMM_ID).is_none() {
@@ -246,8 +246,8 @@ impl NcclCarrier {
         all.to_vec()
     }
 
-    /// Returns an array in memory that no cache owns. So the library's own exchanges do not change
-    /// which requests the program's caches receive.
+    /// Returns an array in memory that no cache owns, so that the library's own exchanges do not
+    /// change which requests the program's caches receive.
     #[track_caller]
     fn words(&self, words: &[u64]) -> Result<Array<u64>> {
         let shape = Shape::from(words.len());
@@ -335,8 +335,8 @@ fn reduction(reduce: Reduce) -> NcclReduce {
     }
 }
 
-/// Returns the NCCL type that reduces the elements, and how many of NCCL's elements each of them
-/// has.
+/// Returns the NCCL type that reduces the elements, and the number of NCCL elements in each
+/// element.
 #[track_caller]
 fn reducible(call: Call) -> Result<(NcclType, usize)> {
     Ok(match call.dtype {

@@ -46,7 +46,8 @@ impl Watch {
             while let Some(call) = calls.pop() {
                 call.await_end(key);
             }
-            // Only now nothing uses the registered memory, and nothing has a handle of the group.
+            // Releases the registrations only now, when nothing uses the registered memory and
+            // nothing has a handle of the group.
             of_thread.memory().detach_all(key);
             if let Some(gpu) = of_thread.backend().cuda() {
                 gpu.forget_communication(key);

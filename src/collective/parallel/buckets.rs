@@ -38,9 +38,9 @@ pub(super) use with_float;
 /// The exchange of a full bucket between the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
-    /// Each rank gets all means.
+    /// An exchange in which each rank gets all means.
     Average,
-    /// Each rank gets the means of its part.
+    /// An exchange in which each rank gets the means of its part.
     AveragePart,
     /// No exchange, because more gradients will be added.
     Accumulate,
@@ -56,7 +56,7 @@ pub(super) struct Buckets {
     arrays: Vec<Option<Box<dyn Any>>>,
     /// This rank's part of each exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
-    /// Per bucket: the number of gradients that are not complete.
+    /// The number of gradients that are not complete, per bucket.
     missing: Vec<usize>,
     exchanged: usize,
     /// True if new gradients are added to earlier ones.
@@ -64,8 +64,8 @@ pub(super) struct Buckets {
     /// True if the buckets outlive the scope of the pass. They are then allocated outside of every
     /// cache.
     outlives_pass: bool,
-    /// True if several passes add to the buckets. Until they are exchanged, their arrays are then
-    /// of the accumulation type.
+    /// True if several passes add to the buckets. Until the buckets are exchanged, their arrays are
+    /// then of the accumulation type.
     is_wide: bool,
 }
 

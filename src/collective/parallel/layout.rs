@@ -20,7 +20,7 @@ pub(super) struct BucketShape {
     pub(super) length: usize,
     /// The number of elements without padding.
     pub(super) filled: usize,
-    /// The numbers of its parameters.
+    /// The numbers of the bucket's parameters.
     pub(super) members: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct BucketShape {
 /// its first element on. Buckets are in the order in which their last gradients become ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketLayout {
-    /// By the number of the parameter.
+    /// The slots, by the number of the parameter.
     pub(super) slots: Vec<Slot>,
     pub(super) buckets: Vec<BucketShape>,
 }
@@ -41,7 +41,7 @@ pub(super) struct BucketSizes {
     /// The maximum of the first bucket. It is smaller, so that the first exchange starts early.
     pub(super) first_bytes: usize,
     pub(super) bytes: usize,
-    /// The lengths of buckets are multiples of this.
+    /// The unit of the buckets' lengths, which are multiples of it.
     pub(super) unit: usize,
 }
 
@@ -52,7 +52,7 @@ impl BucketLayout {
     }
 
     /// Assigns gradients of those types and lengths, which become ready in `order`. A gradient that
-    /// is larger than a bucket gets its own.
+    /// is larger than a bucket gets its own bucket.
     pub(super) fn new(order: &[usize], gradients: &[(DType, usize)], sizes: BucketSizes) -> Self {
         let mut buckets: Vec<BucketShape> = Vec::new();
         let mut slots = vec![None; gradients.len()];

@@ -38,7 +38,7 @@ const FIRST_BUCKET_BYTES: usize = 1 << 20;
 /// value and the gradients of the mean of these functions.
 ///
 /// Like [`DataParallel::value_and_grad`], with the same requirements. For a loop, make one
-/// [`DataParallel`] before the loop: this saves a message in each step.
+/// [`DataParallel`] before the loop, which saves a message in each step.
 ///
 /// # Examples
 ///
@@ -115,7 +115,7 @@ pub struct DataParallel {
 }
 
 impl DataParallel {
-    /// Makes buckets of at most 25 MiB, and a first one of at most 1 MiB.
+    /// Makes buckets of at most 25 MiB, and a first bucket of at most 1 MiB.
     ///
     /// # Examples
     ///
@@ -147,8 +147,8 @@ impl DataParallel {
         }
     }
 
-    /// Sets the maximum size of the first bucket and of the others; all ranks must choose alike. A
-    /// gradient that is larger gets its own bucket.
+    /// Sets the maximum size of the first bucket and of the other buckets; all ranks must choose
+    /// equal sizes. A gradient that is larger gets its own bucket.
     ///
     /// # Examples
     ///
@@ -252,12 +252,12 @@ impl DataParallel {
         Ok((value, buckets.gradients(parameters)?))
     }
 
-    /// Returns the value on this rank, and keeps the gradients, to which the next call adds its
-    /// own. Use it for a batch that is computed in several parts: the gradients are sums over the
-    /// parts. Gradients in `f16` and `bf16` are added in `f32`, also over the ranks, and rounded
-    /// once. Ranks exchange no messages, except in the first step. A call that fails loses the
-    /// gradients. For a [`LossScaled`](crate::grad::optim::LossScaled) optimizer, return the loss
-    /// times its [`scale`](crate::grad::optim::LossScaled::scale).
+    /// Returns the value on this rank, and keeps the gradients for the next call, which adds its
+    /// gradients to them. Use it for a batch that is computed in several parts: the gradients are
+    /// sums over the parts. Gradients in `f16` and `bf16` are added in `f32`, also over the ranks,
+    /// and rounded once. Ranks exchange no messages, except in the first step. A call that fails
+    /// loses the gradients. For a [`LossScaled`](crate::grad::optim::LossScaled) optimizer, return
+    /// the loss times its [`scale`](crate::grad::optim::LossScaled::scale).
     ///
     /// # Examples
     ///

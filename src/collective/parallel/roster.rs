@@ -14,7 +14,7 @@ impl Roster {
         Ok(Self(members(parameters)?))
     }
 
-    /// Returns an error if the names, types or shapes of `parameters` differ.
+    /// Returns an error if the names, types or shapes of `parameters` differ from the roster.
     #[track_caller]
     pub(super) fn check<P: Parameters>(&self, operation: &str, parameters: &P) -> Result<()> {
         let found = members(parameters)?;

@@ -26,9 +26,9 @@ use crate::ops::concat;
 /// Models").
 ///
 /// Each step reduce-scatters the buckets of gradients, lets each rank step its part of each bucket,
-/// and all-gathers the parameters. This transfers as many bytes as an all-reduce of the gradients.
-/// The optimizer must be elementwise: it moves each element by its own gradients alone.
-/// [`Muon`](crate::grad::optim::Muon) is not.
+/// and all-gathers the parameters. These exchanges transfer as many bytes as an all-reduce of the
+/// gradients. The optimizer must be elementwise: it moves each element by the element's own
+/// gradients alone. [`Muon`](crate::grad::optim::Muon) is not elementwise.
 ///
 /// States belong to the parameters of the first step. Later steps return an error for parameters
 /// with other names, types or shapes. The states stay in the buckets of the first step, even if a
@@ -341,9 +341,9 @@ impl<O: Stateful> Sharded<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state is of another kind of
-    /// optimizer, or if its number of steps is not a whole number. Also if it is of other
-    /// parameters, of which the error names one. Before the first step, the parameters are not
-    /// known; that step then returns the error.
+    /// optimizer, or if its number of steps is not a whole number. Also if the state is of other
+    /// parameters; the error then names one of them. Before the first step, the parameters are not
+    /// known. The first step then returns the error.
     #[track_caller]
     pub fn set_state<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
         let _call_site = CallSiteOverride::at(Location::caller());
@@ -439,7 +439,7 @@ fn part_of<T: Float>(
     }
     let covered: usize = pieces.iter().map(Array::len).sum();
     if covered < length || pieces.is_empty() {
-        // Padding.
+        // The elements of the padding.
         let beside = &arrays[shape.members[0]];
         let zeros = beside.zeros(&[length - covered].into())?;
         pieces.push(zeros.into_array());

@@ -20,7 +20,7 @@ pub(super) struct ThreadEngine {
     rendezvous: Arc<Rendezvous>,
     /// The world rank.
     rank: usize,
-    /// The error after which this rank takes part in nothing more.
+    /// The error of this rank's failure, after which the rank takes part in no call.
     broken: Option<Error>,
 }
 
@@ -183,7 +183,7 @@ impl Engine for ThreadEngine {
     }
 }
 
-/// The rank status: it lets another thread mark the rank as gone.
+/// The status of a rank, which lets another thread mark the rank as gone.
 #[derive(Clone, Debug)]
 pub(super) struct RankStatus {
     rendezvous: Arc<Rendezvous>,

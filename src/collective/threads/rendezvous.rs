@@ -16,25 +16,25 @@ pub(super) struct Rendezvous {
     changed: Condvar,
 }
 
-/// Invariant: a rank that waits in a rendezvous has been counted as arrived there. It continues
-/// only when all members have arrived.
+/// Invariant: a rank that waits in a rendezvous has been counted as arrived there. The rank
+/// continues only when all members have arrived.
 #[derive(Debug)]
 struct RendezvousState {
     groups: HashMap<u64, GroupRendezvous>,
     messages: HashMap<Route, VecDeque<Message>>,
-    /// Per rank of the world: the place where it waits.
+    /// The place where each rank of the world waits.
     waiting: Vec<Option<WaitPoint>>,
-    /// Per rank of the world: the reason why it takes part in nothing more.
+    /// The reason why a rank of the world takes part in no later call, for each rank.
     gone: Vec<Option<String>>,
 }
 
 #[derive(Debug)]
 struct GroupRendezvous {
-    /// Per member: the number of rendezvous that it has reached.
+    /// The number of rendezvous that each member has reached.
     arrivals: Vec<u64>,
-    /// Per member: its latest slot.
+    /// The latest slot of each member.
     slots: Vec<Option<RankSlot>>,
-    /// Per member: true if it has dropped the group.
+    /// True for each member that has dropped the group.
     ended: Vec<bool>,
     /// The first member that failed during a shared operation, and the reason.
     failed: Option<(usize, String)>,
@@ -79,7 +79,8 @@ enum WaitPoint {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitLimit {
     pub(super) operation: &'static str,
-    /// `None` if the other ranks are certain to arrive, even one that is marked as gone.
+    /// The longest wait; `None` if the other ranks are certain to arrive, even a rank that is
+    /// marked as gone.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -135,8 +136,8 @@ impl Rendezvous {
         slots.map(|slot| slot.expect("all have come")).collect()
     }
 
-    /// Marks this rank's part of the current operation as failed. The other members find this in
-    /// `check_parts`, after the rendezvous that ends the operation.
+    /// Marks this rank's part of the current operation as failed. The other members find the
+    /// failure in `check_parts`, after the rendezvous that ends the operation.
     pub(super) fn fail(&self, members: &Members, reason: &Error) {
         let mut state = self.state.lock();
         let failed = (members.ranks[members.own], reason.to_string());
@@ -202,7 +203,8 @@ impl Rendezvous {
         self.changed.notify_all();
     }
 
-    /// Records that a member has dropped the group. When all have, the group's state is removed.
+    /// Records that a member has dropped the group. When all members have dropped it, removes the
+    /// group's state.
     pub(super) fn end(&self, members: &Members) {
         let mut state = self.state.lock();
         let group_rendezvous = state.group_rendezvous(members);

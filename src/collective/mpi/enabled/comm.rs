@@ -35,7 +35,7 @@ pub(super) struct Comm {
 }
 
 // SAFETY: the communicator is a handle that any thread may use. MPI was initialised for calls from
-// one thread at a time. One thread of a rank has the handle at a time.
+// one thread at a time, and only one thread of a rank has the handle at a time.
 unsafe impl Send for Comm {}
 
 /// A message in flight.
@@ -199,7 +199,7 @@ impl MpiRequest {
         false
     }
 
-    /// Returns true if the message is done: MPI then sets its request to null.
+    /// Returns true if the message is done, because MPI then sets its request to null.
     fn is_null(&self) -> bool {
         // SAFETY: a constant of the library.
         self.raw == unsafe { ffi::RSMPI_REQUEST_NULL }
@@ -258,7 +258,7 @@ pub(super) fn arrived_of<'a>(
         .collect()
 }
 
-/// Removes the items whose request is done. Those whose test fails stay.
+/// Removes the items whose request is done. Keeps the items whose test fails.
 ///
 /// # Errors
 ///
@@ -292,7 +292,7 @@ fn count(bytes: usize) -> Result<c_int> {
 
 /// # Safety
 ///
-/// MPI has written the status.
+/// MPI must have written the status.
 unsafe fn bytes_of(status: &ffi::MPI_Status) -> Result<usize> {
     let mut bytes = 0;
     // SAFETY: by this function's contract.

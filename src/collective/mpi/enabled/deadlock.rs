@@ -24,12 +24,12 @@ pub(super) struct DeadlockProbe {
 /// The state of a rank in the search for deadlocks.
 #[derive(Debug, Default)]
 pub(super) struct DeadlockDetector {
-    /// Per group: the number of calls that this rank has reached.
+    /// The number of calls that this rank has reached, per group.
     numbers: HashMap<u64, u64>,
-    /// Group and number of the call that it waits in, and the ranks that it waits for. Set once it
-    /// has waited for a while.
+    /// The group and the number of the call that the rank waits in, and the ranks that it waits
+    /// for. Set once the rank has waited for a while.
     place: Option<(u64, u64, Vec<usize>)>,
-    /// The searches that it has forwarded during this wait, by `first` and `search`.
+    /// The searches that the rank has forwarded during this wait, by `first` and `search`.
     forwarded: HashSet<(u64, u64)>,
     search: u64,
     /// The duration of the wait at its latest search.
@@ -112,7 +112,8 @@ impl DeadlockDetector {
 mod tests {
     use super::*;
 
-    /// Each of three ranks waits for the next one, in the group with its own number.
+    /// Returns the states of three ranks. Each waits for the next one, in the group with its own
+    /// number.
     fn waiting(arrivals: &[(usize, u64)]) -> (Vec<DeadlockDetector>, DeadlockProbe) {
         let mut ranks: Vec<DeadlockDetector> =
             (0..3).map(|_| DeadlockDetector::default()).collect();

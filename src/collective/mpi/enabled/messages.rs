@@ -1,4 +1,4 @@
-//! Point-to-point messages. The data is copied, and sent while the rank does other work.
+//! Point-to-point messages. The data is copied, so that it is sent while the rank does other work.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,11 +14,11 @@ use crate::collective::header::{HEADER_WORDS, MessageHeader};
 use crate::device::host_streams::HostFailure;
 use crate::error::Result;
 
-/// The messages of a rank that are being sent, and those that arrived before their receive.
+/// The messages that a rank is sending, and the messages that arrived before their receive.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     outgoing: Vec<OutgoingMessage>,
-    /// By group, and by the sender's world rank.
+    /// The received messages, by group and by the sender's world rank.
     arrived: HashMap<(u64, usize), VecDeque<ReceivedMessage>>,
 }
 
@@ -116,7 +116,8 @@ impl MpiEngine {
             data.copy_from_nonoverlapping(memory.source, bytes);
         }
         let outcome = message.begin(&self.comm, to, bytes);
-        // Also after an error midway, because requests in flight still use its memory.
+        // Also stored after an error midway, because requests in flight still use the message's
+        // memory.
         self.messages.outgoing.push(message);
         outcome
     }
@@ -130,7 +131,7 @@ impl MpiEngine {
     ///
     /// # Errors
     ///
-    /// If no message arrives.
+    /// An error if no message arrives.
     pub(super) unsafe fn receive(
         &mut self,
         work: &Work,
@@ -213,8 +214,8 @@ impl MpiEngine {
 
     /// # Safety
     ///
-    /// The memory has `bytes` bytes, which nothing else uses until this returns, or ever if the
-    /// failure keeps the memory.
+    /// The memory has `bytes` bytes. Nothing else uses them until this returns, or ever again if
+    /// the failure keeps the memory.
     unsafe fn receive_body(
         &mut self,
         work: &Work,
@@ -248,7 +249,8 @@ impl ReceivedMessage {
     }
 }
 
-/// Converts the failure of a receive into a buffer of its own: the caller's memory is not in use.
+/// Returns the failure of a receive into the message's own buffer. The failure does not keep the
+/// caller's memory.
 fn without_memory(outcome: Result<(), HostFailure>) -> HostFailure {
     HostFailure {
         keeps_memory: false,

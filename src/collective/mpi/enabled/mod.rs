@@ -1,7 +1,7 @@
 //! Ranks that are processes, over the MPI library that the program was built with.
 //!
 //! Architecture invariant: while the world exists, one thread of a process at a time calls MPI.
-//! That thread has the engine. None of these calls blocks. A wait is a loop with a deadline. It
+//! That thread has the engine. No call of MPI blocks. A wait is a loop with a deadline. The loop
 //! lets MPI make progress, and receives control messages about ranks that are gone.
 
 mod comm;
@@ -43,9 +43,9 @@ struct MpiEngine {
     buffers: HeaderBuffers,
     /// Scratch memory for the inputs of other ranks in a reduction, reused between calls.
     ring: Vec<u64>,
-    /// The error after which this rank takes part in nothing more.
+    /// The error of this rank's failure, after which the rank takes part in no call.
     broken: Option<Error>,
-    /// True if the program's own work failed, and no call.
+    /// True if the program's own work failed, instead of a call.
     has_left: bool,
     shutdown: Arc<Shutdown>,
     /// True if the library is CUDA-aware.
@@ -67,7 +67,7 @@ impl MpiEngine {
         }
     }
 
-    /// Sends the reason of this rank's failure to all others.
+    /// Sends the reason of this rank's failure to all other ranks.
     fn notify_of_failure(&mut self, reason: &str) {
         if self.shutdown.is_over() {
             return;
@@ -116,7 +116,7 @@ impl MpiEngine {
     ///
     /// # Errors
     ///
-    /// If MPI may still use the memory of a transfer, the failure keeps it.
+    /// If MPI may still use the memory of a transfer, the failure keeps the memory.
     fn carry(
         &mut self,
         work: &Work,
@@ -252,7 +252,7 @@ impl Engine for MpiEngine {
         if self.messages.are_all_sent() || self.shutdown.is_over() {
             return None;
         }
-        // An error is ignored here: it recurs at the end, where it is reported.
+        // An error is ignored here, because it recurs at the end, where it is reported.
         let _ = self.messages.reap();
         Some(PAUSE)
     }

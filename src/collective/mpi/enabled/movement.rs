@@ -8,11 +8,11 @@ use crate::collective::call::Operation;
 use crate::collective::engine::{CallMemory, Work};
 use crate::device::host_streams::HostFailure;
 
-/// The length of a piece, in bytes. It is large enough that the cost of a message is negligible. It
-/// is small enough that a slow transfer makes progress before the timeout.
+/// The length of a piece, in bytes: large enough that the cost of a message is negligible, and
+/// small enough that a slow transfer makes progress before the timeout.
 pub(super) const PIECE: usize = 4 << 20;
 
-/// The length of a piece that ranks forward. It is shorter, because ranks forward whole pieces.
+/// The length of a forwarded piece, in bytes. It is shorter, because ranks forward whole pieces.
 const FORWARDED_PIECE: usize = 512 << 10;
 
 impl MpiEngine {
@@ -82,7 +82,7 @@ impl MpiEngine {
         if bytes <= INLINE {
             if own != root {
                 // SAFETY: the target is as long as the call says. The data sent with the header has
-                // this length, too, as the opening checked.
+                // the length of the target, as the opening checked.
                 unsafe {
                     memory
                         .target

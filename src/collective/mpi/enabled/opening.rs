@@ -1,7 +1,7 @@
-//! The start of a collective call: each member sends the header of its call to each other one.
+//! The start of a collective call: each member sends the header of its call to every other member.
 //!
 //! Small data is sent with the header. So a small call takes one message between each pair of
-//! ranks. A large call transfers its data when all ranks have memory for it.
+//! ranks. A large call transfers its data once all ranks have memory for it.
 
 use super::MpiEngine;
 use super::comm::{MpiRequest, Tag, arrived_of};
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// length eagerly.
 pub(super) const INLINE: usize = 3584;
 
-/// The words of a message.
+/// The number of words in a message.
 const BUFFER_WORDS: usize = HEADER_WORDS + INLINE / size_of::<u64>();
 
 const HEADER_BYTES: usize = HEADER_WORDS * size_of::<u64>();
@@ -75,7 +75,7 @@ impl MpiEngine {
     ///
     /// # Errors
     ///
-    /// If a member does not arrive.
+    /// An error if a member does not arrive.
     pub(super) unsafe fn open(&mut self, work: &Work, memory: CallMemory) -> Result<Result<()>> {
         let header = MessageHeader {
             group: work.members.group,
@@ -98,8 +98,8 @@ impl MpiEngine {
         let (calls, polls) = calls?;
         let calls = work.members.ranks.iter().copied().zip(&calls);
         let agreed = work.call.check_same(calls);
-        // If the calls differ, all ranks already report the difference. A rank that failed because
-        // of it adds nothing.
+        // If the calls differ, all ranks already report the difference. The error of a rank that
+        // failed because of the difference adds no information.
         if agreed.is_ok() {
             self.peers.check_members(&self.comm, work, polls)?;
         }
@@ -183,7 +183,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
     if call != work.call {
         return Ok(());
     }
-    // The length that the other rank computes for this one.
+    // The length that the other rank computes for this rank.
     let length = match call.operation {
         Operation::Broadcast(root) if root == from => call.bytes(),
         Operation::Broadcast(_) => 0,
@@ -218,8 +218,8 @@ impl InFlight {
         self.incoming.is_empty() && self.outgoing.is_empty()
     }
 
-    /// Removes the messages that are done. Returns whether there were any, and the senders and
-    /// lengths of those that arrived.
+    /// Removes the messages that are done. Returns whether any message was done, and the senders
+    /// and the lengths of the messages that arrived.
     fn advance(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
         let mut arrived = arrived_of(all.map(|(_, request)| request))?;
@@ -237,8 +237,8 @@ impl InFlight {
         Ok((has_moved, header_received))
     }
 
-    /// Returns the ranks whose header has not arrived. If all headers have, returns the ranks that
-    /// have not received this rank's header.
+    /// Returns the ranks whose header has not arrived. If all headers have arrived, returns the
+    /// ranks that have not received this rank's header.
     fn missing(&self, ranks: &[usize]) -> Vec<usize> {
         let late = match self.incoming.is_empty() {
             true => &self.outgoing,

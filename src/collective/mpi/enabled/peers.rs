@@ -11,14 +11,14 @@ use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_ou
 use crate::collective::engine::{Members, Work};
 use crate::error::Result;
 
-/// The control messages of this rank, and the status of the others that it knows from them.
+/// The control messages of this rank, and the status of other ranks that these messages report.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// Per rank of the world: its status.
+    /// The status of each rank of the world.
     status: Vec<PeerStatus>,
-    /// Per rank of the world: true if its process is about to end.
+    /// True for each rank of the world whose process is about to end.
     ending: Vec<bool>,
-    /// Per group that some members have dropped: those members.
+    /// For each group that some members have dropped, the world ranks of these members.
     dropped: HashMap<u64, HashSet<usize>>,
     /// The number of calls that this rank has reached, and the search for deadlocks.
     pub(super) deadlocks: DeadlockDetector,
@@ -31,20 +31,20 @@ pub(super) struct Peers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PeerStatus {
     Active,
-    /// It has ended, after all its work.
+    /// The rank has ended, after all its work.
     Ended,
-    /// It failed, and did not complete its work.
+    /// The rank failed, and did not complete its work.
     Failed(String),
 }
 
 /// Control messages, which a rank may send to others at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
-    /// The rank failed, and takes part in nothing more.
+    /// The rank failed, and takes part in no later call.
     Failed(String),
-    /// Its process is about to end.
+    /// The process of the rank is about to end.
     Ends,
-    /// It has dropped the group.
+    /// The rank has dropped the group.
     Dropped(u64),
     /// A rank has waited for a while.
     Probe(DeadlockProbe),
@@ -74,7 +74,7 @@ pub(super) struct Wait {
     target: WaitTarget,
     /// The start of the wait; in a wait for data, the latest progress.
     since: Instant,
-    /// The number of iterations since then without progress.
+    /// The number of iterations without progress after `since`.
     idle_polls: u32,
     /// True if an awaited rank was gone in the previous iteration.
     suspects: bool,
@@ -121,14 +121,15 @@ impl Peers {
     ///
     /// # Errors
     ///
-    /// If one of them is gone, or if the wait times out.
+    /// An error if one of the missing ranks is gone, or if the wait times out.
     pub(super) fn pause(
         &mut self,
         comm: &Comm,
         wait: &mut Wait,
         missing: impl FnOnce() -> Vec<usize>,
     ) -> Result<()> {
-        /// Another core that runs its part responds within this many iterations.
+        /// The number of iterations that only spin. A rank on another core usually responds within
+        /// them.
         const SPINS: u32 = 64;
         wait.idle_polls += 1;
         if wait.idle_polls < SPINS {
@@ -145,8 +146,8 @@ impl Peers {
                 .iter()
                 .find_map(|rank| Some((*rank, self.absence(*rank, wait, waited)?)));
             match gone {
-                // Everything that it sent before it ended has arrived by now. The next iteration
-                // finds it.
+                // All messages that the rank sent before it ended have arrived by now. The next
+                // iteration finds them.
                 Some(_) if !wait.suspects => {
                     wait.suspects = true;
                     return Ok(());
@@ -195,8 +196,8 @@ impl Peers {
     }
 
     /// Receives the control messages that were sent before the headers of the last members. The
-    /// opening before has polled MPI `polls` times. A member that failed does not count as arrived,
-    /// whatever it sent before.
+    /// opening has already polled MPI `polls` times. A member that failed does not count as
+    /// arrived, whatever it sent earlier.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, polls: usize) -> Result<()> {
         /// The polls without a control message after which the wait ends. Each poll of MPI may
         /// receive only one or two messages, and yields the core where ranks share cores. A poll
@@ -219,7 +220,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Returns an error if the rank will never receive a message.
+    /// Returns an error if `rank` will never receive a message.
     pub(super) fn check_receiver(&mut self, comm: &Comm, rank: usize) -> Result<()> {
         self.receive_control(comm)?;
         match &self.status[rank] {
@@ -310,13 +311,14 @@ impl Peers {
         Ok(())
     }
 
-    /// Removes the control messages that have been sent. Returns true if none is left.
+    /// Removes the control messages that have been sent. Returns true if no message is left.
     pub(super) fn reap(&mut self) -> Result<bool> {
         retain_pending(&mut self.outgoing, |(request, _)| request)?;
         Ok(self.outgoing.is_empty())
     }
 
-    /// Records that this rank has dropped the group. When all members have, the record is removed.
+    /// Records that this rank has dropped the group. When all members have dropped it, removes the
+    /// record.
     pub(super) fn drop_group(&mut self, members: &Members) {
         self.deadlocks.forget(members.group);
         let own = members.ranks[members.own];

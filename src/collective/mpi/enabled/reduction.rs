@@ -1,8 +1,8 @@
 //! Reductions: each member reduces its part of all inputs in rank order, and sends the result to
 //! the others.
 //!
-//! Parts are cut into pieces. While one piece is reduced, the next ones arrive, and the results of
-//! earlier ones are sent.
+//! Parts are cut into pieces. While one piece is reduced, the next pieces arrive, and the results
+//! of earlier pieces are sent.
 
 use super::MpiEngine;
 use super::comm::Tag;
@@ -13,8 +13,8 @@ use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
-/// A part of at most this many bytes is one piece, if it fits in the ring. With shorter pieces, the
-/// waits between them would cost more than their overlap saves.
+/// The maximum length of a part that is one piece, in bytes, if the part fits in the ring. With
+/// shorter pieces, the waits between pieces would cost more than their overlap saves.
 const WHOLE: usize = 2 << 20;
 
 /// The limits of the pieces of longer parts, in bytes: the longest and the shortest piece, and all
@@ -29,10 +29,10 @@ struct PartReduction<'a> {
     reduce: Reduce,
     own: usize,
     piece: usize,
-    /// The length of the part, and of its reduced beginning, in bytes.
+    /// The length of the part, and the length of its reduced beginning, in bytes.
     bytes: usize,
     reduced: usize,
-    /// Per member: its input.
+    /// The input of each member.
     rows: Vec<Ring>,
     result: Ring,
 }
@@ -63,7 +63,7 @@ impl MpiEngine {
     ) -> Result<(), HostFailure> {
         let size = work.members.size();
         let piece = piece(size, work.call.bytes());
-        // One row for each other member, and one for results that this rank does not store.
+        // One row for each other member, and one row for results that this rank does not store.
         let words = size * WINDOW * piece / size_of::<u64>();
         let mut ring = std::mem::take(&mut self.ring);
         if ring.len() < words {
@@ -155,11 +155,12 @@ fn offset(work: &Work, member: usize) -> usize {
     input_for(work, nowhere, member).0.addr()
 }
 
-/// Creates the transfers of a reduction. Data that was sent with the headers needs none.
+/// Creates the transfers of a reduction. Data that was sent with the headers needs no transfer.
 ///
 /// # Safety
 ///
-/// As for [`reduce`](MpiEngine::reduce); the part's rows and result are as long as it is, or rings.
+/// As for [`reduce`](MpiEngine::reduce); the part's rows and result are as long as the part, or
+/// rings.
 unsafe fn transfers(
     work: &Work,
     memory: CallMemory,
@@ -231,7 +232,7 @@ unsafe fn transfers(
 
 impl PartReduction<'_> {
     /// Reduces the next piece if it has arrived from all members, and marks pieces as ready.
-    /// Returns true if it reduced one.
+    /// Returns true if a piece was reduced.
     ///
     /// # Safety
     ///
@@ -243,7 +244,7 @@ impl PartReduction<'_> {
             .input_receives
             .iter()
             .all(|take| transfers[*take].done() >= end);
-        // In a ring, the result overwrites the one that was `wrap` bytes before.
+        // In a ring, the result overwrites the result that was `wrap` bytes before.
         let has_left = self.result.wrap == usize::MAX
             || roles
                 .result_sends

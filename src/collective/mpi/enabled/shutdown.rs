@@ -24,7 +24,7 @@ pub(super) struct Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitStep {
     Finalise,
-    /// Nothing: MPI is or was finalised elsewhere.
+    /// Do nothing: MPI is or was finalised elsewhere.
     Skip,
     /// Abort, because other processes do not end by themselves.
     Abort,
@@ -89,7 +89,7 @@ impl MpiEngine {
             let all_end = self.peers.all_end(self.comm.rank);
             let waited = began.elapsed();
             let end = match self.shutdown.is_ours {
-                // No rank receives messages any more.
+                // No rank receives messages from now on.
                 true if all_end && (is_sent || waited >= LAST_WAIT) => Some(ExitStep::Finalise),
                 true if self.broken.is_some() && !self.has_left && waited >= LAST_WAIT => {
                     Some(ExitStep::Abort)

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::comm::{Comm, MpiRequest, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Pieces of a transfer in flight at once: the current one, and the next, so that it starts without
-/// delay.
+/// The number of pieces of a transfer in flight at once: the current piece, and the next piece, so
+/// that it starts without delay.
 pub(super) const WINDOW: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,8 @@ pub(super) enum TransferDirection {
     In,
 }
 
-/// A transfer of bytes between this rank and another, in pieces of a length that both ranks know.
+/// A transfer of bytes between this rank and another rank, in pieces of a length that both ranks
+/// know.
 ///
 /// Invariant: done ≤ begun ≤ ready ≤ bytes, and `in_flight` has the pieces from done to begun, in
 /// order.
@@ -69,10 +70,10 @@ impl Transfer {
     ///
     /// # Safety
     ///
-    /// The memory has `bytes` bytes, or as many as the ring if that is less. It is readable, and
-    /// for a receiving transfer also writable. While a piece is ready and not done, nothing else
-    /// writes to its memory. In a receiving transfer, nothing else reads the piece either. The
-    /// memory stays valid until all pieces are done or cancelled.
+    /// The memory has `bytes` bytes, or the number of bytes of the ring, if that is less. It is
+    /// readable, and for a receiving transfer also writable. While a piece is ready and not done,
+    /// nothing else writes to its memory. In a receiving transfer, nothing else reads the piece
+    /// either. The memory stays valid until all pieces are done or cancelled.
     pub(super) unsafe fn new(
         peer: usize,
         (tag, direction): (Tag, TransferDirection),
@@ -117,8 +118,8 @@ impl Transfer {
         self.bytes
     }
 
-    /// Starts the ready pieces of all transfers, and tests those in flight. Returns true if any was
-    /// started or is done.
+    /// Starts the ready pieces of all transfers, and tests the pieces in flight. Returns true if
+    /// any piece was started or is done.
     pub(super) fn advance(transfers: &mut [Self], comm: &Comm) -> Result<bool> {
         let mut has_moved = false;
         for transfer in transfers.iter_mut() {
@@ -144,7 +145,8 @@ impl Transfer {
         Ok(true)
     }
 
-    /// Counts the leading pieces that are done. A piece after one that is in flight does not count.
+    /// Counts the leading pieces that are done. A piece behind a piece that is in flight does not
+    /// count.
     fn count_arrived(&mut self) -> Result<()> {
         while let Some(piece) = self.in_flight.front() {
             let Some(arrived) = piece.arrived else {

@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-/// Initialises MPI, unless the program has. Returns true if the library must finalise it.
+/// Initialises MPI, unless the program has done so. Returns true if the library must finalise MPI.
 fn initialise() -> Result<bool> {
     if is_finalised() {
         let text = "Group::mpi: MPI has been finalised, and a process cannot initialise it again";
