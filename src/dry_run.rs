@@ -1,4 +1,4 @@
-//! Dry runs: what a program needs before it runs.
+//! Dry runs: the memory and the driver calls of a program before it runs.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -20,14 +20,14 @@ const RECORDED: RecordOptions = RecordOptions {
     max_bytes: 512 << 20,
 };
 
-/// The maximum number of lines of a program that the text lists.
+/// The maximum number of program lines in the text of a dry run.
 const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.
 ///
 /// `Display` writes both peaks, and the calls of a simulated driver. For each scope that was
 /// entered twice, the peaks in the first and in the last entry follow. At the end are the lines
-/// that held most at the peak.
+/// that held the most memory at the peak.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DryRun<R> {
@@ -59,7 +59,8 @@ impl<R> DryRun<R> {
         &self.profile
     }
 
-    /// Returns a summary of each line that allocated, the line that held most at the peak first.
+    /// Returns a summary of each line that allocated, first the line that held the most memory at
+    /// the peak.
     ///
     /// # Examples
     ///
@@ -76,8 +77,8 @@ impl<R> DryRun<R> {
         sites
     }
 
-    /// Returns the calls of the driver for memory, with their time by a table of costs. Returns
-    /// `None` for a host, whose driver is not simulated.
+    /// Returns the memory calls of the driver, with the time that a table of costs gives them.
+    /// Returns `None` for a host, whose driver is not simulated.
     ///
     /// # Examples
     ///
@@ -95,9 +96,9 @@ impl<R> DryRun<R> {
         self.ledger.as_ref()
     }
 
-    /// Returns whether a device with `capacity_bytes` of memory has room for what was reserved. A
-    /// program may fit in less, because memory that is short is used with more care: a run with
-    /// that capacity is certain.
+    /// Returns whether a device with `capacity_bytes` of memory has room for the bytes that were
+    /// reserved. The program may fit in less memory, because scarce memory is used with more care.
+    /// Only a run with that capacity is certain.
     ///
     /// # Examples
     ///
@@ -157,9 +158,10 @@ struct EntryPeaks {
     last_bytes: u64,
 }
 
-/// Returns the peaks of each scope that was entered more than once, in the order of first entries.
+/// Returns the peaks of each scope that was entered more than once, in the order of their first
+/// entries.
 fn entry_peaks(profile: &Profile) -> Vec<EntryPeaks> {
-    // The entries that have not ended: the thread, the scope, and the peak so far.
+    // The entries that have not ended: the thread, the scope, and the peak up to the current event.
     let mut open: Vec<(u32, Option<u32>, u64)> = Vec::new();
     let mut ended: Vec<(Option<u32>, EntryPeaks)> = Vec::new();
     let mut live_bytes: u64 = 0;
@@ -188,7 +190,7 @@ fn entry_peaks(profile: &Profile) -> Vec<EntryPeaks> {
     peaks.filter(|peaks| peaks.count > 1).collect()
 }
 
-/// Notes the peak of an entry that ended.
+/// Records the peak of an entry that ended.
 fn note_entry(
     ended: &mut Vec<(Option<u32>, EntryPeaks)>,
     profile: &Profile,
@@ -213,12 +215,12 @@ fn note_entry(
 
 /// Runs `f` with a device without data as the current device, and returns what it needed.
 ///
-/// Everything but the kernels runs as on the device that `options` describe: shapes and their
+/// Everything except the kernels runs as on the device that `options` describe: shapes and their
 /// errors, scopes, policies, pools, limits, plans, gradients and optimizers. Reads give zeros, so a
 /// program that branches on a value takes the branch of 0. Arrays that were made outside of `f` are
-/// on other devices: make the model inside. `f` may run several steps, because a first step differs
-/// from those that follow. The generator of random numbers of this thread has its state of before
-/// after the run. Memory that `f` requests on other devices is real, and not counted.
+/// on other devices, so make the model inside of `f`. `f` may run several steps, because a first
+/// step differs from later steps. After the run, the random number generator of this thread has the
+/// state from before the run. Memory that `f` requests on other devices is real, and not counted.
 ///
 /// # Examples
 ///
@@ -239,9 +241,9 @@ fn note_entry(
 ///
 /// # Errors
 ///
-/// Those of [`Device::meta`] and of `f`; an error of [`OutOfMemory`](ErrorKind::OutOfMemory) if the
-/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if it made more operations than
-/// can be recorded, some two million on each thread.
+/// The errors of [`Device::meta`] and of `f`, and [`OutOfMemory`](ErrorKind::OutOfMemory) if the
+/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if the program made more
+/// operations than can be recorded, some two million on each thread.
 #[track_caller]
 pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result<DryRun<R>> {
     let device = Device::meta(options)?;
@@ -273,11 +275,11 @@ fn run_on<R>(device: &Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
 }
 
 /// Returns the largest number of `range` with which `f` fits in a device without data, or `None` if
-/// no number fits. It finds the batch that fits.
+/// no number fits. Use it to find the largest batch that fits.
 ///
-/// Each number gets a device of its own. The search doubles its steps from the first number on
-/// until one does not fit, and bisects from there. It takes for granted that a number fits if a
-/// larger one does.
+/// Each number gets a device of its own. From the first number on, the search doubles its increment
+/// until a number does not fit, and then bisects. The search assumes that a number fits if a larger
+/// number fits.
 ///
 /// # Examples
 ///
@@ -295,7 +297,7 @@ fn run_on<R>(device: &Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
 ///
 /// # Errors
 ///
-/// Those of [`dry_run`], except that a program that does not fit is no error.
+/// The errors of [`dry_run`], except for a program that does not fit.
 #[track_caller]
 pub fn largest_fit(
     range: RangeInclusive<usize>,
@@ -303,7 +305,7 @@ pub fn largest_fit(
     mut f: impl FnMut(usize) -> Result<()>,
 ) -> Result<Option<usize>> {
     let (first, last) = range.into_inner();
-    // The largest number that is known to fit, and the smallest that is known not to.
+    // The largest number that is known to fit, and the smallest number that is known not to fit.
     let (mut fitting, mut failing) = (None, None);
     let mut step = 1;
     while let Some(number) = next_number(first..=last, fitting, failing, step) {
@@ -317,8 +319,8 @@ pub fn largest_fit(
     Ok(fitting)
 }
 
-/// Returns the next number to try, if there is any: `step` after the largest that fits, or in the
-/// middle between that and the smallest that does not.
+/// Returns the next number to try, if there is any: `step` after the largest number that fits, or
+/// the middle between that number and the smallest number that does not fit.
 fn next_number(
     range: RangeInclusive<usize>,
     fitting: Option<usize>,

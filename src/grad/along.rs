@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::derivatives::{DirectionGuard, constant};
 
 /// Lets the function of a product read its direction until the guard drops. If `vector` does not
-/// fit the parameters, the product has no direction: the error is returned after the function.
+/// fit the parameters, the product has no direction, and the error is returned after the function.
 pub(super) fn begin<P: Parameters>(
     parameters: &mut P,
     vector: &P,

@@ -1,7 +1,8 @@
-//! Arithmetic of structures of parameters, as of vectors.
+//! Arithmetic of structures of parameters, as if they were vectors.
 //!
-//! A structure is one vector of all elements of its arrays. These functions are what a method needs
-//! that is not in [`optim`](super::optim): a line search, an average, conjugate gradients.
+//! A structure is one vector of all elements of its arrays. These functions are the building blocks
+//! of methods that are not in [`optim`](super::optim): a line search, an average, conjugate
+//! gradients.
 //!
 //! ```
 //! use cachescope::grad::arithmetic::{axpy, dot, norm, zeros_like};
@@ -31,7 +32,8 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{GlobalNorm, Total};
 use crate::ops::{add_scaled, scaled};
 
-/// Returns a structure of zeros with the same types and shapes, each array on its device.
+/// Returns a structure of zeros with the types and shapes of `x`, each array on the device of its
+/// counterpart.
 ///
 /// # Examples
 ///
@@ -105,7 +107,7 @@ pub fn scale<P: Parameters>(a: f64, x: &P) -> Result<P> {
 }
 
 /// Returns the sum of the products of corresponding elements, computed in `f64`. The host waits for
-/// it.
+/// the sum.
 ///
 /// # Examples
 ///
@@ -136,7 +138,7 @@ pub fn dot<P: Parameters>(x: &P, y: &P) -> Result<f64> {
 }
 
 /// Returns the square root of the sum of the squares of all elements, computed in `f64`. The host
-/// waits for it.
+/// waits for the result.
 ///
 /// # Examples
 ///
@@ -179,9 +181,9 @@ pub fn count<P: Parameters>(x: &P) -> usize {
     count
 }
 
-/// Returns a structure in which `function` replaces each array. It gets the
-/// [name](super::MapArrays::enter) of the array, such as `layers.0.weight`. All arrays are of one
-/// type; for several types, implement [`MapArrays`].
+/// Returns a structure in which `function` replaces each array. `function` gets the
+/// [name](super::MapArrays::enter) of the array, such as `layers.0.weight`. All arrays must have
+/// the type `T`; for several types, implement [`MapArrays`].
 ///
 /// # Examples
 ///
@@ -258,8 +260,8 @@ impl ZipArrays for Axpy {
     }
 }
 
-/// Traversal that returns an error for arrays of different shapes, because a write would broadcast
-/// them.
+/// A traversal that returns an error for arrays of different shapes, because a write would
+/// broadcast them.
 pub(super) struct SameShapes {
     function: &'static str,
     place: ParameterPath,

@@ -1,4 +1,5 @@
-//! Tests that processors without AVX2 compute what others compute, forwards and backwards.
+//! Tests that processors without AVX2 compute the results of other processors, forwards and
+//! backwards.
 
 use half::{bf16, f16};
 use ndarray::s;
@@ -10,7 +11,7 @@ use crate::{
 };
 use cachescope_kernels::vector::IS_BASELINE;
 
-/// Fewer elements than threads share, and no whole number of vectors.
+/// A shape with too few elements for several threads, and no whole number of vectors.
 const SHAPE: [usize; 2] = [37, 83];
 
 /// The results of operations, each with its name.
@@ -136,8 +137,9 @@ fn of_complex<T: Number>() -> Outcomes {
     results
 }
 
-/// Checks that processors with and without AVX2 compute nearly equal results. Sums are rounded in
-/// other places, so results differ by `epsilon` at most.
+/// Checks that processors with and without AVX2 compute nearly equal results. Sums are rounded at
+/// other places, so results may differ by `epsilon` times the largest absolute value, which counts
+/// as at least 1.
 fn check(epsilon: f64, results: fn() -> Outcomes) {
     let best = results();
     IS_BASELINE.set(true);

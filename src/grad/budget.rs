@@ -15,18 +15,18 @@ use crate::sync::OfThisThread;
 /// [`value_and_grad`](super::value_and_grad), [`value_and_step`](super::value_and_step),
 /// [`Tape`](super::Tape), [`jvp`](super::jvp) and [`hvp`](super::hvp) save arrays that their
 /// gradients are computed from. If the saved arrays exceed the budget, the arrays that cost the
-/// least time for each byte are released. The backward pass computes them again, and also released
-/// arrays that they depend on (Kirisame et al. 2021, "Dynamic Tensor Rematerialization"). Functions
-/// and norms are released before softmax, softmax before products, and products before
-/// convolutions. Random numbers are drawn again from their counters. The gradients have the same
-/// bits as without a budget.
+/// least time for each byte are released. The backward pass computes the released arrays again, and
+/// also released arrays that they depend on (Kirisame et al. 2021, "Dynamic Tensor
+/// Rematerialization"). Functions and norms are released before softmax, softmax before products,
+/// and products before convolutions. Random numbers are drawn again from their counters. The
+/// gradients have the same bits as without a budget.
 ///
-/// The budget counts each array that an operation saves, even if the program holds it as well. It
-/// counts intermediate values, and constants such as a batch or a mask. It does not count
-/// parameters, gradients, and what one step of the backward pass works on. An array that the
-/// program writes in place stays as it was saved. Budgets nest: the smallest one counts. In a scope
-/// under [`Bump`](crate::Policy::Bump) a released block is not used again before the scope exits.
-/// So a budget raises the reserved memory there.
+/// The budget counts each array that an operation saves, even if the program holds the array as
+/// well. It counts intermediate values, and constants such as a batch or a mask. It does not count
+/// parameters, gradients, and the working memory of an operation in the backward pass. If the
+/// program writes to a saved array in place, the saved values stay. Budgets nest: the smallest
+/// budget counts. In a scope under [`Bump`](crate::Policy::Bump) a released block is not used again
+/// before the scope exits. So a budget raises the reserved memory there.
 ///
 /// # Examples
 ///
@@ -55,10 +55,10 @@ use crate::sync::OfThisThread;
 /// # Errors
 ///
 /// A backward pass returns [`InvalidArgument`](crate::ErrorKind::InvalidArgument), with the least
-/// budget, if arrays that cannot be computed again exceed the budget. These are constants and the
-/// results of a [`checkpoint`](super::checkpoint), of a factorization and of a Fourier transform.
-/// Also the results of `scatter`, `diag` and triangles, and of a write to a part of an array. The
-/// last kind is results whose operands would have to be kept for the recomputation alone.
+/// budget, if arrays that cannot be computed again exceed the budget. These arrays are constants,
+/// and the results of a [`checkpoint`](super::checkpoint), of a factorization, of a Fourier
+/// transform, of `scatter`, `diag` and triangles, and of a write to a part of an array. They are
+/// also results whose operands would have to be kept for the recomputation alone.
 pub fn activation_budget(bytes: u64) -> BudgetGuard {
     BudgetGuard {
         budget: Budget::begin(bytes),
@@ -76,7 +76,7 @@ pub struct BudgetGuard {
 }
 
 impl BudgetGuard {
-    /// Returns what was saved and computed again since the budget began.
+    /// Returns the amounts that were saved and computed again since the budget began.
     ///
     /// # Examples
     ///

@@ -46,7 +46,7 @@ use crate::error::Result;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub trait MapBuffers {
-    /// Returns the array that replaces `buffer`, or `None` if it stays.
+    /// Returns the array that replaces `buffer`, or `None` to keep `buffer`.
     ///
     /// # Examples
     ///
@@ -57,7 +57,7 @@ pub trait MapBuffers {
     /// The errors of the implementation.
     fn map<T: AnyElement>(&mut self, buffer: &Array<T>) -> Result<Option<Array<T>>>;
 
-    /// Like [`MapArrays::enter`](super::MapArrays::enter). A buffer has the name of its
+    /// Like [`MapArrays::enter`](super::MapArrays::enter). The name of a buffer is the name of its
     /// last part.
     ///
     /// # Examples

@@ -8,8 +8,8 @@ use crate::error::Result;
 /// precision.
 ///
 /// `#[derive(CastParameters)]` implements it beside `#[derive(Parameters)]` for a `struct` with one
-/// type parameter, the type of its elements. A field whose type does not name that parameter, and a
-/// field marked `#[parameters(skip)]`, is cloned.
+/// type parameter, the type of its elements. A field is cloned if its type does not name that
+/// parameter, or if it is marked `#[parameters(skip)]`.
 ///
 /// # Examples
 ///
@@ -57,8 +57,8 @@ pub trait CastParameters: Parameters {
     type Cast<U: Float>: Parameters;
 
     /// Returns the structure with its elements converted to `U`. Inside of a function that computes
-    /// gradients, they pass back through the conversion. An array that has this type already is
-    /// shared, not copied.
+    /// gradients, the gradients pass back through the conversion. An array that already has the
+    /// type `U` is shared, not copied.
     ///
     /// # Examples
     ///

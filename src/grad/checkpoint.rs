@@ -7,12 +7,13 @@ use crate::error::{AtCaller, Result};
 use crate::ops::checkpointed;
 use crate::ops::derivatives::detects_anomalies;
 
-/// Returns the value of `function` at `inputs`, and saves nothing that it computes. The backward
-/// pass calls it again, with the same random numbers (Griewank and Walther 2000; Chen et al. 2016).
+/// Returns the value of `function` at `inputs`, and saves no intermediate value of `function`. The
+/// backward pass calls `function` again, with the same random numbers (Griewank and Walther 2000;
+/// Chen et al. 2016).
 ///
 /// Gradients pass to `inputs`, and to tracked arrays that the function captures. If no input is
 /// tracked, the function is called once, and its intermediate values are saved. So pass everything
-/// that needs a gradient in `inputs`, parameters included.
+/// that needs a gradient in `inputs`, including parameters.
 ///
 /// The function must return equal values for equal inputs. If it uses a
 /// [`Generator`](crate::Generator), it must make a new one in each call.
@@ -45,7 +46,7 @@ pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,
     function: impl Fn(&P) -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
-    // Handles of arrays that share their memory and their variables.
+    // Handles of arrays, which share the memory and the variables of the arrays.
     let (mut held, mut bytes) = (Vec::new(), 0);
     let inputs = map_erased(inputs, |array| {
         held.push((array.buffer.share(), array.layout));

@@ -7,7 +7,7 @@ use super::parameters::{MapArrays, Parameters, ZipArrays};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Maps a part of a structure under its name.
+/// Maps a part of a structure. The part's name is `name`.
 fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut M) -> Result<P> {
     map.enter(name);
     let mapped = own.map_arrays(map)?;
@@ -15,7 +15,7 @@ fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut 
     Ok(mapped)
 }
 
-/// Zips a part of two structures under its name.
+/// Zips a part of two structures. The part's name is `name`.
 #[track_caller]
 fn zip_part<P: Parameters, Z: ZipArrays>(
     name: &dyn Display,
@@ -28,7 +28,7 @@ fn zip_part<P: Parameters, Z: ZipArrays>(
     Ok(())
 }
 
-/// Maps the buffers of a part of a structure under its name.
+/// Maps the buffers of a part of a structure. The part's name is `name`.
 #[track_caller]
 fn map_buffers_of_part<P: Parameters, M: MapBuffers>(
     name: &dyn Display,
