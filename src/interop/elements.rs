@@ -80,7 +80,7 @@ fn write_all<T: AnyElement>(out: &mut dyn Write, values: &[T], is_swapped: bool)
     out.write_all(&bytes)
 }
 
-/// Swaps the bytes of elements, or of each part of complex ones.
+/// Swaps the bytes of elements. For complex elements, swaps the bytes of each part.
 fn swap<T: AnyElement>(bytes: &mut [u8]) {
     let part_bytes = match T::DTYPE {
         DType::C32 | DType::C64 => size_of::<T>() / 2,

@@ -9,34 +9,34 @@ impl<T: AnyElement> Array<T> {
     /// Imports foreign memory as an array, without a copy. `destructor` releases the memory.
     ///
     /// The array is like any other. Its clones and views share the memory, and operations on
-    /// several streams are ordered with each other. It belongs to no cache. It counts as live, but
-    /// neither as allocated nor as reserved, and no limit bounds it.
+    /// several streams are ordered with each other. The memory belongs to no cache. It counts as
+    /// live, but neither as allocated nor as reserved, and no limit bounds it.
     ///
     /// `destructor` is called once. Before the call, the last array over the memory is gone, and
     /// every stream that used the memory is done. The destructor runs in the next call on this
-    /// device that misses its scope's cache, imports memory, trims or synchronises. Otherwise, it
-    /// runs when the device ends. It runs on the thread of the triggering call, with no lock held.
-    /// Dropping the array never calls it. A panic in the destructor becomes an error of a later
-    /// call ([`Panic`](ErrorKind::Panic)). If the destructor owns a handle of `device`, the handle
-    /// keeps the device alive until the destructor runs.
+    /// device that misses its scope's cache, imports memory, trims or synchronises. If there is no
+    /// such call, it runs when the device ends. It runs on the thread of the triggering call, with
+    /// no lock held. Dropping the array never calls the destructor. A panic in the destructor
+    /// becomes an error of a later call ([`Panic`](ErrorKind::Panic)). If the destructor owns a
+    /// handle of `device`, the handle keeps the device alive until the destructor runs.
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the address is null, not aligned for `T`,
     /// or has fewer bytes after it than the elements take.
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows. An
-    /// error of an earlier call that could not be reported then. After an error, the caller still
-    /// owns the memory: `destructor` is dropped, and not called.
+    /// error of an earlier call that could not report it. After an error, the caller still owns the
+    /// memory: `destructor` is dropped, and not called.
     ///
     /// # Safety
     ///
     /// Until `destructor` is called:
-    /// - the memory of `device` at `address` holds as many values of `T` as the shape has elements,
-    ///   in row-major order. They are written already, or by work that the thread's current stream
-    ///   of `device` is ordered after. On the host, the provenance of the memory is exposed, as
-    ///   `expose_provenance` does;
-    /// - the values may be read and written. Nothing else accesses them, except in the order of
-    ///   that stream while no array over the memory is used.
+    /// - the memory of `device` at `address` holds the values of the shape's elements, of type `T`,
+    ///   in row-major order. The values are written already, or by work that the thread's current
+    ///   stream of `device` is ordered after. On the host, the provenance of the memory is exposed,
+    ///   as `expose_provenance` does;
+    /// - the values may be read and written. Nothing else accesses them. The exception is work in
+    ///   the order of that stream while no array over the memory is used.
     ///
     /// # Examples
     ///

@@ -35,11 +35,12 @@ pub struct ExportedViewMut<'a, T: AnyElement> {
     export: Export,
 }
 
-/// An export in progress: the address, and the stream that uses of it are ordered on.
+/// An export in progress: the address, and the stream that orders the uses of the address.
 ///
-/// Foreign code holds none of this crate's locks between ordering the stream and enqueueing its
+/// Foreign code does not hold this crate's locks between ordering the stream and enqueueing its
 /// work. So while an export lives, other threads get an error if they launch a graph that conflicts
-/// with it. A view stays on its thread, where each launch is before or after its use.
+/// with it. A view stays on its thread, so each launch of this thread is before or after a use of
+/// the view.
 struct Export {
     address: CUdeviceptr,
     id: StreamId,
@@ -60,9 +61,9 @@ impl Drop for Export {
 impl<T: AnyElement> Array<T> {
     /// Exports the elements to foreign CUDA code that reads them. The reads are ordered on the
     /// thread's current stream, after all writes of other streams. The view stays on its thread.
-    /// While it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to
-    /// the elements. On this thread, launch none between `builder.arg(&view)` and the launch of the
-    /// builder.
+    /// While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that
+    /// writes to the elements. On this thread, do not launch such a graph between
+    /// `builder.arg(&view)` and the launch of the builder.
     ///
     /// # Errors
     ///
@@ -98,9 +99,9 @@ impl<T: AnyElement> Array<T> {
     /// Exports the elements to foreign CUDA code that reads and writes them. The accesses are
     /// ordered on the thread's current stream, after all accesses of other streams. If other arrays
     /// or expressions share the memory, this array first gets its own copy. The view stays on its
-    /// thread. While it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that
-    /// uses the elements. On this thread, launch none between `builder.arg(&mut view)` and the
-    /// launch of the builder.
+    /// thread. While the view lives, other threads cannot launch a [`Graph`](crate::graph::Graph)
+    /// that uses the elements. On this thread, do not launch such a graph between
+    /// `builder.arg(&mut view)` and the launch of the builder.
     ///
     /// # Errors
     ///
@@ -160,8 +161,8 @@ impl Export {
     /// the use.
     #[track_caller]
     fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
-        // Excludes launches of graphs meanwhile: a launch in progress was checked before this use
-        // was recorded.
+        // Excludes launches of graphs while the use is recorded, because a launch in progress was
+        // checked before.
         let _no_launches = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
@@ -169,9 +170,9 @@ impl Export {
         array.buffer().use_on(self.id, used)
     }
 
-    /// Orders the stream again at each use, because a graph that was launched since may have
-    /// written to the elements. On failure, cudarc and this crate each return an error at their
-    /// next call.
+    /// Orders the stream again at each use, because a graph that was launched since the export may
+    /// have written to the elements. On failure, cudarc and this crate each return an error at
+    /// their next call.
     fn order_again<T: AnyElement>(&self, array: &Array<T>, used: Use) {
         if let Err(error) = self.order(array, used) {
             array.device().memory().defer(error);
@@ -181,8 +182,8 @@ impl Export {
     }
 
     /// Returns the address for work on `stream`, which is made to wait for the export's stream. If
-    /// they are two streams, the host waits for `stream` afterwards, because this crate's streams
-    /// do not.
+    /// `stream` is not the export's stream, the host waits for `stream` afterwards, because this
+    /// crate's streams do not wait for it.
     fn pointer<'a, T: AnyElement>(
         &'a self,
         array: &Array<T>,

@@ -53,7 +53,7 @@ impl<T: AnyElement> Array<T> {
             let text = format!("from_cuda_slice: the slice is of another context than {device}");
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
-        // If its context has several streams, cudarc itself orders its uses.
+        // If the slice's context has several streams, cudarc itself orders the uses of the slice.
         stream
             .join(slice.stream())
             .map_err(driver_error)
@@ -68,8 +68,8 @@ impl<T: AnyElement> Array<T> {
             .map_err(driver_error)
             .at_caller()?;
         // SAFETY: the slice alone owns the device memory, and keeps it until the slice drops. Its
-        // elements are written, and as many as the shape has. The thread's current stream was just
-        // ordered after all of cudarc's work on it.
+        // elements are written, and their number is the number of elements of the shape. The
+        // thread's current stream was just ordered after all of cudarc's work on the slice.
         unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
     }
 }

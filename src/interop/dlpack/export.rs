@@ -31,11 +31,11 @@ impl<T: AnyElement> Array<T> {
     /// The tensor pins the array's memory until its deleter is called. The deleter may be called on
     /// any thread. At that time, the scope may have ended, its cache may be invalidated, and the
     /// array and its device may be dropped. Strides are the array's own, so any view can be
-    /// exported. The stride of an axis of length 1 is the number of elements of the axes behind.
+    /// exported. The stride of an axis of length 1 is the number of elements of the axes behind it.
     ///
     /// The tensor is read-only ([`DLPACK_FLAG_BITMASK_READ_ONLY`]), because this array and its
-    /// clones share the memory. A later write to them copies first, so the consumer's elements
-    /// never change. For a tensor that the consumer may write to, call
+    /// clones share the memory. A later write to one of these arrays copies first, so the
+    /// consumer's elements never change. For a tensor that the consumer may write to, call
     /// [`into_dlpack`](Self::into_dlpack).
     ///
     /// The call waits until the elements are written, so the consumer may read at once and on any
@@ -71,8 +71,8 @@ impl<T: AnyElement> Array<T> {
         Ok(self.export(versioned(DLPACK_FLAG_BITMASK_READ_ONLY)))
     }
 
-    /// Exports the array like [`to_dlpack`](Self::to_dlpack). If nothing else has the memory, the
-    /// consumer may write to the tensor.
+    /// Exports the array like [`to_dlpack`](Self::to_dlpack). If nothing else shares the memory,
+    /// the consumer may write to the tensor.
     ///
     /// The tensor is read-only if another array, an expression or a graph shares its memory. It is
     /// also read-only over imported read-only memory, and if elements of the array share memory.
@@ -119,8 +119,9 @@ impl<T: AnyElement> Array<T> {
 
     /// Exports the array like [`to_dlpack`](Self::to_dlpack), as a tensor of DLPack before 1.0.
     ///
-    /// Such a tensor has no flags. The consumer must not write to the tensor, because other arrays
-    /// may share its memory. NumPy treats it as read-only; PyTorch has no read-only tensors.
+    /// A tensor of this version has no flags. The consumer must not write to the tensor, because
+    /// other arrays may share its memory. NumPy treats the tensor as read-only; PyTorch has no
+    /// read-only tensors.
     ///
     /// # Errors
     ///
@@ -189,7 +190,8 @@ impl<T: AnyElement> Array<T> {
             strides: [0; MAX_RANK],
             _buffer: self.buffer().share(),
         });
-        // Nothing steps along an axis of length 1, but some readers expect a row-major stride.
+        // An axis of length 1 does not use its stride, but some readers expect the stride of a
+        // row-major layout.
         let mut behind: i64 = 1;
         for axis in (0..layout.ndim()).rev() {
             // A layout's lengths and strides are at most `isize::MAX`.
@@ -211,13 +213,13 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Releases a tensor that [`Array::export`] made. Dropping its handle may happen on any
-/// thread, and does not unwind.
+/// Releases a tensor that [`Array::export`] made. Drops the tensor's handle, which is allowed on
+/// any thread and does not unwind.
 ///
 /// # Safety
 ///
-/// The tensor is not null unless nothing is to be released. It was exported here and is not used
-/// again, and no work of the consumer still uses its memory.
+/// If the pointer is null, there is nothing to release. Otherwise, the tensor was exported here and
+/// is not used again, and no work of the consumer still uses its memory.
 unsafe extern "C" fn delete<M: Managed>(tensor: *mut M) {
     if tensor.is_null() {
         return;

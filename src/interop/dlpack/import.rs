@@ -16,15 +16,16 @@ impl<T: AnyElement> Array<T> {
     /// Imports a tensor of DLPack 1.x as an array, without a copy. The `__dlpack__` method of
     /// arrays of NumPy, PyTorch, JAX and CuPy returns such a tensor.
     ///
-    /// The call takes the tensor, even if it fails: this library calls the tensor's deleter exactly
-    /// once. After an error, the deleter has been called. Otherwise, a later call on the device
-    /// calls it, like the destructor of [`from_raw_parts`](Self::from_raw_parts). That call is the
-    /// next one that misses its scope's cache, imports memory, trims or synchronises. The drop of
-    /// the last array does not call the deleter. In Python, rename the capsule before the call.
+    /// The call takes ownership of the tensor, even if the call fails. This library calls the
+    /// tensor's deleter exactly once. After an error, the deleter has been called. Otherwise, a
+    /// later call on the device calls the deleter, like the destructor of
+    /// [`from_raw_parts`](Self::from_raw_parts). It is the next call that misses its scope's cache,
+    /// imports memory, trims or synchronises. The drop of the last array does not call the deleter.
+    /// In Python, rename the capsule before the call.
     ///
-    /// The array is on the tensor's device. This is the current device if it has the tensor's kind
-    /// of memory, otherwise [`Device::host`] or [`Device::cuda`]. Any strides are taken as they
-    /// are, also negative ones and steps of 0. An array over a read-only tensor is never written in
+    /// The array is on the tensor's device: the current device if it has the tensor's kind of
+    /// memory, otherwise [`Device::host`] or [`Device::cuda`]. Any strides are accepted, also
+    /// negative strides and strides of 0. An array over a read-only tensor is never written in
     /// place: a write copies first. If no other *array* shares the memory of a writable tensor, a
     /// write is in place. The producer's elements then change, too.
     ///
@@ -44,9 +45,10 @@ impl<T: AnyElement> Array<T> {
     /// - The memory holds a value of `T` at each position; for `bool` each byte is 0 or 1. The
     ///   values are written already. On a CUDA device, the thread's current stream must be ordered
     ///   after the work that writes them. Pass this stream to `__dlpack__`.
-    /// - The producer and others do not write to the memory while an array over it is used. The
-    ///   memory between the elements is a part of it. They do not read it while an array over it is
-    ///   written to. Several arrays may be imported from one memory if none of them is written to.
+    /// - While an array over the memory is used, the producer and others do not write to the
+    ///   memory, including the bytes between the elements. While an array over the memory is
+    ///   written to, they do not read it. Several arrays may be imported from one memory if none of
+    ///   them is written to.
     ///
     /// The deleter may be called on any thread, and does not unwind.
     ///
@@ -152,10 +154,10 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// A tensor that is released when this drops.
+/// A tensor that is released when its owner drops.
 struct Owned<M: Managed> {
     tensor: NonNull<M>,
-    /// The tensor's own deleter. A tensor without a deleter may end before its memory does.
+    /// The tensor's own deleter. A tensor without a deleter may end before its memory is released.
     deleter: Deleter<M>,
 }
 
@@ -166,7 +168,7 @@ unsafe impl<M: Managed> Send for Owned<M> {}
 impl<M: Managed> Owned<M> {
     /// # Safety
     ///
-    /// The tensor is null or valid, and only the result calls its deleter.
+    /// The tensor is null or valid, and only the returned owner calls its deleter.
     #[track_caller]
     unsafe fn new(operation: &str, tensor: *mut M) -> Result<Self> {
         let Some(tensor) = NonNull::new(tensor) else {
@@ -182,7 +184,8 @@ impl<M: Managed> Owned<M> {
 impl<M: Managed> Drop for Owned<M> {
     fn drop(&mut self) {
         if let Some(deleter) = self.deleter {
-            // SAFETY: the tensor is valid until its deleter is called. Only this calls it, once.
+            // SAFETY: the tensor is valid until its deleter is called. Only this drop calls the
+            // deleter, once.
             unsafe { deleter(self.tensor.as_ptr()) };
         }
     }
@@ -252,7 +255,8 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
         if !tensor.strides.is_null() {
             // SAFETY: as above.
             let stride = unsafe { tensor.strides.add(axis).read() };
-            // A stride beyond `isize` overflows in any case, except where it is not used.
+            // If a stride does not fit `isize`, it overflows in any case, except where the stride
+            // is not used.
             strides[axis] = isize::try_from(stride).unwrap_or(isize::MIN);
         }
     }
@@ -264,7 +268,8 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
     }
 }
 
-/// Returns the address of the lowest element, and the bytes from there to the end of the highest.
+/// Returns the address of the lowest element, and the number of bytes from this address to the end
+/// of the highest element.
 #[track_caller]
 fn memory_of<T>(operation: &str, tensor: &DLTensor, layout: &Layout) -> Result<(u64, usize)> {
     let Some((_, highest)) = layout.bounds() else {
@@ -296,7 +301,8 @@ fn memory_of<T>(operation: &str, tensor: &DLTensor, layout: &Layout) -> Result<(
     Ok((address, size_bytes))
 }
 
-/// Returns the current device if the tensor is in its memory, otherwise the device of that memory.
+/// Returns the current device if the tensor is in its memory, otherwise the device of the tensor's
+/// memory.
 #[track_caller]
 fn device_of(operation: &str, device: DLDevice) -> Result<Device> {
     let current = Device::current();

@@ -15,7 +15,7 @@ pub const DLPACK_MINOR_VERSION: u32 = 1;
 /// The flag of a tensor that must not be written to.
 pub const DLPACK_FLAG_BITMASK_READ_ONLY: u64 = 1;
 
-/// The flag of a tensor that the producer copied, so that nothing else has its memory.
+/// The flag of a tensor that the producer copied, so that nothing else shares its memory.
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 2;
 
 /// The type of a device: [`kDLCPU`], [`kDLCUDA`] or another value of `dlpack.h`.
@@ -92,7 +92,7 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// The lengths of the axes, outermost first.
     pub shape: *mut i64,
-    /// The steps along the axes, in elements; null for a row-major tensor without gaps.
+    /// The strides of the axes, in elements; null for a row-major tensor without gaps.
     pub strides: *mut i64,
     /// The bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -111,7 +111,7 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
-    /// The function that releases this structure and its memory; null if it needs no release.
+    /// The function that releases this structure and its memory; null if nothing needs a release.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -122,12 +122,12 @@ pub struct DLManagedTensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// The version of the producer. If its major version is another one, only this field and the
-    /// deleter may be read.
+    /// The version of the producer. If its major version is another version than this crate's, only
+    /// this field and the deleter may be read.
     pub version: DLPackVersion,
     /// The producer's data.
     pub manager_ctx: *mut c_void,
-    /// The function that releases this structure and its memory; null if it needs no release.
+    /// The function that releases this structure and its memory; null if nothing needs a release.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// The flags [`DLPACK_FLAG_BITMASK_READ_ONLY`] and [`DLPACK_FLAG_BITMASK_IS_COPIED`].
     pub flags: u64,

@@ -28,11 +28,11 @@ const DEFLATE_RATIO: u64 = 1032;
 /// A reader of arrays by name, from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
 ///
-/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and the entry's
-/// two headers are compared, too. NumPy accepts bytes after an entry's array or after the archive,
-/// and two entries with one name. Here these are errors. No more memory is requested than the
-/// file's bytes can fill, whatever sizes it claims. Compressed bytes can fill 1032 times their
-/// number.
+/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and also the two
+/// headers of its entry. NumPy accepts bytes after an entry's array or after the archive, and two
+/// entries with one name. This reader returns errors for them. No more memory is requested than the
+/// file's bytes can fill, whatever sizes the file claims. Compressed bytes can fill 1032 times
+/// their number.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ const DEFLATE_RATIO: u64 = 1032;
 /// ```
 pub struct NpzReader {
     archive: ZipArchive<BufReader<Arc<File>>>,
-    /// The file, for checks that the `zip` crate does not make. They seek before each read.
+    /// The file, for checks that the `zip` crate does not make. Each check seeks before it reads.
     file: Arc<File>,
     size_bytes: u64,
     path: PathBuf,
@@ -137,7 +137,7 @@ impl NpzReader {
             .collect()
     }
 
-    /// Reads the array called `name` to the current device. Its type must be `T`.
+    /// Reads the array with the name `name` to the current device. Its type must be `T`.
     ///
     /// # Examples
     ///
@@ -203,7 +203,8 @@ impl NpzReader {
     }
 }
 
-/// Returns the most bytes that an entry can hold in a file of `size_bytes`, whatever it claims.
+/// Returns the maximum number of bytes that an entry can hold in a file of `size_bytes`, whatever
+/// size the entry claims.
 fn max_bytes(entry: &ZipFile<'_, impl Read>, size_bytes: u64) -> u64 {
     let present = size_bytes.saturating_sub(entry.data_start());
     let compressed = entry.compressed_size().min(present);
@@ -365,8 +366,8 @@ impl fmt::Debug for NpzWriter {
     }
 }
 
-/// Converts an error of the archive. A duplicate name is the caller's error, all others are the
-/// file's.
+/// Converts an error of the archive. A duplicate name is the caller's error, all other errors are
+/// the file's.
 fn zip_error(context: &NpyContext<'_>, error: ZipError) -> Error {
     match error {
         ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {

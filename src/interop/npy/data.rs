@@ -8,11 +8,11 @@ use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
-/// Returns true if the elements are of the other byte order than this machine's.
+/// Returns true if the byte order of the elements differs from this machine's.
 ///
 /// # Errors
 ///
-/// If the header's type is not `T`.
+/// An error if the header's type is not `T`.
 #[track_caller]
 fn is_swapped<T: AnyElement>(header: &Header, context: &NpyContext<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
@@ -37,7 +37,8 @@ fn is_swapped<T: AnyElement>(header: &Header, context: &NpyContext<'_>) -> Resul
     Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
-/// Returns an error if the header's type is not `T`, or if its shape is not the expected one.
+/// Returns an error if the header's type is not `T`, or if the header's shape is not the expected
+/// shape.
 #[track_caller]
 pub(super) fn check<T: AnyElement>(
     header: &Header,

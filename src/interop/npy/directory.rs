@@ -1,8 +1,9 @@
 //! Checks of an archive's central directory that the `zip` crate does not make.
 //!
-//! If the end of an archive is damaged, the crate searches backwards for another end record. That
-//! record may belong to an archive inside an entry. The crate also does not compare an entry's name
-//! in the directory with the name before its data. It compares the checksum of the elements.
+//! If the end of an archive is damaged, the crate searches backwards for another end record. The
+//! record that it finds may belong to an archive inside an entry. The crate also does not compare
+//! an entry's name in the directory with the name before the entry's data. It does compare the
+//! checksum of the elements.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,8 +13,8 @@ use std::ops::Range;
 const END: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 
-/// ZIP64's records before it, if the archive is large: its own end record, and a locator of that
-/// record.
+/// The ZIP64 records that precede the end record of a large archive: an end record of ZIP64, and a
+/// locator of the ZIP64 end record.
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 const ZIP64_END_BYTES: usize = 56;
 const LOCATOR: &[u8] = b"PK\x06\x07";
@@ -28,7 +29,7 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Reads the end record of a file of `size_bytes`. Returns `None` if the file does not end with
-    /// one.
+    /// an end record.
     pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Option<Self>> {
         // Most files have no comment. More bytes are read only if the file may have one.
         for longest in [END_BYTES, END_BYTES + usize::from(u16::MAX)] {
@@ -89,7 +90,7 @@ fn name_at(file: &File, position: u64, length: u64, name: u64) -> io::Result<Vec
     at(name, bytes)
 }
 
-/// Returns the bytes of the file in that range; fewer if the file ends before.
+/// Returns the bytes of the file in that range, or fewer bytes if the file ends before.
 fn bytes_at(mut file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(range.start))?;
     let mut bytes = Vec::new();

@@ -14,7 +14,7 @@ const PREFIX_BYTES: usize = MAGIC.len() + 4;
 /// The alignment of the elements in the file.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// The longest dictionary that is accepted. A dictionary for plain numbers in eight axes is much
+/// The maximum length of a dictionary. A dictionary for plain numbers in eight axes is much
 /// shorter.
 const LONGEST_BYTES: usize = 1 << 16;
 
@@ -198,13 +198,13 @@ const KINDS: [(&str, &str); 15] = [
     ("Complex<f64>", "c16"),
 ];
 
-/// Returns NumPy's name of the type that is called `name` in Rust.
+/// Returns NumPy's name of the type whose name in Rust is `name`.
 pub(super) fn kind_of(name: &str) -> &'static str {
     let known = KINDS.iter().find(|(rust, _)| *rust == name);
     known.map_or("", |(_, kind)| kind)
 }
 
-/// Returns Rust's name of the type that is called `kind` in NumPy.
+/// Returns Rust's name of the type whose name in NumPy is `kind`.
 pub(super) fn name_of(kind: &str) -> Option<&'static str> {
     let known = KINDS.iter().find(|(_, numpy)| *numpy == kind);
     known.map(|(name, _)| *name)

@@ -27,7 +27,7 @@ use crate::interop::elements;
 struct NpyContext<'a> {
     operation: &'static str,
     path: &'a Path,
-    /// The name of the array, if the file holds several.
+    /// The name of the array, if the file holds several arrays.
     name: Option<&'a str>,
     call_site: &'static Location<'static>,
 }
@@ -64,9 +64,9 @@ impl<'a> NpyContext<'a> {
 /// The number of bytes that a reader has.
 #[derive(Clone, Copy)]
 enum Length {
-    /// At most this number; other bytes may follow the array.
+    /// At most this number, because other bytes may follow the array.
     AtMost(u64),
-    /// This number, all of them the array's, as in an archive's entry.
+    /// Exactly this number, all of the array, as in an archive's entry.
     Exactly(u64),
     /// Unknown, as for a pipe.
     Unknown,
@@ -84,7 +84,7 @@ impl Length {
 }
 
 /// Reads the array in the next `length` bytes of `reader` to the current device. If a shape is
-/// expected, returns an error for another one before memory is requested.
+/// expected, returns an error for another shape before memory is requested.
 #[track_caller]
 fn read<T: AnyElement>(
     reader: &mut dyn Read,
@@ -113,7 +113,7 @@ impl<T: AnyElement> Array<T> {
     /// Reads the array of a NumPy file to the current device.
     ///
     /// The file's type must be `T`: `cast` converts afterwards. Both byte orders are read. An array
-    /// in Fortran's order is read with reversed axes, as it is stored. The result is a view that
+    /// in Fortran order is read with reversed axes, as it is stored, and the result is a view that
     /// reverses the axes again. `bf16`, which NumPy itself lacks, is read from and written as two
     /// opaque bytes (`V2`), like the `ml_dtypes` package does.
     ///
