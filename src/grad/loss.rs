@@ -65,11 +65,11 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 }
 
 /// Returns the value of `function` at `parameters`, and the gradient of each parameter, in a
-/// structure of the same type.
+/// structure of the type of `parameters`.
 ///
-/// Gradients pass through what `function` computes from its argument. If some parameters do not
-/// reach the value, their gradients are zeros. If no parameter reaches the value, this is an error,
-/// because training would have no effect. No gradient passes through:
+/// Gradients pass through the values that `function` computes from its argument. If some parameters
+/// do not reach the value, their gradients are zeros. If no parameter reaches the value, the call
+/// returns an error, because training would have no effect. No gradient passes through:
 ///
 /// - an array that `function` captures, even if it shares its memory with a parameter. For example,
 ///   `value_and_grad(&w, |v| (v * &w).sum())` gives the gradient of `v` alone, with `w` as a
@@ -79,13 +79,13 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
 ///
 /// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
-/// on purpose. If the parameters reach the value only through these functions, the gradients are
-/// zeros, without an error. A structure without parameters is not an error, either.
+/// on purpose. If the parameters reach the value only through such functions or constants, the
+/// gradients are zeros, without an error. A structure without parameters is not an error, either.
 ///
 /// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp). The outer call
-/// differentiates the value and the gradients that the inner one returns, with respect to the outer
-/// parameters. The operations of the inner backward pass stay in memory until the outer one has
-/// passed them.
+/// differentiates the value and the gradients that the inner call returns, with respect to the
+/// outer parameters. The operations of the inner backward pass stay in memory until the outer
+/// backward pass has processed them.
 ///
 /// # Examples
 ///
@@ -110,9 +110,9 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// # Errors
 ///
 /// The first error of `function`. [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
-/// single one. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value.
+/// single value. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value.
 /// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, with its
-/// name and line. Also for an array that another thread computes gradients for.
+/// name and line. Also `Unsupported` for an array that another thread computes gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
     parameters: &P,
@@ -124,7 +124,7 @@ pub fn value_and_grad<P: Parameters, L: Loss>(
     tape.all_gradients(loss, &tracked)
 }
 
-/// Like [`value_and_grad`], for a function that also returns something else. No gradient is
+/// Like [`value_and_grad`], for a function that also returns an additional result. No gradient is
 /// computed for the additional result.
 ///
 /// # Examples
@@ -158,9 +158,9 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     Ok((value, aux, gradients))
 }
 
-/// Prints the memory that `function` at `parameters` saves for its backward pass, the largest
-/// first. Each entry has the bytes, and the line of the operation that saves them. An array that
-/// several operations save is counted for each of them.
+/// Prints the memory that `function` at `parameters` saves for its backward pass, the largest entry
+/// first. Each entry has the number of bytes, and the line of the operation that saves them. An
+/// array that several operations save is counted for each of them.
 ///
 /// # Examples
 ///
@@ -196,7 +196,7 @@ pub fn print_saved<P: Parameters, L: Loss>(
     Ok(())
 }
 
-/// Returns the same values as a constant, through which no gradient passes.
+/// Returns an array with the values of `array`, through which no gradient passes.
 ///
 /// # Examples
 ///
@@ -241,8 +241,8 @@ pub struct AnomalyGuard {
 ///
 /// A backward pass is checked if the guard lives at any time between the beginnings of the forward
 /// and the backward pass. So a guard inside of the closure of [`value_and_grad`] covers the
-/// closure's backward pass, too, although the guard drops before. The guard of a statement
-/// `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
+/// closure's backward pass, too, although the guard drops before that pass. The guard of a
+/// statement `detect_anomaly();` drops at once, so write `let _anomalies = detect_anomaly();`.
 ///
 /// The host reads every gradient to check it. This is slow; use it to find an error.
 ///
@@ -273,7 +273,8 @@ impl Drop for AnomalyGuard {
     }
 }
 
-/// Returns an error if the loss is not a single value, for the public function of that name.
+/// Returns an error if the loss is not a single value. The error names the public function
+/// `function`.
 #[track_caller]
 pub(super) fn check_value<T: Float>(function: &str, loss: &Array<T>) -> Result<()> {
     if loss.ndim() == 0 {

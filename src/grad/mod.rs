@@ -29,20 +29,21 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! An operation is tracked if it reads a parameter or a value computed from one. It records a step
-//! on the thread's tape, and the step passes gradients back. An expression is one step, however
-//! long. Its gradients are again expressions, evaluated in one pass, which recomputes the values of
-//! the forward pass in registers. So only evaluated values are stored, and of these only the values
-//! that a gradient is computed from. The backward pass frees them as early as possible. Views cost
-//! nothing: the gradient of a view adds to its part of the whole gradient.
+//! An operation is tracked if it reads a parameter or a value computed from one. A tracked
+//! operation records a step on the thread's tape, and the step passes gradients back. An expression
+//! of any length is one step. Its gradients are again expressions, evaluated in one pass, which
+//! recomputes the values of the forward pass in registers. So only evaluated values are stored, and
+//! among these only the values that a gradient is computed from. The backward pass frees stored
+//! values as early as possible. Views cost nothing: the gradient of a view adds to its part of the
+//! whole gradient.
 //!
 //! Parameters and the value are floats; intermediate values may be complex. As in PyTorch, the
-//! gradient for x + i y is ∂/∂x + i ∂/∂y. For a complex parameter, combine two of floats by
+//! gradient for x + i y is ∂/∂x + i ∂/∂y. For a complex parameter, combine two float parameters by
 //! [`complex`](crate::complex()).
 //!
-//! The function returns plain arrays. They are not tracked, and keep nothing but their own memory.
-//! An array that the function captures is a constant. A loss that no parameter reaches is an error:
-//! see [`value_and_grad`].
+//! The arrays that the function returns are plain arrays. They are not tracked, and pin no memory
+//! except their own. An array that the function captures is a constant. A loss that no parameter
+//! reaches is an error: see [`value_and_grad`].
 //!
 //! | | |
 //! |---|---|

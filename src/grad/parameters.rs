@@ -100,7 +100,7 @@ pub trait Parameters: Sized {
     #[track_caller]
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
 
-    /// Calls `map` with each buffer, and replaces the buffers for which it returns an array. By
+    /// Calls `map` with each buffer. If `map` returns an array, the array replaces the buffer. By
     /// default, a structure has no buffers.
     ///
     /// A buffer is an array that a layer updates by itself, such as the running statistics of a
@@ -214,8 +214,8 @@ pub trait MapArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>>;
 
     /// Returns the array that replaces `state`, a state of an [optimizer](super::optim) for a
-    /// parameter of type `T`. It is stored in the [accumulation type](Float::Computed) of `T`. The
-    /// default calls [`map`](Self::map).
+    /// parameter of type `T`. The state is stored in the [accumulation type](Float::Computed) of
+    /// `T`. The default calls [`map`](Self::map).
     ///
     /// # Examples
     ///
@@ -277,7 +277,7 @@ pub trait MapArrays {
     /// ```
     fn enter(&mut self, _name: &dyn Display) {}
 
-    /// Ends the part begun last. It is not called after an error.
+    /// Ends the part that was begun last. It is not called after an error.
     ///
     /// # Examples
     ///

@@ -41,7 +41,7 @@ impl ParameterPath {
     }
 }
 
-/// Implements the methods of a traversal that enter and leave a part, by the field `place`.
+/// Implements the methods of a traversal that enter and leave a part, with the field `place`.
 macro_rules! follow_place {
     () => {
         fn enter(&mut self, name: &dyn std::fmt::Display) {
@@ -56,7 +56,7 @@ macro_rules! follow_place {
 
 pub(crate) use follow_place;
 
-/// Returns the name of array `number`; `None` if the structure has fewer.
+/// Returns the name of array `number`, or `None` if the structure has fewer arrays.
 pub(crate) fn name_of<P: Parameters>(parameters: &P, number: usize) -> Option<String> {
     let member = members(parameters).ok()?.into_iter().nth(number);
     member.map(|member| member.name)
@@ -104,8 +104,8 @@ impl MapArrays for Listing {
     follow_place!();
 }
 
-/// Maps the arrays of a structure by a function of type-erased arrays, which keeps their types. One
-/// instance of the traversal serves all functions.
+/// Maps the arrays of a structure by a function of type-erased arrays, which must not change their
+/// types. The traversal is compiled once for all functions.
 #[track_caller]
 pub(crate) fn map_erased<P: Parameters>(
     parameters: &P,

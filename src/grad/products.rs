@@ -1,9 +1,9 @@
 //! Products of derivatives with vectors.
 //!
 //! A backward pass may itself be tracked. So `hvp` runs two backward passes, and `jvp` is the
-//! gradient of gradients that are linear in their seed. One table of rules serves all. The price is
-//! memory: the first pass frees nothing. A rule that saves other values than operands and results
-//! refuses second derivatives.
+//! gradient of gradients that are linear in their seed. All three products use one table of rules.
+//! The cost is memory, because the first pass frees nothing. A rule that saves values other than
+//! operands and results refuses second derivatives.
 
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
@@ -19,9 +19,9 @@ use crate::ops::derivatives::{
 /// `tangents`. The product is the derivative of the value in the direction `tangents`. If no
 /// parameter reaches the value, the product is zeros.
 ///
-/// It is computed as the gradient of gradients, which are linear in their cotangents (Townsend
-/// 2017, "A new trick for calculating Jacobian vector products"). This takes two backward passes,
-/// whatever the number of parameters and values.
+/// The product is computed as the gradient of gradients, which are linear in their cotangents
+/// (Townsend 2017, "A new trick for calculating Jacobian vector products"). The computation takes
+/// two backward passes, for any number of parameters and values.
 ///
 /// # Examples
 ///
@@ -64,7 +64,7 @@ pub fn jvp<P: Parameters, T: Float>(
     let Some(to_value) = Tracked::of(value.buffer(), value.layout())? else {
         return Ok((tape.result(&value), zeros_like(&value)?));
     };
-    // The gradients are linear in the cotangents, so any value will do.
+    // The gradients are linear in the cotangents, so the cotangents may have any values.
     let cotangents = zeros_like(&value)?;
     let layout = *cotangents.layout();
     let buffer = track(cotangents.into_buffer(), &layout, T::DTYPE);
@@ -110,7 +110,7 @@ pub fn jvp<P: Parameters, T: Float>(
 /// # Errors
 ///
 /// The errors of [`jvp`]. [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single
-/// one. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches it, as for
+/// value. [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value, as for
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn hvp<P: Parameters, L: Loss>(
@@ -140,7 +140,7 @@ pub fn hvp<P: Parameters, L: Loss>(
     Ok((tape.result(&loss), products))
 }
 
-/// Traversal that sets the cotangent of each parameter's gradient to the elements of the vector.
+/// A traversal that sets the cotangent of each parameter's gradient to the elements of the vector.
 struct DirectionalSeeds<'a> {
     gradients: Gradients,
     variables: std::slice::Iter<'a, u32>,

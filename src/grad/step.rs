@@ -17,13 +17,13 @@ use crate::ops::derivatives::{
 use crate::sorting::sort_descending;
 
 /// Returns the value of `function` at `parameters`. The optimizer moves each parameter as soon as
-/// its gradient is complete. This happens inside of the backward pass, so not all gradients are in
-/// memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language models with
-/// limited resources").
+/// its gradient is complete, inside of the backward pass. So not all gradients are in memory at
+/// once (Lv et al. 2023, "Full parameter fine-tuning for large language models with limited
+/// resources").
 ///
-/// The results equal [`value_and_grad`](super::value_and_grad) followed by a step of the optimizer.
-/// That page describes which arrays do not count as computed from the parameters. Parameters that
-/// do not reach the value step with a gradient of zeros.
+/// The results equal the results of [`value_and_grad`](super::value_and_grad) followed by a step of
+/// the optimizer. The page of `value_and_grad` describes which arrays do not count as computed from
+/// the parameters. Parameters that do not reach the value step with a gradient of zeros.
 ///
 /// # Examples
 ///
@@ -113,8 +113,8 @@ pub(crate) struct Order<'a> {
 }
 
 /// Returns the numbers of variables in the order in which the backward pass completes their
-/// gradients. A gradient is complete once the pass has processed the step that read the variable
-/// first.
+/// gradients. A gradient is complete once the pass has processed the first recorded step that read
+/// the variable.
 fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..variables.len()).collect();
     sort_descending(&mut order, |&number| first_reader(variables[number]) as u64);
@@ -173,14 +173,14 @@ fn step_all<P: Parameters, T: Float>(
     tape.check_gradients(is_reached || has_constants())
 }
 
-/// The traversal of the parameters that steps those with a complete gradient, each once.
+/// The traversal that steps each parameter once, when its gradient is complete.
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
     failed: &'a mut Option<usize>,
     gradients: &'a mut Gradients,
-    /// The variables of the parameters that have not stepped yet; `None` for the others.
+    /// The variables of the parameters that have not stepped yet; `None` for parameters that have.
     waiting: &'a mut [Option<u32>],
-    /// Set when a parameter has a gradient.
+    /// True if a parameter has a gradient.
     is_reached: &'a mut bool,
     /// The number of the tape's steps that the backward pass has not processed yet.
     steps: usize,

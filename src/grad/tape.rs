@@ -1,9 +1,9 @@
 //! Tapes that a program opens and closes itself.
 //!
 //! A variable is a plain array: the handle of its memory holds a number, and the tape belongs to
-//! the thread. So an array that leaves the function keeps no tape alive. Every function of arrays
-//! can be differentiated unchanged. An operation without a gradient refuses tracked operands, so no
-//! value silently becomes a constant.
+//! the thread. So an array that leaves the function does not keep a tape alive, and every function
+//! of arrays can be differentiated unchanged. An operation without a gradient refuses tracked
+//! operands, so no value silently becomes a constant.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -21,9 +21,10 @@ use crate::ops::derivatives::{
 use crate::ops::order::warn;
 use crate::sync::OfThisThread;
 
-/// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
-/// [`gradients`](Self::gradients) or the drop. For programs whose computation is not one function.
-/// [`value_and_grad`](super::value_and_grad) is a tape around a call.
+/// The operations that compute values from variables on this thread, recorded from
+/// [`begin`](Self::begin) to [`gradients`](Self::gradients) or the drop. For programs whose
+/// computation is not one function. [`value_and_grad`](super::value_and_grad) is a tape around a
+/// call.
 ///
 /// # Examples
 ///
@@ -50,14 +51,14 @@ use crate::sync::OfThisThread;
 pub struct Tape {
     /// The public function that computes the gradients, as error messages name it.
     function: &'static str,
-    /// The numbers of its variables.
+    /// The numbers of the tape's variables.
     pub(super) variables: Vec<u32>,
-    /// The first step that is not of an outer tape.
+    /// The first step of this tape; earlier steps belong to outer tapes.
     pub(super) first_step: usize,
     /// True on the tape of an outer function, which tracks the gradients.
     is_nested: bool,
     _first_run: Option<FirstRun>,
-    /// `None` on the tape of an outer function.
+    /// The guard of the thread's tape; `None` on the tape of an outer function.
     _guard: Option<TapeGuard>,
     /// Marker that keeps the tape on its thread.
     thread: OfThisThread,
@@ -81,7 +82,7 @@ impl Tape {
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if the thread already has a tape, with the line that
-    /// began it. It may be an open tape, or belong to a function like
+    /// began it. The existing tape may be an open tape, or belong to a function like
     /// [`value_and_grad`](super::value_and_grad).
     #[track_caller]
     pub fn begin() -> Result<Self> {
@@ -107,8 +108,9 @@ impl Tape {
     /// Begins a tape like [`begin_for`](Self::begin_for). If the thread already has a tape, begins
     /// a part of it, and the outer tape tracks the gradients.
     ///
-    /// If a checkpoint calls the function for the first time, it will call it again in the backward
-    /// pass. So the part ends with the first call. Nothing tracks the gradients of this first run.
+    /// If a checkpoint calls the function for the first time, the checkpoint will call the function
+    /// again in the backward pass. So the part ends with the first call, and nothing tracks the
+    /// gradients of the first call.
     #[track_caller]
     pub(super) fn begin_nested(function: &'static str) -> Result<Self> {
         // An optimizer's step has no derivative.
@@ -136,7 +138,7 @@ impl Tape {
     }
 
     /// Passes gradients back down to the step `from`. If the tape is nested, the outer tape tracks
-    /// them.
+    /// the gradients.
     #[track_caller]
     pub(super) fn backward(&self, seeds: Seeds, from: usize) -> Result<Gradients> {
         match self.is_nested {
@@ -162,7 +164,8 @@ impl Tape {
         }
     }
 
-    /// Returns the same values as variables: the tape tracks what is computed from them.
+    /// Returns variables with the values of `parameters`. The tape tracks the values that are
+    /// computed from the variables.
     ///
     /// # Examples
     ///
@@ -190,18 +193,18 @@ impl Tape {
         let variables = parameters.map_arrays(&mut track);
         let variables = variables.at_caller()?;
         if self._guard.is_none() {
-            // Gradients stop at the variables: the outer tape passes them on.
+            // Gradients stop at the variables, because the outer tape passes them on.
             self.first_step = length();
         }
         Ok(variables)
     }
 
     /// Returns the value of `loss`, and its gradient for each of `variables`, in a structure of the
-    /// same type. Ends the tape.
+    /// type of `variables`. Ends the tape.
     ///
     /// If a variable does not reach the loss, its gradient is zeros, provided that another variable
-    /// of the tape reaches the loss. [`value_and_grad`](super::value_and_grad) describes which
-    /// computations do not count.
+    /// of the tape reaches the loss. [`value_and_grad`](super::value_and_grad) lists the
+    /// computations that no gradient passes through.
     ///
     /// # Examples
     ///
@@ -219,9 +222,10 @@ impl Tape {
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value.
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches it. Also
-    /// if an array of `variables` is not a variable of this tape, or is a part or another view of
-    /// one. Also if an array is named twice. The errors of the operations of the backward pass.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches the
+    /// loss. Also if an array of `variables` is not a variable of this tape, but for example a part
+    /// or a view of one. Also if a variable is named twice. The errors of the operations of the
+    /// backward pass.
     #[track_caller]
     pub fn gradients<P: Parameters, L: Loss>(
         self,
@@ -284,8 +288,8 @@ impl Tape {
         Ok((self.result(&loss), gradients.at_caller()?))
     }
 
-    /// Warns if some variables reach the loss and others do not. Without the warning, the others
-    /// would silently keep their values.
+    /// Warns if some variables reach the loss and others do not. Without the warning, the variables
+    /// that do not reach it would silently keep their values.
     #[track_caller]
     fn warn_of_unread(&self, gradients: &Gradients) {
         let unread =
@@ -332,11 +336,11 @@ impl Tape {
     }
 }
 
-/// Traversal that makes variables of arrays. An outer tape that tracks the values receives the
+/// A traversal that makes variables of arrays. An outer tape that tracks the values receives the
 /// gradient of the variable.
 struct TrackParameters<'a> {
     variables: &'a mut Vec<u32>,
-    /// True if the tape is a part of an outer one.
+    /// True if the tape is a part of an outer tape.
     has_outer: bool,
 }
 
@@ -386,7 +390,7 @@ fn twice(shape: &Shape) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Traversal that takes the gradients of variables, or zeros for a variable without one.
+/// A traversal that takes the gradients of variables, or zeros for a variable without a gradient.
 pub(super) struct TakeGradients {
     gradients: Gradients,
     numbers: std::vec::IntoIter<u32>,

@@ -8,15 +8,15 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::{replace_thread_state, split_thread_generator};
 
-/// The largest number of batches ahead.
+/// The maximum number of batches ahead.
 const MOST_AHEAD: usize = 1 << 16;
 
 /// An iterator over batches that another thread prepares while a step runs.
 ///
 /// The thread works on the device that was current in the call of [`new`](Self::new). It has its
 /// own stream, so that copies to a GPU overlap with the kernels of a step. The copies are from
-/// page-locked memory. Arrays are allocated outside of every cache. Random numbers on the thread
-/// depend on the seed of the calling thread.
+/// page-locked memory. The thread allocates arrays outside of every cache. Random numbers on the
+/// thread depend on the seed of the calling thread.
 ///
 /// A drop waits for the batch that is being prepared.
 ///
@@ -35,7 +35,7 @@ const MOST_AHEAD: usize = 1 << 16;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct Prefetch<T> {
-    /// `None` after the last batch.
+    /// The receiver of the batches; `None` after the last batch.
     batches: Option<Receiver<Result<T>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -116,8 +116,8 @@ impl<T> Drop for Prefetch<T> {
         // The thread detects the dropped receiver when it sends its next batch.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // If no call takes the batch that panicked, the panic is ignored here: the thread has
-            // printed it.
+            // If no call takes the batch that panicked, the panic is ignored here, because the
+            // thread has printed it.
             let _ = thread.join();
         }
     }

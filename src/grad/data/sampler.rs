@@ -6,8 +6,8 @@ use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::Generator;
 
-/// The division of samples into batches, and of each batch among the ranks. All ranks together see
-/// the batches that a single rank would see, in equal order.
+/// The division of samples into batches, and of each batch among the ranks. Together, the ranks see
+/// the batches that a single rank would see, in the order in which it would see them.
 ///
 /// # Examples
 ///

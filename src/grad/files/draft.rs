@@ -12,12 +12,12 @@ use crate::error::{ErrorKind, Result};
 /// The maximum length of a chain of symbolic links, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// A file beside the one to replace. It is removed unless it is finished.
+/// A file beside the file to replace. It is removed unless it is finished.
 pub(super) struct Draft {
     pub(super) path: PathBuf,
     /// The file to replace: the path of the call, or the file that it links to.
     target: PathBuf,
-    /// The permissions of that file, if it exists.
+    /// The permissions of the file to replace, if it exists.
     permissions: Option<Permissions>,
     is_finished: bool,
 }
@@ -56,8 +56,8 @@ impl Draft {
         }
     }
 
-    /// Replaces the file, once the bytes are on the disk. After a crash, the disk has either the
-    /// old file or the new one, complete.
+    /// Replaces the target, once the bytes are on the disk. After a crash, the disk has either the
+    /// complete old file or the complete new file.
     pub(super) fn finish(mut self, context: &FileContext<'_>) -> Result<()> {
         let file = File::options().write(true).open(&self.path);
         let synced = file.and_then(|file| {
@@ -70,7 +70,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Gives the file the permissions of the one that it replaces.
+    /// Gives the draft the permissions of the file that it replaces.
     fn permit(&self, file: &File) -> io::Result<()> {
         match &self.permissions {
             Some(permissions) if file.metadata()?.permissions() != *permissions => {
@@ -104,13 +104,13 @@ fn options(replaces: bool) -> OpenOptions {
     options
 }
 
-/// Returns the path that `path` leads to through symbolic links. It need not exist.
+/// Returns the path that `path` leads to through symbolic links. No file needs to exist there.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         match fs::read_link(&target) {
             Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
-            // It is not a link, or does not exist.
+            // The target is not a link, or does not exist.
             Err(_) => return Ok(target),
         }
     }

@@ -13,14 +13,13 @@
 //! The suffix of a file's name determines its format:
 //! - `.safetensors`, with the feature `safetensors`: the format of PyTorch, JAX and Hugging Face's
 //!   libraries;
-//! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no
-//!   `bf16`.
+//! - `.npz`, with the default feature `npy`: the format that `np.load` reads. NumPy has no `bf16`.
 //!
-//! If no structure here has the names in a file, such as another program's, read it array by array
-//! by `SafetensorsReader` or `npy::NpzReader`.
+//! A file of another program may have names that no structure of this program has. Read such a file
+//! array by array with `SafetensorsReader` or `npy::NpzReader`.
 //!
-//! Arrays are written and read one by one. In addition to them, host memory holds one array of a
-//! device, and a buffer of constant size.
+//! Arrays are written and read one by one. In addition to the arrays, host memory holds one array
+//! of a device, and a buffer of constant size.
 //!
 //! # Examples
 //!
@@ -75,9 +74,9 @@ use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 /// Writes the arrays of `parameters`, and the buffers of its layers, to the file at `path`.
 ///
 /// Arrays and buffers are first written to a draft in the folder of the file to replace. When the
-/// draft is complete and on the disk, it replaces this file. A call that fails leaves the old file
-/// unchanged. A file that is replaced keeps its permissions. If `path` is a symbolic link, the file
-/// that it leads to is replaced, and the link stays.
+/// draft is complete and on the disk, it replaces the old file. A call that fails leaves the old
+/// file unchanged. The new file has the permissions of the old file. If `path` is a symbolic link,
+/// the file that it leads to is replaced, and the link stays.
 ///
 /// # Examples
 ///
@@ -112,12 +111,12 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// and its fields marked `#[parameters(skip)]` are cloned.
 ///
 /// The new structure has buffers of its own, so that later updates do not reach `like`. A buffer of
-/// floats is read from any float type. If the file has none of the buffers, as files of earlier
-/// versions, they are copied from `like`. A build with debug assertions then warns once for each
+/// floats is read from any float type. Files of earlier versions have no buffers. If the file has
+/// no buffers, they are copied from `like`. A build with debug assertions then warns once for each
 /// line. A file may also lack `num_batches_tracked`, as files of old versions of PyTorch do.
 ///
-/// The types and shapes in the file are compared before an array is read. So whatever the file
-/// contains, no more memory is requested than the arrays of `like` take.
+/// The types and shapes in the file are compared before an array is read. So no more memory is
+/// requested than the arrays of `like` take, whatever the file contains.
 ///
 /// # Examples
 ///
@@ -139,10 +138,10 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, if the file
-/// lacks a name or has one that `like` lacks. Also if the type of an array differs, or if the
+/// lacks a name or has a name that `like` lacks. Also if the type of an array differs, or if the
 /// file's name has another suffix. [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shape of an
 /// array differs. [`Unsupported`](ErrorKind::Unsupported) as for [`save`]. [`Io`](ErrorKind::Io),
-/// naming the file, if it cannot be read, is damaged or is truncated.
+/// naming the file, if the file cannot be read, is damaged or is truncated.
 /// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
@@ -285,12 +284,13 @@ trait ArrayTarget {
 
 /// A file to read arrays from.
 trait ArraySource {
-    /// Returns the names of the arrays in the file. If two arrays have one name, it is listed
+    /// Returns the names of the arrays in the file. If two arrays have one name, the name is listed
     /// twice.
     fn names(&self) -> Vec<String>;
 
-    /// Reads the array of that name to a device. If its type or shape differs, returns an error
-    /// before memory is requested: [`InvalidArgument`](ErrorKind::InvalidArgument) for the type.
+    /// Reads the array of that name to a device. If the type or the shape of the array differs,
+    /// returns an error before memory is requested: [`InvalidArgument`](ErrorKind::InvalidArgument)
+    /// for the type.
     fn read<T: AnyElement>(
         &mut self,
         name: &str,

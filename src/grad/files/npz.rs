@@ -51,8 +51,8 @@ impl ArraySource for NpzReader {
     }
 }
 
-/// Returns an error for `bf16`. [`NpzWriter`] would write two opaque bytes for each element, which
-/// NumPy cannot compute with.
+/// Returns an error for `bf16`. For each element, [`NpzWriter`] would write two opaque bytes, with
+/// which NumPy cannot compute.
 fn refuse_bf16<'s>(
     entries: impl IntoIterator<Item = &'s Member>,
     context: &FileContext<'_>,

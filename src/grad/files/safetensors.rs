@@ -2,10 +2,11 @@
 //! elements.
 //!
 //! The crate [`safetensors`] parses the header. It checks that the arrays are consecutive without
-//! gaps, and that each has the bytes that its shape takes. The file is read by plain reads, not
+//! gaps, and that the bytes of each array match its shape. The file is read by plain reads, not
 //! mapped. If another program truncates a mapped file, this process is killed. If another program
-//! writes to it, values change under a shared reference. Plain reads cost nothing more: each
-//! element is read once. On its way to the device, it is in a buffer of constant size.
+//! writes to a mapped file, values change under a shared reference. Plain reads do not cost more
+//! than a mapping, because each element is read once. On its way to the device, an element is in a
+//! buffer of constant size.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -25,13 +26,13 @@ use crate::sorting::sort_descending;
 /// The maximum length of a header in the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The bytes of the header's length. Also the alignment of the first array.
+/// The number of bytes of the header's length. Also the alignment of the first array.
 const LENGTH_BYTES: u64 = 8;
 
 /// A name that the format reserves.
 const RESERVED: &str = "__metadata__";
 
-/// Files are little-endian.
+/// True if the bytes of elements are swapped, because files are little-endian.
 const IS_SWAPPED: bool = cfg!(target_endian = "big");
 
 pub(super) struct SafetensorsTarget<'c> {
@@ -145,7 +146,8 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    /// Reads the header. The rest of the file must have exactly the length that it describes.
+    /// Reads the header. The rest of the file must have exactly the length that the header
+    /// describes.
     fn open(context: &FileContext<'_>) -> Result<Self> {
         let io = |error| context.io(error);
         let damaged = |problem: String| context.error(ErrorCode::Content, None, problem);
@@ -236,8 +238,8 @@ impl ArraySource for SafetensorsSource<'_> {
     }
 }
 
-/// A `.safetensors` file whose arrays are read one by one. It is for files with names or types that
-/// no structure here has, such as published models.
+/// A reader of single arrays from a `.safetensors` file. Use it for files with names or types that
+/// no structure of the program has, such as published models.
 ///
 /// # Examples
 ///
@@ -276,7 +278,8 @@ impl SafetensorsReader {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is damaged or is truncated.
+    /// [`Io`](ErrorKind::Io), naming the file, if the file cannot be read, is damaged or is
+    /// truncated.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
@@ -307,8 +310,8 @@ impl SafetensorsReader {
         Some(&info.shape)
     }
 
-    /// Reads the array called `name` to the current device. Elements of another float type are
-    /// cast to `T`.
+    /// Reads the array with the name `name` to the current device. Elements of another float type
+    /// are cast to `T`.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The parameters and buffers of a structure, on their way to a file and back.
+//! The parameters and buffers of a structure, as they are written to and read from a file.
 
 use std::collections::BTreeSet;
 use std::panic::Location;
@@ -14,11 +14,11 @@ use crate::grad::parameters::{MapArrays, Parameters};
 use crate::grad::place::{Member, ParameterPath, follow_place, map_erased, members};
 use crate::ops::order::warn;
 
-/// The maximum number of names of one kind that an error lists.
+/// The maximum number of names in each list of an error.
 const NAMED: usize = 8;
 
-/// The end of the name of a buffer that files of old versions of PyTorch lack. Nothing is computed
-/// from its value.
+/// The end of the name of a buffer that files of old versions of PyTorch lack. No computation uses
+/// the value of this buffer.
 const OPTIONAL: &str = "num_batches_tracked";
 
 /// A structure and the names of its arrays.
@@ -146,7 +146,7 @@ impl<S: ArraySource> MapArrays for StructureReader<S> {
         self.source.read(self.place.name(), like.device(), shape)
     }
 
-    /// Reads a state. It may have been saved in the type of its parameter.
+    /// Reads a state. A file may contain the state in the type of its parameter.
     fn map_state<T: Float>(&mut self, like: &Array<T::Computed>) -> Result<Array<T::Computed>> {
         let (device, shape) = (like.device(), like.layout().shape());
         let read = self.source.read(self.place.name(), device, shape);
@@ -206,8 +206,8 @@ fn read_buffer<T: AnyElement>(
     read
 }
 
-/// Returns an error unless the file has each name of the structure once, and no other. Returns the
-/// buffers that the file lacks: all of them, or those that are optional.
+/// Returns an error unless the file has each name of the structure once, and no other name. Returns
+/// the buffers that the file lacks: all buffers, or the buffers that are optional.
 fn check_names<P>(
     like: &Structure<P>,
     found: &[String],
@@ -252,7 +252,7 @@ fn is_optional(name: &str) -> bool {
     name.rsplit('.').next() == Some(OPTIONAL)
 }
 
-/// Returns the first of some names, and the number of the others.
+/// Returns the first of some names, and the number of further names.
 fn listed(names: Vec<&str>) -> String {
     let mut listed: Vec<String> = names
         .iter()
