@@ -10,10 +10,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
-/// Until it drops, a graph pins the memory that it uses. This is the memory of arrays from outside,
-/// and the slab of a scope under [`Policy::Plan`](crate::Policy::Plan). The scope gets a new slab
-/// if it is entered again. A graph writes by address. Every launch writes to the arrays that the
-/// body wrote to, and to clones that share their memory.
+/// Until it drops, a graph pins the memory that it uses: the memory of arrays from outside, and the
+/// slab of a scope under [`Policy::Plan`](crate::Policy::Plan). The scope gets a new slab if it is
+/// entered again. A graph writes by address, so every launch writes to the arrays that the body
+/// wrote to, and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: CapturedMemory,
@@ -21,15 +21,16 @@ pub struct Graph {
     stream: StreamId,
 }
 
-/// Captures the work of `body` on the thread's current stream of `device`, which is current inside,
-/// as a graph. Nothing is executed yet.
+/// Captures, as a graph, the work that `body` enqueues on the thread's current stream of `device`.
+/// The device is current inside of `body`. Nothing is executed yet.
 ///
 /// The body must not reserve memory. Wrap it in a scope under
-/// [`Policy::Plan`](crate::Policy::Plan), and run it twice before the capture. The scope then has
-/// its slab, and kernels are compiled. Arrays from outside are read and updated in place; arrays
-/// that the body returns hold their values after a launch. Numbers (a learning rate, the state of a
-/// generator) are fixed at capture. A [capturable](crate::grad::optim::Adam::capturable) optimizer
-/// stores its rate on the device, where it can change.
+/// [`Policy::Plan`](crate::Policy::Plan), and run it twice before the capture. After the two runs,
+/// the scope has its slab, and kernels are compiled. Arrays from outside are read and updated in
+/// place; arrays that the body returns hold their values after a launch. Numbers (a learning rate,
+/// the state of a generator) are fixed at capture. A
+/// [capturable](crate::grad::optim::Adam::capturable) optimizer stores its rate on the device,
+/// where it can change.
 ///
 /// # Examples
 ///
@@ -91,10 +92,11 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 
 impl Graph {
     /// Launches the graph on the stream that it was captured on. The launch is ordered after
-    /// earlier work of other streams on its arrays, and before their later work.
+    /// earlier work of other streams on its arrays, and before later work of other streams on its
+    /// arrays.
     ///
-    /// Several threads may launch, and use the arrays, concurrently: each launch is atomic, in
-    /// unspecified order.
+    /// Several threads may launch graphs and use the arrays concurrently. Each launch is atomic,
+    /// and their order is unspecified.
     ///
     /// # Examples
     ///

@@ -19,7 +19,8 @@ mod macros;
 pub use cachescope_kernels::functions;
 pub use cachescope_memory::{plan, simulation};
 
-// The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
+// The layers, bottom up: each may name only the layers above it in this list. The layers of the
+// memory are a crate.
 #[cfg(feature = "collective")]
 use cachescope_memory::internal::memory;
 use cachescope_memory::internal::{buffer, context, device, error, size, sync, text};
@@ -55,7 +56,8 @@ pub use cachescope_memory::{
     uncached,
 };
 pub use dry_run::{DryRun, dry_run, largest_fit};
-/// The crate [half](https://docs.rs/half), of which arrays hold `half::f16` and `half::bf16`.
+/// The crate [half](https://docs.rs/half), which defines the element types `half::f16` and
+/// `half::bf16`.
 ///
 /// ```
 /// use cachescope::{Array, half::f16};
@@ -91,7 +93,8 @@ pub mod prelude {
 }
 
 /// The node types of expressions, as they appear in compiler errors; not for direct use.
-// Hidden from rustdoc alone: in compiler errors, types of a hidden module have their full paths.
+// Hidden only from rustdoc, because in compiler errors, types of a hidden module have their full
+// paths.
 #[cfg_attr(doc, doc(hidden))]
 pub mod nodes {
     #[doc(hidden)]
@@ -143,14 +146,14 @@ pub mod dlpack {
 ///
 /// The elements are `Complex<f32>` or `Complex<f64>`, or real numbers of `f32` or `f64`. The
 /// transformed axis is any axis, of any length, prime lengths included. Lengths without large prime
-/// factors are the fastest. The forward transform is not scaled, the inverse is divided by the
-/// length. Operands have any strides; results are row-major. On the host the crates [rustfft] and
-/// [realfft] compute, on CUDA devices cuFFT, which is loaded at run time.
+/// factors are the fastest. The forward transform is not scaled, and the inverse is divided by the
+/// length. Operands have any strides; results are row-major. The host computes with the crates
+/// [rustfft] and [realfft], and CUDA devices compute with cuFFT, which is loaded at run time.
 ///
-/// Each length needs a table of roots of unity. The table is made once, and kept for a bounded
-/// number of lengths, the most recently used. On a CUDA device the table belongs to a plan of
-/// cuFFT. The plan stores the table in device memory that this library does not manage. A plan that
-/// a graph runs is kept as long as the device.
+/// Each length needs a table of roots of unity. The table is made once. The tables of the most
+/// recently used lengths are kept, up to a fixed number of lengths. On a CUDA device the table
+/// belongs to a plan of cuFFT. The plan stores the table in device memory that this library does
+/// not manage. A plan that a graph runs is kept as long as the device.
 ///
 /// [rustfft]: https://docs.rs/rustfft
 /// [realfft]: https://docs.rs/realfft
@@ -165,35 +168,37 @@ pub mod fft {
 /// Factorizations of matrices, and functions that use factorizations, by the names of NumPy's
 /// `linalg`; with the feature `linalg`.
 ///
-/// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and
-/// any of them may be 0. Operands have any strides; results are row-major. On the host the crate
-/// [faer] computes, on CUDA devices cuSOLVER, which is loaded at run time.
+/// Matrices are the last two axes of an array of `f32` or `f64`. The axes before index the
+/// matrices, and any length may be 0. Operands have any strides; results are row-major. The host
+/// computes with the crate [faer], and CUDA devices compute with cuSOLVER, which is loaded at run
+/// time.
 ///
-/// If a matrix has no result, such as a singular one in a solve, an error names its place. To
-/// detect this, a function waits for its stream. The exceptions are [`det`](linalg::det) and
-/// [`qr`](linalg::qr), which have a result for every matrix.
+/// If a function has no result for a matrix, such as a solve with a singular matrix, an error names
+/// the matrix's position. To detect this case, a function waits for its stream. The exceptions are
+/// [`det`](linalg::det) and [`qr`](linalg::qr), which have a result for every matrix.
 ///
 /// # Derivatives
 ///
-/// Every function has derivatives where it is smooth. [`det`](linalg::det) has two for every
-/// matrix, and more for invertible ones.
+/// Every function has derivatives where it is smooth. [`det`](linalg::det) has first and second
+/// derivatives for every matrix, and higher derivatives for invertible matrices.
 ///
-/// The vectors of equal values ([`eigh`](linalg::eigh), [`svd`](linalg::svd)) are any basis of a
-/// space. A loss that depends on the basis has no derivative: its gradient is infinite or NaN. In
-/// the gradient of any other loss, equal values contribute nothing to each other. That is right for
-/// functions of the values, and for norms and traces of V f(w) Vᵀ. It leaves out what weights of
-/// single elements of V f(w) Vᵀ contribute: write such a loss without vectors.
+/// The vectors of equal values ([`eigh`](linalg::eigh), [`svd`](linalg::svd)) are an arbitrary
+/// basis of a space. A loss that depends on the basis has no derivative: its gradient is infinite
+/// or NaN. In the gradient of any other loss, equal values contribute nothing to each other. That
+/// is right for functions of the values, and for norms and traces of V f(w) Vᵀ. For weights of
+/// single elements of V f(w) Vᵀ, a contribution is missing, so write such a loss without vectors.
 ///
-/// Second derivatives of functions of the values are right at equal values. With vectors, they are
-/// right by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp), which choose the vectors that
-/// are smooth along their direction. For weights of single elements of V f(w) Vᵀ, `hvp` is NaN at
-/// equal values. Gradients of gradients by [`value_and_grad`](crate::grad::value_and_grad) leave
-/// out what vectors of equal values contribute.
+/// Second derivatives of functions of the values are right at equal values. With vectors, second
+/// derivatives are right by [`jvp`](crate::grad::jvp) and [`hvp`](crate::grad::hvp), which choose
+/// the vectors that are smooth along their direction. For weights of single elements of V f(w) Vᵀ,
+/// `hvp` is NaN at equal values. Gradients of gradients by
+/// [`value_and_grad`](crate::grad::value_and_grad) leave out the contribution of the vectors of
+/// equal values.
 ///
-/// There are no derivatives where the order of values counts and two values are equal. At singular
-/// values of 0, only a loss that is even in them has derivatives (the nuclear norm is not even).
-/// [`qr`](linalg::qr) has none for matrices whose first columns are dependent, and
-/// [`lstsq`](linalg::lstsq) none where the rank changes.
+/// There are no derivatives where two values are equal and their order matters. At singular values
+/// of 0, only a loss that is an even function of them has derivatives (the nuclear norm is not
+/// even). [`qr`](linalg::qr) has no derivatives for matrices whose first columns are dependent, and
+/// [`lstsq`](linalg::lstsq) has none where the rank changes.
 ///
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]

@@ -1,5 +1,5 @@
-//! The public macros. They pass `$crate` to the procedural macros, so that paths are right even if
-//! this crate is renamed.
+//! The public macros. They pass `$crate` to the procedural macros, so that paths are correct even
+//! if this crate is renamed.
 
 /// Functions of single elements, written in Rust, that fuse into expressions like the built-in
 /// ones.
@@ -109,7 +109,7 @@ macro_rules! elementwise {
 }
 
 /// The callback of `functions!`: passes the table's rows on to the procedural macro, which cannot
-/// see them itself. `$dollar` is the token `$`.
+/// read the table itself. `$dollar` is the token `$`.
 macro_rules! door {
     ([$dollar:tt] $pass:ident $(
         $(#[doc = $doc:literal])+

@@ -12,11 +12,12 @@ use crate::ops::derivatives::{
 use crate::ops::random::{replace_thread_state, thread_state};
 
 /// Returns the value of `run`, and saves only this value and the arrays in `inputs`. If a tape
-/// tracks one of them, the backward pass calls `run` again, with the same random numbers, on the
-/// same tape. With `checks_values`, the result is saved, too, and compared.
+/// tracks one of these arrays, the backward pass calls `run` again, with the same random numbers,
+/// on the same tape. With `checks_values`, the value is also saved for a comparison with the second
+/// run.
 ///
-/// Both runs read what `run` captures. The tape notes this in the first run: the gradients of
-/// captured parameters are complete only after the second.
+/// Both runs read the arrays that `run` captures. The tape records these reads in the first run,
+/// because the gradients of captured parameters are complete only after the second run.
 ///
 /// # Errors
 ///
@@ -52,7 +53,7 @@ pub(crate) fn checkpointed<T: Float>(
             return Ok(());
         };
         drop(pins);
-        // The backward pass continues with the steps that this call records.
+        // The backward pass continues with the steps that this second call records.
         let (again, tracked) = {
             let _device = device.enter();
             let later = replace_thread_state(state);

@@ -2,11 +2,12 @@
 //!
 //! A sum of floats depends on its order, which is the order of the indices, as on the host.
 //! Therefore one thread adds to each element of the target, and no floats are added atomically.
-//! Writes take the same paths, so the last of several values for one element is kept.
+//! Writes use the same kernels, so the last of several values for one element is kept.
 //!
 //! Sums of integers do not depend on the order. So each value has a thread that adds it atomically,
 //! and the time depends on the number of values alone. For floats, each of the blocks that own
-//! parts of the target reads all indices. This takes longest for many targets without other axes.
+//! parts of the target reads all indices. The time is longest if the indexed axis is long and the
+//! target has no other axes.
 
 use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
@@ -61,7 +62,7 @@ pub(in crate::ops) fn put_at(
     scattered.in_order(order, &walk, item)
 }
 
-/// A scattered element.
+/// An element that is added or written at an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
     /// An element that is added.
@@ -100,7 +101,7 @@ impl Item {
     }
 }
 
-/// The maximum number of indices of a lane that one thread processes.
+/// The maximum length of a lane that one thread processes, in indices.
 const SHORT: usize = 32;
 
 /// The number of lanes per multiprocessor from which one thread for each lane is enough.
@@ -130,7 +131,7 @@ struct Division {
 
 impl Division {
     fn of(walk: &Walk<3>) -> Self {
-        // The lanes run along the axes on which the target has step 0. Two positions on the other
+        // The lanes run along the axes on which the target has stride 0. Two positions on the other
         // axes are different elements, whatever the indices are.
         let axes = |wanted: fn([isize; 3]) -> bool| {
             let axes = walk.axes();
@@ -245,10 +246,10 @@ impl Scattered {
     }
 
     /// Updates with a block of threads for each range of the axis, in lanes that share their
-    /// indices. Each block reads all indices, 256 at a time, and then the values of its own. If its
-    /// own values are few of all, reading dominates the time. Reading also dominates if the number
-    /// of neighbouring lanes reaches the number of threads. If all indices are equal, each index
-    /// takes about ten cycles.
+    /// indices. Each block reads all indices, 256 at a time, and then the values for its own range.
+    /// If few of all values are for its range, reading the indices dominates the time. Reading also
+    /// dominates if the number of neighbouring lanes reaches the number of threads. If all indices
+    /// are equal, each index takes about ten cycles.
     #[track_caller]
     fn by_ranges(&self, order: CudaOrder<'_>, division: &Division, item: Item) -> Result<()> {
         let beside = division.beside.count();
@@ -256,7 +257,8 @@ impl Scattered {
         let tiles = beside.div_ceil(threads);
         let parts = division.groups.count() * tiles;
         let wanted = (order.gpu.multiprocessors().max(1) as usize * 8).div_ceil(parts);
-        // Whole rounds of the threads that own the elements of one lane.
+        // The length of a range is a multiple of the number of threads that own the elements of one
+        // lane.
         let owners = THREADS as usize / threads;
         let range = self.axis.length.div_ceil(wanted).max(1);
         let range = range.next_multiple_of(owners);
