@@ -1,5 +1,6 @@
-// Adds floats at indices in their order, which the sums depend on, or writes words there, of which
-// the last remains. A thread processes all indices of one line of the target.
+// Adds floats at indices, in the order of the indices, because the sums depend on the order. Or
+// writes words at indices, where the last word for an index remains. A thread processes all indices
+// of one line of the target.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(item_t* to, const i64* __restrict__ indices, const item_t* __restrict__ values, Walk<RANK, 3> lines,

@@ -1,17 +1,20 @@
-// Adds floats at indices in their order, which the sums depend on, or writes words there, of which
-// the last remains. A block of threads owns a range of the target's indices in some of its lines.
-// It scans all indices of these lines for those in its range.
+// Adds floats at indices, in the order of the indices, because the sums depend on the order. Or
+// writes words at indices, where the last word for an index remains. A block of threads owns a
+// range of the target's indices in some of its lines. The block scans all indices of these lines
+// for the indices in its range.
 //
-// The lines of a block have the same indices. The block reads 256 of them at a time and lists those
-// in its range in their order. Then each thread scans the list for the elements that it owns.
+// The lines of a block have equal indices. The block reads 256 indices at a time, and lists the
+// indices in its range in their order. Then each thread scans the list for the elements that it
+// owns.
 
 /// The division of the work among blocks.
 struct Division {
-    /// The indices of the axis that a block owns, and the number of blocks that own all.
+    /// The number of indices of the axis that a block owns, and the number of blocks that own all
+    /// indices.
     u64 range;
     u64 ranges;
-    /// The neighbouring lines that share their indices, and how many of them a block processes: a
-    /// power of two.
+    /// The number of neighbouring lines that share their indices, and the number of these lines
+    /// that a block processes, a power of two.
     u64 beside;
     u64 lanes;
     /// The number of blocks for lines that share their indices.
@@ -21,7 +24,7 @@ struct Division {
 extern "C" __global__ void __launch_bounds__(256)
 kernel(item_t* to, const i64* __restrict__ indices, const item_t* __restrict__ values, Walk<RANK, 3> groups,
        Walk<RANK, 3> beside, Walk<RANK, 3> along, Picked axis, Division division, u64 length, u64 count) {
-    // For each listed index: its position in the range, and the offset of its values.
+    // The position in the range and the offset of the values, for each listed index.
     __shared__ index_t listed[256];
     __shared__ index_t places[256];
     __shared__ u32 in_warp[8];

@@ -1,4 +1,4 @@
-// Adds integers at indices, in any order, which does not change their sums.
+// Adds integers at indices, in any order, because the order does not change their sums.
 
 CS_FN void add(u32* to, u32 value) {
     atomicAdd((unsigned int*)to, value);
@@ -8,8 +8,8 @@ CS_FN void add(u64* to, u64 value) {
     atomicAdd((unsigned long long*)to, (unsigned long long)value);
 }
 
-/// Adds to a part of the aligned 32 bits around it. A block of memory has all of these bits, up to
-/// its end.
+/// Adds to a part of the aligned 32 bits around it. A block of memory contains all of these bits,
+/// even at its end.
 template <typename Word>
 CS_FN void add(Word* to, Word value) {
     const u64 address = (u64)to;

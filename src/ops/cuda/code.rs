@@ -13,7 +13,7 @@ pub(super) struct Code {
     pub(super) arrays: Vec<DType>,
     /// The types of the scalars.
     pub(super) scalars: Vec<DType>,
-    /// The value of the node `n` is called `vn`.
+    /// The statements, in which the value of the node `n` has the name `vn`.
     pub(super) statements: String,
 }
 

@@ -1,8 +1,8 @@
-// Copies the elements, or writes the positions, at which flags hold, contiguously. `sums` has the
-// running sums of the flags.
+// Copies, contiguously, the elements at which flags are true, or writes the positions of these
+// elements. `sums` has the running sums of the flags.
 
 #if CS_ROWS
-// For each flag that holds, the indices along the axes.
+// Writes the indices along the axes for each flag that is true.
 struct cs_shape {
     u64 rank;
     u64 dims[8];

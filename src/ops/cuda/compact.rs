@@ -22,7 +22,8 @@ struct Compact;
 /// The kernel that writes indices.
 struct Positions;
 
-/// Returns the elements of `array` at which `flags` are true. Both are contiguous and equally long.
+/// Returns the elements of `array` at which `flags` are true. Both arrays are contiguous and
+/// equally long.
 #[track_caller]
 pub(in crate::ops) fn compacted(
     order: CudaOrder<'_>,
@@ -56,7 +57,7 @@ pub(in crate::ops) fn compacted(
 }
 
 /// Returns the positions at which the flags are true in an array of `shape`. Each position is a row
-/// of indices along the axes. The flags are contiguous, and as many as the shape has elements.
+/// of indices along the axes. The flags are contiguous, one for each element of the shape.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: CudaOrder<'_>,

@@ -4,7 +4,7 @@ extern "C" __global__ void __launch_bounds__(256)
 kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Walk<RANK, 2> walk, u64 count) {
     const index_t step = all_threads();
     for (index_t number = thread_number(); number < count; number += UNROLLED * step) {
-        // All are read before the first is written, so that their reads overlap.
+        // All words are read before the first is written, so that the reads overlap.
         word_t words[UNROLLED];
         index_t places[UNROLLED];
 #pragma unroll

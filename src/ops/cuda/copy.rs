@@ -24,7 +24,8 @@ pub(in crate::ops) fn copied(
     computed(order.device, array.dtype, shape, |output: Output| {
         let output = Words::new(output, array.dtype);
         assert_eq!(output.limit, walk.count(), "copied to another length");
-        // SAFETY: the walk is over the array and over the output, which has as many elements.
+        // SAFETY: the walk is over the array and over the output, which has an equal number of
+        // elements.
         unsafe { copy(order, Words::of(array), output, &walk) }
     })
 }
@@ -84,7 +85,7 @@ impl Words {
         self.address.offset((index * self.bytes) as u64)
     }
 
-    /// Returns this memory as words that are `times` as long.
+    /// Returns this memory as words whose length is `times` the length of its words.
     pub(super) fn widened(self, times: usize) -> Self {
         Self {
             bytes: self.bytes * times,
@@ -97,8 +98,8 @@ impl Words {
 /// The size of the longest words in bytes.
 const LONGEST: usize = 16;
 
-/// Returns the number of elements in the longest word that all operands allow. This number divides
-/// all of `numbers`, and the word is aligned in the memory of all operands.
+/// Returns the number of elements in the longest word that all operands allow. The number of
+/// elements divides all of `numbers`, and the word is aligned in the memory of all operands.
 pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> + Clone) -> usize {
     let mut times = LONGEST / operands[0].bytes;
     let fits = |times: usize| {
@@ -115,8 +116,9 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice. Nothing else
-/// may be about to write these elements. The array of `from` must be among the operands of `order`.
+/// The walk must stay within the memory of both operands, and reach no element of `to` twice. No
+/// other pending work may write these elements. The array of `from` must be among the operands of
+/// `order`.
 #[track_caller]
 pub(super) unsafe fn copy(
     order: CudaOrder<'_>,
@@ -131,8 +133,8 @@ pub(super) unsafe fn copy(
     if count == 1 || walk.axes().eq([(count, [1, 1])]) {
         let [first, target] = walk.first();
         let bytes = (count * from.bytes) as u64;
-        // SAFETY: both have `count` contiguous elements from these indices on, by this function's
-        // contract.
+        // SAFETY: `from` and `to` have `count` contiguous elements from these indices on, by this
+        // function's contract.
         let copy = |stream| unsafe { order.gpu.copy(stream, from.at(first), to.at(target), bytes) };
         return order.queue(copy);
     }
@@ -173,7 +175,7 @@ fn words_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("a copy", numbering, bytes, include_str!("copy.cuh"))
 }
 
-/// Returns `walk` over words of `times` elements. Along its last axis, all operands step by one.
+/// Returns `walk` over words of `times` elements. Along its last axis, all operands have stride 1.
 fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
     if times == 1 {
         return *walk;
@@ -251,19 +253,20 @@ pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str)
     )
 }
 
-/// A walk by tiles of two axes. The target is contiguous along one axis, the source along the
-/// other.
+/// A walk by tiles of two axes. The target is contiguous along one axis, and the source is
+/// contiguous along the other axis.
 #[derive(Debug)]
 struct Tiles {
     /// The walk over the other axes.
     outer: Walk<2>,
     across: (usize, [isize; 2]),
     along: (usize, [isize; 2]),
-    /// The words of a tile's side.
+    /// The length of a tile's side, in words.
     side: usize,
 }
 
-/// Returns the words of a tile's side. They are whole sectors of memory even for short words.
+/// Returns the length of a tile's side, in words. Even for short words, a side has whole sectors of
+/// memory.
 fn side_of(bytes: usize) -> usize {
     if bytes < 4 { 64 } else { 32 }
 }
@@ -277,11 +280,11 @@ fn tiles_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("a transposing copy", numbering, bytes, &text)
 }
 
-/// The minimum number of words of a line that are worth a tile.
+/// The minimum length of a line, in words, for which tiles are faster.
 const SHORT: usize = 8;
 
 impl Tiles {
-    /// Returns the tiles of `walk`, if rows would read only a little of every sector of memory.
+    /// Returns the tiles of `walk`, if rows would read only a small part of every sector of memory.
     fn of(walk: &Walk<2>, bytes: usize) -> Option<Self> {
         let along = walk.row();
         let inner = walk.axes().len() - 1;
@@ -329,7 +332,7 @@ fn copy_tiles(order: CudaOrder<'_>, from: Words, to: Words, tiles: &Tiles) -> Re
 pub(super) mod tests {
     use super::*;
 
-    /// Numberings that differ in what the compiler makes of them.
+    /// Returns two numberings for which the compiler generates different code.
     pub(in crate::ops::cuda) fn numberings() -> [Numbering; 2] {
         [(2, 0), (3, usize::MAX)].map(|(rank, limit)| Numbering::new(rank, limit))
     }

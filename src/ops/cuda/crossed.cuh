@@ -1,7 +1,7 @@
 // Writes each element of a program whose operands are partly contiguous along another axis than the
 // target. These operands are read by square tiles along their axis into shared memory, so that all
-// reads and writes are coalesced. Defined by the including text: the program, `Staged`, the
-// operands' part of a tile, and the functions of both axes.
+// reads and writes are coalesced. The source that includes this file must define the program, the
+// operands' part of a tile (`Staged`), and the functions of both axes.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const Operands o, const u64 length_across, const u64 length_along, const u64 count) {

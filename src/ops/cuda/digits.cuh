@@ -14,8 +14,8 @@ CS_FN u32 cs_digit(bits_t key, u32 number) {
 
 #if CS_COUNTS
 
-// Counts the elements of a line that have each digit, for all digits of a key, into `counts`, which
-// begin as 0. A block processes `together` tiles of a line; `parts` blocks cover a line.
+// Counts the elements of a line for each value of each digit of a key, into `counts`, which begin
+// as 0. A block processes `together` tiles of a line; `parts` blocks cover a line.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 together, told_t* counts) {
     __shared__ u32 own[CS_PASSES][CS_DIGITS];
@@ -57,13 +57,13 @@ kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 togethe
 #else
 
 struct cs_pass {
-    // The number of the digit; the mask that keys are XORed with.
+    // The number of the digit, and the mask that keys are XORed with.
     u64 digit, turned;
     u64 tiles;
 };
 
 // Returns the sum of `own` over the threads before this one. All threads of the block must call
-// this together. `room` has an element for each warp.
+// this function together. `room` has an element for each warp.
 template <class N>
 CS_FN N cs_sum_before(N own, N* room) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -80,17 +80,18 @@ CS_FN N cs_sum_before(N own, N* room) {
     return sum;
 }
 
-// Moves the elements of a tile to their positions in the order by this digit and those before it.
-// `counts` has the counts of all digits of all lines. A block takes its tile from `ticket`, which
-// begins as 0, so that tiles are begun in their order, whichever blocks run first. `told` has the
+// Moves the elements of a tile to their positions in the order by this digit and the digits before
+// it. `counts` has the counts of all digits of all lines. A block takes its tile from `ticket`,
+// which begins as 0. So tiles are begun in their order, whichever blocks run first. `told` has the
 // words of all tiles, which begin as 0. If there is a next pass, its words are in `next`, and this
-// pass sets them to 0. If positions are wanted, they move with the elements: the first pass takes
+// pass sets them to 0. If positions are wanted, they move with the elements. The first pass uses
+// the index of an element in its line as its position; later passes read positions from `places`.
 // the index of an element in its line, later passes read positions from `places`.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticket, told_t* told, told_t* next,
        const place_t* places, const cs_sorted to, place_t* to_places) {
-    // First each warp's counts of digits, then the number of elements of the tile before each
-    // warp's first.
+    // At first, the counts of digits of each warp. Later, for each digit, the number of its
+    // elements in the warps before each warp.
     __shared__ u32 ranks[CS_WARPS][CS_DIGITS];
     // The target of the first element of each digit, less its rank in the tile.
     __shared__ u64 firsts[CS_DIGITS];
@@ -141,19 +142,19 @@ kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticke
             __syncwarp();
         }
         __syncthreads();
-        // Each thread has a digit: it computes how many elements of the digit precede each warp's,
-        // and how many have lesser digits.
+        // Each thread has a digit. It computes the number of elements of the digit in the warps
+        // before each warp, and the number of elements with lesser digits.
         u32 count = 0;
         for (u32 of = 0; of < CS_WARPS; ++of) {
             const u32 own = ranks[of][thread];
             ranks[of][thread] = count;
             count += own;
         }
-        // Published as soon as it is known, because the tiles behind wait for it.
+        // Published as soon as the count is known, because later tiles wait for it.
         told_t* const word = told + number * CS_DIGITS + thread;
 #ifndef __CUDA_ARCH__
-        // If blocks run sequentially, words that an earlier pass did not clear would not be
-        // noticed.
+        // Checked, because blocks that run sequentially would otherwise not notice a word that an
+        // earlier pass did not clear.
         if (*word != 0) __trap();
 #endif
         cs_tell(word, tile == 0 ? CS_ALL : CS_OWN, count);

@@ -1,6 +1,6 @@
 // Copies indices that were drawn from rows. If a row is not a distribution, it has a fault. The
-// fault is reported, packed with the number of the row. The indices that were drawn from the row
-// become 0.
+// fault is reported, packed with the number of the row, and the indices that were drawn from the
+// row become 0.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const i64* __restrict__ drawn, const i64* __restrict__ faults, i64* __restrict__ to, Picked axis, u64 each,

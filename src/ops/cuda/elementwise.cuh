@@ -1,4 +1,5 @@
-// Writes each element of a program. Defined by the including text: the program and `place`.
+// Writes each element of a program. The source that includes this file must define the program and
+// `place`.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const Operands o, I* out, const u64 count) {

@@ -16,7 +16,7 @@ struct Generate<F>(PhantomData<F>);
 
 const TEXT: &str = include_str!("generated.cuh");
 
-/// The elements that a thread of most kernels computes at once.
+/// The number of elements that a thread of most kernels computes at once.
 const TOGETHER: usize = 4;
 
 /// The type-erased description of a [`Fill`] of elements of one type.
@@ -49,8 +49,8 @@ impl FillKernels {
     }
 }
 
-/// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
-/// of elements. It returns the members of `Operands`: see [`Fill::operands`].
+/// Returns a new array of `shape`. Once its memory is allocated, calls `draw` with the number of
+/// elements. `draw` returns the members of `Operands`: see [`Fill::operands`].
 #[track_caller]
 pub(in crate::ops) fn generate(
     order: CudaOrder<'_>,

@@ -1,6 +1,6 @@
 
-// Each thread generates the elements of whole blocks of words. Earlier draws may have used elements
-// of the first block.
+// Generates the elements of whole blocks of words in each thread. Earlier draws may have used
+// elements of the first block.
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const Operands o, I* out, const u64 count) {
     const u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x;

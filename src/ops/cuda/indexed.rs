@@ -1,8 +1,8 @@
 //! Reading and marking at indices from an array on the device.
 //!
-//! Only the kernel checks the indices. It reports an index that is out of range, and the next call
-//! that synchronises returns the error. For this index, the result is zero. Rows that are not a
-//! distribution to draw indices from are reported in this way, too.
+//! Only the kernel checks the indices. If an index is out of range, the kernel reports it, and the
+//! next call that synchronises returns the error. The result for the index is zero. Rows that are
+//! not a distribution to draw indices from are reported in this way, too.
 
 use super::copy::{WordKernel, Words, form_of, source, widening};
 use super::launch::{grid_of, launch};
@@ -16,7 +16,7 @@ use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
 impl Axis {
-    /// Adds the axis to the arguments of a kernel, as its `Picked`.
+    /// Appends the axis to the arguments of a kernel, as its `Picked`.
     pub(super) fn push(self, gpu: &Cuda, arguments: &mut Arguments) {
         let operation = self.operation.number();
         let report = gpu.bad_index_address().0;
@@ -59,7 +59,7 @@ pub(in crate::ops) fn picked(
         numbering.push(&mut arguments, &walk);
         axis.push(order.gpu, &mut arguments);
         arguments.push(walk.count() as u64);
-        // The walk reaches index 0 of the axis. The kernel adds the steps of the indices.
+        // The walk reaches index 0 of the axis. The kernel adds the offsets of the indices.
         let kernel = WordKernel::of::<Picked>(numbering, from.bytes, pick_source);
         kernel.launch(order, grid(walk.count()), &arguments)
     })
@@ -73,7 +73,7 @@ fn pick_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("picking by indices", numbering, bytes, &text)
 }
 
-/// Returns the number of elements that make up a word, if rows with one index each are copied.
+/// Returns the number of elements in a word, if rows with one index each are copied.
 fn whole_words(from: Words, to: Words, axis: Axis, walk: &Walk<2>) -> usize {
     let (length, steps) = walk.row();
     if steps != [1, 0] {
@@ -107,9 +107,10 @@ fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
     (axis, Walk::over([first / times, index_first], axes))
 }
 
-/// Returns a new array of `shape`, whose last axis has `classes` elements. Each class in `array`
-/// has a row of zeros with a one at its index. The row of an invalid class is zeros. The elements
-/// have the type `dtype`, in which the bits of a one are `one`.
+/// Returns the one-hot encoding of the classes in `array`: a new array of `shape`, whose last axis
+/// has one element for each class. The row of a class is zeros with a one at the index of the
+/// class. The row of an invalid class is zeros. The elements have the type `dtype`, in which the
+/// bits of a one are `one`.
 #[track_caller]
 pub(in crate::ops) fn marked(
     order: CudaOrder<'_>,
@@ -156,9 +157,9 @@ fn mark_source(numbering: Numbering, bytes: usize, label: DType) -> KernelSource
     source(&format!("one_hot of {label}"), numbering, bytes, &text)
 }
 
-/// Returns indices that were drawn from rows, `drawn` of [.., number of draws], in a new array.
-/// `faults` has one number for each row. If the number is not 0, the kernel reports the row, and
-/// the row's indices are 0. Both arrays are contiguous, and of `i64`.
+/// Returns, in a new array, the indices that were drawn from rows. `drawn` has the shape [..,
+/// number of draws]. `faults` has one number for each row. If the number is not 0, the kernel
+/// reports the row, and the row's indices are 0. Both arrays are contiguous, and of `i64`.
 #[track_caller]
 pub(in crate::ops) fn reported(
     order: CudaOrder<'_>,
@@ -190,7 +191,7 @@ pub(in crate::ops) fn reported(
     })
 }
 
-/// The kernels that report rows which are not a distribution.
+/// The kernels that report rows that are not a distribution.
 struct Drawn;
 
 fn drawn_source(numbering: Numbering, bytes: usize) -> KernelSource {

@@ -1,12 +1,12 @@
 // Maps the order of elements to the order of unsigned integers: NaN comes last, and both zeros are
-// equal. Defined by the including text: `bits_t`, which has as many bits as an element; `CS_ORDER`,
-// 0 for unsigned integers, 1 for signed ones and 2 for floats, for which `CS_INFINITE` has the bits
-// of infinity.
+// equal. The source that includes this file must define `bits_t`, with the number of bits of an
+// element, and `CS_ORDER`. `CS_ORDER` is 0 for unsigned integers, 1 for signed integers and 2 for
+// floats. For floats, it must also define `CS_INFINITE`, the bits of infinity.
 
 #define CS_SIGN ((bits_t)((bits_t)1 << (8 * sizeof(bits_t) - 1)))
 
-// Returns a key that is less if the element comes earlier. `turned` has all bits set for descending
-// order.
+// Returns the key of an element. The key is less if the element comes earlier. For descending
+// order, `turned` has all bits set.
 CS_FN bits_t cs_key(bits_t bits, bits_t turned) {
 #if CS_ORDER == 0
     return bits ^ turned;
@@ -20,14 +20,14 @@ CS_FN bits_t cs_key(bits_t bits, bits_t turned) {
 #endif
 }
 
-// The lines of an array along one axis, numbered in row-major order of the others.
+// The lines of an array along one axis, numbered in row-major order of the other axes.
 struct cs_lines {
     u64 address;
-    // Elements of a line, and the step between them.
+    // The number of elements of a line, and the stride between them.
     u64 length;
     i64 step;
     u64 lines;
-    // The other axes, the slowest first, and their steps.
+    // The other axes, the slowest first, and their strides.
     u64 rank;
     u64 dims[7];
     i64 steps[7];
@@ -42,8 +42,8 @@ CS_FN const bits_t* cs_line(const cs_lines& from, u64 line) {
     return from.rank > 0 ? first + (i64)line * from.steps[0] : first;
 }
 
-// The destination of sorted lines: the first `kept` of their elements, for `inner` interleaved
-// lines. The elements go to `values`, their former positions to `positions`.
+// The destination of sorted lines: the first `kept` elements of each line, for `inner` interleaved
+// lines. The elements go to `values`, and their former positions go to `positions`.
 struct cs_sorted {
     u64 kept, inner;
     u64 values, positions;

@@ -1,17 +1,18 @@
 // Concurrent tiles that pass prefix sums to each other by decoupled look-back (Merrill and Garland,
-// 2016). A tile publishes its own sum. Once it has the sum of all tiles before it, it publishes the
-// sum of all tiles up to itself. For this, it searches backwards for the nearest tile that
-// published the sum of all. To that sum, it adds the own sums of the tiles in between, in their
-// order.
+// 2016). A tile first publishes its own sum. Then it searches backwards for the nearest tile that
+// published its inclusive sum, the sum of all tiles up to itself. To this sum, the tile adds the
+// own sums of the tiles in between, in their order, and finally its own sum. The result is the
+// tile's inclusive sum, which it publishes.
 //
-// Invariant: the sum of all up to a tile is the sum of all up to the tile before it, merged with
-// the tile's own sum. This holds whether the tile publishes it or the next tile adds it up, so
-// every bit of it is the same on each run.
+// Invariant: the inclusive sum of a tile is the inclusive sum of the tile before it, merged with
+// the tile's own sum. This holds both for a sum that the tile publishes and for a sum that a later
+// tile adds up. So every bit of the sum is equal on each run.
 //
 // A tile waits only for tiles with lower numbers. The number is a ticket that a block takes when it
-// runs. Therefore the tiles that it waits for run too, in whatever order the device starts blocks.
+// runs. Therefore the tiles that a tile waits for run too, in whatever order the device starts
+// blocks.
 //
-// Defined by the including text: `S` and `cs_merge`.
+// The source that includes this file must define `S` and `cs_merge`.
 
 // The status of a tile. The memory is 0 before the launch.
 #define CS_TOLD_NOTHING 0u
@@ -20,9 +21,9 @@
 
 struct cs_tiles {
     unsigned long long* ticket;
-    // The status of each tile, and its sums, which are read after the status: they are too wide for
-    // one word with it. Both sums are stored, because the first may be read while the second is
-    // written.
+    // The status of each tile, and its sums. The sums are read after the status, because they are
+    // too wide for one word with the status. Both sums are stored, because the first sum may be
+    // read while the second is written.
     u32* told;
     S* own;
     S* all;
@@ -52,15 +53,15 @@ CS_FN void cs_show(S* at, S sum) {
     for (u32 word = 0; word < sizeof(S) / 8; ++word) ((volatile u64*)at)[word] = shown.words[word];
 }
 
-// Returns the nearest tile before number `tile` that published the sum of all, once the tiles
-// between the two published their own sums. `tile` is not the first. `told` is the status of the
-// first tile of the line. All threads of the warp must call this together. The published sums may
-// be read once all threads that read them are behind a fence.
+// Returns the nearest tile before number `tile` that published its inclusive sum. First waits until
+// the tiles in between have published their own sums. `tile` is not the first. `told` is the status
+// of the first tile of the line. All threads of the warp must call this function together. The
+// published sums may be read once all threads that read them are behind a fence.
 CS_FN u64 cs_nearest(const u32* told, u64 tile) {
     const u32 lane = threadIdx.x % 32;
     u64 end = tile;
     for (;;) {
-        // There is no tile before the first one. The first one publishes the sum of all, so the
+        // There is no tile before the first one. The first one publishes its inclusive sum, so the
         // search ends there.
         const u32 what = lane < end ? cs_told(told + (end - 1 - lane)) : CS_TOLD_NOTHING;
         const u32 all = __ballot_sync(0xffffffffu, what == CS_TOLD_ALL);
@@ -78,8 +79,9 @@ CS_FN u64 cs_nearest(const u32* told, u64 tile) {
     }
 }
 
-// Returns the sum of all tiles before number `tile`. The tile number `nearest` published the sum of
-// all up to itself, and the tiles between the two their own sums. Sums of tiles are `step` apart.
+// Returns the sum of all tiles before number `tile`. The tile number `nearest` published its
+// inclusive sum, and the tiles between `nearest` and `tile` published their own sums. Sums of tiles
+// are `step` apart.
 CS_FN S cs_before(const S* own, const S* all, u64 step, u64 nearest, u64 tile) {
     S sum = cs_seen(all + nearest * step);
     for (u64 next = nearest + 1; next < tile; next += 4) {

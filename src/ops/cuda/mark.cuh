@@ -10,8 +10,8 @@ kernel(const label_t* __restrict__ labels, word_t* __restrict__ to, Walk<RANK, 1
         index_t at[1];
         place(walk, row, at);
         const label_t label = labels[at[0]];
-        // Classes are numbered from 0: a negative one is above every length. One thread of the row
-        // reports an invalid class.
+        // Classes are numbered from 0. As an unsigned number, a negative class is above every
+        // length. One thread of the row reports an invalid class.
         const bool known = (u64)label < axis.length;
         if (!known && column == 0) {
             reported((u64)label, axis);

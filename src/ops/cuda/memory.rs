@@ -16,15 +16,16 @@ pub(super) struct Output {
     pub(super) count: usize,
 }
 
-/// Returns the address of the first element of `array`. If it has no elements, this is any address.
+/// Returns the address of the first element of `array`. If `array` has no elements, the address may
+/// be any number.
 pub(super) fn address_of(array: Operand<'_>) -> DevicePtr {
     let first = array.layout.offset();
     let bytes = first.wrapping_mul(array.dtype.size_bytes());
     DevicePtr(array.buffer.address().wrapping_add(bytes as u64))
 }
 
-/// Returns a new array of `shape` on `device`. `write` must launch work on the thread's current
-/// stream that writes all elements. It is not called for an array without elements.
+/// Returns a new array of `shape` on `device`. `write` must launch work that writes all elements,
+/// on the thread's current stream. `write` is not called for an array without elements.
 #[track_caller]
 pub(super) fn computed(
     device: &Device,

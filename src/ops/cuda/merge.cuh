@@ -1,8 +1,9 @@
-// Merging the totals of several threads. Defined by the including text: `Total` and `cs_join`.
+// Merging the totals of several threads. The source that includes this file must define `Total` and
+// `cs_join`.
 
-// Returns to the first of `lanes` adjacent threads the merged total. `lanes` is a power of two; the
-// first `valid` threads have totals. All threads of the block must call this together. `room` has
-// an element for each warp.
+// Returns the merged total to the first of `lanes` adjacent threads. `lanes` is a power of two; the
+// first `valid` threads have totals. All threads of the block must call this function together.
+// `room` has an element for each warp.
 CS_FN Total cs_merged_beside(Total total, u32 lane, u32 lanes, u32 valid, Total* room) {
     const u32 width = lanes < 32 ? lanes : 32;
     const u32 before = lane - lane % width;
@@ -25,8 +26,8 @@ CS_FN Total cs_merged_beside(Total total, u32 lane, u32 lanes, u32 valid, Total*
     return total;
 }
 
-// Returns to the first of `lanes` threads the merged total. The threads are as far apart as a block
-// has outputs. `room` has an element for each thread.
+// Returns the merged total to the first of `lanes` threads. The distance between these threads is
+// the number of outputs of a block. `room` has an element for each thread.
 CS_FN Total cs_merged_apart(Total total, u32 lane, u32 lanes, u32 valid, Total* room) {
     if (lanes == 1) return total;
     const u32 side = CS_THREADS / lanes;

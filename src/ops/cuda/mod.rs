@@ -1,18 +1,18 @@
 //! The execution of expressions by CUDA devices.
 //!
-//! A kernel is CUDA C++ that is generated from the type of an expression. Its text has three parts.
-//! The prelude is first. Then the expression is a function of the number of an element
-//! ([`Program`](program::Program)). The text of the operation on the elements is last. A kernel is
-//! compiled when it is first needed.
+//! A kernel is CUDA C++ that is generated from the type of an expression. Its source has three
+//! parts: the prelude, the expression as a function of the number of an element
+//! ([`Program`](program::Program)), and the operation on the elements. A kernel is compiled when it
+//! is first needed.
 //!
 //! Architecture invariant: every kernel is launched by [`launch`](launch::launch), and no module
 //! outside of this one launches a kernel.
 //!
 //! Architecture invariant: no function here is generic over an element type, so that each is
 //! compiled once. Arrays that are read are [`Operand`](crate::ops::expression::tree::Operand)s, new
-//! arrays are [`AnyArray`](crate::array::AnyArray)s. If the text of a kernel depends on the element
-//! type, this type is part of the kernel's key. Only the descriptions of reducers and fills are
-//! made from types, as constants.
+//! arrays are [`AnyArray`](crate::array::AnyArray)s. If the source of a kernel depends on the
+//! element type, this type is part of the kernel's key. Only the descriptions of reducers and fills
+//! are made from types, as constants.
 
 mod add;
 mod code;

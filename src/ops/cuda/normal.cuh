@@ -1,5 +1,5 @@
-// Softmax and its logarithm, from known scales and sums of the lines. Defined by the including
-// text: the names that lines which fit need.
+// Softmax and its logarithm, from known scales and sums of the lines. The source that includes this
+// file must define the names that `softmax.cuh` needs.
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const u64 count, const u64 length, const u64 inner,

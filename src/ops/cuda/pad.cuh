@@ -1,7 +1,7 @@
 // Copies an operand into the middle of the output, and writes one value around it.
 
-/// The length of the output and the step of the operand, as an `Axis`; and the start and the length
-/// of the operand along it.
+/// The length of the output and the stride of the operand, as an `Axis`; and the start and the
+/// length of the operand along the axis.
 struct Padded {
     Axis<1> axis;
     index_t before;
@@ -27,7 +27,7 @@ kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Frame frame, wo
             for (int axis = RANK - 1; axis >= 0; --axis) {
                 const Padded& padded = frame.axes[axis];
                 const index_t coordinate = (axis == 0 ? number : divided(number, padded.axis)) - padded.before;
-                // Coordinates before the operand have wrapped, and are above every length.
+                // A coordinate before the operand has wrapped, so it is above every length.
                 within = within && coordinate < padded.inside;
                 at += coordinate * padded.axis.steps[0];
             }

@@ -1,7 +1,7 @@
 // Merges the parts of outputs: adjacent threads merge the `parts` consecutive totals of an output.
 // At most 32 parts have a thread each, and a block has several outputs; more parts have a block. If
-// `results` is null, the total goes to `merged`. Defined by the including text: the names that a
-// fold needs.
+// `results` is null, the total goes to `merged`. The source that includes this file must define the
+// names that `reduce.cuh` needs of a reducer.
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
     kernel(const Total* totals, u64 parts, u64 outputs, u64 length, R* results, Total* merged) {

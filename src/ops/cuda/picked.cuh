@@ -1,10 +1,10 @@
 // An axis that is indexed by the elements of an array.
 
 struct Picked {
-    /// The number of elements along the axis, and the step from one to the next.
+    /// The number of elements along the axis, and the stride of the axis.
     u64 length;
     u64 step;
-    /// The offset of negative indices: the length, or 0 if they are out of range.
+    /// The offset of negative indices: the length, or 0 if negative indices are out of range.
     u64 backwards;
     /// The operation that a report names, and the address of the report.
     u64 operation;
@@ -19,8 +19,8 @@ CS_FN void reported(u64 index, const Picked& axis) {
     }
 }
 
-/// Returns `index` counted from the start of the axis; reports an index out of range, and returns
-/// the length.
+/// Returns `index` counted from the start of the axis. If the index is out of range, reports it and
+/// returns the length.
 CS_FN u64 counted(i64 index, const Picked& axis) {
     const u64 counted = (u64)index + (index < 0 ? axis.backwards : 0);
     if (counted < axis.length) {

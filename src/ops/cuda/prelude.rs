@@ -1,5 +1,5 @@
-//! The beginning of the text of every kernel: the element types, their arithmetic, conversions and
-//! functions.
+//! The beginning of the source of every kernel: the element types, their arithmetic, conversions
+//! and functions.
 
 use crate::device::cuda::KernelSource;
 
@@ -10,7 +10,7 @@ const FUNCTIONS: &str = include_str!("prelude/functions.cuh");
 const COMPLEX: &str = include_str!("prelude/complex.cuh");
 const LITERALS: &str = include_str!("prelude/literals.cuh");
 
-/// Returns the source of the kernel `text`, with the parts of the prelude that it uses before it.
+/// Returns the complete source of a kernel: the parts of the prelude that `text` uses, and `text`.
 /// Error messages contain `name`.
 pub(super) fn source(name: String, text: &str) -> KernelSource {
     // Only functions that users write have untyped literals.

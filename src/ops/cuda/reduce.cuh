@@ -1,28 +1,29 @@
 // Reductions. For each of several outputs, a block has `lanes` threads. Each thread reduces every
-// `lanes`-th unit of its output: a few of them into a `Partial`, and the partials into a `Total`.
-// The totals of the lanes are merged as a tree. If outputs are few, an output has several parts,
-// each for one block. The shape, and whether several elements are read at once, determine which
-// elements are reduced with which.
+// `lanes`-th unit of its output: it reduces a few units into a `Partial`, and the partials into a
+// `Total`. The totals of the lanes are merged as a tree. If there are few outputs, an output has
+// several parts, each for one block. The shape, and whether several elements are read at once,
+// determine which elements are reduced together.
 //
-// Defined by the including text: `T`, `element`, `Operands` and `index_t` of the expression;
-// `Partial`, `Total`, `R` and the functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and
-// `cs_finish` of the reducer.
+// The source that includes this file must define `T`, `element`, `Operands` and `index_t` of the
+// expression; and `Partial`, `Total`, `R` and the functions `cs_open`, `cs_step`, `cs_total`,
+// `cs_join` and `cs_finish` of the reducer.
 
-// A unit is what a thread reads at once: with `CS_PACKED`, elements of one output; with
-// `CS_ACROSS`, one element of each of several outputs; else one element. Loads of 128 bytes, or of
-// 32 elements, are issued before the first value is needed. A quarter of that took a seventh longer
-// on an H200. Across outputs half of it is faster, because each output has a state.
+// A unit is the elements that a thread reads at once: with `CS_PACKED`, elements of one output;
+// with `CS_ACROSS`, one element of each of several outputs; else one element. Loads of 128 bytes,
+// or of 32 elements, are issued before the first value is needed. With a quarter of these loads, a
+// reduction took a seventh longer on an H200. Across outputs, half of these loads is faster,
+// because each output has a state.
 #if CS_PACKED || CS_ACROSS
 #define CS_UNIT CS_WIDTH
 #else
 #define CS_UNIT 1
 #endif
-// The elements of a unit that belong to one output, and the outputs of a unit.
+// The number of elements of a unit that belong to one output, and the number of outputs of a unit.
 #define CS_OWN (CS_ACROSS ? 1 : CS_UNIT)
 #define CS_OUTPUTS (CS_UNIT / CS_OWN)
 #define CS_IN_FLIGHT ((sizeof(T) > 4 ? 128 / sizeof(T) : 32) / (CS_ACROSS ? 2 : 1))
 #define CS_UNITS (CS_UNIT < CS_IN_FLIGHT ? CS_IN_FLIGHT / CS_UNIT : 1)
-// The number of rounds that are reduced into a partial before a total takes it in.
+// The number of rounds that are reduced into a partial before the partial is merged into a total.
 #define CS_ROUNDS 4
 
 // Reads the unit number `unit` of the outputs whose first unit has number `start`, in units.
@@ -35,7 +36,7 @@ CS_FN void cs_read(const Operands& operands, index_t start, index_t step, index_
 }
 
 // Reduces the units `first`, `first + lanes` and so on before `end` into the totals of their
-// outputs. There is at least one.
+// outputs. There is at least one unit.
 CS_FN void cs_of_lane(const Operands& operands, index_t start, index_t step, index_t first,
                       index_t end, index_t lanes, Total (&totals)[CS_OUTPUTS]) {
     index_t at = first;
@@ -75,15 +76,15 @@ CS_FN void cs_of_lane(const Operands& operands, index_t start, index_t step, ind
 }
 
 struct cs_folds {
-    // The elements of an output, and the number of outputs along the faster axes.
+    // The number of elements of an output, and the number of outputs along the faster axes.
     u64 length, inner;
     u64 outputs;
     u64 parts, part_length;
-    // The threads of an output, a power of two, and whether they are adjacent.
+    // The number of threads of an output, a power of two, and whether the threads are adjacent.
     u64 lanes, is_beside;
 };
 
-// If `results` is null, the totals are stored.
+// Stores the results, or the totals if `results` is null.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_folds folds, R* results, Total* totals) {
     __shared__ Total room[CS_THREADS];

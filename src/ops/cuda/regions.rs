@@ -55,7 +55,7 @@ struct Padded {
     /// The length of the result.
     length: usize,
     before: usize,
-    /// The length of the array, and its step.
+    /// The length of the array, and its stride.
     inside: usize,
     step: isize,
 }
@@ -81,8 +81,8 @@ impl Padding {
         padding
     }
 
-    /// Appends an axis inside the others. If the axis has no margins, extends the innermost axis
-    /// instead.
+    /// Appends an axis inside the other axes. If the axis has no margins, extends the innermost
+    /// axis instead.
     fn append(&mut self, axis: Padded) {
         if axis.length == 1 && axis.inside == 1 {
             return;
@@ -103,7 +103,7 @@ impl Padding {
         self.ndim += 1;
     }
 
-    /// Adds the padding to the arguments of a kernel, as its `Frame`.
+    /// Appends the padding to the arguments of a kernel, as its `Frame`.
     fn push(&self, numbering: Numbering, arguments: &mut Arguments) {
         let none = Padded {
             length: 1,
@@ -137,14 +137,14 @@ pub(in crate::ops) fn on_diagonal(
         let bytes = (output.limit * output.bytes) as u64;
         // SAFETY: these are the bytes of a new array, which nothing else uses.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
-        // SAFETY: the walk is over the array, and over a diagonal of as many elements.
+        // SAFETY: the walk is over the array, and over a diagonal with an equal number of elements.
         unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
     computed(order.device, array.dtype, shape, write)
 }
 
-/// Returns `array`, of two axes or more, with zeros outside the triangle of its last two axes that
-/// diagonal `k` bounds.
+/// Returns `array`, of two axes or more, with zeros outside a triangle of its last two axes.
+/// Diagonal `k` bounds the triangle.
 #[track_caller]
 pub(in crate::ops) fn triangular(
     order: CudaOrder<'_>,

@@ -1,15 +1,16 @@
 // Running sums along lines, each of which is read and written at once. `CS_WAY` selects the threads
 // that sum a line: 0, `lanes` threads of a warp; 1, a block; 2, one thread, for strided lines.
 //
-// Defined by the including text: `T`, `element`, `Operands` and `index_t` of the expression; `S`,
-// the type of intermediate sums, whose first member is a `W`; and `R`, the type of the result.
+// The source that includes this file must define `T`, `element`, `Operands` and `index_t` of the
+// expression; `S`, the type of intermediate sums, whose first member is a `W`; and `R`, the type of
+// the result.
 
 struct cs_scans {
-    // The elements of a line, the distance between them, and the number of lines.
+    // The number of elements of a line, the distance between them, and the number of lines.
     u64 length, inner, lines;
-    // The threads of a line.
+    // The number of threads of a line.
     u64 lanes;
-    // The tiles of a line, if there are several.
+    // The number of tiles of a line, if there are several.
     u64 parts;
 };
 
@@ -64,7 +65,8 @@ kernel(const Operands operands, const cs_scans scans, R* results) {
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results) {
-    // The sums of what each warp reads at once, later the sums of all before it.
+    // The sums of the elements that each warp reads at once, later the sums of all elements before
+    // these.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S whole;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");

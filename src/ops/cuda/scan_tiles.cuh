@@ -1,12 +1,12 @@
-// Running sums along long lines, of which the device has too few to give each a block or a thread.
-// Lines are cut into tiles, which are read and written once. `CS_WAY` selects the tiles: 3, a piece
-// of a line, for a block; 4, for strided lines, pieces of several neighbouring lines, each for
-// `lanes` threads of a block.
+// Running sums along long lines, if there are too few lines to fill the device with a block or a
+// thread for each. Lines are cut into tiles, which are read and written once. `CS_WAY` selects the
+// tiles: 3, a piece of a line, for a block; 4, for strided lines, pieces of several neighbouring
+// lines, each for `lanes` threads of a block.
 //
-// Defined by the including text: everything that lines summed at once need, `cs_tiles`, and the
-// look-back of tiles.
+// The source that includes this file must define the names that `scan.cuh` needs, `cs_tiles`, and
+// the look-back of tiles.
 
-// Returns the number of the next tile, to all threads of the block. `room` is reserved for this
+// Returns the number of the next tile, to all threads of the block. `room` is used by this function
 // until the next barrier.
 CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
     __syncthreads();
@@ -23,8 +23,8 @@ CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles tiles) {
     __shared__ unsigned long long ticket;
-    // The sums of what each warp reads at once, later the sums of all before it in the tile; and
-    // the sum of all before the tile.
+    // The sums of the elements that each warp reads at once, later the sums of all elements before
+    // these in the tile; and the sum of all elements before the tile.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S before_tile;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");
@@ -93,7 +93,8 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
 
 #else
 
-// A thread holds `CS_ROWS` elements until it knows what is before them.
+// Scans tiles of strided lines. A thread holds `CS_ROWS` elements until it knows the sum of all
+// elements before them.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles tiles) {
     __shared__ unsigned long long ticket;
@@ -124,7 +125,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
         for (u32 k = 0; k < CS_ROWS; ++k) {
             if (k < count) sum = cs_merge(sum, cs_state(x[k]));
         }
-        // The sum of all up to each thread of a line.
+        // The sum of all elements up to each thread of a line.
         room[thread] = sum;
         __syncthreads();
         for (u32 delta = 1; delta < lanes; delta *= 2) {

@@ -1,4 +1,5 @@
-// Counts the elements of a sorted array before each value, or, with `CS_AFTER`, up to each value.
+// Counts, for each value, the elements of a sorted array before the value, or, with `CS_AFTER`, up
+// to and including equal elements.
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const bits_t* sorted, const u64 length, const i64 sorted_step, const bits_t* values, i64* to,

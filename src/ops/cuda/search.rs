@@ -13,7 +13,7 @@ use crate::ops::descriptors::Side;
 use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
 
-/// The kernels that search, for each type and each number of bits of an index.
+/// The kernels that search, for each type of elements and each number of bits of an index.
 struct SearchKernel;
 
 /// Returns, for each of `values`, the number of elements of `array` that precede the value. `array`

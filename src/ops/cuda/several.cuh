@@ -1,5 +1,5 @@
-// Writes each element of several results. Defined by the including text: the program and
-// `store_all`.
+// Writes each element of several results. The source that includes this file must define the
+// program and `store_all`.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const Operands o, const u64 count) {

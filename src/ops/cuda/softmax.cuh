@@ -2,14 +2,14 @@
 // process a line, and read and write it once. `CS_LOG` selects the logarithm. With `CS_PACKED`,
 // lines are whole packs, which are read and written at once. A thread has at most `CS_HELD` units.
 //
-// Defined by the including text: `T`, `I`, `element`, `Operands` and `index_t` of the expression,
-// and `A`, the type of the computation.
+// The source that includes this file must define `T`, `I`, `element`, `Operands` and `index_t` of
+// the expression, and `A`, the type of the computation.
 
 struct cs_lines {
     u64 length, lines, lanes;
 };
 
-// Returns the larger; NaN if either is NaN.
+// Returns the larger number; NaN if either is NaN.
 CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
 
 // Returns the largest value of all `lanes` threads of a line, to each of them. `room` has an
@@ -48,8 +48,8 @@ CS_FN f64 cs_sum_of_all(f64 value, u32 lanes, f64* room) {
 #define CS_UNIT 1
 #endif
 
-// Returns `a / b` for a `b` of at least 1, whose `inverse` is 1 / b: the product, and one step that
-// corrects it (Markstein, 1990). A division would take three times as long.
+// Returns `a / b` for a `b` of at least 1, whose `inverse` is 1 / b. Computes the product, and one
+// correction (Markstein, 1990). A division would take three times as long.
 CS_FN A cs_quotient(A a, A b, A inverse) {
     const A quotient = a * inverse;
     return fma(fma(-quotient, b, a), inverse, quotient);
@@ -65,7 +65,7 @@ kernel(const Operands operands, const cs_lines all, I* results) {
     const index_t units = (index_t)all.length / CS_UNIT;
     for (u64 tile = blockIdx.x; tile * side < all.lines; tile += gridDim.x) {
         const bool is_line = tile * side + place < all.lines;
-        // In units.
+        // The start of the line, in units.
         const index_t start = is_line ? (index_t)(tile * side + place) * units : 0;
         const index_t end = is_line ? units : 0;
         T x[CS_HELD][CS_UNIT];
@@ -80,7 +80,8 @@ kernel(const Operands operands, const cs_lines all, I* results) {
 #endif
             }
         }
-        // Beyond the line, an element is less than all others, so that its exponential is 0.
+        // Elements beyond the line are less than all other elements, so that their exponentials are
+        // 0.
         A own[CS_HELD][CS_UNIT];
         A most = least;
 #pragma unroll

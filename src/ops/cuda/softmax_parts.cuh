@@ -3,15 +3,15 @@
 // the line again and writes the results. Each block has a part of a line. `CS_WRITES` selects the
 // launch, and `CS_LOG` the logarithm.
 //
-// Defined by the including text: `T`, `I`, `element`, `Operands` and `index_t` of the expression,
-// and `CS_WIDTH` and `elements` of packs; `A`, the type of the computation; `Total`, a
-// `cs_exponents` of `f64`, and the functions by which threads merge totals.
+// The source that includes this file must define `T`, `I`, `element`, `Operands` and `index_t` of
+// the expression, and `CS_WIDTH` and `elements` of packs; `A`, the type of the computation;
+// `Total`, a `cs_exponents` of `f64`, and the functions by which threads merge totals.
 
 #ifndef CS_WIDTH
 #define CS_WIDTH 1
 CS_FN void elements(const Operands& operands, const index_t i, T (&out)[1]) { out[0] = element(operands, i); }
 #endif
-// The packs that a thread loads before it needs the first.
+// The number of packs that a thread loads before it needs the first.
 #define CS_PACKS (CS_WIDTH < 8 ? 8 / CS_WIDTH : 1)
 
 struct cs_parts {
@@ -19,8 +19,8 @@ struct cs_parts {
     u64 parts, part_length;
 };
 
-// The elements of a part of a line: those before the first whole pack, the whole packs, and those
-// after them.
+// The elements of a part of a line: the elements before the first whole pack, the whole packs, and
+// the elements after them.
 struct cs_range {
     index_t begin, first_pack, end_pack, end;
     CS_FN cs_range(const cs_parts& all, u64 line) {
@@ -29,7 +29,7 @@ struct cs_range {
         end = begin + (index_t)(rest < all.part_length ? rest : all.part_length);
         first_pack = (begin + (CS_WIDTH - 1)) / CS_WIDTH;
         end_pack = end / CS_WIDTH;
-        // The part contains no border of packs: all its elements are before the first pack.
+        // The part contains no border of packs, so all its elements are before the first pack.
         if (end_pack < first_pack) end_pack = first_pack;
     }
     CS_FN index_t head() const {
@@ -59,24 +59,26 @@ CS_FN void cs_each(const Operands& operands, const cs_range& range, Single singl
     if (tail < range.end) single(tail, (A)element(operands, tail));
 }
 
-// Returns the larger; NaN if either is NaN.
+// Returns the larger number; NaN if either is NaN.
 CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
 
 #if !CS_WRITES
 
-// The largest element so far, and the sum of the exponentials of the differences from it. The sum
-// is wide, so that its rounding error does not grow with the line.
+// The largest element so far, and the sum of the exponentials of the elements' differences from it.
+// The sum is wide, so that its rounding error does not grow with the line.
 struct cs_online {
     A scale;
     f64 sum;
 
-    // Larger scales are rare. The factor is wide, because an ascending line has many.
+    // The scale rarely rises. The factor is wide, because in an ascending line the scale rises
+    // often.
     CS_FN void rescale(A most) {
         if (most <= scale) return;
         sum *= exp((f64)scale - (f64)most);
         scale = most;
     }
-    // The value subtracted from each element: if all are -inf, their exponentials are 0, not NaN.
+    // Returns the value that is subtracted from each element. If all elements are -inf, it is 0, so
+    // that the exponentials are 0, not NaN.
     CS_FN A base() const { return scale == -(A)cs_bits<f32>(0x7f800000u) ? (A)0 : scale; }
 };
 

@@ -1,7 +1,7 @@
 // Sorts lines of up to `CS_ITEMS` elements in shared memory by a sorting network. The network is
 // Batcher's, with the first step of each merge reversed: the lower of two positions always gets the
-// lesser item. Items are keys with their original positions, so no two are equal, and the sort is
-// stable. A line has `padded` positions, a power of two. A block has `together` lines.
+// lesser item. Items are keys with their original positions. So no two items are equal, and the
+// sort is stable. A line has `padded` positions, a power of two. A block has `together` lines.
 
 #if CS_WIDE
 struct item_t {

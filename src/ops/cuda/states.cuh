@@ -1,7 +1,7 @@
 // The intermediate states of reductions and scans, and their exchange between threads.
 
 // Returns a value of another thread: applies `shuffle` to each word of `value`. All threads of the
-// warp must call this together. If there is no such thread, the result is meaningless.
+// warp must call this function together. If there is no such thread, the result is meaningless.
 template <class S, class F>
 CS_FN S cs_shuffled(S value, F shuffle) {
     union {
@@ -14,13 +14,15 @@ CS_FN S cs_shuffled(S value, F shuffle) {
     return to.value;
 }
 
-// Returns the value of the thread `delta` places further on, among each `width` threads of a warp.
+// Returns the value of the thread that is `delta` places later, among each `width` threads of a
+// warp.
 template <class S>
 CS_FN S cs_from_above(S value, u32 delta, u32 width) {
     return cs_shuffled(value, [=](u32 word) { return __shfl_down_sync(0xffffffffu, word, delta, (int)width); });
 }
 
-// Returns the value of the thread `delta` places before, among each `width` threads of a warp.
+// Returns the value of the thread that is `delta` places earlier, among each `width` threads of a
+// warp.
 template <class S>
 CS_FN S cs_from_below(S value, u32 delta, u32 width) {
     return cs_shuffled(value, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, delta, (int)width); });
@@ -32,7 +34,7 @@ CS_FN S cs_from(S value, u32 lane, u32 width) {
     return cs_shuffled(value, [=](u32 word) { return __shfl_sync(0xffffffffu, word, (int)lane, (int)width); });
 }
 
-// Returns the value of the thread whose number differs by the bit `apart`.
+// Returns the value of the thread whose number differs from this thread's by the bit `apart`.
 template <class S>
 CS_FN S cs_across(S value, u32 apart, u32 width) {
     return cs_from(value, (threadIdx.x % width) ^ apart, width);
@@ -76,8 +78,8 @@ CS_FN A cs_value(cs_product<A> a) {
     return a.product;
 }
 
-// A sum and its rounding error, by Knuth's TwoSum: the error of a sum does not grow with the number
-// of merged values.
+// A sum and its rounding error, by Knuth's TwoSum. So the error of the sum does not grow with the
+// number of merged values.
 template <class A>
 struct cs_compensated {
     A sum, error;
@@ -105,7 +107,7 @@ CS_FN A cs_value(cs_compensated<A> a) {
     return a.error != a.error ? a.sum : a.sum + a.error;
 }
 
-// The state of a sum of `A`: integers have no rounding error.
+// The state of a sum of `A`. Integers need no rounding error.
 template <class A, bool ROUNDS = cs_rounds<A>::value> struct cs_sum_of { typedef cs_plain<A> type; };
 template <class A> struct cs_sum_of<A, true> { typedef cs_compensated<A> type; };
 template <class A> using cs_sum = typename cs_sum_of<A>::type;
@@ -135,15 +137,16 @@ CS_FN cs_place<T> cs_first_min(cs_place<T> a, cs_place<T> b) {
     return better || (equal && b.index < a.index) ? b : a;
 }
 
-// The sums of the distances of a few elements from `shift`, which is the first of them, and of
-// their squares. Both sums may be out of the range of `A`.
+// The sums over a few elements of their distances from `shift`, which is the first element, and of
+// the squares of the distances. Both sums may be out of the range of `A`.
 template <class A>
 struct cs_block {
     A shift;
     double sum, squares;
 };
 
-// The distance is not 0 where the element is infinite or NaN.
+// Starts a block with one element. `value - value` is NaN, not 0, if the element is infinite or
+// NaN.
 template <class A>
 CS_FN cs_block<A> cs_opened(A value) {
     return cs_block<A>{value, (double)(value - value), (double)(value - value)};
@@ -156,18 +159,18 @@ CS_FN cs_block<A> cs_stepped(cs_block<A> a, A value) {
 }
 
 // The number of elements, their mean as a sum of two numbers, and the sum of their squared
-// distances from it. One number would do for the mean of long blocks. Here, the means of blocks
-// differ by less than the rounding error of a large mean.
+// distances from the mean. For the means of long blocks, one number would be enough. The means of
+// these blocks differ by less than the rounding error of a large mean.
 struct cs_moments {
     double count, mean, rest, squares;
 };
 
-// Adds `by` to a mean. The part that `mean` cannot hold goes to `rest`.
+// Adds `by` to a mean. The part of the sum that `mean` cannot hold goes to `rest`.
 CS_FN cs_moments cs_moved(double count, double mean, double rest, double by, double squares) {
     double moved = mean + by;
     double gained = moved - mean;
     double lost = (mean - (moved - gained)) + (by - gained);
-    // Beyond the largest numbers, there is no rest.
+    // If the sum is beyond the largest numbers, there is no rest.
     return cs_moments{count, moved, lost != lost ? 0.0 : rest + lost, squares};
 }
 
@@ -176,11 +179,11 @@ CS_FN cs_moments cs_moments_of(cs_block<A> a, u32 n) {
     double count = (double)n, sum = a.sum;
     double mean = sum / count;
     double squares = a.squares - sum * mean;
-    // Rounding must not make it negative; NaN remains.
+    // Rounding must not make the sum negative; NaN remains.
     return cs_moved(count, (double)a.shift, 0.0, mean, squares < 0.0 ? 0.0 : squares);
 }
 
-// Chan, Golub and LeVeque, 1979.
+// Merges two moments as in Chan, Golub and LeVeque, 1979.
 CS_FN cs_moments cs_merge(cs_moments a, cs_moments b) {
     double count = a.count + b.count;
     double apart = (b.mean - a.mean) + (b.rest - a.rest);
@@ -189,7 +192,7 @@ CS_FN cs_moments cs_merge(cs_moments a, cs_moments b) {
                     a.squares + b.squares + apart * apart * a.count * share);
 }
 
-// The sums of squares of large, middle and small elements (Anderson, 2017). Only values of `f64`
+// The sums of squares of large, middle and small elements (Anderson, 2017). Only elements of `f64`
 // have squares that do not fit `f64`.
 struct cs_squares {
     double large, middle, small;
@@ -232,8 +235,8 @@ CS_FN double cs_root(cs_squares a) {
     return middle;
 }
 
-// The sum of exp(x - `scale`) over several x. The scale is the largest x, which may be infinite:
-// where x equals it, their distance is taken as 0.
+// The sum of exp(x - `scale`) over several x. The scale is the largest x, which may be infinite. If
+// x equals the scale, their distance counts as 0.
 template <class A>
 struct cs_exponents {
     A scale, sum;
@@ -243,7 +246,7 @@ template <class A>
 CS_FN cs_exponents<A> cs_merge(cs_exponents<A> a, cs_exponents<A> b) {
     A apart = b.scale == a.scale ? (A)0 : b.scale - a.scale;
     A ratio = exp(-cs_abs(apart));
-    // The one with the smaller scale shrinks.
+    // The sum with the smaller scale is scaled down.
     if (b.scale > a.scale) return cs_exponents<A>{b.scale, a.sum * ratio + b.sum};
     return cs_exponents<A>{a.scale, a.sum + b.sum * ratio};
 }

@@ -79,7 +79,8 @@ fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
     text
 }
 
-/// Returns the rank, whether indices are wide, whether packs are read, and which operands repeat.
+/// Returns the rank, whether indices are wide, whether packs are read, and the operands that
+/// repeat.
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "the method is of one lifetime, the closure of any"
@@ -256,7 +257,7 @@ impl All {
 
     fn source(self, name: &str) -> KernelSource {
         let Self { text, uses, .. } = self;
-        // Each expression reads packs of its own size; a pack of 16 is the largest.
+        // Each expression reads packs of its own size. A pack of 16 is the largest.
         let uses = uses.replace("CS_WIDTH", "16");
         let text = text.replace("T (&out)[CS_WIDTH]", "T (&out)[16]");
         let kernel = "extern \"C\" __global__ void kernel(const void* o, u64* to, u32 i)";
@@ -270,7 +271,7 @@ macro_rules! rows {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// Adds the rows for elements of any type.
+        /// Appends the rows for elements of any type.
         fn rows_of_elements<T: Element>(all: &mut All, x: &Array<T>) {
             $(rows! { @element $kind all x $name $arguments })+
         }

@@ -1,7 +1,7 @@
 // Copies words that are contiguous in one operand and strided in the other: by square tiles in
 // shared memory, which are read along one axis and written along the other.
 
-/// The two axes of the tiles: their lengths, and the steps of the source and of the target.
+/// The two axes of the tiles: their lengths, and the strides of the source and of the target.
 struct Plane {
     index_t across, read_across, write_across;
     index_t along, read_along, write_along;

@@ -1,10 +1,10 @@
 // The offsets of elements of several operands, numbered in row-major order of common axes.
 //
-// `index_t` is unsigned. It has 32 bits if every number and every offset fits 31, else 64.
-// Intermediate offsets may wrap, because steps may be negative; the final ones are within their
-// operands.
+// `index_t` is unsigned. It has 32 bits if every number and every offset fits 31 bits, else 64
+// bits. Intermediate offsets may wrap, because strides may be negative; the final offsets are
+// within their operands.
 
-/// The length of an axis, the multiplier and the shift of a division by it, and the steps of the
+/// The length of an axis, the multiplier and the shift of a division by it, and the strides of the
 /// operands along it.
 template <int OPERANDS>
 struct Axis {
@@ -14,7 +14,8 @@ struct Axis {
     index_t steps[OPERANDS];
 };
 
-/// Invariant: axes that only fill up the rank are outermost, so nothing is left for them to divide.
+/// Invariant: axes that only fill up the rank are outermost, so the quotient is 0 when they are
+/// reached.
 template <int AXES, int OPERANDS>
 struct Walk {
     index_t first[OPERANDS];
@@ -30,7 +31,7 @@ CS_FN index_t divided(index_t& number, const Axis<OPERANDS>& axis) {
     return coordinate;
 }
 
-/// Computes the offsets of the element of this number in all operands.
+/// Computes the offsets, in all operands, of the element with this number.
 template <int AXES, int OPERANDS>
 CS_FN void place(const Walk<AXES, OPERANDS>& walk, index_t number, index_t (&at)[OPERANDS]) {
 #pragma unroll
@@ -47,7 +48,7 @@ CS_FN void place(const Walk<AXES, OPERANDS>& walk, index_t number, index_t (&at)
     }
 }
 
-/// The number of this thread in the grid, and the number of threads.
+/// Returns the number of this thread in the grid. `all_threads` returns the number of threads.
 CS_FN index_t thread_number() {
     return (index_t)blockIdx.x * blockDim.x + threadIdx.x;
 }

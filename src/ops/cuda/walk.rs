@@ -10,7 +10,7 @@ use crate::device::cuda::{Arguments, Grid};
 /// The ranks that kernels are compiled for. A walk of another rank uses the next larger rank.
 const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
 
-/// The words that a thread of most kernels reads before it writes the first.
+/// The number of words that a thread of most kernels reads before it writes the first.
 const UNROLLED: usize = 4;
 
 /// The numbering of elements in a kernel: the number of axes, and whether numbers need more than 31
@@ -47,7 +47,7 @@ impl Numbering {
         rank.unwrap_or_default() as u32 | u32::from(self.wide) << 3
     }
 
-    /// Returns the beginning of the text of a kernel.
+    /// Returns the beginning of the source of a kernel.
     pub(super) fn text(self) -> String {
         let index = if self.wide { "u64" } else { "u32" };
         let mut text = String::new();
@@ -60,7 +60,7 @@ impl Numbering {
         text + include_str!("walk.cuh")
     }
 
-    /// Adds `walk` to the arguments of a kernel, as its `Walk`.
+    /// Appends `walk` to the arguments of a kernel, as its `Walk`.
     pub(super) fn push<const K: usize>(self, arguments: &mut Arguments, walk: &Walk<K>) {
         let mut numbers: Vec<u64> = walk.first().map(|first| first as u64).into();
         for _ in walk.axes().len()..self.rank {
@@ -80,12 +80,12 @@ impl Numbering {
         division.into_iter().chain(steps).collect()
     }
 
-    /// Adds a `struct` of `index_t`.
+    /// Appends a `struct` of `index_t`.
     pub(super) fn push_numbers(self, arguments: &mut Arguments, numbers: &[u64]) {
         if self.wide {
             arguments.push_all(numbers.iter().copied());
         } else {
-            // Steps may be negative. Only their lower half matters.
+            // Strides may be negative. Only their lower half matters.
             let bytes = numbers
                 .iter()
                 .flat_map(|&number| (number as u32).to_ne_bytes());

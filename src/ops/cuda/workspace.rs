@@ -28,7 +28,7 @@ impl<'a> Workspace<'a> {
     }
 
     /// Allocates memory for `count` items of `bytes_each`. The memory may be dropped once the
-    /// kernels that use it have been launched. Its next use is ordered after them.
+    /// kernels that use it have been launched, because its next use is ordered after these kernels.
     #[track_caller]
     pub(super) fn allocate(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);

@@ -18,8 +18,8 @@ pub(in crate::ops) enum Copying {
 }
 
 impl Copying {
-    /// Returns a walk over these elements of `layout`, and over a contiguous new array with an
-    /// equal number of elements.
+    /// Returns a walk over the elements that `self` selects from `layout`, and over a contiguous
+    /// new array with an equal number of elements.
     #[inline(always)]
     pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
         match self {
@@ -36,7 +36,7 @@ fn repeated(layout: &Layout, at: usize, times: usize) -> Walk<2> {
         let (length, [from, to]) = pair;
         let spread = (length, [from, to.wrapping_mul(times as isize)]);
         let none = (1, [0, 0]);
-        // Along the axis: first the elements, then the repetitions of each.
+        // Along the axis, first the elements, then the repetitions of each element.
         let axes = match axis.cmp(&at) {
             Ordering::Less => [spread, none],
             Ordering::Equal => [spread, (times, [0, to])],
@@ -65,7 +65,7 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     let side = length + k.unsigned_abs();
     assert_eq!(shape.dims(), [side, side], "no matrix of the vector");
     let (row, column) = start_of(k);
-    // If this overflows, the shape does, too.
+    // If this expression overflows, the shape does, too.
     let first = row.wrapping_mul(side).wrapping_add(column);
     let step = [stride, (side as isize).wrapping_add(1)];
     Walk::over([vector.offset(), first], [(length, step)])
@@ -77,8 +77,8 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
 ///
 /// # Panics
 ///
-/// If an array differs from `shape` in another axis. If the arrays' lengths along this axis do not
-/// add up to the shape's.
+/// Panics if an array differs from `shape` in another axis, or if the arrays' lengths along `at` do
+/// not add up to the shape's length.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn joined_parts<'a>(

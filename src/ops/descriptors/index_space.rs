@@ -6,7 +6,7 @@ use crate::array::{Layout, MAX_RANK, Shape, Walk};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexSpace {
     shape: Shape,
-    // The axes of `shape`, slowest first; the first `shape.ndim()` of these.
+    // The axes of `shape`, slowest first. Only the first `shape.ndim()` entries are used.
     axes: [usize; MAX_RANK],
     is_row_major: bool,
 }
@@ -57,7 +57,8 @@ impl IndexSpace {
     ///
     /// # Panics
     ///
-    /// If the operand does not broadcast to the index space, which the expression's shape excludes.
+    /// Panics if the operand does not broadcast to the index space. The expression's shape excludes
+    /// this case.
     #[inline]
     pub(in crate::ops) fn place(&self, operand: &Layout) -> Walk<1> {
         let lead = self.shape.ndim() - operand.ndim();

@@ -1,4 +1,5 @@
-//! Matrices in the last two axes of an array, their diagonals and the triangles that these bound.
+//! Matrices in the last two axes of an array, their diagonals, and the triangles that diagonals
+//! bound.
 
 use crate::array::{Layout, Shape};
 use crate::error::Result;

@@ -4,14 +4,14 @@ use super::*;
 use crate::array::{AnyElement, Array, Shape};
 use crate::ops::expression::expr::{Expr, Lazy};
 
-/// Returns the text of the kernel by tiles and its number of tiles, if there is such a kernel.
+/// Returns the source of the kernel by tiles and its number of tiles, if there is such a kernel.
 fn by_tiles<E: Expr>(lazy: &Lazy<E>) -> Option<(String, usize)> {
     let graph = ExpressionGraph::of(&lazy.expr).unwrap();
     let shape = *graph.shape();
     by_tiles_onto(lazy, &Array::<E::Item>::zeros(shape).unwrap())
 }
 
-/// Returns the text and the number of tiles like [`by_tiles`], for `target`.
+/// Returns the source and the number of tiles like [`by_tiles`], for `target`.
 fn by_tiles_onto<E: Expr, T: AnyElement>(
     lazy: &Lazy<E>,
     target: &Array<T>,
@@ -71,17 +71,18 @@ fn other_operands_are_not() -> Result<()> {
 
 #[test]
 fn the_axes_are_found_among_several() -> Result<()> {
-    // The operand is contiguous along the first axis, the target along the last. The second numbers
-    // planes.
+    // The operand is contiguous along the first axis, the target along the last axis. The second
+    // axis numbers planes.
     let x = Array::<f32>::zeros([40, 20, 30])?;
     let turned = x.permute(&[2, 1, 0])?;
     let (text, tiles) = by_tiles(&(&turned + 1.0)).unwrap();
     assert_eq!((staged(&text), tiles), (vec![0], 20 * 2));
-    // The operands are contiguous along two axes: only those along one of them are staged.
+    // The operands are contiguous along two different axes. Only the operands that are contiguous
+    // along one of these axes are staged.
     let other = Array::<f32>::zeros([30, 40, 20])?.permute(&[0, 2, 1])?;
     let (text, _) = by_tiles(&(&turned + &other + &other.flip(0)?)).unwrap();
     assert_eq!(staged(&text), [1, 2], "the axis of more operands");
-    // Onto a target that is transposed itself.
+    // A target that is itself transposed.
     let target = Array::<f32>::zeros([20, 30])?.transpose()?;
     let dense = Array::<f32>::zeros([30, 20])?;
     let (text, _) = by_tiles_onto(&(&dense + 1.0), &target).unwrap();
@@ -108,8 +109,8 @@ mod compiled {
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_float};
 
-    /// Returns kernels over two axes and over more. Their operands are read by tiles, directly and
-    /// as one value.
+    /// Returns kernels over two axes and over more axes. Their operands are read by tiles, directly
+    /// and as one value.
     fn sources<T: Number>() -> Vec<KernelSource> {
         let x = Array::<T>::zeros([9, 40, 50]).unwrap();
         let y = Array::<T>::zeros([9, 50, 40])

@@ -93,12 +93,12 @@ CS_FLOAT(double, fma, fmod, u64)
 CS_HALF(f16)
 CS_HALF(bf16)
 
-// The parts of real numbers.
+// The real part, the imaginary part and the conjugate of a real number.
 template <class T> CS_FN T cs_re(T a) { return a; }
 template <class T> CS_FN T cs_im(T) { return (T)0; }
 template <class T> CS_FN T cs_conj(T a) { return a; }
 
-// Returns NaN if either is NaN.
+// Returns the larger number; NaN if either is NaN.
 template <class T>
 CS_FN T cs_max(T a, T b) {
     return (a >= b || a != a) ? a : b;

@@ -1,9 +1,9 @@
 // Conversions like Rust's `as`: integers wrap, floats saturate, and NaN becomes 0. A conversion to
 // a float is rounded once. Every value except zero is true.
 
-// Returns the value as a `float`, rounded to odd: an inexact value goes to the neighbour whose last
-// bit is 1. A second rounding, to half the bits, then has the result of a single rounding (Boldo
-// and Melquiond, 2008).
+// Returns the value as a `float`, rounded to odd: an inexact value is rounded to the neighbour
+// whose last bit is 1. A second rounding, to half the bits, then has the result of a single
+// rounding (Boldo and Melquiond, 2008).
 CS_FN float cs_odd(double value) {
     float near = (float)value;
     double back = cs_abs((double)near), size = cs_abs(value);
@@ -12,8 +12,8 @@ CS_FN float cs_odd(double value) {
     return cs_bits<float>((cs_bits<u32>(near) - (u32)beyond) | (u32)inexact);
 }
 
-// Returns a value that is exact as a `double`, and that rounds to 24 bits or fewer like the
-// original: one low bit is set if any of the dropped bits is.
+// Returns a number that is exact as a `double`, and that rounds to 24 bits or fewer like `value`.
+// If any dropped bit is set, one low bit is set.
 CS_FN double cs_sticky(u64 value) {
     u64 brief = (value & ~0xffffull) | ((value & 0xffff) != 0 ? 0x10000ull : 0ull);
     return (double)(value < (1ull << 48) ? value : brief);

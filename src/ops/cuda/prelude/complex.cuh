@@ -1,4 +1,4 @@
-// Complex numbers, included only in texts that use them. Their arithmetic is the host's, except
+// Complex numbers, included only in sources that use them. Their arithmetic is the host's, except
 // that the compiler may fuse a product and a sum.
 
 #define CS_COMPLEX(C, R)                                                                  \
@@ -60,7 +60,7 @@ CS_COMPLEX_CAST(c32, f32, c64)
 CS_COMPLEX_CAST(c64, f64, c32)
 CS_COMPLEX_CAST(c64, f64, c64)
 
-// A 64-bit integer is rounded to `f32` once.
+// The conversion of a 64-bit integer, which is rounded to `f32` once.
 template <> struct cs_conversion<c32, i64> {
     static CS_FN c32 of(i64 value) { return c32((f32)value, 0); }
 };

@@ -1,7 +1,7 @@
 // Untyped literals in functions that users write: each takes the type of the other operand.
 
 // A real number in each type, so that operations between literals are rounded as in the type that
-// they take in the end.
+// the literals take in the end.
 struct cs_real {
     float single;
     double wide;
@@ -44,7 +44,7 @@ CS_FN cs_real cs_literal(double value) { return cs_real(value); }
 CS_FN cs_integer cs_literal(i32 value) { return cs_integer(value); }
 CS_FN cs_integer cs_literal(i64 value) { return cs_integer(value); }
 CS_FN cs_integer cs_literal(u64 value) { return cs_integer((i64)value); }
-// The 64-bit integer type of some systems.
+// Converts a `long`, which some systems use as the 64-bit integer type.
 CS_FN cs_integer cs_literal(long value) { return cs_integer((i64)value); }
 
 template <class T> struct cs_is_literal { static const bool value = false; };
@@ -63,11 +63,11 @@ template <class First, class... Rest> struct cs_first_of<true, First, Rest...> {
 };
 template <class... All> using cs_common = typename cs_common_of<All...>::type;
 
-// Functions of literals alone are computed in the widest type.
+// Returns a literal in the widest type, in which functions of literals alone are computed.
 CS_FN double cs_wide(cs_real value) { return value.wide; }
 CS_FN i64 cs_wide(cs_integer value) { return value.value; }
 
-// Rust gives a literal that is cast the type `f64` or `i32`.
+// The conversions of a literal, to which Rust gives the type `f64` or `i32` before a cast.
 template <class T> struct cs_conversion<T, cs_real> {
     static CS_FN T of(cs_real value) { return cs_cast<T>(value.wide); }
 };

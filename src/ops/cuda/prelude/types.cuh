@@ -66,8 +66,8 @@ CS_FN f16::f16(float value) {
 #else
     u32 wide = cs_bits<u32>(value);
     u32 size = wide & 0x7fffffff;
-    // From 2^16 on, the result is infinite. Below 2^-14, the last bit of 0.5 has the value of the
-    // last bit of the least `f16`.
+    // From 2^16 on, the result is infinite. Below 2^-14, the last bit of 0.5 and the last bit of
+    // the least `f16` have equal values.
     u32 narrow = (size - ((127 - 15) << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
     if (size < ((127 - 14) << 23)) {
         narrow = cs_bits<u32>(cs_bits<float>(size) + 0.5f) - cs_bits<u32>(0.5f);
@@ -106,8 +106,8 @@ CS_FN bf16::bf16(float value) {
 #else
     bits = (u16)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
 #endif
-    // The instruction maps all NaNs to one, and the addition may carry out of a NaN. The host
-    // preserves the sign and the upper digits of each.
+    // The instruction maps all NaNs to one NaN, and the addition may carry out of a NaN. The host
+    // preserves the sign and the upper digits of each NaN.
     if (value != value) bits = (u16)((wide | (1 << 22)) >> 16);
 }
 
@@ -136,7 +136,7 @@ template <class A> struct cs_rounds { static const bool value = false; };
 template <> struct cs_rounds<float> { static const bool value = true; };
 template <> struct cs_rounds<double> { static const bool value = true; };
 
-// Rounds to `f16` and `bf16`.
+// Stores a value, rounded to `f16` or `bf16`.
 template <class S>
 CS_FN void cs_store(S* at, cs_wide_of<S> value) {
     *at = S(value);
@@ -149,7 +149,7 @@ struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) cs_pack {
 };
 
 // Returns `number / divisor`, both below 2^31, by multiplication with the inverse (Granlund and
-// Montgomery, 1994). `multiplier` and `shift` belong to the divisor.
+// Montgomery, 1994). `multiplier` and `shift` must be the numbers for the divisor.
 CS_FN u32 cs_quotient(u32 number, u32 divisor, u32 multiplier, u32 shift) {
     (void)divisor;
     return (__umulhi(number, multiplier) + number) >> shift;

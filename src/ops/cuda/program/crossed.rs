@@ -6,10 +6,10 @@ use super::{Form, MOST_REPEATED, Program};
 use crate::device::cuda::{Arguments, KernelKey};
 use crate::ops::cuda::code::Code;
 
-/// The elements of a tile's side.
+/// The length of a tile's side, in elements.
 const TILE: usize = 32;
 
-/// The minimum number of elements of a line that are worth a tile.
+/// The minimum length of a line, in elements, for which tiles are faster.
 const SHORT: usize = 8;
 
 /// The maximum shared memory of a block for tiles, in bytes. It is so small that several blocks run
@@ -17,8 +17,8 @@ const SHORT: usize = 8;
 const SHARED_BYTES: usize = 32 << 10;
 
 /// A program that is walked by tiles of two axes. Along the last axis, its target has no gaps.
-/// Along the axis before it, the operands in the bit set `staged` have no gaps. The steps of these
-/// operands along the last axis are longer. The staged operands are read by tiles.
+/// Along the axis before the last, the operands in the bit set `staged` have no gaps, and along the
+/// last axis their strides are larger. The staged operands are read by tiles.
 ///
 /// Invariant: the program has one target, and an operand for each bit.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(in crate::ops::cuda) struct Crossed<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Returns whether some operand steps over elements along the last axis.
+    /// Returns whether some operand skips elements along the last axis.
     pub(in crate::ops::cuda) fn has_steps(&self) -> bool {
         let last = self.dims.len().wrapping_sub(1);
         let steps = |place: &super::Strided| place.strides[last].unsigned_abs() > 1;
@@ -49,7 +49,8 @@ impl<'a> Program<'a> {
         let along = (0..self.dims.len())
             .rev()
             .find(|&axis| is_long(axis) && is_dense(&target.strides, axis))?;
-        // The operands that are contiguous along `axis`, as many as shared memory has space for.
+        // The operands that are contiguous along `axis`, up to the number that shared memory has
+        // space for.
         let staged_along = |axis: usize| {
             let (mut staged, mut left_bytes) = (0u32, SHARED_BYTES);
             for (number, operand) in operands.iter().enumerate() {
@@ -73,7 +74,8 @@ impl<'a> Program<'a> {
         Some(Crossed { program, staged })
     }
 
-    /// Moves the axes `across` and `along` behind all others. This changes the numbers of elements.
+    /// Moves the axes `across` and `along` behind all other axes. The move changes the numbers of
+    /// elements.
     fn reorder(&mut self, across: usize, along: usize) {
         let others = (0..self.dims.len()).filter(|&axis| axis != across && axis != along);
         let axes: Vec<usize> = others.chain([across, along]).collect();
@@ -93,7 +95,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Returns the padding of the lines of a tile. It puts the elements of a column in different banks.
+/// Returns the padding of the lines of a tile, which puts the elements of a column in different
+/// banks.
 fn padding(element_bytes: usize) -> usize {
     (4 / element_bytes).max(1)
 }
@@ -114,7 +117,7 @@ impl Crossed<'_> {
         outer.iter().product::<usize>() * in_plane.product::<usize>()
     }
 
-    /// Adds the arguments: the operands, the lengths of both axes, and the number of tiles.
+    /// Appends the arguments: the operands, the lengths of both axes, and the number of tiles.
     pub(in crate::ops::cuda) fn arguments(&self, arguments: &mut Arguments) {
         self.program.arguments(arguments);
         let [.., across, along] = self.program.dims[..] else {
@@ -125,8 +128,8 @@ impl Crossed<'_> {
         }
     }
 
-    /// Adds to `text` the definitions of the program. Then adds the structures `Staged`, the
-    /// operands' part of a tile, and `Places`, the start of a plane. Finally, adds the functions
+    /// Appends to `text` the definitions of the program. Then appends the structures `Staged`, the
+    /// operands' part of a tile, and `Places`, the start of a plane. Finally, appends the functions
     /// `places`, `stage` and `finish`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let program = &self.program;

@@ -1,8 +1,8 @@
 //! A device function for an expression over an index space, and the operands that it takes.
 //!
-//! The text depends only on the functions and types of the expression graph and on the form. The
-//! text is generated once for each form. A program and its arguments are cheap to make. Every
-//! member of `Operands` takes eight bytes.
+//! The source depends only on the functions and types of the expression graph and on the form. It
+//! is generated once for each form. A program and its arguments are cheap to make. Every member of
+//! `Operands` takes eight bytes.
 
 mod crossed;
 mod text;
@@ -23,7 +23,7 @@ struct Strided {
     strides: [isize; MAX_RANK],
 }
 
-/// The parameters of the text, besides the functions and types of the expression graph.
+/// The parameters of the source, besides the functions and types of the expression graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     /// The number of axes with strides; 0 if the elements of all arrays are contiguous.
@@ -52,8 +52,8 @@ impl Form {
 
 /// An expression over an index space. Its elements are numbered in row-major order of the axes.
 ///
-/// Invariant: `places` has an entry for each array of the expression graph, in its order. The
-/// entries of the targets are after these. Each entry has the strides of `dims`, as many as the
+/// Invariant: `places` has an entry for each array of the expression graph, in its order, and then
+/// an entry for each target. Each entry has the strides of `dims`, for the number of axes in the
 /// form's rank.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
@@ -90,7 +90,7 @@ impl<'a> Program<'a> {
         Self::onto_all(graph, &[target])
     }
 
-    /// Makes a program that writes each result to its target. All targets have one shape.
+    /// Makes a program that writes each result to its own target. All targets have one shape.
     pub(super) fn onto_all(graph: &'a ExpressionGraph<'a>, targets: &[Operand<'_>]) -> Self {
         Self::over(graph, targets[0].layout.shape(), IN_ORDER, targets)
     }
@@ -133,8 +133,8 @@ impl<'a> Program<'a> {
     }
 
     /// Reads several elements at once if each operand allows whole words or repeats one element. If
-    /// there are several results, elements are read one by one, because their arrays keep enough
-    /// accesses in flight.
+    /// there are several results, elements are read one by one, because the arrays of the results
+    /// keep enough accesses in flight.
     fn choose_packs(&mut self) {
         if self.targets > 1 {
             let [length] = self.dims[..] else { return };
@@ -163,8 +163,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Returns whether every operand can be read in whole words. Operands that repeat one element
-    /// along the axis `last` are excepted.
+    /// Returns whether every operand can be read in whole words, or repeats one element along the
+    /// axis `last`.
     fn are_aligned(&self, last: usize) -> bool {
         let mut places = self.places.iter();
         places.all(|place| {
@@ -197,12 +197,12 @@ impl<'a> Program<'a> {
         rank as u32 | is_wide << 4 | is_packed << 5 | has_target << 6 | repeated << 8
     }
 
-    /// Returns the number of elements that the text reads at once.
+    /// Returns the number of elements that the source reads at once.
     pub(super) fn width(&self) -> usize {
         if self.form.is_packed { self.width } else { 1 }
     }
 
-    /// Adds the only argument that the text takes, `const Operands`.
+    /// Appends the only argument that the source takes, `const Operands`.
     pub(super) fn arguments(&self, arguments: &mut Arguments) {
         let mut members: Vec<u64> = self.places.iter().map(|place| place.address).collect();
         for (bits, size_bytes) in &self.scalars {
@@ -246,7 +246,7 @@ impl Strided {
     }
 
     /// Returns whether `width` elements make whole words if they begin at a multiple of `width`
-    /// along the axis `last`. This must hold at every index along the axes before `last`.
+    /// along the axis `last`. The words must be whole at every index along the axes before `last`.
     fn is_aligned(&self, width: usize, last: usize) -> bool {
         let word = (width * self.element_bytes).min(16);
         let mut outer = self.strides[..last].iter();
@@ -260,8 +260,8 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
 }
 
 /// Coalesces axes to the fewest along which all places can be walked, and returns their lengths.
-/// Moves the strides of these axes to the front in every place. If every place steps over two
-/// neighbouring axes with one stride, they become one axis.
+/// Moves the strides of these axes to the front in every place. If one stride per place is enough
+/// to walk two neighbouring axes, they become one axis.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The text of a program in CUDA C++.
+//! The source of a program in CUDA C++.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -12,8 +12,8 @@ impl Program<'_> {
         name_of(self.graph)
     }
 
-    /// Adds the types `T`, `I` and `index_t`, `Operands`, and the function `element`. If several
-    /// elements are read at once, also adds `CS_WIDTH` and `elements`.
+    /// Appends the types `T`, `I` and `index_t`, `Operands`, and the function `element`. If several
+    /// elements are read at once, also appends `CS_WIDTH` and `elements`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let code = Code::of(self.graph);
         self.write_types(text);
@@ -25,7 +25,7 @@ impl Program<'_> {
         }
     }
 
-    /// Adds the types `T`, `I`, `index_t` and `offset_t`.
+    /// Appends the types `T`, `I`, `index_t` and `offset_t`.
     pub(super) fn write_types(&self, text: &mut String) {
         let stored = self.graph.first().dtype;
         let name = self.name();
@@ -42,7 +42,7 @@ impl Program<'_> {
         );
     }
 
-    /// Adds the types and `Operands`, and the function `store_all`, which writes the element of
+    /// Appends the types and `Operands`, and the function `store_all`, which writes the element of
     /// each result to its target.
     pub(in crate::ops::cuda) fn text_of_all(&self, text: &mut String) {
         let code = Code::of(self.graph);
@@ -65,7 +65,7 @@ impl Program<'_> {
             );
         }
         text.push_str(&code.statements);
-        // After all reads, because a target may be an operand too.
+        // Written after all reads, because a target may be an operand, too.
         for (number, result) in self.graph.results().iter().enumerate() {
             let place = arrays + number;
             let _ = writeln!(text, "    cs_store(o.p{place} + {}, v{result});", at(place));
@@ -73,8 +73,8 @@ impl Program<'_> {
         text.push_str("}\n");
     }
 
-    /// Adds the function `place`, which returns the address for the element number `i`. The address
-    /// is in the target. If there is no target, it is at index `i` from `out` on.
+    /// Appends the function `place`, which returns the address for the element number `i`. The
+    /// address is in the target. If there is no target, the address is at index `i` from `out` on.
     pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
         text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
         let target = self.places.len().saturating_sub(1);
@@ -121,7 +121,7 @@ impl Program<'_> {
         text.push_str("};\n");
     }
 
-    /// Adds the function that computes an element from the elements of the operands.
+    /// Appends the function that computes an element from the elements of the operands.
     pub(super) fn write_computed(&self, code: &Code, text: &mut String) {
         text.push_str("CS_FN T computed(const Operands& o");
         for (number, of) in code.arrays.iter().enumerate() {
@@ -136,14 +136,14 @@ impl Program<'_> {
         );
     }
 
-    /// Adds the computation of the offsets of the places in `range`, for the element number `i`.
-    /// The variables are `at` with the number of the place. If several elements are read at once,
-    /// an operand that repeats one element does not move along the last axis.
+    /// Appends the computation of the offsets of the places in `range`, for the element number `i`.
+    /// The variables have the name `at` with the number of the place. If several elements are read
+    /// at once, an operand that repeats one element does not move along the last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         self.write_offsets_along(0..self.form.rank, range, text);
     }
 
-    /// Adds the computation of offsets like [`write_offsets`](Self::write_offsets), over `axes`,
+    /// Appends the computation of offsets like [`write_offsets`](Self::write_offsets), over `axes`,
     /// which are the first axes. `i` is the number of an element along these axes.
     pub(super) fn write_offsets_along(
         &self,
@@ -199,7 +199,7 @@ impl Program<'_> {
         text.push_str(");\n}\n");
     }
 
-    /// Adds the function that reads `CS_WIDTH` elements of one row, from number `n` times
+    /// Appends the function that reads `CS_WIDTH` elements of one row, from number `n` times
     /// `CS_WIDTH` on.
     fn write_elements(&self, code: &Code, text: &mut String) {
         let (width, arrays) = (self.width, &code.arrays);

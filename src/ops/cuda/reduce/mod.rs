@@ -3,9 +3,9 @@
 //! A kernel reduces an expression as the host does. It reduces a few elements into a partial
 //! result, merges partial results into a total, and merges the totals. The shape and the number of
 //! elements that are read at once determine which thread reduces which elements. The size and the
-//! load of the device do not matter. So a result is equal on every run and device. Sums are no less
-//! accurate than the host's. They carry the rounding error from element to element and from total
-//! to total.
+//! load of the device do not matter. So a result is equal on every run and device. Sums are at
+//! least as accurate as the host's, because they carry the rounding error from element to element
+//! and from total to total.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ pub(super) const MERGE: &str = include_str!("../merge.cuh");
 const REDUCE: &str = include_str!("../reduce.cuh");
 const PARTS: &str = include_str!("../parts.cuh");
 
-/// The maximum number of blocks if outputs are divided into parts. The largest device runs about as
-/// many at once. Four times as many took an eighth longer on an H200.
+/// The maximum number of blocks if outputs are divided into parts. The largest device runs about
+/// this number of blocks at once. Four times the number took an eighth longer on an H200.
 const MOST_BLOCKS: usize = 1024;
 
 /// The maximum number of blocks along x. If there are more tiles, each block processes several.
@@ -88,13 +88,13 @@ impl ReductionKernels {
         (self.nothing)()
     }
 
-    /// Returns the size of the total of an output or of a part of one.
+    /// Returns the size of the total of an output or of a part of an output.
     pub(super) fn total_bytes(&self) -> usize {
         self.cuda.total_bytes
     }
 
-    /// Adds to `text` the types and functions of the reducer, for elements that are computed in the
-    /// type `T`. Also adds the functions by which threads merge totals.
+    /// Appends to `text` the types and functions of the reducer, for elements that are computed in
+    /// the type `T`. Also appends the functions by which threads merge totals.
     fn write(&self, text: &mut String) {
         let Self { cuda, item, .. } = self;
         let sums = item.accumulator().in_cuda();
@@ -160,7 +160,7 @@ pub(in crate::ops) fn reduce(
     Ok(buffer)
 }
 
-/// The address that one result for each output is written to.
+/// The address at which one result for each output is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReductionTarget {
     /// The result that the reducer computes from a total.
@@ -170,7 +170,7 @@ pub(super) enum ReductionTarget {
 }
 
 impl ReductionTarget {
-    /// Adds the addresses of results and of totals, one of which is 0.
+    /// Appends the addresses of results and of totals, one of which is 0.
     fn push(self, arguments: &mut Arguments) {
         let (results, totals) = match self {
             Self::Results(address) => (address, 0),
@@ -260,7 +260,7 @@ fn launch_reduction(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Returns a grid of this many blocks along x, at most [`MOST_TILES`], and along y.
+/// Returns a grid with these numbers of blocks along x, at most [`MOST_TILES`], and along y.
 fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     Grid {
         blocks: [along_x.min(MOST_TILES) as u32, along_y as u32],
@@ -298,21 +298,21 @@ fn parts_source(reduction: &ReductionKernels) -> KernelSource {
 /// The division of a reduction among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ReductionSplit {
-    /// The threads of an output, or of a part of one: a power of two.
+    /// The number of threads of an output or of a part of an output, a power of two.
     threads: usize,
     /// `true` if the threads of an output are adjacent. Otherwise, adjacent threads belong to
     /// different outputs.
     is_beside: bool,
-    /// The blocks that cover all outputs.
+    /// The number of blocks that cover all outputs.
     tiles: usize,
-    /// The parts of an output, and the elements of each part except the last.
+    /// The number of parts of an output, and the number of elements of each part except the last.
     parts: usize,
     part_length: usize,
 }
 
 impl ReductionSplit {
-    /// Divides lanes. A thread reads `width` elements at once. If lanes are contiguous, these are
-    /// of one lane, otherwise of adjacent lanes.
+    /// Divides lanes. A thread reads `width` elements at once. If lanes are contiguous, these
+    /// elements are of one lane, otherwise of adjacent lanes.
     fn new(lanes: Lanes, width: usize) -> Self {
         if lanes.inner == 1 {
             Self::beside(lanes, width)
@@ -352,7 +352,7 @@ impl ReductionSplit {
     }
 
     /// Divides strided lanes. Elements of several outputs are read together. One thread reads
-    /// `width` of these.
+    /// `width` of these elements.
     fn apart(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         let (length, outputs) = (lanes.length, lanes.count() / width);

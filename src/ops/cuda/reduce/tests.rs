@@ -1,6 +1,6 @@
 use super::*;
 
-/// Returns lengths around every bound.
+/// Returns lengths around every bound of the split.
 fn lengths() -> impl Iterator<Item = usize> {
     let bounds = [
         1,
@@ -117,7 +117,7 @@ fn a_long_reduction_has_many_blocks() {
         split.tiles * split.parts
     };
     assert!(split(1 << 20, 1, 1) >= 256);
-    // An H200 has room for 1,056 blocks at once, and was slower with four times as many.
+    // An H200 runs 1,056 blocks at once, and was slower with four times that number.
     assert!((1000..=1056).contains(&split(1 << 28, 1, 1)));
     assert!((512..=1056).contains(&split(1 << 20, 4, 4)));
     assert!((512..=1056).contains(&split(4096, 4096, 4096)));

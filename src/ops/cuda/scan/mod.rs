@@ -1,8 +1,8 @@
 //! Running sums and products, which read and write each element once.
 //!
-//! They are accumulated in the type that the host uses. The shape alone determines which sums are
-//! merged with each other. Long lanes may be cut into tiles. The sum of a tile is merged with the
-//! sum of all earlier tiles. The earlier tiles are always merged in their order, whichever tile
+//! The sums are accumulated in the type that the host uses. The shape alone determines which sums
+//! are merged with each other. Long lanes may be cut into tiles. The sum of a tile is merged with
+//! the sum of all earlier tiles. The earlier tiles are always merged in their order, whichever tile
 //! merges them.
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ const TILES: &str = include_str!("../scan_tiles.cuh");
 /// The maximum number of blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
-/// The elements of a tile that is a piece of one lane.
+/// The number of elements of a tile that is a piece of one lane.
 const TILE: usize = 8 * THREADS as usize;
 
 /// The kernels that sum along lanes, and the kernels that multiply.
@@ -116,7 +116,7 @@ impl ScanOperation {
         (128 / self.element_bytes.max(4)).min(MOST_ROWS)
     }
 
-    /// Adds the definitions of the types to `text`.
+    /// Appends the definitions of the types to `text`.
     fn write(self, text: &mut String) {
         text.push_str(STATES);
         let Self {
@@ -164,7 +164,7 @@ impl Launch<'_> {
         ];
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
-        // Must live until the kernel is launched.
+        // The memory must live until the kernel is launched.
         let _told = match split.algorithm {
             ScanAlgorithm::Tiles | ScanAlgorithm::TilesApart => Some(self.tiles(&mut arguments)?),
             ScanAlgorithm::Groups | ScanAlgorithm::Block | ScanAlgorithm::Apart => None,
@@ -175,8 +175,8 @@ impl Launch<'_> {
             .launch(key, &source, split.grid(), &arguments)
     }
 
-    /// Allocates the memory that tiles publish their sums in, and adds it to the arguments. Sets
-    /// every status to "nothing published".
+    /// Allocates the memory in which tiles publish their sums, and appends it to the arguments.
+    /// Sets every status to "nothing published".
     #[track_caller]
     fn tiles(&self, arguments: &mut Arguments) -> Result<Buffer> {
         let order = self.workspace.order;
@@ -233,14 +233,14 @@ fn scan_source(
     source(format!("{operation} of {}", program.name()), &text)
 }
 
-/// The threads that sum a lane.
+/// The threads that sum a lane, or a tile of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScanAlgorithm {
     /// Threads of a warp.
     Groups,
     /// A block.
     Block,
-    /// One thread. The elements of a lane are strided.
+    /// One thread, for lanes whose elements are strided.
     Apart,
     /// A block for each tile.
     Tiles,
@@ -255,16 +255,16 @@ const MOST_ROWS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ScanSplit {
     algorithm: ScanAlgorithm,
-    /// The threads of a lane, a power of two.
+    /// The number of threads of a lane, a power of two.
     threads: usize,
-    /// The tiles of a lane. If a lane is summed at once, there is 1.
+    /// The number of tiles of a lane, or 1 if a lane is summed at once.
     parts: usize,
-    /// The blocks that have work, each of one tile or of some lanes.
+    /// The number of blocks that have work, each of one tile or of some lanes.
     blocks: usize,
 }
 
 impl ScanSplit {
-    /// Divides lanes. If they are strided, a thread holds `rows` elements.
+    /// Divides lanes. If the lanes are strided, a thread holds `rows` elements.
     fn new(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         /// The minimum number of lanes that fill a device with a warp for each.
@@ -302,7 +302,8 @@ impl ScanSplit {
     /// Divides strided lanes. Neighbouring lanes are read together.
     fn apart(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        /// The maximum number of lanes that are cut into tiles. Half as many threads fill a device.
+        /// The maximum number of lanes that are cut into tiles. Half this number of threads fills a
+        /// device.
         const MANY: usize = 1 << 15;
         let (length, count) = (lanes.length, lanes.count());
         if length < 2 * MOST_ROWS || count > MANY {
@@ -313,8 +314,8 @@ impl ScanSplit {
                 blocks: count.div_ceil(BLOCK),
             };
         }
-        // No more threads than a lane has work for. They are so few that the threads of one row
-        // access contiguous elements.
+        // At most the number of threads that a lane has work for. It is also so small that the
+        // threads of one row access contiguous elements.
         let most = BLOCK / lanes.inner.next_power_of_two().min(BLOCK);
         let threads = length.div_ceil(rows).next_power_of_two().min(most);
         let parts = length.div_ceil(threads * rows);

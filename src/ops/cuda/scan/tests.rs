@@ -25,7 +25,7 @@ fn check(lanes: Lanes, rows: usize) {
         "{what}"
     );
     assert_eq!(split.side(), side, "{what}");
-    // The tiles cover the lane, and none is empty.
+    // The tiles cover the lane, and no tile is empty.
     assert!((parts - 1) * tile < lanes.length, "{what}");
     assert!(parts * tile >= lanes.length, "{what}");
     assert_eq!(blocks, lanes.count().div_ceil(side) * parts, "{what}");
@@ -135,8 +135,8 @@ mod compiled {
         compile_for_all(&of_every_complex!(sums).concat());
     }
 
-    /// Products of other element types differ only in what is read and written. The kernels of
-    /// their sums read and write the same types.
+    /// Products of other element types differ only in the types that are read and written, which
+    /// the kernels of sums cover.
     #[test]
     fn running_products_compile_for_every_type_of_products() {
         let sources = [products::<f32>(), products::<i32>(), products::<u32>()];

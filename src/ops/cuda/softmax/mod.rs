@@ -32,18 +32,18 @@ const NORMAL: &str = include_str!("../normal.cuh");
 /// The maximum number of blocks of lanes. If there are more lanes, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lanes that fit. If `PACKED`, the kernels of lanes that are whole packs.
+/// The kernels of lanes that fit. With `PACKED`, the kernels of lanes that are whole packs.
 struct Fitting<const LOG: bool, const PACKED: bool>;
 
-/// The kernels that compute the scales and the sums of long lanes, and those that write the
-/// results.
+/// The kernels that compute the scales and the sums of long lanes, and the kernels that write the
+/// results of long lanes.
 struct SumKernels;
 struct Written<const LOG: bool>;
 
-/// The kernels of strided lanes, once their scales and sums are reduced.
+/// The kernels that compute the results of strided lanes from their scales and sums.
 struct Normal<const LOG: bool>;
 
-/// Returns exp(x) / Σ exp(x) of a graph of floats along `axis`, or its logarithm.
+/// Returns exp(x) / Σ exp(x) of a graph of floats along `axis`, or the logarithm of this quotient.
 #[track_caller]
 pub(in crate::ops) fn normalized(
     order: CudaOrder<'_>,
@@ -252,7 +252,7 @@ const TOTAL_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LaneParts {
     count: usize,
-    /// The elements of each part except the last.
+    /// The number of elements of each part except the last.
     length: usize,
 }
 
@@ -278,20 +278,22 @@ impl LaneParts {
 /// The division of lanes that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SoftmaxSplit {
-    /// The threads of a lane: a power of two.
+    /// The number of threads of a lane, a power of two.
     threads: usize,
-    /// The threads of a block, which has one lane or several.
+    /// The number of threads of a block, which has one lane or several.
     block: usize,
     tiles: usize,
-    /// The units of a thread, rounded up to a power of two, so that there are few kernels.
+    /// The number of units of a thread, rounded up to a power of two, so that there are few
+    /// kernels.
     held: usize,
 }
 
 impl SoftmaxSplit {
-    /// Divides lanes of which `width` elements are read at once. Returns `None` if the lanes do not
+    /// Divides lanes. A thread reads `width` elements at once. Returns `None` if the lanes do not
     /// fit.
     fn new(lanes: Lanes, width: usize) -> Option<Self> {
-        /// The elements of a thread of a long lane. On an H200, 8 and 32 take a third longer.
+        /// The number of elements of a thread of a long lane. On an H200, 8 and 32 elements take a
+        /// third longer.
         const ELEMENTS: usize = 16;
         /// The maximum number of threads of a lane.
         const MOST: usize = 512;

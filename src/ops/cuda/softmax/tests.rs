@@ -21,7 +21,7 @@ fn lanes_fit_or_are_reduced() {
                 assert!(threads.is_power_of_two(), "{what}");
                 assert!(threads == block || threads <= 32, "{what}");
                 assert!((64..=512).contains(&block), "{what}");
-                // The threads have room for the lane, and not much more.
+                // The threads have room for the lane, and little more.
                 let room = split.held * width * threads;
                 assert!(split.held.is_power_of_two() && room >= length, "{what}");
                 assert!(split.held * width <= 16, "{what}");
@@ -73,7 +73,7 @@ mod compiled {
     use crate::ops::expression::node::Leaf;
 
     fn sources<T: Float>() -> Vec<KernelSource> {
-        // Read one by one, and in packs.
+        // Kernels that read elements one by one, and in packs.
         let mut sources = Vec::new();
         for shape in [[16, 64], [16, 63]] {
             let shape = Shape::from(shape);

@@ -7,7 +7,8 @@
 use super::*;
 use crate::array::Buffer;
 
-/// The kernels of a pass by a digit, and of the counts before the first, for each type of elements.
+/// The kernels of a pass by a digit, and of the counts before the first pass, for each type of
+/// elements.
 pub(super) struct DigitKernels;
 
 /// The number of values of a digit of eight bits.
@@ -22,9 +23,9 @@ const COUNTING: usize = 1024;
 /// The sizes of the integers in kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Widths {
-    /// The bytes of a position in a lane.
+    /// The size of a position in a lane, in bytes.
     pub(super) place: usize,
-    /// The bytes of a count with a flag, which tiles publish.
+    /// The size of a count with a flag, which tiles publish, in bytes.
     pub(super) counts: usize,
 }
 
@@ -34,12 +35,12 @@ impl Widths {
         let bytes = |most: usize| if length <= most { 4 } else { 8 };
         Self {
             place: bytes(u32::MAX as usize),
-            // Two bits are the flag.
+            // Two bits are reserved for the flag.
             counts: bytes((1 << 30) - 1),
         }
     }
 
-    /// Returns the key of the kernel of a pass, or of the counts before the first.
+    /// Returns the key of the kernel of a pass, or of the counts before the first pass.
     pub(super) fn key(self, dtype: DType, counts: bool) -> KernelKey {
         let form = u32::from(self.place == 8) << 1 | u32::from(self.counts == 8) << 2;
         KernelKey::of::<DigitKernels>(form | u32::from(counts) | (dtype as u32) << 3)
@@ -61,10 +62,10 @@ impl Row {
 /// The memory and sizes that all passes share.
 struct Passes {
     widths: Widths,
-    /// The tiles of each lane.
+    /// The number of tiles of each lane.
     tiles: usize,
     /// The tickets of all passes, the counts of all digits, and the words of the tiles, in this
-    /// order. The words are for the first pass and every other pass after it.
+    /// order. The words are for the first pass, and for every second pass after it.
     control: Buffer,
     /// The words of the tiles for the passes in between.
     between: Option<Buffer>,
@@ -76,8 +77,8 @@ struct Passes {
 type PassTarget = (SortTarget, u64);
 
 impl Sort<'_> {
-    /// Sorts longer lanes, from the least significant digit of keys to the most significant one.
-    /// Each pass except the last writes to one of two rows in turn.
+    /// Sorts longer lanes, from the least significant digit of keys to the most significant digit.
+    /// The passes except the last write to two rows alternately.
     #[track_caller]
     pub(super) fn by_digits(&self, lanes: SortLanes, target: SortTarget) -> Result<()> {
         let last = self.dtype.size_bytes() - 1;
@@ -157,8 +158,8 @@ impl Sort<'_> {
         self.workspace.launch(key, &source, grid, &arguments)
     }
 
-    /// Orders lanes by the digit number `digit` of their keys. The positions of their elements are
-    /// read from the address `places`, if it is not 0.
+    /// Orders lanes by the digit number `digit` of their keys. The positions of the elements are
+    /// read from the address `places`, if `places` is not 0.
     #[track_caller]
     fn pass(
         &self,
@@ -191,7 +192,7 @@ impl Sort<'_> {
     }
 }
 
-/// Returns the source of the kernel of a pass by a digit, or of the counts before the first.
+/// Returns the source of the kernel of a pass by a digit, or of the counts before the first pass.
 pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> KernelSource {
     let sizes = format!(
         "typedef u{} place_t;\ntypedef u{} told_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
@@ -208,8 +209,8 @@ pub(super) fn digits_source(dtype: DType, widths: Widths, counts: bool) -> Kerne
     source(format!("sort by a digit of {}", dtype.in_cuda()), &text)
 }
 
-/// Returns the number of elements that a thread moves in one pass. They fit shared memory, and are
-/// so many that there are few counts.
+/// Returns the number of elements that a thread moves in one pass. The elements of a block fit
+/// shared memory, and are so many that there are few counts.
 pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     if element_bytes + place_bytes <= 8 {
         16

@@ -48,7 +48,7 @@ pub(in crate::ops) fn sorted(
 }
 
 /// Returns the positions of the elements along the axis `at` of `array` in sorted order. The sort
-/// is stable. The result only has the first positions, as many as this axis of `shape` is long.
+/// is stable. The number of positions in the result is the length of this axis of `shape`.
 #[track_caller]
 pub(in crate::ops) fn ranked(
     order: CudaOrder<'_>,
@@ -120,7 +120,7 @@ struct SortLanes {
     address: u64,
     length: usize,
     step: isize,
-    /// The walk over the other axes, from the first element on.
+    /// The walk over the other axes, from the first element of the array on.
     others: Walk<1>,
 }
 
@@ -141,7 +141,7 @@ impl SortLanes {
         self.others.count()
     }
 
-    /// Returns as many contiguous lanes from `address` on.
+    /// Returns contiguous lanes of equal number and length, from `address` on.
     fn dense(&self, address: u64) -> Self {
         Self {
             address,
@@ -171,7 +171,7 @@ impl SortLanes {
 struct SortTarget {
     kept: usize,
     inner: usize,
-    /// The addresses of values and of positions; 0 if they are not written.
+    /// The addresses of values and of positions; 0 for the results that are not written.
     values: u64,
     positions: u64,
 }
@@ -186,7 +186,7 @@ impl SortTarget {
 /// The parameters of the launches of a sort.
 struct Sort<'a> {
     workspace: Workspace<'a>,
-    /// The bits of keys that are inverted: all of them for descending order.
+    /// The mask of the bits of keys that are inverted: all bits for descending order.
     turned: u64,
     /// The type of the elements.
     dtype: DType,
@@ -219,7 +219,7 @@ fn network_source(dtype: DType) -> KernelSource {
     source(format!("sort of {}", dtype.in_cuda()), &text)
 }
 
-/// Returns the beginning of a text that uses keys of elements of `dtype`, which have an order.
+/// Returns the beginning of a source that uses keys of elements of `dtype`, which have an order.
 pub(super) fn keys(dtype: DType) -> String {
     let bits = 8 * dtype.size_bytes();
     // `CS_ORDER` is 0 for unsigned integers and `bool`, 1 for signed integers, and 2 for floats.

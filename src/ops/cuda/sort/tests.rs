@@ -102,7 +102,7 @@ fn numbers_are_as_wide_as_a_lane_is_long() {
         (place, counts)
     };
     assert_eq!(widths(3000), (4, 4));
-    // The upper two of 32 bits are the flag.
+    // The upper two of 32 bits are reserved for the flag.
     assert_eq!(widths((1 << 30) - 1), (4, 4));
     assert_eq!(widths(1 << 30), (4, 8));
     assert_eq!(widths((1 << 32) - 1), (4, 8));
