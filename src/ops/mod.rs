@@ -19,8 +19,8 @@
 
 /// `on_device!(device, touching operands, name(…))` calls the function of that name in [`host`] or
 /// in [`cuda`] for work on `operands`. It passes the work's position in the order of streams: after
-/// other streams' work on the operands' memory. A recording reports its time, with the line that
-/// called the function in which the macro is used.
+/// other streams' work on the operands' memory. A recording reports the time of the work, with the
+/// line that called the function in which the macro is used.
 ///
 /// If the arguments differ, the two calls are written out:
 /// `on_device!(device, touching operands, order => host::f(order, …), cuda::f(order, …))`.

@@ -45,7 +45,8 @@ pub(in crate::ops) enum Picking {
 
 impl Picking {
     /// Returns the axis `at` of `layout`, and a walk over the elements at its index 0 and over
-    /// `indices`. The walk has as many elements as a new array of `shape`, which the caller checks.
+    /// `indices`. The walk has one position for each element of a new array of `shape`, which the
+    /// caller checks.
     #[inline(always)]
     #[track_caller]
     pub(in crate::ops) fn walk(
@@ -79,14 +80,14 @@ impl Picking {
     }
 }
 
-/// Returns a walk over the elements of `target` at index 0, the indices and the values. It is for
-/// an operation that adds each of `values` to an element of `target`, or writes it there. The
-/// value's index selects this element along the axis `at`. Indices and values broadcast to `shape`,
-/// and so does `target`, except along this axis.
+/// Returns a walk over the elements of `target` at index 0, the indices and the values. Used by
+/// operations that add each of `values` to an element of `target`, or write the value to this
+/// element. The index of the value selects the element along the axis `at`. Indices and values
+/// broadcast to `shape`, and so does `target`, except along this axis.
 ///
 /// # Panics
 ///
-/// If another handle shares the target's memory, or the target repeats an element.
+/// Panics if another handle shares the target's memory, or if the target repeats an element.
 #[inline(always)]
 #[track_caller]
 pub(in crate::ops) fn reached(

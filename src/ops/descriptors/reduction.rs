@@ -42,10 +42,10 @@ impl ReductionPlan {
 
     /// Returns the plan with one output for each position on the axes that are not `reduced`. If
     /// `keeps`, the reduced axes have length 1 in the result. Otherwise, the result does not have
-    /// them. If reduced elements are closer in memory than elements along the last kept axis, the
-    /// reduced axes vary fastest. Otherwise the reduction takes the position of its last axis. If
-    /// its last axis is after all kept axes longer than 1, the reduction takes its first axis's
-    /// position.
+    /// the reduced axes. If reduced elements are closer in memory than elements along the last kept
+    /// axis, the reduced axes vary fastest. Otherwise the reduction is at the position of its last
+    /// axis. If its last axis is after all kept axes longer than 1, it is at the position of its
+    /// first axis instead.
     pub(in crate::ops) fn along(
         graph: &ExpressionGraph<'_>,
         reduced: AxisSet,
@@ -101,8 +101,8 @@ pub(in crate::ops) fn outputs_of(shape: &Shape, reduced: AxisSet, keeps: bool) -
     lengths.collect()
 }
 
-/// Returns how many of the `kept` axes vary slower than the `reduced` ones. Outputs are in the
-/// order of the kept axes, so only this number is to be chosen.
+/// Returns the number of `kept` axes that vary slower than the `reduced` axes. Outputs are in the
+/// order of the kept axes, so nothing else has to be chosen.
 fn split_outputs(
     dims: &[usize],
     reach: &[usize; MAX_RANK],

@@ -1,4 +1,4 @@
-//! Reductions of the types that gradients, and norms of layers, are computed in.
+//! Reductions for the element types in which gradients, and norms of layers, are computed.
 
 use num_complex::Complex;
 

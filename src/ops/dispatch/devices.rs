@@ -1,4 +1,4 @@
-//! The device that an operation runs on: the one that all of its operands are on.
+//! The device that an operation runs on, which is the device of all its operands.
 
 use std::borrow::Cow;
 
@@ -98,8 +98,8 @@ fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
     }
 }
 
-/// Returns the device that `operation` runs on: the device of its operands, or the current one if
-/// there are no operands.
+/// Returns the device that `operation` runs on: the device of its operands, or the current device
+/// if there are no operands.
 ///
 /// # Errors
 ///

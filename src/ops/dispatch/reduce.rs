@@ -14,8 +14,8 @@ use crate::ops::order::ReadOperands;
 use cachescope_kernels::reduce::loops::{Compiled, ReductionLoops, reduction_loops_of};
 use cachescope_kernels::reduce::{Reducer, ReductionRule};
 
-/// A reducer of elements of one type as a value. So only its loops are compiled for each reducer
-/// and type.
+/// A reducer of elements of one type as a value, so that only the reducer's loops are compiled for
+/// each reducer and type.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Reduction {
     /// See [`Reducer::NAME`].

@@ -18,8 +18,8 @@ impl<'a> Operand<'a> {
     ///
     /// # Panics
     ///
-    /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
-    /// buffer.
+    /// Panics if the layout reaches beyond the buffer, because every kernel relies on a layout
+    /// within the buffer.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "kernels of CUDA devices use it")

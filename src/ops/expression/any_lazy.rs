@@ -14,7 +14,7 @@ use cachescope_kernels::elementwise::call::{Call, Calls};
 /// Operands of an operator have one type.
 #[derive(Clone, Debug)]
 pub(crate) struct AnyLazy {
-    // Each node is after its operands, so that a long expression needs no deep recursion.
+    // The nodes, each after its operands. A list needs no deep recursion for a long expression.
     nodes: Vec<Node<AnyArray>>,
     dtype: DType,
 }
@@ -27,7 +27,7 @@ impl AnyLazy {
         Self { nodes, dtype }
     }
 
-    /// Returns one value for every element.
+    /// Returns an expression with one value for every element.
     pub(crate) fn number(dtype: DType, value: f64) -> Self {
         Self {
             nodes: vec![Node::Scalar(dtype, bits_of_number(dtype, value))],
@@ -35,7 +35,8 @@ impl AnyLazy {
         }
     }
 
-    /// Returns the element of `yes` where `mask` is true, and the element of `no` elsewhere.
+    /// Returns an expression with the element of `yes` where `mask` is true, and the element of
+    /// `no` elsewhere.
     pub(crate) fn select(mask: Self, yes: Self, no: Self) -> Self {
         let select = Select::CALLS.at(yes.dtype);
         mask.call(select, [yes, no])
@@ -45,7 +46,7 @@ impl AnyLazy {
         self.dtype
     }
 
-    /// Returns each element in `dtype`.
+    /// Returns the expression with each element converted to `dtype`.
     pub(crate) fn cast(self, dtype: DType) -> Self {
         match self.dtype == dtype {
             true => self,
@@ -56,7 +57,7 @@ impl AnyLazy {
         }
     }
 
-    /// Returns one value of this type.
+    /// Returns an expression with one value, of the type of this expression.
     fn constant(&self, value: f64) -> Self {
         Self::number(self.dtype, value)
     }
@@ -69,7 +70,7 @@ impl AnyLazy {
 
     /// # Panics
     ///
-    /// Panics if the function takes elements of other types: its loop relies on the types.
+    /// Panics if the function takes elements of other types, because its loop relies on the types.
     fn call<const N: usize>(mut self, call: &'static Call, others: [Self; N]) -> Self {
         let (own, rest) = (call.arguments[0], &call.arguments[1..]);
         assert!(

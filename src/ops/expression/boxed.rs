@@ -26,9 +26,9 @@ impl<E: Expr> Lazy<E> {
     /// boxed.
     ///
     /// It is evaluated in one pass like any other expression, block by block, by the loops of the
-    /// library. If its operations are expensive or few, that is nearly as fast. If many cheap
-    /// operations run on data in the cache, it is a few times slower. Boxing takes time and memory
-    /// in proportion to its operations and operands.
+    /// library. If its operations are expensive or few, it is nearly as fast as an expression that
+    /// is not boxed. If many cheap operations run on data in the cache, it is a few times slower.
+    /// Boxing takes time and memory in proportion to the operations and operands of the expression.
     ///
     /// # Examples
     ///

@@ -199,7 +199,7 @@ pub trait IntoExpr<T: AnyElement> {
     fn into_lazy(self) -> Lazy<Self::Expr>;
 }
 
-// Not recommended, because the compiler would list all of them.
+// Not recommended by the compiler, because it would list all types that implement the trait.
 #[diagnostic::do_not_recommend]
 impl<T: AnyElement> IntoExpr<T> for T {
     type Expr = Scalar<T>;

@@ -27,7 +27,7 @@ pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct ExpressionGraph<'a> {
     pub(super) nodes: NodeList<'a>,
-    // The shapes of nodes that no array has.
+    // The shapes of nodes, except shapes that are borrowed from an array.
     pub(super) shapes: Vec<Shape>,
     pub(super) results: SmallVec<[usize; 1]>,
 }
@@ -47,7 +47,7 @@ pub(in crate::ops) enum NodeKind<A> {
     Array(A),
     /// One value.
     Scalar(Bits),
-    /// A function of earlier nodes, as many as the function has operands.
+    /// A function, and the numbers of its operands, which are earlier nodes.
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
@@ -102,7 +102,7 @@ impl<'a> ExpressionGraph<'a> {
         Ok(graph)
     }
 
-    /// Adds the nodes of `tree`. The last node becomes one more result.
+    /// Appends the nodes of `tree`. The last node becomes one more result.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Adds the elements of an array, and returns the number of the node.
+    /// Appends the elements of an array, and returns the number of the node.
     #[inline]
     pub(in crate::ops) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
         let node = GraphNode {
@@ -144,7 +144,7 @@ impl<'a> ExpressionGraph<'a> {
         self.add(node) as u32
     }
 
-    /// Adds one value, and returns the number of the node.
+    /// Appends one value, and returns the number of the node.
     #[inline]
     pub(in crate::ops) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
         let node = GraphNode {
@@ -155,7 +155,7 @@ impl<'a> ExpressionGraph<'a> {
         self.add(node) as u32
     }
 
-    /// Adds a function of nodes, and returns the number of the node.
+    /// Appends a function of nodes, and returns the number of the node.
     ///
     /// # Errors
     ///
@@ -221,8 +221,8 @@ impl<'a> GraphBuilder<'a, '_> {
         self.stack.push(number);
     }
 
-    /// Returns whether a call is a conversion to the type that its operand has. Generic code
-    /// converts to the accumulation type, which an operand may already have.
+    /// Returns whether a call converts its operand to the type that the operand already has.
+    /// Generic code converts to the accumulation type, which an operand may already have.
     #[inline]
     fn is_identity(&self, call: &Call, operands: &[u32]) -> bool {
         call.operation == Operation::Cast
@@ -231,7 +231,8 @@ impl<'a> GraphBuilder<'a, '_> {
 }
 
 impl<'a> ExpressionGraph<'a> {
-    /// Returns the number of `node`, which is added unless the search finds an equal node.
+    /// Returns the number of a node that is equal to `node`. If the search finds no such node,
+    /// appends `node`.
     fn add(&mut self, node: GraphNode<'a>) -> usize {
         let start = self.nodes.len().saturating_sub(SEARCH_WINDOW);
         let mut earlier = self.nodes[start..].iter();
@@ -245,7 +246,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Drops the single values among the operands of a call, which the equal node `number`
-    /// replaces. These values were added last, and no other node reads them.
+    /// replaces. These values were appended last, and no other node reads them.
     fn drop_values_of(&mut self, operands: &[u32], number: u32) {
         for &operand in operands.iter().rev() {
             let is_last = operand as usize + 1 == self.nodes.len();
@@ -332,7 +333,7 @@ impl<'a> ExpressionGraph<'a> {
         reach
     }
 
-    /// Returns how often each node is an operand or a result.
+    /// Returns the number of times that each node is an operand or a result.
     pub(in crate::ops) fn uses(&self) -> SmallVec<[u32; 8]> {
         let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.nodes.len());
         for node in self.nodes() {

@@ -1,9 +1,9 @@
 //! The types of expressions, by the names that compiler errors show for them.
 //!
-//! If no other visible type has the name of a public type, the compiler omits its path. The
-//! compiler writes a long type to a file anyway. So a type that shares its name with a trait of the
-//! standard library has another name here. If the compiler expects an array, the names are the only
-//! hint to the programmer: it reports that it found a `Lazy<CallEval<…>>`.
+//! The compiler omits the path of a public type if no other visible type has the type's name. It
+//! writes a long type to a file in any case. So a type has another name here if its own name is the
+//! name of a trait of the standard library. If the compiler expects an array, these names are the
+//! only hint to the programmer, because it reports that it found a `Lazy<CallEval<…>>`.
 
 pub use super::elementwise::arithmetic::*;
 pub use super::elementwise::cast::Cast;

@@ -1,8 +1,8 @@
 //! Expression graphs without arrays: nodes that own nothing and are valid before the arrays exist.
 //!
 //! Derivatives are derived on a template, and results are computed again from a template. A written
-//! function adds its body to a template. [`GraphTemplate::filled`] makes the expression graph that
-//! the evaluators take.
+//! function appends its body to a template. [`GraphTemplate::filled`] makes the expression graph
+//! that the evaluators take.
 
 use cachescope_kernels::elementwise::body::{Graph, Terms};
 use cachescope_kernels::elementwise::call::{Call, MOST_OPERANDS};
@@ -38,8 +38,8 @@ pub(in crate::ops) struct GraphTemplate {
 
 impl GraphTemplate {
     /// Returns the template of `graph`, and the number of each node of `graph` in the template.
-    /// `append` adds a call: [`call`](Self::call), or a function that adds other nodes instead of
-    /// the call.
+    /// `append` is [`call`](Self::call), or a function that appends other nodes instead of the
+    /// call.
     pub(in crate::ops) fn of(
         graph: &ExpressionGraph<'_>,
         append: impl Fn(&mut Self, &'static Call, &[u32]) -> u32,
@@ -80,8 +80,8 @@ impl GraphTemplate {
         Graph::call(self, call, operands)
     }
 
-    /// Adds the body of a written function whose partial derivatives are not written by hand. For
-    /// other functions, and if the body is not a function of arrays, adds the call.
+    /// Appends the body of a written function whose partial derivatives are not written by hand.
+    /// For other functions, and if the body is not a function of arrays, appends the call.
     pub(in crate::ops) fn call_or_body(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
         if let (Some(add_body), None) = (call.body, call.partials)
             && let Some(result) = add_body(&mut Terms::new(self, operands))

@@ -1,4 +1,4 @@
-//! The operators and functions that rules and operations of the library are written in.
+//! The operators and functions with which rules and operations of the library are written.
 
 /// Defines the library's operators and functions for values whose element type is known at run
 /// time. The values have three methods: `dtype`; `constant`, a single value of that type; and

@@ -24,8 +24,7 @@ struct FlagBlocks {
     flags: ReadPtr<bool>,
     first: usize,
     length: usize,
-    /// For each block, the number of true flags before it. The last entry is the number of all true
-    /// flags.
+    /// The number of true flags before each block. The last entry is the number of all true flags.
     starts: Arc<[usize]>,
 }
 
@@ -134,7 +133,7 @@ pub(in crate::ops) fn compacted(
 }
 
 /// Returns the positions of the true flags in an array of `shape`. Each position is a row of
-/// indices along the axes. The flags are contiguous, and as many as the shape has elements.
+/// indices along the axes. The flags are contiguous, one for each element of the shape.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: HostOrder<'_>,

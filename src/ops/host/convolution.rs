@@ -19,7 +19,7 @@ use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
 
 /// The maximum memory in bytes of a kernel's partial gradients, which several threads compute.
 const SUMS_BYTES: usize = 1 << 20;
-/// The minimum number of jobs that a launch divides well among threads.
+/// The minimum number of jobs of a launch, enough to balance the load among threads.
 const JOBS: usize = 16;
 
 /// Returns the convolution of `input`, of shape `[images, channels, h, w]`, with `kernel`.
@@ -57,8 +57,8 @@ fn gathered_any(
     }
 }
 
-/// Returns partial gradients of the kernel of a convolution, along the first axis. Each is computed
-/// from some of the images. Their sum is the whole gradient.
+/// Returns partial gradients of the kernel of a convolution, along the first axis. Each partial
+/// gradient is computed from some of the images, and their sum is the whole gradient.
 #[track_caller]
 pub(in crate::ops) fn correlated(
     input: &AnyArray,

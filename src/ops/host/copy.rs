@@ -23,15 +23,16 @@ pub(in crate::ops) fn copied(
     let write = |output: Untyped| {
         assert_eq!(output.count(), walk.count(), "copied to another length");
         let (from, to) = (bytes_of(array), bytes_written(&output));
-        // SAFETY: the walk goes over the array and over the output, which has as many elements.
+        // SAFETY: the walk goes over the array and over the output, which has an equal number of
+        // elements.
         unsafe { copy(order, bytes, from, to, &walk) };
     };
-    // SAFETY: the walk is in row-major order of the output, and as long.
+    // SAFETY: the walk is in row-major order of the output, and has its length.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
-/// Concatenates `arrays`, of one type, along the axis `at` into a new array of `shape`. Each has
-/// this shape except for the length of the axis.
+/// Concatenates `arrays`, of one type, along the axis `at` into a new array of `shape`. Each array
+/// has the lengths of `shape`, except along this axis.
 #[track_caller]
 pub(in crate::ops) fn joined(
     order: HostOrder<'_>,
@@ -60,8 +61,8 @@ pub(in crate::ops) fn joined(
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice. Nobody else
-/// may be about to write these elements. The stream of `order` must be ordered after the writes to
+/// The walk must stay within the memory of both, and reach no element of `to` twice. No other
+/// pending work may write these elements. The stream of `order` must be ordered after the writes to
 /// `from`.
 pub(super) unsafe fn copy(
     order: HostOrder<'_>,
@@ -79,7 +80,7 @@ pub(super) unsafe fn copy(
         (&reads, &to),
         |&(from, bytes, ref parts), &to, range| {
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // caller keeps the rest.
+            // rest is this function's contract.
             unsafe { copy_parts(bytes, parts, range, from, to) };
         },
     );
@@ -104,7 +105,7 @@ pub(super) unsafe fn fill(
         (&reads, &to),
         |&(value, bytes, ref walk), &to, range| {
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-            // caller keeps the rest.
+            // rest is this function's contract.
             unsafe { fill_runs((value, bytes), walk, range, to) };
         },
     );

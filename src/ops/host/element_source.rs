@@ -19,7 +19,7 @@ unsafe impl Sync for Outputs {}
 impl Outputs {
     /// # Panics
     ///
-    /// If there are more than [`MOST_RESULTS`].
+    /// Panics if there are more than [`MOST_RESULTS`] addresses.
     pub(super) fn new(bases: impl IntoIterator<Item = *mut u8>) -> Self {
         let mut outputs = Self {
             bases: [std::ptr::null_mut(); MOST_RESULTS],
@@ -51,7 +51,7 @@ pub(crate) trait ElementSource: Send + Sync {
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs);
 
     /// Calls `see` with each block of `range`: the numbers of its elements, and their address for
-    /// each result. Before the call the operands of the block have been read. They are not read
+    /// each result. Before the call, the operands of the block have been read. They are not read
     /// again.
     ///
     /// # Safety

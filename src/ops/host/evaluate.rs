@@ -16,7 +16,7 @@ use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};
 
 /// Computes the elements of each result of `graph` over `shape`, whose length was checked. Takes
-/// one pass, and one allocation for each result.
+/// one pass over the elements, and one allocation for each result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: HostOrder<'_>,
@@ -31,7 +31,7 @@ pub(in crate::ops) fn evaluate(
         bytes_each += element_bytes;
         results.push(allocate_for(order.device, shape, element_bytes)?);
     }
-    // SAFETY: the results are new, and have room for as many elements.
+    // SAFETY: the results are new, and have room for the elements.
     unsafe {
         let outputs = outputs_of(&results);
         write(&program, &outputs, program.work(bytes_each), order);
@@ -40,8 +40,8 @@ pub(in crate::ops) fn evaluate(
 }
 
 /// Computes the elements of an expression by `fused`, the loop that the expression was compiled to.
-/// The operands of `tree` are dense and of `shape`. An element has `element_bytes`, and reads
-/// `bytes_read`.
+/// The operands of `tree` are dense and of `shape`. Each element has `element_bytes`, and its
+/// computation reads `bytes_read`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
     fused: &dyn ElementSource,
@@ -56,7 +56,7 @@ pub(in crate::ops) fn evaluate_fused(
     let count = buffer.size_bytes() / element_bytes;
     let work = Work::of_elements(count, element_bytes + bytes_read);
     let outputs = outputs_of(std::slice::from_ref(&buffer));
-    // SAFETY: the result is new, and has room for as many elements.
+    // SAFETY: the result is new, and has room for the elements.
     unsafe { write(fused, &outputs, work, order) };
     Ok(buffer)
 }
@@ -84,7 +84,7 @@ pub(in crate::ops) fn evaluate_blocks(
     let work = Work::of_elements(count, element_bytes + bytes_read);
     let outputs = outputs_of(std::slice::from_ref(&buffer));
     value.fused(shape, &mut |fused| {
-        // SAFETY: the result is new, and has room for as many elements.
+        // SAFETY: the result is new, and has room for the elements.
         unsafe { write(&FusedBlocks { fused, operands }, &outputs, work, order) };
     });
     Ok(Some(buffer))
@@ -126,7 +126,7 @@ pub(super) unsafe fn write(
 ) {
     launch_source(order, work, (source, outputs), |source, outputs, range| {
         // SAFETY: the memory is alive while a launch runs. Its ranges lie in the index space and do
-        // not overlap. The stream is ordered after what other streams do with the memory. The
+        // not overlap. The stream is ordered after the work of other streams on the memory. The
         // outputs are not part of the operands, and have room for all elements, by this function's
         // contract.
         unsafe { source.write(range, outputs) };

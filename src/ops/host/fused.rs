@@ -62,7 +62,7 @@ pub(crate) trait FusedLoop: ElementSource {
     ///
     /// # Safety
     ///
-    /// From `firsts` on, each operand must have as many contiguous elements, which may be read.
+    /// From `firsts` on, each operand must have contiguous, readable elements for all of `numbers`.
     /// `firsts` must be in the order of the expression. `to` must have room for the results, and
     /// must be no part of the operands.
     unsafe fn fill_at(&self, firsts: &[*const u8], numbers: Range<usize>, to: *mut u8);
@@ -71,7 +71,7 @@ pub(crate) trait FusedLoop: ElementSource {
     fn program(&self) -> BlockProgram;
 }
 
-/// The number of elements that are computed in a buffer before they overwrite others.
+/// The number of elements that are computed in a buffer before they overwrite other elements.
 const STAGE: usize = 1024;
 
 /// A run as the source of a launch. Its loop is compiled for processors with AVX2, FMA and F16C
@@ -93,7 +93,8 @@ enum Rest<'a> {
 
 impl<'a, R: Run> Fused<'a, R> {
     /// Returns the run of `tree` over `shape`, the shape of its operands. Returns `None` if the
-    /// processor lacks the instructions of its loop, or has better ones for the library's loops.
+    /// processor lacks the instructions of the run's loop, or has better instructions for the
+    /// library's loops.
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);
@@ -103,8 +104,8 @@ impl<'a, R: Run> Fused<'a, R> {
         (has_vectors() && !is_for_blocks).then_some(Self { run, rest })
     }
 
-    /// Writes the elements from number `start` on to all of `out`. If one of them is rare, all of
-    /// them are computed again.
+    /// Writes the elements from number `start` on to all of `out`. If an element is rare, all
+    /// elements are computed again.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 //! The fused evaluator over operands that are not consecutive in memory, such as broadcast rows and
-//! columns. The elements of these are gathered block by block. The expression's loop runs over each
-//! block.
+//! columns. The elements of these operands are gathered block by block. The expression's loop runs
+//! over each block.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -22,7 +22,7 @@ impl ElementSource for FusedBlocks<'_> {
         let mut fill = |numbers: Range<usize>, firsts: &[*const u8]| {
             let to = base.wrapping_add(numbers.start * self.fused.element_bytes());
             // SAFETY: by this function's contract, there is room for the elements. Each operand has
-            // as many elements from its address on.
+            // elements for all of `numbers`, from its address on.
             unsafe { self.fused.fill_at(firsts, numbers, to) };
         };
         // SAFETY: by this function's contract.

@@ -43,7 +43,7 @@ pub(in crate::ops) type Draw<'a> = &'a mut dyn FnMut(usize, TakeFill<'_>);
 /// A fill of elements of `T`.
 pub(in crate::ops) struct TypedFill<T, F> {
     fill: F,
-    /// The loop of such fills.
+    /// The loop that writes elements of this fill.
     run: FillLoop,
     element: PhantomData<fn() -> T>,
 }
@@ -95,8 +95,8 @@ impl<T: AnyElement, F: Fill<T>> AnyFill for TypedFill<T, F> {
     }
 }
 
-/// Returns a new array of `shape`. After its memory is allocated, `draw` is called with the number
-/// of elements. It passes on the fill that computes them, of elements of `dtype`.
+/// Returns a new array of `shape`. After its memory is allocated, calls `draw` with the number of
+/// elements. `draw` passes on the fill that computes the elements, which have the type `dtype`.
 #[track_caller]
 pub(in crate::ops) fn generate(
     order: HostOrder<'_>,

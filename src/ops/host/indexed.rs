@@ -24,7 +24,7 @@ use cachescope_kernels::moves::scatters::{
 };
 
 impl Axis {
-    /// Returns the axis as loops know it.
+    /// Returns the axis in the form that loops take.
     fn indexed(self) -> IndexedAxis {
         IndexedAxis {
             length: self.length,
@@ -84,7 +84,7 @@ fn indices_of(indices: Operand<'_>) -> ReadPtr<i64> {
     bytes_of(indices).cast()
 }
 
-/// The size of a cache line. Two threads that write to one line wait for each other.
+/// The size of a cache line. Threads that write to one line contend for it (false sharing).
 const LINE_BYTES: usize = 64;
 
 /// Adds each element of `values` to the element of `target` that its index picks along the axis
@@ -108,8 +108,8 @@ pub(in crate::ops) fn add_at(
     scatter(order, target, indices, values, along, (shape, run))
 }
 
-/// Like [`add_at`], but writes instead of adding. If several values have the same index, the last
-/// one is kept.
+/// Like [`add_at`], but writes instead of adding. If several values have equal indices, the last of
+/// these values is kept.
 #[track_caller]
 pub(in crate::ops) fn put_at(
     order: HostOrder<'_>,
@@ -178,9 +178,9 @@ fn scatter(
     Ok(())
 }
 
-/// Returns a row for each class in `array`, of `i64`, in a new array of `shape`: `one` at the
-/// position of the class, and zeros elsewhere. The last axis of `shape` has one position for each
-/// of the `classes`.
+/// Returns the one-hot encoding of the class indices in `array` (`i64`), in a new array of `shape`.
+/// Each row is `one` at the position of its class, and 0 elsewhere. The last axis of `shape` has
+/// one position for each of the `classes`.
 #[track_caller]
 pub(in crate::ops) fn marked(
     order: HostOrder<'_>,

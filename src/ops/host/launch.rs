@@ -8,24 +8,24 @@ use crate::device::host::streams::DelayedStreams;
 use crate::device::{HostExecution, StreamId};
 use crate::ops::order::HostOrder;
 
-/// The number of items that a kernel computes, and the number of items for which another thread
-/// pays.
+/// The number of items that a kernel computes, and the number of items that makes another thread
+/// worthwhile.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Work {
     count: usize,
     grain: usize,
-    // Long ranges begin at multiples of this number.
+    // The unit of ranges: long ranges begin at its multiples.
     unit: usize,
     // The maximum number of ranges for each thread.
     parts: usize,
 }
 
-/// The work of one thread from which a second thread pays, in bytes read and written. It takes some
-/// 20 µs, about as long as waking a thread and waiting for it.
+/// The minimum work of one thread that makes a second thread worthwhile, in bytes read and written.
+/// The work takes some 20 µs, about as long as waking a thread and waiting for it.
 const GRAIN_BYTES: usize = 1 << 20;
 
-/// The maximum number of parts of a launch for each thread. If there are several, a thread that is
-/// late leaves some parts to others.
+/// The maximum number of parts of a launch for each thread. If a thread is late, other threads take
+/// some of its parts.
 const PARTS: usize = 4;
 
 impl Work {
@@ -94,7 +94,7 @@ const UNIT: usize = 128;
 /// It runs at once, on the calling thread and the threads of rayon's current pool. If the device
 /// delays its work, `body` runs later and on one thread.
 ///
-/// So both arguments are plain data. If the work is delayed, they are copied. They hold addresses
+/// If the work is delayed, both arguments are copied, so they are plain data. They hold addresses
 /// of memory, not handles. A handle would keep the block from being reused, and no kernel of a GPU
 /// does that. The body may rely on three things until it has run:
 ///

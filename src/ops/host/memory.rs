@@ -23,7 +23,7 @@ pub(super) fn output_at(place: &AnyArray) -> Untyped {
 ///
 /// # Panics
 ///
-/// Panics if they do not fit, or if another handle shares the memory.
+/// Panics if the elements do not fit, or if another handle shares the memory.
 fn output_of<T: AnyElement>(buffer: &mut Buffer, count: usize) -> Output<T> {
     let fits = count <= buffer.size_bytes() / size_of::<T>();
     let alone = count == 0 || buffer.holders() == 1;
@@ -33,8 +33,8 @@ fn output_of<T: AnyElement>(buffer: &mut Buffer, count: usize) -> Output<T> {
     unsafe { output.typed() }
 }
 
-/// Returns a new array of `shape` on `device`. `write` launches the writes of its elements, on the
-/// thread's current stream.
+/// Returns a new array of `shape` on `device`. `write` launches the writes of the array's elements,
+/// on the thread's current stream.
 ///
 /// # Safety
 ///
@@ -47,7 +47,7 @@ pub(crate) unsafe fn computed<T: AnyElement>(
     write: impl FnOnce(Output<T>),
 ) -> Result<Array<T>> {
     let layout = Layout::contiguous(shape)?;
-    // SAFETY: the caller keeps this contract.
+    // SAFETY: by this function's contract.
     unsafe { laid_out(device, layout, write) }
 }
 
@@ -166,7 +166,7 @@ impl Elements {
         let mut from = values;
         for ([at], here) in self.walk.runs(start..start + count) {
             let to = self.base.wrapping_add(at * bytes);
-            // SAFETY: `here` elements from `at` on, in steps of `stride`, are elements of the
+            // SAFETY: `here` elements from `at` on, which are `stride` apart, are elements of the
             // layout. By the invariant of the array, they lie in its buffer.
             unsafe { copy_elements(bytes, from, to, here, [1, stride]) };
             from = from.wrapping_add(here * bytes);

@@ -1,4 +1,4 @@
-//! Arrays that are copies in some regions, and have one value in the others.
+//! Arrays that are copies in some regions, and have one value in the other regions.
 
 use super::copy::{copy, fill};
 use super::launch::{Work, launch};
@@ -31,8 +31,8 @@ pub(in crate::ops) fn padded(
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
             let end = before[axis] + dims[axis];
             assert!(end <= length, "padded to less than the length");
-            // The margins of this axis. Along the axes before it, they lie inside the margins of
-            // those axes. Along the axes after it, they have the whole length.
+            // The margins of this axis. Along earlier axes, they lie inside the margins of the
+            // earlier axes. Along later axes, they have the whole length.
             for margin in [0..before[axis], end..length] {
                 let outer = dims[..axis].iter().copied();
                 let inner = shape.dims()[axis + 1..].iter().copied();
@@ -70,15 +70,16 @@ pub(in crate::ops) fn on_diagonal(
         let all = Walk::over([0], [(output.count(), [1])]);
         // SAFETY: the walk goes over the output.
         unsafe { fill(order, (Bits::default(), bytes), to, &all) };
-        // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
+        // SAFETY: the walk goes over the array, and over a diagonal with an equal number of
+        // elements.
         unsafe { copy(order, bytes, bytes_of(array), to, &diagonal) };
     };
     // SAFETY: every element is written by the first launch.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }
 
-/// Returns `array` with zeros outside the triangle of its last two axes that the diagonal `k`
-/// bounds. The array has two axes or more.
+/// Returns `array` with zeros outside a triangle of its last two axes. The diagonal `k` bounds the
+/// triangle. The array has two axes or more.
 #[track_caller]
 pub(in crate::ops) fn triangular(
     order: HostOrder<'_>,

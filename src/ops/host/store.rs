@@ -151,8 +151,8 @@ fn blocks_of(tree: &dyn Tree, target: &Target<'_>) -> Option<OperandBlocks> {
 ///
 /// # Safety
 ///
-/// While the source is read, each target must be overwritable, according to [`Aliasing`]. This must
-/// stay true. The stream must be ordered after other uses of the memory.
+/// While the source is read, each target must be and stay overwritable, according to [`Aliasing`].
+/// The stream must be ordered after other uses of the memory.
 unsafe fn write(
     source: &dyn ElementSource,
     work: Work,

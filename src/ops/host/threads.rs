@@ -2,8 +2,8 @@
 //!
 //! The calling thread runs the parts of a range. Idle threads of rayon's current pool help it. No
 //! thread waits for another one to begin. If no thread helps, the caller runs all parts. A caller
-//! that is not a thread of the pool gets help, too. `rayon::join` would move its work to the pool
-//! and block it.
+//! that is not a thread of the pool gets help, too. `rayon::join` would move the work of such a
+//! caller to the pool, and block the caller.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -23,21 +23,21 @@ thread_local! {
 }
 
 /// The maximum number of pending helpers of a thread, for each thread that may help. Without a
-/// bound, helpers would pile up in the queues of a pool whose threads are all busy for long.
+/// bound, helpers would pile up in the queues of a pool whose threads are all busy for a long time.
 const MOST_PENDING: usize = 4;
 
 /// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
-/// thread waited for other threads of the pool, rayon could run a task of the user on it. A task
-/// that takes the lock would deadlock.
+/// thread waited for other threads of the pool, rayon could run a task of the user on this thread.
+/// A task that takes the lock would deadlock.
 pub(super) fn alone(work: impl FnOnce()) {
     let before = IS_ALONE.replace(true);
     scopeguard::defer!(IS_ALONE.set(before));
     work();
 }
 
-/// Returns whether work stays on this thread. Under ThreadSanitizer it does, because rayon's
-/// threads synchronise inside the standard library. The standard library is not built for
-/// ThreadSanitizer.
+/// Returns whether work stays on this thread. Under ThreadSanitizer, work always stays on this
+/// thread. The reason is that rayon's threads synchronise inside the standard library, which is not
+/// built for ThreadSanitizer.
 pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }
@@ -152,8 +152,8 @@ struct SharedBody {
 /// The bit of [`SharedBody::helpers`] after which no helper calls the body.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// The number of times that a caller polls for the end of its helpers before it sleeps. This takes
-/// some microseconds, less time than sleeping and waking.
+/// The number of times that a caller polls for the end of its helpers before it sleeps. The polls
+/// take some microseconds, less than sleeping and waking.
 const SPINS: usize = 1 << 9;
 
 impl SharedBody {

@@ -71,7 +71,7 @@ impl<T: Integer> Array<T> {
 /// # Errors
 ///
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory for `count` numbers.
-/// The host is about to allocate a list of as many.
+/// The host is about to allocate a list of `count` numbers.
 #[track_caller]
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     let size_bytes = Shape::from(count).size_bytes(size_of::<i64>())?;

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
 
-/// Returns the arrays one after another along `axis`. Their other axes must have equal lengths.
+/// Returns the concatenation of the arrays along `axis`. Their other axes must have equal lengths.
 ///
 /// # Examples
 ///
@@ -132,8 +132,7 @@ fn whole_of(
     Ok(step.finish(whole, |_| parted_back(arrays, at)))
 }
 
-/// Returns the gradients of arrays that are stored one after another along the axis `at` of a
-/// result.
+/// Returns the gradients of arrays that were concatenated along the axis `at` of a result.
 fn parted_back(
     arrays: &[AnyArray],
     at: usize,
@@ -153,12 +152,12 @@ fn parted_back(
     }
 }
 
-/// Returns the first array, and the others.
+/// Returns the first array, and the other arrays.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is none,
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if they are on several devices.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are no arrays,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices.
 #[track_caller]
 fn on_one_device<'a>(
     operation: &str,

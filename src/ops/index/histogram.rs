@@ -33,10 +33,11 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are tracked through the array: neither
-    /// counts nor edges have one. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there
-    /// are no bins, an element is NaN or infinite, or the type cannot represent `bins + 1`
-    /// different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
+    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are tracked through the array, because
+    /// neither counts nor edges have a gradient.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no bins, an element is
+    /// NaN or infinite, or the type cannot represent `bins + 1` different edges;
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices, the call needs scratch
     /// memory of 8 bytes for each element.
     #[track_caller]
@@ -114,8 +115,8 @@ fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
     occurrences(&Array::from_erased(places).flatten()?, bins)
 }
 
-/// Returns a function that finds the bin of a value. It estimates the bin from the common width of
-/// the bins, and corrects it by the edges.
+/// Returns a function that finds the bin of a value. The function estimates the bin from the common
+/// width of the bins, and corrects the estimate by the edges.
 fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     let last = edges.len() - 2;
     let scale = edges.len().saturating_sub(1) as f64 / (edges[last + 1] - edges[0]);

@@ -57,12 +57,13 @@ impl<T: AnyElement> Array<T> {
 
     /// Returns the elements at which `mask` is true, in row-major order: NumPy's `x[mask]`.
     ///
-    /// The mask has the lengths of this array's leading axes. If it has all of them, the result has
-    /// one axis. If it has fewer, each element of the mask selects a part of the array. A mask of
-    /// one axis selects rows. The shape depends on the mask, so the call waits for it. On a device
-    /// without data ([`Device::meta`](crate::Device::meta)), the call assumes that all elements of
-    /// the mask are true. [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets
-    /// another number.
+    /// The mask has the lengths of this array's leading axes. If the mask has all axes, the result
+    /// has one axis. If the mask has fewer axes, each of its elements selects a part of the array.
+    /// A mask of one axis selects rows. The shape depends on the mask, so the call waits for the
+    /// mask. On a device without data ([`Device::meta`](crate::Device::meta)), the call assumes
+    /// that all elements of the mask are true.
+    /// [`MetaOptions::assumed_count`](crate::MetaOptions::assumed_count) sets another number of
+    /// true elements.
     ///
     /// # Examples
     ///
@@ -93,8 +94,8 @@ impl<T: AnyElement> Array<T> {
 
     /// Sets the elements at which `mask` is true to the elements of `value`. Other elements do not
     /// change. This is NumPy's `np.copyto(x, value, where=mask)`. `mask` and `value` broadcast to
-    /// this array's shape. NumPy's `x[mask] = values`, which takes the values one after another, is
-    /// another operation.
+    /// this array's shape. NumPy's `x[mask] = values` is another operation, because it takes the
+    /// values one after another.
     ///
     /// Equivalent to [`assign`](Self::assign) of [`select`](crate::select). The write is in place,
     /// unless other arrays or expressions share the memory.
@@ -117,8 +118,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`assign`](Self::assign), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the
-    /// mask's shape does not broadcast to this array's. Nothing has been written then.
+    /// The errors of [`assign`](Self::assign), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) if
+    /// the mask's shape does not broadcast to this array's shape. Nothing has been written then.
     #[track_caller]
     pub fn masked_assign<R: IntoExpr<T>>(&mut self, mask: &Array<bool>, value: R) -> Result<()> {
         same_device(
@@ -144,7 +145,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl AnyArray {
-    /// Returns the elements along one axis, one after another in memory.
+    /// Returns the elements in an array of one axis, contiguous in memory.
     #[track_caller]
     pub(super) fn packed(&self) -> Result<Self> {
         let flat = self.reshape(&self.len().into())?;

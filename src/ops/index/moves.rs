@@ -96,7 +96,8 @@ pub(super) fn on_diagonal(array: &AnyArray, k: isize, shape: &Shape) -> Result<A
     )
 }
 
-/// Returns `array` with zeros outside the triangle of its last two axes that diagonal `k` bounds.
+/// Returns `array` with zeros outside a triangle of its last two axes. Diagonal `k` bounds the
+/// triangle.
 #[track_caller]
 pub(super) fn triangular(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
     on_device!(
@@ -106,7 +107,8 @@ pub(super) fn triangular(array: &AnyArray, triangle: Triangle, k: isize) -> Resu
     )
 }
 
-/// Returns the elements of `array` at which `flags` are true. Both are contiguous and equally long.
+/// Returns the elements of `array` at which `flags` are true. Both arrays are contiguous and
+/// equally long.
 #[track_caller]
 pub(super) fn compacted(array: &AnyArray, flags: &Array<bool>) -> Result<AnyArray> {
     on_device!(

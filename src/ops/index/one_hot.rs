@@ -5,8 +5,8 @@ use crate::array::{AnyArray, AnyElement, Array, Bits, DType, Elements, Integer, 
 use crate::error::Result;
 
 impl<T: Integer> Array<T> {
-    /// Returns a row for each element, along a new last axis of length `classes`. The row is one at
-    /// the index that the element names, and zero elsewhere.
+    /// Returns the one-hot encoding of the elements: a row for each element, along a new last axis
+    /// of length `classes`. The row is one at the index that the element names, and zero elsewhere.
     ///
     /// # Examples
     ///
@@ -59,8 +59,8 @@ impl<T: Integer> Array<T> {
     }
 }
 
-/// Returns the rows of classes, which have been checked, in an array of `shape`. `one` is the
-/// number 1 in the type of the rows.
+/// Returns the one-hot rows of classes, which have been checked, in an array of `shape`. `one` is
+/// the number 1 in the type of the rows.
 #[track_caller]
 fn one_hot(
     labels: &AnyArray,

@@ -40,8 +40,8 @@ impl Extension {
             Self::Wrap => position.rem_euclid(length as isize),
             Self::Reflect if last == 0 => 0,
             Self::Reflect => {
-                // A period goes forth and back. For an axis that fits memory with its margins, it
-                // does not overflow.
+                // A period covers the axis forth and back. If the axis fits memory with its
+                // margins, the period does not overflow.
                 let period = 2 * last;
                 let place = position.rem_euclid(period);
                 place.min(period - place)
@@ -53,7 +53,7 @@ impl Extension {
 
 impl<T: AnyElement> Array<T> {
     /// Returns the array with margins around it: NumPy's `pad`. For each axis, `margins` has the
-    /// number of elements before and after it. The mode chooses the elements.
+    /// number of elements before and after it. The mode chooses the elements of the margins.
     ///
     /// A margin may be longer than its axis. Besides the result, the call needs memory for one
     /// margin at a time, and for the indices of this margin.
@@ -74,8 +74,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`pad`](Self::pad)'s errors, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if
-    /// an axis without elements is to have a margin.
+    /// The errors of [`pad`](Self::pad), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// if an axis without elements is to have a margin.
     #[track_caller]
     pub fn pad_with(&self, margins: &[(usize, usize)], mode: PadMode<T>) -> Result<Self> {
         let array = self.erased();
@@ -138,8 +138,8 @@ impl AnyArray {
         Ok(padded)
     }
 
-    /// Writes the `count` elements from `start` on along `axis`, where the `length` elements that
-    /// exist already begin at `first`.
+    /// Writes `count` elements from `start` on along `axis`. The `length` elements that already
+    /// exist begin at `first`.
     #[track_caller]
     fn extend_axis(
         &mut self,

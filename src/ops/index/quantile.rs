@@ -11,9 +11,9 @@ use crate::ops::index::interpolate::{Arms, interpolated};
 use crate::ops::order::{HostOrder, check_untracked};
 
 impl<T: Float> Array<T> {
-    /// Returns the median of the elements along `axis`, which the result does not have. It is the
-    /// element in the middle of the sorted elements. If their number is even, it is the mean of the
-    /// two in the middle. A negative axis counts from the end.
+    /// Returns the median of the elements along `axis`. The result does not have this axis. The
+    /// median is the element in the middle of the sorted elements. If the number of elements is
+    /// even, it is the mean of the two elements in the middle. A negative axis counts from the end.
     ///
     /// If an element is NaN, the result is NaN, as in NumPy. The gradient passes to the elements
     /// that [`sort`](Self::sort) puts in the middle. For the median of all elements, write
@@ -33,17 +33,18 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, or it has
-    /// no elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256
-    /// elements needs memory for a copy of it (on CUDA devices, as much as [`sort`](Self::sort)).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, or the axis
+    /// has no elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than
+    /// 256 elements needs memory for a copy of the elements (on CUDA devices, as much as
+    /// [`sort`](Self::sort)).
     #[track_caller]
     pub fn median(&self, axis: isize) -> Result<Self> {
         median(self.erased(), float_sort_loops_of::<T>(), axis).map(Self::from_erased)
     }
 
-    /// Returns the value below which the fraction `q` of the elements along `axis` lies. For a `q`
-    /// of 0, it is the least element, for 1 the greatest. The result does not have `axis`. A
-    /// negative axis counts from the end.
+    /// Returns the value below which the fraction `q` of the elements along `axis` lies. If `q` is
+    /// 0, the value is the least element; if `q` is 1, the greatest. The result does not have
+    /// `axis`. A negative axis counts from the end.
     ///
     /// The sorted elements have the positions 0, 1, …, n − 1. The value at the position q · (n − 1)
     /// is interpolated between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If
@@ -93,8 +94,8 @@ impl AnyArray {
     }
 
     /// Returns the element at `nth` of the sorted elements along the axis `at`, and the next
-    /// element. After the last element, this is the last element again. If an element is NaN, both
-    /// are NaN.
+    /// element. If `nth` is the last position, the next element is the last element again. If an
+    /// element is NaN, both returned elements are NaN.
     #[track_caller]
     fn neighbours(&self, loops: &'static SortLoops, at: usize, nth: usize) -> Result<[Self; 2]> {
         if self.device().backend().cuda().is_some() || is_any_tracked(&[self])? {

@@ -8,7 +8,8 @@ use crate::ops::derivatives::RuledOperation;
 use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
-    /// Returns every element along `axis` `count` times, one after another: NumPy's `repeat`.
+    /// Returns the array with each element along `axis` repeated `count` times: NumPy's `repeat`.
+    /// Copies of an element are adjacent.
     ///
     /// # Examples
     ///

@@ -44,7 +44,7 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
 
 impl<T: Number> Array<T> {
     /// Adds each element of `source` to the element of this array that its index selects along
-    /// `axis`. Along the other axes, both have the same position. This is the opposite of
+    /// `axis`. Along the other axes, both elements have one position. This is the opposite of
     /// [`gather`](Self::gather).
     ///
     /// If an index repeats, its elements are added in row-major order, so that the result is
@@ -69,9 +69,9 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or an index
-    /// is outside of it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
-    /// match, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` does not exist or an index
+    /// is out of range. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
+    /// match. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the devices differ.
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
@@ -82,8 +82,8 @@ impl<T: Number> Array<T> {
 
 impl<T: AnyElement> Array<T> {
     /// Writes each element of `source` over the element of this array that its index selects along
-    /// `axis`. Along the other axes, both have the same position. This is NumPy's `put_along_axis`
-    /// and PyTorch's `scatter_`.
+    /// `axis`. Along the other axes, both elements have one position. This is NumPy's
+    /// `put_along_axis` and PyTorch's `scatter_`.
     ///
     /// If indices repeat, the last one in row-major order wins, on every device. The array and
     /// `indices` broadcast as for [`gather`](Self::gather), and `source` broadcasts to the
@@ -109,9 +109,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or an index
-    /// is outside of it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
-    /// match, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `axis` does not exist or an index
+    /// is out of range. [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
+    /// match. [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the devices differ.
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
@@ -167,8 +167,8 @@ impl AnyArray {
         self.assign(&sums)
     }
 
-    /// Returns the elements in their accumulation type. Each is converted once, even if it is
-    /// broadcast.
+    /// Returns the elements in their accumulation type. Each element is converted once, even if it
+    /// is broadcast.
     #[track_caller]
     fn widened_once(&self) -> Result<Self> {
         let each = self.viewed(self.layout.without_repeats());
@@ -200,8 +200,8 @@ impl AnyArray {
         put(Target::new(self), indices, source, at, &shape)
     }
 
-    /// Returns the array if its elements are contiguous, otherwise a copy. They may have gaps if no
-    /// element was written, because the array then has its old memory.
+    /// Returns the array if its elements are contiguous, otherwise a copy. The elements may have
+    /// gaps if none was written, because the array then has its old memory.
     #[track_caller]
     fn gapless(self) -> Result<Self> {
         match self.layout.is_contiguous() {
@@ -212,7 +212,7 @@ impl AnyArray {
 
     /// Checks the operands of `operation`, which writes at `indices`. If the array's memory is
     /// shared, allocates memory of its own. Returns the axis and the shape of the elements to
-    /// write, or `None` if there are none.
+    /// write, or `None` if there are no elements to write.
     #[track_caller]
     fn scattered(
         &mut self,

@@ -95,8 +95,8 @@ impl AnyArray {
         self.in_order(loops, at, Direction::Ascending, shape)
     }
 
-    /// Returns the positions of the elements that are first in order along the axis `at`. There are
-    /// as many as this axis of `shape` has.
+    /// Returns the positions of the elements that are first in order along the axis `at`. The
+    /// number of positions is the length of this axis of `shape`.
     #[track_caller]
     pub(super) fn in_order(
         &self,
@@ -143,7 +143,8 @@ fn sorted(array: &AnyArray, loops: &'static SortLoops, at: usize) -> Result<AnyA
     )
 }
 
-/// Returns the first positions in sorted order along the axis `at`, as many as `shape` has.
+/// Returns the first positions in sorted order along the axis `at`, for the length of this axis in
+/// `shape`.
 #[track_caller]
 fn ranked(
     (array, at): (&AnyArray, usize),

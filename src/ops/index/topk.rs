@@ -10,7 +10,8 @@ use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::{Direction, Picking};
 use crate::ops::host::{SortLoops, sort_loops_of};
 
-/// The number of elements that a CUDA device sorts at once: the length of a part of the axis.
+/// The number of elements that a CUDA device sorts at once, which is the length of a part of the
+/// axis.
 const PART: usize = 2048;
 
 /// The maximum number of elements of a part for which selecting is faster than sorting.
@@ -72,8 +73,8 @@ impl AnyArray {
         Ok((values, positions))
     }
 
-    /// Returns the positions of the greatest elements along the axis `at`, as many as this axis of
-    /// `shape` has.
+    /// Returns the positions of the greatest elements along the axis `at`. The number of positions
+    /// is the length of this axis of `shape`.
     #[track_caller]
     fn leading(&self, loops: &'static SortLoops, at: usize, shape: &Shape) -> Result<Self> {
         let (length, kept) = (self.dims()[at], shape.dims()[at]);
@@ -85,8 +86,8 @@ impl AnyArray {
         self.in_order(loops, at, Direction::Descending, shape)
     }
 
-    /// Returns the elements at `positions` along the axis `at`. They have the shape `shape` and are
-    /// known to be valid.
+    /// Returns the elements at `positions` along the axis `at`. The positions have the shape
+    /// `shape` and are known to be valid.
     #[track_caller]
     fn picked_along(&self, positions: Self, at: usize, shape: &Shape) -> Result<Self> {
         let positions = Array::from_erased(positions);
@@ -95,8 +96,8 @@ impl AnyArray {
 }
 
 /// Computes [`leading`](AnyArray::leading) in two steps. Selects the greatest elements of each part
-/// of the axis, and then the greatest of these. Equal elements stay in order, because the parts are
-/// in order.
+/// of the axis, and then the greatest of the selected elements. Equal elements stay in order,
+/// because the parts are in order.
 #[track_caller]
 fn by_parts(
     array: &AnyArray,

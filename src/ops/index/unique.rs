@@ -33,8 +33,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`sort`](Self::sort); the call needs memory for the sorted elements and a flag for
-    /// each (on CUDA devices 9 bytes for each).
+    /// The errors of [`sort`](Self::sort); the call needs memory for the sorted elements and a flag
+    /// for each element (on CUDA devices 9 bytes for each element).
     #[track_caller]
     pub fn unique(&self) -> Result<Self> {
         unique(self.erased(), sort_loops_of::<T>()).map(Self::from_erased)

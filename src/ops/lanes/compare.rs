@@ -7,8 +7,8 @@ use crate::context::scope::enter_uncached;
 use crate::error::Result;
 use crate::ops::IntoExpr;
 
-/// Returns whether both arrays are on one device, have one shape, and every pair of elements
-/// satisfies `same`.
+/// Returns whether both arrays are on one device and have one shape, and `same` is true for every
+/// pair of elements.
 ///
 /// If the download fails, returns false. The device's next fallible call then returns the error.
 fn all_pairs<T: AnyElement>(
@@ -142,9 +142,9 @@ impl<T: Float> RelativeEq for Array<T> {
     }
 }
 
-/// Compares the elements, each with a tolerance in units in the last place. It counts the values of
-/// the type between the two elements. Zeros of either sign are one value, and an infinity equals
-/// only itself.
+/// Compares the elements, each with a tolerance in units in the last place. The tolerance counts
+/// the values of the type between the two elements. Zeros of either sign are one value, and an
+/// infinity equals only itself.
 ///
 /// # Examples
 ///

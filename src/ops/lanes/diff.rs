@@ -4,11 +4,11 @@ use crate::array::{Array, Number};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
-    /// Returns each element along `axis` less the one before it, in one pass: NumPy's `diff`. The
-    /// axis is one shorter, or stays empty.
+    /// Returns each element along `axis` minus the element before it, in one pass: NumPy's `diff`.
+    /// The axis becomes one element shorter, or stays empty.
     ///
     /// Integers wrap, unsigned integers too. `bool` is a compiler error. NumPy's result for `bool`,
-    /// which neighbours differ, is [`ne`](Self::ne) of two slices.
+    /// true where neighbours differ, is [`ne`](Self::ne) of two slices.
     ///
     /// # Examples
     ///

@@ -24,8 +24,8 @@ use cachescope_kernels::reduce::ReductionRule;
 impl<T: AnyElement> Array<T> {
     /// Returns the running sums of the elements along `axis`. A negative axis counts from the end.
     /// Sums of signed integers and `bool` are in `i64` and sums of unsigned integers in `u64`,
-    /// which wrap. Sums of floats are in their own type. Their error does not grow with the number
-    /// of elements.
+    /// which wrap. Sums of floats are in the type of the floats. The error of these sums does not
+    /// grow with the number of elements.
     ///
     /// # Examples
     ///
@@ -49,7 +49,7 @@ impl<T: AnyElement> Array<T> {
 
     /// Returns the running products of the elements along `axis`. A negative axis counts from the
     /// end. Products of signed integers and `bool` are in `i64` and products of unsigned integers
-    /// in `u64`, which wrap. Products of floats are in their own type, multiplied in `f64`.
+    /// in `u64`, which wrap. Products of floats are in the type of the floats, multiplied in `f64`.
     ///
     /// # Examples
     ///
@@ -64,7 +64,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`cumsum`](Self::cumsum).
+    /// The errors of [`cumsum`](Self::cumsum).
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Result<Array<T::Total>> {
         self.lazy().cumprod(axis)
@@ -72,7 +72,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl<E: Expr> Lazy<E> {
-    /// Returns [`Array::cumsum`] of the expression, which is not stored.
+    /// Like [`Array::cumsum`], for the expression, whose elements are not stored.
     ///
     /// # Examples
     ///
@@ -86,13 +86,13 @@ impl<E: Expr> Lazy<E> {
     ///
     /// # Errors
     ///
-    /// Those of [`Array::cumsum`].
+    /// The errors of [`Array::cumsum`].
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Array<<E::Item as AnyElement>::Total>> {
         running(&self.expr, const { &Scan::sum::<E::Item>() }, axis).map(Array::from_erased)
     }
 
-    /// Returns [`Array::cumprod`] of the expression, which is not stored.
+    /// Like [`Array::cumprod`], for the expression, whose elements are not stored.
     ///
     /// # Examples
     ///
@@ -106,7 +106,7 @@ impl<E: Expr> Lazy<E> {
     ///
     /// # Errors
     ///
-    /// Those of [`Array::cumprod`].
+    /// The errors of [`Array::cumprod`].
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Result<Array<<E::Item as AnyElement>::Total>> {
         running(&self.expr, const { &Scan::product::<E::Item>() }, axis).map(Array::from_erased)
@@ -161,7 +161,7 @@ fn running(tree: &dyn Tree, scan: &'static Scan, axis: isize) -> Result<AnyArray
 }
 
 /// Returns running totals that a tape may track. The gradient of a summand is the sum of the
-/// gradients of all sums that include it.
+/// gradients of all totals that include it.
 #[cold]
 #[track_caller]
 fn running_of_tracked(x: &AnyArray, scan: &'static Scan, axis: isize) -> Result<AnyArray> {
@@ -189,7 +189,7 @@ fn summed_back(
 }
 
 /// Returns the rule of running products of `x`. Gradients are computed in double precision, like
-/// the products. A partial product may be beyond the range of narrow floats.
+/// the products, because a partial product may be beyond the range of narrow floats.
 fn multiplied_back(
     x: SavedArray,
     axis: isize,
@@ -329,7 +329,8 @@ fn normalized(
     normalized_of(&graph, normalization, axis)
 }
 
-/// Returns exp(x) / Σ exp(x) of `graph` along `axis`, or its logarithm. Records the step.
+/// Returns exp(x) / Σ exp(x) of `graph` along `axis`, or the logarithm of this quotient. Records
+/// the step.
 #[track_caller]
 fn normalized_of(
     graph: &ExpressionGraph<'_>,

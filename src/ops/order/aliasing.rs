@@ -1,4 +1,5 @@
-//! Check whether an assignment may write in place: how an expression and its target share memory.
+//! The check whether an assignment may write in place, by the memory that an expression and its
+//! target share.
 
 use crate::array::{AnyArray, Buffer, DType, Layout};
 use crate::context::Device;
@@ -116,7 +117,7 @@ pub(in crate::ops) struct Aliasing {
 
 impl Aliasing {
     /// Checks `target` against the expressions `read`, which are evaluated in one pass, and the
-    /// expressions `held`. Those in `held` hold memory but are not read.
+    /// expressions `held`. The expressions in `held` hold memory but are not read.
     #[inline]
     pub(in crate::ops) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target(Operand { buffer, layout, .. }) = *target;

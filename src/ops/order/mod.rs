@@ -72,8 +72,7 @@ impl TouchedMemory for ReadOperands<'_, dyn Tree + '_> {
     }
 }
 
-/// Work that writes to `targets` and reads `reading`. No other work may be about to use the
-/// targets.
+/// Work that writes to `targets` and reads `reading`. No other pending work may use the targets.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct UpdateTargets<'a, O> {
     pub(in crate::ops) targets: &'a [&'a Buffer],
@@ -95,8 +94,8 @@ static TAPE_CHECK: OnceLock<TapeCheck> = OnceLock::new();
 /// A check that returns an error if a tape tracks an operand.
 pub(in crate::ops) type TapeCheck = fn(&dyn TouchedMemory) -> Result<()>;
 
-/// Sets the check that [`check_untracked`] makes while a tape is live and not paused. The tape is
-/// above this layer, so it passes the function down.
+/// Sets the check that [`check_untracked`] makes while a tape is live and not paused. The tape's
+/// layer is above this layer, so the tape passes the function down.
 pub(in crate::ops) fn set_tape_check(check: TapeCheck) {
     TAPE_CHECK.get_or_init(|| check);
 }

@@ -15,12 +15,12 @@ thread_local! {
 /// The way a tape treats the values that operations read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Mode {
-    /// Operations record steps.
+    /// The mode in which operations record steps.
     Active,
-    /// No operation records a step.
+    /// The mode in which no operation records a step.
     Paused,
-    /// No operation records a step, but the tape records the values that they read: a checkpoint
-    /// runs them again in the backward pass.
+    /// The mode in which no operation records a step, but the tape records the values that
+    /// operations read, because a checkpoint runs the operations again in the backward pass.
     Rerun,
 }
 
@@ -31,7 +31,7 @@ pub(in crate::ops) fn mode() -> Mode {
 }
 
 /// Returns whether operations of this thread may read values that a tape tracks. While the thread's
-/// tape is paused, they read plain values.
+/// tape is paused, operations read plain values.
 #[inline]
 pub(crate) fn is_live() -> bool {
     TapeId::are_any() && mode() != Mode::Paused

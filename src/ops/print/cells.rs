@@ -106,7 +106,7 @@ fn is_bool<T: AnyElement>() -> bool {
     TypeId::of::<T>() == TypeId::of::<bool>()
 }
 
-/// Returns an integer or a truth value, the latter as NumPy spells it.
+/// Returns the text of an integer, or of a truth value as NumPy spells it.
 fn exact<T: AnyElement>(element: T) -> String {
     if !is_bool::<T>() {
         return element.to_string();
@@ -127,7 +127,7 @@ fn non_finite(value: f64) -> String {
 /// The decimal notation of a floating-point type, whose values an `f64` holds exactly.
 #[derive(Clone, Copy)]
 struct Digits {
-    /// Binary digits of the significand.
+    /// The number of binary digits of the significand.
     binary: u32,
     /// The function that rounds a number to the nearest value of the type.
     round: fn(f64) -> f64,
@@ -224,7 +224,7 @@ struct Columns {
     exponent: Option<usize>,
     /// True if numbers that are not negative have a sign, too.
     is_signed: bool,
-    /// Characters before the point and behind it.
+    /// The number of characters before the point, and the number of characters behind it.
     left: usize,
     right: usize,
 }
@@ -285,7 +285,7 @@ impl Columns {
         format!("{}{}", self.sign(value), non_finite(value))
     }
 
-    /// Returns a finite number, not yet aligned.
+    /// Returns the text of a finite number, not yet aligned.
     fn number(&self, value: f64) -> String {
         let decimals = self.decimals;
         let digits = match self.exponent {

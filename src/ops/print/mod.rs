@@ -26,7 +26,7 @@ fn is_elided(length: usize) -> bool {
 
 /// Returns the elements that are shown, in row-major order.
 ///
-/// Only these are downloaded.
+/// Only the shown elements are downloaded.
 #[track_caller]
 fn shown<T: AnyElement>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
     if !elided || !array.shape().iter().copied().any(is_elided) {
@@ -118,7 +118,7 @@ impl CellWriter {
         self.word(&cell, indent, width);
     }
 
-    /// Adds `word` to the line, or to a new line if `word` fits only on a new line.
+    /// Appends `word` to the line, or to a new line if `word` fits only on a new line.
     fn word(&mut self, word: &str, indent: usize, width: usize) {
         let length = self.text.len() - self.line;
         if length > indent && length + word.len() > width {

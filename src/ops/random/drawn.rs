@@ -82,7 +82,7 @@ pub(super) const fn uniform_fill<T: Float>() -> &'static DrawnFill {
     compiled_or!(T, UNIFORM_FILLS, DrawnFill::uniform::<T>())
 }
 
-/// Like [`uniform_fill`], of normal numbers.
+/// Like [`uniform_fill`], for normal numbers.
 pub(super) const fn normal_fill<T: Float>() -> &'static DrawnFill {
     compiled_or!(T, NORMAL_FILLS, DrawnFill::normal::<T>())
 }

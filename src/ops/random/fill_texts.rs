@@ -1,4 +1,4 @@
-//! The texts of fills for CUDA devices.
+//! Tests of the sources of fills for CUDA devices.
 
 use cachescope_kernels::random::Fill;
 use cachescope_kernels::random::fill::{Below, Dropout, Normal, Truth, Uniform};

@@ -123,7 +123,7 @@ pub(crate) fn thread_state() -> Generator {
     of_thread(|generator| generator.clone())
 }
 
-/// Sets the state of the calling thread's generator, and returns the previous one.
+/// Sets the state of the calling thread's generator, and returns the previous state.
 pub(crate) fn replace_thread_state(state: Generator) -> Generator {
     of_thread(|generator| std::mem::replace(generator, state))
 }

@@ -142,8 +142,8 @@ impl RandomSource<'_> {
     }
 }
 
-/// Returns a new array of `shape`. After its memory is allocated, `draw` is called with the number
-/// of elements. `draw` passes on the fill that computes the elements.
+/// Returns a new array of `shape`. After its memory is allocated, calls `draw` with the number of
+/// elements. `draw` passes on the fill that computes the elements.
 #[track_caller]
 fn generate(
     device: &Device,

@@ -71,9 +71,10 @@ impl<T: Float> Array<T> {
     /// the result has the length `count`. Draws from the calling thread's generator. The weights
     /// are added in `f64`, and no sum overflows.
     ///
-    /// With replacement, an index may occur several times. Without replacement, each occurs at most
-    /// once. The order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted random
-    /// sampling with a reservoir"). An index of weight 0 is drawn only if no other index is left.
+    /// With replacement, an index may occur several times. Without replacement, each index occurs
+    /// at most once. The order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted
+    /// random sampling with a reservoir"). An index of weight 0 is drawn only if no other index is
+    /// left.
     ///
     /// # Examples
     ///
@@ -274,8 +275,8 @@ fn multinomial(
     }
     let most = largest_weights(&weights)?;
     let rows = CheckedRows::of_weights(&weights, &most)?;
-    // The factor is a power of two. With it, neither a sum of weights nor a weight divided by a
-    // short wait overflows. In a row of small weights, the weights do not lose digits.
+    // The factor is a power of two. With the factor, neither a sum of weights nor a weight divided
+    // by a short wait overflows. In a row of small weights, the weights do not lose digits.
     let factor = select(
         most.gt(2.0_f64.powi(900)),
         2.0_f64.powi(-100),

@@ -61,7 +61,7 @@ unsafe impl Sync for Consecutive {}
 impl Consecutive {
     /// # Panics
     ///
-    /// If the elements of `operand` are not consecutive.
+    /// Panics if the elements of `operand` are not consecutive.
     pub(in crate::ops::host) fn new(operand: &Operand<'_>) -> Self {
         let layout = operand.layout;
         assert!(layout.is_contiguous(), "elements with gaps");

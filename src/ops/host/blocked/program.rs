@@ -38,20 +38,20 @@ pub(crate) struct BlockProgram {
 /// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ProgramStep {
-    /// The block is in memory, from `base` on.
+    /// A block in memory, from `base` on.
     Memory {
         base: *const u8,
         element_bytes: usize,
     },
-    /// The block is gathered from the program's view of this number.
+    /// A block that is gathered from the program's view with this number.
     View { view: usize, at: usize },
-    /// The block repeats one value, and is made once.
+    /// A block that repeats one value, and is made once.
     Value {
         bits: Bits,
         element_bytes: usize,
         at: usize,
     },
-    /// The block is computed from the blocks of `operands`.
+    /// A block that is computed from the blocks of `operands`.
     Call {
         run: BlockLoop,
         operands: [u32; MOST_OPERANDS],
@@ -161,13 +161,14 @@ pub(in crate::ops) struct OperandBlocks(pub(super) BlockProgram);
 
 impl OperandBlocks {
     /// Returns the operands of `tree` over `shape`. Returns `None` if there are too many operands,
-    /// or one does not broadcast to the shape, or is best read in tiles. Also returns `None` if
-    /// values are better computed once. These are functions of operands that are all repeated, or
+    /// or if an operand does not broadcast to the shape, or is best read in tiles. Also returns
+    /// `None` if some values are better computed once: functions of operands that are all repeated,
+    /// and functions of an array that occurs twice.
     /// of an array that occurs twice.
     pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
         let space = IndexSpace::row_major(shape);
         let mut registers = Registers::new(MOST_LEAVES, 0);
-        // A program of these steps alone. Nothing computes a result from them.
+        // A program that has only the steps of the operands. Nothing computes a result from them.
         let mut program = BlockProgram {
             steps: SmallVec::new(),
             views: SmallVec::new(),

@@ -67,7 +67,7 @@ impl ElementSource for BlockProgram {
                 see(start..start + count, &blocks);
             }
         };
-        // SAFETY: by this function's contract; what `see` writes to is not read any more.
+        // SAFETY: by this function's contract. Elements that `see` writes to are not read again.
         unsafe { self.with_reader(&mut each) };
     }
 
@@ -109,7 +109,8 @@ impl OperandBlocks {
 /// [`BlockProgram::with_reader`], which alone makes a reader.
 pub(super) struct BlockReader<'a> {
     program: &'a BlockProgram,
-    // As large as the program needs. It begins with the addresses of the steps' blocks.
+    // The scratch memory, as large as the program needs. It begins with the addresses of the steps'
+    // blocks.
     scratch: *mut u8,
 }
 
@@ -150,8 +151,8 @@ impl BlockReader<'_> {
         view.scratch(self.scratch.wrapping_add(at))
     }
 
-    /// Returns the address of the block of the step `number`, or the address that it is to be
-    /// written to.
+    /// Returns the address of the block of the step `number`, or the address to which the block is
+    /// to be written.
     #[inline]
     fn address(&self, number: usize) -> *const u8 {
         debug_assert!(number < self.program.steps.len());
@@ -166,7 +167,7 @@ impl BlockReader<'_> {
         unsafe { self.scratch.cast::<*const u8>().add(number).write(block) };
     }
 
-    /// Computes the blocks of the `count` elements from number `start` on. They are at their
+    /// Computes the blocks of the `count` elements from number `start` on. The blocks are at their
     /// [addresses](Self::address) until the next blocks are computed.
     ///
     /// # Safety

@@ -38,8 +38,8 @@ impl Registers {
         at
     }
 
-    /// Reserves a register until its step has been read as often as it is used, and returns its
-    /// offset.
+    /// Reserves a register, and returns its offset. The register is reserved until its step has
+    /// been read as often as the step is used.
     pub(super) fn take(&mut self) -> usize {
         self.idle
             .pop()
@@ -70,7 +70,7 @@ struct CacheLine(
     [MaybeUninit<u8>; ScratchMemory::ALIGNMENT],
 );
 
-/// The cache lines on the stack: enough for most programs.
+/// The number of cache lines on the stack, which is enough for most programs.
 const LINES: usize = 384;
 
 impl ScratchMemory {

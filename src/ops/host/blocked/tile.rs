@@ -22,7 +22,7 @@ pub(super) const TILE: Tile = Tile {
     columns: 64,
 };
 
-/// The maximum length of a row whose lines stay in the first-level cache. It is the distance in
+/// The maximum length of a row whose cache lines stay in the first-level cache: the distance in
 /// memory from the first element to the last, in elements.
 const NEAR: usize = 1 << 13;
 
@@ -40,9 +40,9 @@ pub(super) struct TileRows {
 }
 
 impl TileRows {
-    /// Returns the rows of `walk` if tiles pay. Elements must be closer together across rows than
-    /// along them. There must be enough rows and columns for a tile. Without tiles, the lines of a
-    /// row must not stay in the cache.
+    /// Returns the rows of `walk` if tiles pay. Then elements are closer together across rows than
+    /// along rows. There are enough rows and columns for a tile. And a row is so long that its
+    /// cache lines would not stay in the cache.
     #[inline]
     pub(super) fn transposed(walk: &Walk<1>) -> Option<Self> {
         let (count, [across]) = walk.axes().rev().nth(1)?;
@@ -113,7 +113,7 @@ impl OpenTile {
     }
 
     /// Returns the position in the tile of the `count` elements from number `start` on. Returns
-    /// `None` if they are not the tile's next row.
+    /// `None` if these elements are not the tile's next row.
     #[inline]
     pub(super) fn row_at(&mut self, start: usize, count: usize) -> Option<usize> {
         if self.served == self.height || start != self.next || count != self.width {

@@ -33,9 +33,10 @@ pub(super) struct View {
     reads_between: bool,
 }
 
-/// The memory that a view's elements are gathered in, of [`View::scratch_bytes`]. It has the
-/// elements of one block, of a tile, or those that all blocks of a periodic view share. Before them
-/// is an [`OpenTile`], the record of the tile's rows that were not read yet.
+/// The memory of [`View::scratch_bytes`] in which a view's elements are gathered. It has the
+/// elements of one block, the elements of a tile, or the elements that all blocks of a periodic
+/// view share. Before the elements is an [`OpenTile`], the record of the tile's rows that were not
+/// read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViewScratch {
     open: *mut OpenTile,
@@ -126,7 +127,7 @@ impl View {
     ///
     /// As for [`block`](Self::block), for each row of the part.
     pub(super) unsafe fn open(&self, start: usize, part: TilePart, scratch: ViewScratch) {
-        // The rows of the part may be another operand's.
+        // The rows of the part may belong to another operand.
         if self.transposed() != Some(part.rows) {
             return;
         }
@@ -172,7 +173,8 @@ impl View {
             return scratch.elements.wrapping_add(row * bytes);
         }
         *open = if stride == 0 && is_in_row {
-            // Many blocks of long rows repeat the element of the block before them.
+            // In a row that is longer than a block, most blocks repeat the element of the previous
+            // block.
             if open.repeats(at, count) {
                 return scratch.elements;
             }
@@ -236,10 +238,10 @@ unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>])
     for ([at], count) in view.walk.runs(start..start + rest.len()) {
         let (from, part) = (base.wrapping_add(at), rest.split_off_mut(..count));
         let part = part.expect("the runs are as long as `out`");
-        // SAFETY: the row's elements from `at` on in steps of `stride` are elements of the view's
-        // innermost axis. By the invariant, they lie in the array's buffer. The memory between them
-        // is the array's, too. It is only read if `reads_between` is `true`, so nothing writes to
-        // it.
+        // SAFETY: the row's elements from `at` on, which are `stride` apart, are elements of the
+        // view's innermost axis. By the invariant, they lie in the array's buffer. The memory
+        // between them is the array's, too. It is only read if `reads_between` is `true`, so
+        // nothing writes to it.
         unsafe {
             match stride {
                 2 if view.reads_between => copy_every_second(from, part),
@@ -253,8 +255,8 @@ unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>])
 ///
 /// # Safety
 ///
-/// `from` and the elements `stride` apart after it, as many as `to` has, must be readable and
-/// outside `to`.
+/// `from` and the following elements, `stride` apart, must be readable and outside `to`, for the
+/// length of `to`.
 #[inline]
 unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit<T>]) {
     match stride {

@@ -10,8 +10,8 @@ use crate::ops::host::blocked::{BLOCK, Blocks, RUN};
 use cachescope_kernels::reduce::leaves::{BLOCK_ROWS, Columns};
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The maximum number of outputs that are computed side by side. It is so large that long parts of
-/// rows are read at once.
+/// The maximum number of outputs that are computed side by side. With so many outputs, long parts
+/// of rows are read at once.
 const WIDTH: usize = BLOCK;
 
 /// Returns the minimum number of `inner` outputs side by side that stay on one thread. A block is
@@ -26,8 +26,8 @@ impl ReductionJob<'_> {
     /// Reduces elements that are not contiguous, several outputs side by side.
     pub(super) fn columns(&self) {
         let Lanes { length, inner, .. } = self.lanes;
-        // Results must not depend on the number of outputs of a thread, so `rows` does not. Many
-        // outputs are enough work for all threads.
+        // Results must not depend on the number of outputs of a thread, so `rows` must not depend
+        // on it. Many outputs are enough work for all threads.
         let rows = (CHUNK / inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
         if length > rows && inner < WIDTH {
             return self.long_columns(rows);
@@ -78,7 +78,7 @@ impl ReductionJob<'_> {
                 rows: 0..length,
             };
             self.total_columns(elements, side, partials, totals);
-            // SAFETY: `total_columns` has written as many totals.
+            // SAFETY: `total_columns` has written these totals.
             unsafe { self.finish(totals, done, runs * width) };
             done += runs * width;
         }
@@ -161,7 +161,8 @@ impl ReductionJob<'_> {
             // SAFETY: `address` has returned the address of all elements of the rows. The elements
             // are of the loop's type, by the invariant of `ReductionJob`. There is room for the
             // partial results and the totals, as asserted. The loop has reduced the earlier rows to
-            // these. The rows of several runs are read at once, as asserted.
+            // these partial results and totals. The rows of several runs are read at once, as
+            // asserted.
             unsafe { (self.leaves.columns)(&columns, partials, totals) };
             row = end;
         }
@@ -172,7 +173,7 @@ impl ReductionJob<'_> {
 struct Side {
     /// The number of the first output's first element.
     start: usize,
-    /// The outputs of a run.
+    /// The number of outputs of a run.
     width: usize,
     runs: usize,
     rows: Range<usize>,

@@ -38,8 +38,8 @@ pub(in crate::ops) fn reduce(
     reduce_source(order, loops, elements, (plan.lanes, &plan.outputs))
 }
 
-/// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. Such
-/// an array needs no program.
+/// Like [`reduce`], for an array whose elements are contiguous, with the lanes in the order of the
+/// elements. This array needs no program.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
@@ -54,8 +54,8 @@ pub(in crate::ops) fn reduce_contiguous(
     reduce_source(order, loops, elements, (lanes, outputs))
 }
 
-/// Reduces the elements of a source, each of which reads as many bytes as given. Inlined, because a
-/// call would take 3 % of the time of a small sum.
+/// Reduces the elements of a source, each of which reads `bytes_each`. Inlined, because a call
+/// would take 3 % of the time of a small sum.
 #[inline(always)]
 #[track_caller]
 fn reduce_source<R>(
@@ -101,7 +101,7 @@ unsafe impl Send for FirstOutput {}
 // SAFETY: as above.
 unsafe impl Sync for FirstOutput {}
 
-/// Outputs that one thread computes, and everything that it needs for them.
+/// The outputs that one thread computes, and the data that it needs for the outputs.
 ///
 /// Invariants: the loops are for elements of the source's type. There is room for `count` results
 /// from `to` on, which nobody else reads or writes.

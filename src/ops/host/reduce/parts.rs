@@ -9,16 +9,17 @@ use cachescope_kernels::reduce::loops::Scratch;
 /// The maximum number of parts whose totals are in memory at once.
 const PARTS: usize = 1024;
 
-/// Parts of `0..length` of at most `chunk`. Their ends depend on the lengths alone.
+/// The parts of `0..length`, of at most `chunk` each. The ends of the parts depend only on `length`
+/// and `chunk`.
 pub(super) struct Parts<'a> {
     pub(super) length: usize,
     pub(super) chunk: usize,
-    /// The bytes that are read for each of the `length`.
+    /// The number of bytes that are read for each index in `0..length`.
     pub(super) bytes_each: usize,
     /// A function that writes the totals of a part.
     pub(super) total: &'a (dyn Fn(Range<usize>, &mut Scratch) + Sync),
     /// A function that merges the second totals into the first totals. The elements of the first
-    /// totals precede the others.
+    /// totals precede the elements of the second totals.
     pub(super) merge: &'a (dyn Fn(&mut Scratch, &Scratch) + Sync),
 }
 

@@ -10,8 +10,8 @@ use cachescope_kernels::reduce::ACCUMULATORS;
 use cachescope_kernels::reduce::leaves::Rows;
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The maximum number of rows that are always reduced at once. For so few totals, the compiler does
-/// not have to probe the stack.
+/// The maximum number of rows that are always reduced at once. For this number of totals, the
+/// compiler does not have to probe the stack.
 const FEW: usize = 64;
 
 impl ReductionJob<'_> {
@@ -46,7 +46,7 @@ impl ReductionJob<'_> {
                 self.total_row(elements, start..start + length, 0, totals);
             } else {
                 let rows = (start, count, length);
-                // SAFETY: the rows continue no others.
+                // SAFETY: the rows do not continue earlier elements.
                 unsafe { self.total_rows(elements, rows, (0, false), totals) };
             }
             // SAFETY: each of the rows has written its total.
@@ -103,14 +103,14 @@ impl ReductionJob<'_> {
         }
     }
 
-    /// Writes the totals of `count` rows of `length` elements. The first element of all has number
-    /// `start`. The first element of each row has number `first` in its output. The elements are in
-    /// memory, or fit a block.
+    /// Writes the totals of `count` rows of `length` elements. The first element of the first row
+    /// has number `start`. The first element of each row has number `first` in its output. The
+    /// elements are in memory, or fit a block.
     ///
     /// # Safety
     ///
-    /// If the rows continue others, there must be one row, and `totals` must have the total of the
-    /// elements before it.
+    /// If the rows continue earlier elements, there must be one row, and `totals` must have the
+    /// total of the elements before it.
     #[inline(always)]
     unsafe fn total_rows(
         &self,

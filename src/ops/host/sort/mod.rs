@@ -44,8 +44,8 @@ pub(in crate::ops) fn sorted(
 }
 
 /// Returns the positions of the elements along the axis `at` of `array` in sorted order; equal
-/// elements keep their order. Only the first positions are returned, as many as this axis of
-/// `shape` is long.
+/// elements keep their order. The number of positions in the result is the length of this axis of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn ranked(
     order: HostOrder<'_>,
@@ -70,10 +70,10 @@ pub(in crate::ops) fn ranked(
     along(order, (loops, kernel), (array, at), shape, task)
 }
 
-/// Returns two elements of each sorted lane along the axis `at` of `array`: those at positions
-/// `nth` and `nth + 1`. If the lane has no position `nth + 1`, the second equals the first. If an
-/// element of the lane is NaN, both are NaN. The result has `shape`, in which this axis has a
-/// length of 2.
+/// Returns two elements of each sorted lane along the axis `at` of `array`: the elements at
+/// positions `nth` and `nth + 1`. If the lane has no position `nth + 1`, the second element equals
+/// the first. If an element of the lane is NaN, both are NaN. The result has `shape`, in which this
+/// axis has a length of 2.
 #[track_caller]
 pub(in crate::ops) fn neighbours(
     order: HostOrder<'_>,
@@ -91,7 +91,7 @@ pub(in crate::ops) fn neighbours(
         direction: Direction::Ascending,
         nth,
         rows: 1,
-        // In items. A key takes half of an item or all of it.
+        // The number of items of a row. A key takes half of an item or all of it.
         slots: (length * array.dtype.size_bytes()).div_ceil(size_of::<u64>()),
     };
     let choose = loops.choose.expect("the elements are floats");
@@ -128,8 +128,9 @@ pub(in crate::ops) fn firsts(
     unsafe { computed_any(order.device, sorted.shape(), DType::Bool, write) }
 }
 
-/// Returns the number of items that are held at once if only `kept` of many are wanted. It is well
-/// above `kept`, so that the held items are rarely reduced to `kept`. Most elements are skipped.
+/// Returns the number of items that are held at once if only `kept` of many items are wanted. The
+/// number is well above `kept`, so that the held items are rarely reduced to `kept`. Most elements
+/// are skipped.
 fn slots_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
@@ -155,7 +156,7 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Space {
-    /// Allocates rows of items for as many of the `count` lanes as one launch sorts.
+    /// Allocates rows of items for the lanes that one launch sorts, at most `count` lanes.
     #[track_caller]
     fn new(
         device: &Device,
@@ -183,7 +184,7 @@ impl Space {
 }
 
 impl Slots {
-    /// Returns the rows of a lane, of which the space has these; `None` if they are short.
+    /// Returns the rows of the lane number `lane` in the space, or `None` if rows are short.
     fn of(self, lane: usize, Task { rows, slots, .. }: Task, item_bytes: usize) -> Option<Rows> {
         let row_bytes = slots * item_bytes;
         let first = self.0?.wrapping_add(rows * lane * row_bytes);
