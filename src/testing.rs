@@ -48,8 +48,8 @@ const OPTIONS: RecordOptions = RecordOptions {
 /// The maximum number of lines of a program that a failure lists.
 const LINES: usize = 8;
 
-/// Runs `body`. Returns its result, and the peak of live bytes on the device, above what was live
-/// before.
+/// Runs `body`. Returns its result, and the peak of live bytes on the device, above the bytes that
+/// were live before.
 ///
 /// # Examples
 ///
@@ -275,7 +275,7 @@ impl GrowthWatch {
     }
 }
 
-/// Returns the live bytes after these events, relative to before.
+/// Returns the live bytes after these events, relative to the live bytes before them.
 fn live_bytes(events: &[Event]) -> i128 {
     events.iter().map(live_change).sum()
 }
@@ -297,7 +297,8 @@ fn live_change(event: &Event) -> i128 {
 ///
 /// # Panics
 ///
-/// If the peak is higher. The message lists the lines that allocated the memory live at the peak.
+/// Panics if the peak is higher. The message lists the lines that allocated the memory live at the
+/// peak.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, Device, testing::assert_peak};
@@ -321,7 +322,7 @@ macro_rules! assert_peak {
 ///
 /// # Panics
 ///
-/// If the block makes a request. The message lists the lines.
+/// Panics if the block makes a request. The message lists the lines of the requests.
 ///
 /// ```
 /// # use cachescope::{Array, Device, testing::assert_no_allocations};
@@ -347,8 +348,8 @@ macro_rules! assert_no_allocations {
 ///
 /// # Panics
 ///
-/// If more is live after the last entry; the message lists the lines that allocated it. Also if
-/// `times` is less than 2, and if the block ends the entries by `break`.
+/// Panics if more bytes are live after the last entry; the message lists the lines that allocated
+/// them. Also panics if `times` is less than 2, and if the block ends the entries by `break`.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, testing::assert_no_growth};
