@@ -20,7 +20,7 @@ const RECORDED: RecordOptions = RecordOptions {
     max_bytes: 512 << 20,
 };
 
-/// The maximum number of program lines in the text of a dry run.
+/// The maximum number of program lines that `Display` lists.
 const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.

@@ -81,8 +81,8 @@
 ///
 /// Gradients pass through: the derivative is derived from the body. The derivative of an `if` is
 /// the derivative of the branch that is taken. Shifts by `<<` and `>>` are compile errors that name
-/// the operator. To give another derivative, write `#[derivative(…)]`. It names for each argument a
-/// function of the same arguments that computes the derivative, or `_` for none:
+/// the operator. To give another derivative, write `#[derivative(…)]`. For each argument, this
+/// attribute names a function of the same arguments that computes the derivative, or `_` for none:
 ///
 /// ```
 /// use cachescope::grad::value_and_grad;

@@ -102,7 +102,7 @@ fn download(array: &AnyArray, lowest: usize, target: &mut [u8]) -> Result<()> {
     // Until the bytes are downloaded, no launch of a graph overwrites them.
     let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
     let _no_launches = gpu.map(Cuda::lock_launches_shared);
-    // Each write waited for the earlier write, so the last write completes after all others.
+    // Each write waited for the earlier write, so the last write completes after all other writes.
     let writer = buffer.wait_for_last_write()?;
     buffer.take_deferred_error()?;
     // A meta device has no data. The zeros of `target` are never written, so they take no memory.

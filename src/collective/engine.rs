@@ -58,8 +58,8 @@ pub(super) struct Work {
 pub(super) struct CallMemory {
     /// True for device memory. The rank's own part has then been copied to the target already.
     pub(super) is_of_device: bool,
-    /// The rank's input: as many elements as the call has. Unused if the rank receives a message,
-    /// or if it is not the root of a broadcast.
+    /// The rank's input, with the number of elements of the call. Unused if the rank receives a
+    /// message, or if it is not the root of a broadcast.
     pub(super) source: *const u8,
     /// The rank's output. For all_gather it has the size of all inputs together; for
     /// reduce_scatter, of the rank's part; otherwise, of the input. Unused if the rank sends a
@@ -83,9 +83,9 @@ pub(super) trait Engine: Send {
     /// usable.
     ///
     /// # Safety
+    ///
     /// Source and target are readable and writable, aligned for the elements, and used by nothing
     /// else. This holds until the function returns, or for ever if the failure keeps the memory.
-    /// else. This holds until the function returns, and for good if its failure keeps the memory.
     unsafe fn run(
         &mut self,
         work: &Work,

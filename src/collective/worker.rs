@@ -1,5 +1,5 @@
-//! The worker of a rank, which executes the rank's calls in order. They run on the worker's thread,
-//! or on a thread that waits for a call.
+//! The worker of a rank, which executes the rank's calls in order. The calls run on the worker's
+//! thread, or on a thread that waits for a call.
 //!
 //! MPI makes progress only inside of its calls, so the worker's thread calls MPI while the rank
 //! computes. The worker's queue orders a rank's calls over all its groups. So each pair of ranks

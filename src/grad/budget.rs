@@ -10,7 +10,8 @@ use crate::size::ByteSize;
 use crate::sorting::sort_descending;
 use crate::sync::OfThisThread;
 
-/// Limits what the calling thread saves for its backward passes to `bytes`, while the guard lives.
+/// Limits the bytes that the calling thread saves for its backward passes to `bytes`, while the
+/// guard lives.
 ///
 /// [`value_and_grad`](super::value_and_grad), [`value_and_step`](super::value_and_step),
 /// [`Tape`](super::Tape), [`jvp`](super::jvp) and [`hvp`](super::hvp) save arrays that their
@@ -66,7 +67,7 @@ pub fn activation_budget(bytes: u64) -> BudgetGuard {
     }
 }
 
-/// A guard that limits what backward passes save, from [`activation_budget`].
+/// A guard that limits the bytes that backward passes save, from [`activation_budget`].
 #[must_use = "the budget ends when this guard drops"]
 #[derive(Debug)]
 pub struct BudgetGuard {

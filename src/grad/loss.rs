@@ -236,15 +236,15 @@ pub struct AnomalyGuard {
 }
 
 /// Makes backward passes of the calling thread fail at the first operation that passes NaN back,
-/// with its line. They also fail if a [`checkpoint`](super::checkpoint) gives other values when it
-/// runs again.
+/// with its line. Backward passes also fail if a [`checkpoint`](super::checkpoint) gives other
+/// values when it runs again.
 ///
 /// A backward pass is checked if the guard lives at any time between the beginnings of the forward
 /// and the backward pass. So a guard inside of the closure of [`value_and_grad`] covers the
 /// closure's backward pass, too, although the guard drops before that pass. The guard of a
 /// statement `detect_anomaly();` drops at once, so write `let _anomalies = detect_anomaly();`.
 ///
-/// The host reads every gradient to check it. This is slow; use it to find an error.
+/// The host reads every gradient to check it, which is slow. Use the guard only to find an error.
 ///
 /// # Examples
 ///

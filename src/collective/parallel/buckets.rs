@@ -85,8 +85,8 @@ impl Buckets {
         }
     }
 
-    /// Prepares kept buckets for another pass, which adds its gradients to the earlier ones. If
-    /// another layout is given, first moves the gradients into buckets of that layout.
+    /// Prepares kept buckets for another pass, which adds its gradients to the earlier gradients.
+    /// If another layout is given, first moves the gradients into buckets of that layout.
     #[track_caller]
     pub(super) fn resumed(mut self, layout: Option<&BucketLayout>) -> Result<Self> {
         match layout {

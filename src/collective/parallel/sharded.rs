@@ -32,8 +32,8 @@ use crate::ops::concat;
 ///
 /// States belong to the parameters of the first step. Later steps return an error for parameters
 /// with other names, types or shapes. The states stay in the buckets of the first step, even if a
-/// [`DataParallel`](super::DataParallel) has other bucket sizes. They are allocated outside of
-/// every cache.
+/// [`DataParallel`](super::DataParallel) has other bucket sizes. The states are allocated outside
+/// of every cache.
 ///
 /// # Examples
 ///

@@ -25,7 +25,7 @@ struct Exported<M> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Exports the array as a tensor of DLPack 1.x, without a copy. It is for `np.from_dlpack`,
+    /// Exports the array as a tensor of DLPack 1.x, without a copy. Use it for `np.from_dlpack`,
     /// `torch.from_dlpack` and other libraries of this process.
     ///
     /// The tensor pins the array's memory until its deleter is called. The deleter may be called on
@@ -158,7 +158,8 @@ impl<T: AnyElement> Array<T> {
         // Until the elements are written, no launch of a graph may write over them.
         let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
         let _no_launches = gpu.map(Cuda::lock_launches_shared);
-        // Each write waited for the one before it, so the last write completes after all others.
+        // Each write waited for the earlier write, so the last write completes after all other
+        // writes.
         let writer = buffer.wait_for_last_write()?;
         if backend.id() != DeviceId::Host {
             buffer.take_deferred_error()?;

@@ -297,7 +297,7 @@ impl NpzWriter {
         })
     }
 
-    /// Adds `array` under `name`.
+    /// Appends `array` to the file under `name`.
     ///
     /// # Examples
     ///

@@ -72,7 +72,7 @@ enum Item {
 }
 
 impl Item {
-    /// Returns the name of the type in the text of a kernel.
+    /// Returns the name of the type in the source of a kernel.
     fn name(self) -> &'static str {
         match self {
             Self::Summand(dtype) => dtype.in_cuda(),

@@ -86,7 +86,6 @@ CS_FN N cs_sum_before(N own, N* room) {
 // words of all tiles, which begin as 0. If there is a next pass, its words are in `next`, and this
 // pass sets them to 0. If positions are wanted, they move with the elements. The first pass uses
 // the index of an element in its line as its position; later passes read positions from `places`.
-// the index of an element in its line, later passes read positions from `places`.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticket, told_t* told, told_t* next,
        const place_t* places, const cs_sorted to, place_t* to_places) {

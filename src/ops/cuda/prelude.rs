@@ -31,7 +31,8 @@ mod tests {
     use super::source;
     use crate::device::cuda::ptx_of;
 
-    /// Architectures that have the instruction use it; others compute the bits with integers.
+    /// Architectures that have the instruction use it; other architectures compute the bits with
+    /// integers.
     #[test]
     fn halves_are_rounded_by_the_hardware_that_can() {
         let text = |of: &str| {

@@ -1,4 +1,4 @@
-//! Tests of programs and their texts that need no device.
+//! Tests of programs and their sources that need no device.
 
 use half::{bf16, f16};
 use ndarray::s;

@@ -1,7 +1,7 @@
 //! Macros that expand a row of `functions!` to methods on arrays and lazy expressions. Each method
 //! has documentation and a tested example.
 
-/// The text of a tested example: arrays of `shape` by their names, and the result of a call. An
+/// The source of a tested example: arrays of `shape` by their names, and the result of a call. An
 /// operand in parentheses is a single value, which `operands!` writes into the call.
 macro_rules! example {
     (

@@ -169,7 +169,7 @@ fn packed_kernel<T: ConvFloat>(
                             let from = from.wrapping_offset(channel as isize * steps[1]);
                             for (&tap, line) in taps.iter().zip(&mut lines) {
                                 // SAFETY: the kernel has an element for each channel of the block.
-                                // It is alive and not written to.
+                                // The kernel is alive and not written to.
                                 unsafe {
                                     pack_line(from.wrapping_offset(tap), steps[0], height, line);
                                 };

@@ -1,6 +1,6 @@
 //! The fused evaluator: one loop for an expression, over operands that are dense and of one shape.
 //!
-//! It is the only code of the library that is compiled for each expression. The loop is contiguous
+//! The loop is the only code of the library that is compiled for each expression. It is contiguous
 //! and has no branch for each element, so that the compiler vectorises it.
 
 use std::mem::MaybeUninit;

@@ -73,7 +73,7 @@ pub(in crate::ops) fn picked(
             unsafe { pick_elements(*bytes, pick, walk, range, to) };
         });
     };
-    // SAFETY: the ranges of a launch cover all elements or rows. Each of the two bodies writes
+    // SAFETY: the ranges of a launch cover all elements or rows. Each body of the launch writes
     // everything in its range.
     unsafe { computed_any(order.device, shape, array.dtype, write) }
 }

@@ -103,8 +103,8 @@ unsafe fn run_lanes(
     });
 }
 
-/// Returns the elements of an array, normalized along `axis`. They are contiguous, so they need no
-/// program.
+/// Returns the elements of an array, normalized along `axis`. The elements are contiguous, so they
+/// need no program.
 #[track_caller]
 pub(in crate::ops) fn normalized_contiguous(
     loops: &LaneLoops,

@@ -99,8 +99,8 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Returns a new array of `shape` on `device`, and its memory. It is for launches that write
-/// several arrays.
+/// Returns a new array of `shape` on `device`, and its memory. Used by launches that write several
+/// arrays.
 ///
 /// # Safety
 ///

@@ -39,8 +39,8 @@ impl Arms {
 ///
 /// Between finite elements, the result is `near + (far − near) · share`, which is exact for equal
 /// elements, and rounds as NumPy's `quantile` does. If an element is infinite or the difference
-/// overflows, the result is the sum of the two products. Both forms have the same derivatives, the
-/// shares.
+/// overflows, the result is the sum of the two products. Both forms have equal derivatives, which
+/// are the shares.
 #[track_caller]
 pub(crate) fn interpolated(near: &AnyArray, far: &AnyArray, share: &AnyLazy) -> Result<AnyArray> {
     let (dtype, wide) = (near.dtype, share.dtype());

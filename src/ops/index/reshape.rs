@@ -9,7 +9,7 @@ use crate::ops::descriptors::Copying;
 impl<T: AnyElement> Array<T> {
     /// Returns the elements, in row-major order, in another shape. If strides can express the
     /// result, it is a view, otherwise a copy on the same device. One length may be
-    /// [`INFER`](crate::INFER). It is inferred from the number of elements.
+    /// [`INFER`](crate::INFER), and is then inferred from the number of elements.
     ///
     /// # Examples
     ///

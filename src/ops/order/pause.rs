@@ -20,7 +20,7 @@ pub(in crate::ops) enum Mode {
     /// The mode in which no operation records a step.
     Paused,
     /// The mode in which no operation records a step, but the tape records the values that
-    /// operations read, because a checkpoint runs the operations again in the backward pass.
+    /// operations read. A checkpoint runs these operations again in the backward pass.
     Rerun,
 }
 

@@ -42,7 +42,7 @@ fn indices(layout: &Layout) -> Vec<usize> {
     walk.each(0..walk.count()).map(|[at]| at).collect()
 }
 
-/// Checks what every layout must satisfy, whatever it is a view of.
+/// Checks the invariants of every layout, whatever it is a view of.
 fn check(layout: &Layout) {
     check_walk(layout);
     let expected = oracle(layout);
@@ -62,7 +62,7 @@ fn check(layout: &Layout) {
     }
 }
 
-/// Checks what a walk over a layout and its reverse must satisfy.
+/// Checks a walk over a layout together with the reverse of the layout.
 fn check_walk(layout: &Layout) {
     let expected = oracle(layout);
     let flipped = (0..layout.ndim()).fold(*layout, |flipped, axis| {

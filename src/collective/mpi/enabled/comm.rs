@@ -220,7 +220,7 @@ pub(super) fn arrived_of<'a>(
     let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); raw.len()];
     let mut done = 0;
     // SAFETY: the requests are from MPI, or null, which MPI ignores. The other pointers are to
-    // vectors of this function with as many elements.
+    // vectors of this function with an equal number of elements.
     let code = unsafe {
         ffi::MPI_Testsome(
             raw.len() as c_int,

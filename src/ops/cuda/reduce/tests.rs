@@ -137,7 +137,7 @@ mod compiled {
     struct Sources(Vec<KernelSource>);
 
     impl<T: AnyElement> Visit<T> for Sources {
-        /// Adds the kernels of a reducer.
+        /// Appends the kernels of a reducer.
         fn visit<F: Reducer<T>>(&mut self) {
             let shape = Shape::from([16, 64]);
             let leaf = Leaf(Array::<T>::zeros(shape).unwrap());

@@ -69,8 +69,8 @@ pub(super) struct ProgramResult {
     pub(super) stage: Option<usize>,
 }
 
-// SAFETY: a program has addresses, which only unsafe functions dereference. These read plain data
-// that nothing writes to meanwhile, by their contracts.
+// SAFETY: a program has addresses, which only unsafe functions dereference. By their contracts,
+// these functions read plain data that nothing writes to meanwhile.
 unsafe impl Send for BlockProgram {}
 // SAFETY: as above.
 unsafe impl Sync for BlockProgram {}
@@ -164,7 +164,6 @@ impl OperandBlocks {
     /// or if an operand does not broadcast to the shape, or is best read in tiles. Also returns
     /// `None` if some values are better computed once: functions of operands that are all repeated,
     /// and functions of an array that occurs twice.
-    /// of an array that occurs twice.
     pub(in crate::ops) fn of(tree: &dyn Tree, shape: &Shape) -> Option<Self> {
         let space = IndexSpace::row_major(shape);
         let mut registers = Registers::new(MOST_LEAVES, 0);

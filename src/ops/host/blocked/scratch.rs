@@ -89,8 +89,7 @@ impl ScratchMemory {
     }
 }
 
-/// Calls `work` with memory on the stack. It is out of line, so that no other stack frame is as
-/// large.
+/// Calls `work` with memory on the stack. Not inlined, so that no other stack frame is as large.
 #[inline(never)]
 fn on_stack(work: &mut dyn FnMut(*mut u8)) {
     let mut scratch = [const { MaybeUninit::<CacheLine>::uninit() }; LINES];

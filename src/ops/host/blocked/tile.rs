@@ -131,7 +131,7 @@ impl OpenTile {
 ///
 /// # Safety
 ///
-/// From `first`, the last two axes of `walk` reach the elements of the part. These must be
+/// From `first`, the last two axes of `walk` reach the elements of the part. The elements must be
 /// readable, alive and not written to.
 pub(super) unsafe fn gather_tile<T: Copy>(
     first: *const T,

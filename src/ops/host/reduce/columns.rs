@@ -10,8 +10,8 @@ use crate::ops::host::blocked::{BLOCK, Blocks, RUN};
 use cachescope_kernels::reduce::leaves::{BLOCK_ROWS, Columns};
 use cachescope_kernels::reduce::loops::{MOST_UNITS, Scratch};
 
-/// The maximum number of outputs that are computed side by side. With so many outputs, long parts
-/// of rows are read at once.
+/// The maximum number of outputs that are computed side by side. It is large, so that long parts of
+/// rows are read at once.
 const WIDTH: usize = BLOCK;
 
 /// Returns the minimum number of `inner` outputs side by side that stay on one thread. A block is

@@ -83,10 +83,10 @@ where
         work,
         (elements, &writes),
         |elements, &(loops, to, lanes), range| {
-            // SAFETY: the loops are for elements of the source's type, which they were made for.
-            // The memory is alive while a launch runs, and its ranges do not overlap. The stream is
-            // ordered after what other streams wrote, so a launch on it may read the operands. The
-            // output is new, so it is not part of the operands. It has room for the results.
+            // SAFETY: the loops were made for elements of the source's type. The memory is alive
+            // while a launch runs, and its ranges do not overlap. The stream is ordered after the
+            // writes of other streams, so a launch on it may read the operands. The output is new,
+            // so it is not part of the operands. It has room for the results.
             unsafe { reduce_range(loops, elements.into(), lanes, to, range) };
         },
     );
