@@ -12,7 +12,7 @@ use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
 
 /// Writes `values` to `buffer`, from its byte `first` on. The copy is enqueued on the stream that
-/// the buffer was allocated on: the buffer is new, so no other stream has used it.
+/// the buffer was allocated on. The buffer is new, so no other stream has used it.
 ///
 /// # Panics
 ///

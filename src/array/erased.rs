@@ -25,8 +25,8 @@ impl AnyArray {
     ///
     /// # Panics
     ///
-    /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
-    /// buffer.
+    /// Panics if the layout reaches beyond the buffer, because every kernel relies on a layout
+    /// within the buffer.
     #[inline]
     pub(crate) fn new(buffer: Buffer, layout: Layout, dtype: DType) -> Self {
         check_within(&buffer, &layout, dtype);

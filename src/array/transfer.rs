@@ -58,8 +58,8 @@ impl<T: AnyElement> Array<T> {
         Ok(elements.at(elements.layout().offset()))
     }
 
-    /// Returns a copy without gaps, on the same device, that no cache owns: the array to keep from
-    /// a scope.
+    /// Returns a copy without gaps, on the same device, that no cache owns. Use it for an array
+    /// that must outlive a scope.
     ///
     /// No gradient passes through the copy. If the array is computed from parameters inside of
     /// [`value_and_grad`](crate::grad::value_and_grad), write

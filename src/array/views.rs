@@ -341,7 +341,7 @@ impl AnyArray {
         let layouts = self.layout.split(parts, axis)?;
         let mut parts = Vec::with_capacity(layouts.len());
         for layout in layouts {
-            parts.push(self.view(layout)); // No closure: it would be the caller.
+            parts.push(self.view(layout)); // Not in a closure, which would be the caller.
         }
         Ok(parts)
     }

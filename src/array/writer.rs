@@ -129,8 +129,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
 
     #[track_caller]
     pub(crate) fn repeat(&mut self, value: T, count: usize) -> Result<()> {
-        // If nothing is staged yet, stages nothing: a small array of zeros must not allocate host
-        // memory.
+        // If nothing is staged yet, stages nothing, because a small array of zeros must not
+        // allocate host memory.
         if !self.staged.is_empty() && self.staged.len() + count <= Self::STAGED {
             self.staged.resize(self.staged.len() + count, value);
             return Ok(());
@@ -215,7 +215,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     ///
     /// # Panics
     ///
-    /// Panics if an element is missing: all code that reads an array relies on every element.
+    /// Panics if an element is missing, because all code that reads an array relies on every
+    /// element.
     #[inline]
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {

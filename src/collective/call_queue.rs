@@ -6,8 +6,8 @@
 //!
 //! A queued call still wakes the rank's own thread, because it is possible that no thread waits for
 //! the call. The rank's own thread leaves the call to a waiting thread for some microseconds. Only
-//! the rank's own thread executes calls on a CUDA device: a waiting thread may be capturing a
-//! graph.
+//! the rank's own thread executes calls on a CUDA device, because a waiting thread may be capturing
+//! a graph.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -47,8 +47,8 @@ impl Group {
     /// Joins a group of `size` CUDA devices as the rank `rank`, with the current device. Waits
     /// until all ranks have joined. Each rank needs its own device, and all pass the same `id`.
     ///
-    /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers: they are
-    /// transferred, but not reduced. The order of NCCL's sums is unspecified.
+    /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers, so these integers
+    /// are transferred, but not reduced. The order of NCCL's sums is unspecified.
     ///
     /// # Examples
     ///

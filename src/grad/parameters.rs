@@ -10,8 +10,8 @@ use crate::error::Result;
 ///
 /// `#[derive(Parameters)]` implements it for any `struct` whose fields are arrays of floats or
 /// other such structures. Fields may also be `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of
-/// up to four of these. Mark a field of another type, such as a rate or a name, by
-/// `#[parameters(skip)]`: it is cloned.
+/// up to four of these. A field of another type, such as a rate or a name, must be marked by
+/// `#[parameters(skip)]`, and is cloned.
 ///
 /// An implementation by hand must call [`MapArrays::enter`] and [`MapArrays::leave`] around each
 /// part, with a name that no other part has. [`files`](super::files) identify arrays by these

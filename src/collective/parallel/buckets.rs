@@ -220,8 +220,8 @@ impl Buckets {
         let own: Option<&mut Array<W>> = own.and_then(|own| own.downcast_mut());
         let own = own.expect("it is full");
         if exchange == Exchange::Average {
-            // Not `all_reduce`, which would copy: the backward pass may still have a handle of the
-            // bucket's last gradient.
+            // Not `all_reduce`, which would copy, because the backward pass may still have a handle
+            // of the bucket's last gradient.
             group.in_place(own, Operation::AllReduce(Reduce::Mean))?;
             if T::DTYPE != W::DTYPE {
                 let rounded = own.cast::<T>().eval_unfused()?;

@@ -253,11 +253,11 @@ impl DataParallel {
     }
 
     /// Returns the value on this rank, and keeps the gradients for the next call, which adds its
-    /// gradients to them. Use it for a batch that is computed in several parts: the gradients are
-    /// sums over the parts. Gradients in `f16` and `bf16` are added in `f32`, also over the ranks,
-    /// and rounded once. Ranks exchange no messages, except in the first step. A call that fails
-    /// loses the gradients. For a [`LossScaled`](crate::grad::optim::LossScaled) optimizer, return
-    /// the loss times its [`scale`](crate::grad::optim::LossScaled::scale).
+    /// gradients to them. Use it for a batch that is computed in several parts, because the
+    /// gradients are sums over the parts. Gradients in `f16` and `bf16` are added in `f32`, also
+    /// over the ranks, and rounded once. Ranks exchange no messages, except in the first step. A
+    /// call that fails loses the gradients. For a [`LossScaled`](crate::grad::optim::LossScaled)
+    /// optimizer, return the loss times its [`scale`](crate::grad::optim::LossScaled::scale).
     ///
     /// # Examples
     ///

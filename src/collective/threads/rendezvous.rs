@@ -120,7 +120,7 @@ impl Rendezvous {
         };
         self.changed.notify_all();
         let (mut state, outcome) = self.wait(state, (own, wait_point), limit);
-        // Still under the lock of the last check: no rank has continued and used this rank's
+        // Still under the lock of the last check, so no rank has continued and used this rank's
         // memory.
         outcome.inspect_err(|error| {
             state.group_rendezvous(members).arrivals[members.own] -= 1;

@@ -388,7 +388,7 @@ fn of_floats<T: Float>() -> Result<KernelSource> {
     Ok(all.source(T::DTYPE.in_cuda()))
 }
 
-/// Every row of the table, for every type that it takes.
+/// Compiles every row of the table, for every type that the row takes.
 #[test]
 fn every_row_compiles_for_every_type() -> Result<()> {
     let (mut truths, x) = (All::default(), Array::<bool>::zeros(16)?);
@@ -458,7 +458,7 @@ __elementwise! {
 
 const YES: bool = true;
 
-/// Functions as users may write them.
+/// Compiles functions as users may write them.
 #[test]
 fn written_functions_compile() -> Result<()> {
     let mut all = All::default();

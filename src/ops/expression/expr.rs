@@ -80,8 +80,8 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 ///
 /// # Compiler errors
 ///
-/// The compiler error ``expected `Array<f32>`, found `Lazy<CallEval<Added, …>>` `` means: an array
-/// is expected, and this is an expression, here a sum. Call `.eval()?`.
+/// The compiler error ``expected `Array<f32>`, found `Lazy<CallEval<Added, …>>` `` reports an
+/// expression, here a sum, in the place of an array. Call `.eval()?`.
 ///
 /// ```
 /// use cachescope::{Array, Result};

@@ -1,5 +1,5 @@
-//! Methods that arrays have and expressions lack until they are evaluated: each call is a compiler
-//! error that says so.
+//! Methods that arrays have and expressions lack until they are evaluated. Each call on an
+//! expression is a compiler error that names this reason.
 //!
 //! Without these methods, the compiler would report an unknown method, and its message could not be
 //! customised.

@@ -17,8 +17,8 @@ impl<T: Float> Array<T> {
     ///
     /// If an element is NaN, the result is NaN, as in NumPy. The gradient passes to the elements
     /// that [`sort`](Self::sort) puts in the middle. For the median of all elements, write
-    /// `x.flatten()?.median(0)`. On the host, the elements are not sorted: the call reads them a
-    /// few times.
+    /// `x.flatten()?.median(0)`. On the host, the elements are not sorted. Instead, the call reads
+    /// the elements a few times.
     ///
     /// # Examples
     ///

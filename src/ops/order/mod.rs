@@ -1,4 +1,4 @@
-//! The order of operations across streams: each operation is enqueued to its thread's current
+//! The order of operations across streams. Each operation is enqueued to its thread's current
 //! stream, which first waits for other streams' work on the operands' memory.
 //!
 //! Before an operation enqueues work, it reads which streams used the memory that the work touches.

@@ -87,8 +87,8 @@ pub(crate) fn keeping_generator<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Returns the result of `f` for the calling thread's generator. The generator is borrowed
-/// meanwhile, so `f` must not allocate device memory: a callback under memory pressure may draw
-/// numbers too.
+/// meanwhile. So `f` must not allocate device memory, because a callback under memory pressure may
+/// draw numbers too.
 pub(super) fn of_thread<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     GENERATOR.with_borrow_mut(|generator| {
         // Threads that were not seeded must not repeat each other's numbers.

@@ -14,8 +14,8 @@ impl<T: Float> Array<T> {
     ///
     /// The probabilities are computed in `f64`, and their cumulative sum is inverted (Devroye 1986,
     /// section III.2). A logit of −∞ has the probability 0, and a single logit of +∞ has the
-    /// probability 1. The host checks the rows before it draws. A CUDA device checks them while it
-    /// draws: the next call that waits for the device returns the error.
+    /// probability 1. The host checks the rows before it draws. A CUDA device checks the rows while
+    /// it draws, and the next call that waits for the device returns the error.
     ///
     /// # Examples
     ///

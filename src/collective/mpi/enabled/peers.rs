@@ -18,7 +18,7 @@ pub(super) struct Peers {
     status: Vec<PeerStatus>,
     /// True for each rank of the world whose process is about to end.
     ending: Vec<bool>,
-    /// For each group that some members have dropped, the world ranks of these members.
+    /// The world ranks of the members that have dropped a group, by group.
     dropped: HashMap<u64, HashSet<usize>>,
     /// The number of calls that this rank has reached, and the search for deadlocks.
     pub(super) deadlocks: DeadlockDetector,

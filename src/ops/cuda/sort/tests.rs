@@ -81,7 +81,8 @@ fn contiguous_axes_are_merged() -> Result<()> {
     Ok(())
 }
 
-/// Shared memory of a block: 48 KiB are available without an attribute of the kernel.
+/// Checks that a block needs at most 48 KiB of shared memory, which is available without an
+/// attribute of the kernel.
 #[test]
 fn the_rows_of_a_block_fit() {
     for element_bytes in [1, 2, 4, 8] {
