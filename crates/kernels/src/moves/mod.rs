@@ -2,8 +2,6 @@
 
 /// Calls the function with a type of `$bytes` bytes in place of `$bits`. No element type of this
 /// size has a lower alignment.
-#[doc(hidden)]
-#[macro_export]
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
         match $bytes {
@@ -23,3 +21,4 @@ pub mod marks;
 pub mod picks;
 pub mod scatters;
 pub mod triangles;
+pub mod views;

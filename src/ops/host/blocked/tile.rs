@@ -4,33 +4,12 @@
 //! element of each line. Before all elements of a line are used, the cache has evicted it. So a few
 //! columns of several rows are gathered at once, and then read from the tile row by row.
 
-use std::mem::MaybeUninit;
-
 use crate::array::Walk;
-
-/// The size of a tile.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tile {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-}
-
-/// The size of all tiles. 16 rows of `f32` are a cache line. 64 columns are enough to make a run
-/// worth its overhead.
-pub(super) const TILE: Tile = Tile {
-    rows: 16,
-    columns: 64,
-};
+pub(super) use cachescope_kernels::moves::views::TILE;
 
 /// The maximum length of a row whose cache lines stay in the first-level cache: the distance in
 /// memory from the first element to the last, in elements.
 const NEAR: usize = 1 << 13;
-
-impl Tile {
-    pub(super) const fn elements(self) -> usize {
-        self.rows * self.columns
-    }
-}
 
 /// The rows of a matrix, or of each of many consecutive matrices: their length and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,31 +102,5 @@ impl OpenTile {
         self.served += 1;
         self.next += self.step;
         Some(row)
-    }
-}
-
-/// Copies the elements of `part` to `tile`, each row to its own row of the tile. The first element
-/// is at `first`.
-///
-/// # Safety
-///
-/// From `first`, the last two axes of `walk` reach the elements of the part. The elements must be
-/// readable, alive and not written to.
-pub(super) unsafe fn gather_tile<T: Copy>(
-    first: *const T,
-    walk: &Walk<1>,
-    part: TilePart,
-    tile: &mut [MaybeUninit<T>; TILE.elements()],
-) {
-    let (_, [along]) = walk.row();
-    let (_, [across]) = (walk.axes().rev().nth(1)).expect("a tile has two axes");
-    assert!(part.height <= TILE.rows && part.width <= TILE.columns);
-    for column in 0..part.width {
-        let top = first.wrapping_offset(column as isize * along);
-        for row in 0..part.height {
-            let from = top.wrapping_offset(row as isize * across);
-            // SAFETY: by this function's contract.
-            tile[row * TILE.columns + column].write(unsafe { from.read() });
-        }
     }
 }

@@ -6,16 +6,11 @@
 //! overwritten while it is read, another thread may write the other half. So `store` names the
 //! memory that it writes, and views of that memory read single elements.
 
-use std::mem::MaybeUninit;
-use std::ptr::copy_nonoverlapping;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
-
 use super::BLOCK;
 use super::scratch::ScratchMemory;
-use super::tile::{OpenTile, TILE, TilePart, TileRows, gather_tile};
+use super::tile::{OpenTile, TILE, TilePart, TileRows};
 use crate::array::Walk;
-use cachescope_kernels::by_bytes;
-use cachescope_kernels::vector::{Loop, vectorised};
+use cachescope_kernels::moves::views::{ViewedElements, gather, gather_tile};
 
 /// The elements of an array in the host's memory, in the order of an index space.
 ///
@@ -62,6 +57,15 @@ impl View {
     /// The elements between them may be written meanwhile.
     pub(super) fn exclude_written(&mut self, written: *const u8) {
         self.reads_between &= self.base != written;
+    }
+
+    fn elements(&self) -> ViewedElements<'_> {
+        ViewedElements {
+            base: self.base,
+            bytes: self.element_bytes,
+            walk: &self.walk,
+            reads_between: self.reads_between,
+        }
     }
 
     pub(super) fn scratch_bytes(&self) -> usize {
@@ -135,10 +139,8 @@ impl View {
         // SAFETY: by the invariant the part lies in the index space, and the caller keeps this
         // contract.
         unsafe {
-            by_bytes!(
-                self.element_bytes,
-                open_tile::<Bits>(self.base, at, &self.walk, part, scratch.elements)
-            );
+            let lengths = [part.height, part.width];
+            gather_tile(self.elements(), at, lengths, scratch.elements);
             scratch.open.write(OpenTile::new(start, part));
         }
     }
@@ -194,121 +196,7 @@ impl View {
     unsafe fn gather(&self, start: usize, count: usize, scratch: ViewScratch) {
         // SAFETY: by this function's contract.
         unsafe {
-            by_bytes!(
-                self.element_bytes,
-                gather_to::<Bits>(self, start, count, scratch.elements)
-            );
+            gather(self.elements(), start..start + count, scratch.elements);
         }
-    }
-}
-
-/// # Safety
-///
-/// As for [`View::gather`], to `count` elements from `to` on.
-unsafe fn gather_to<T: Copy>(view: &View, start: usize, count: usize, to: *mut u8) {
-    // SAFETY: by this function's contract.
-    unsafe { gather::<T>(view, start, from_raw_parts_mut(to.cast(), count)) };
-}
-
-/// # Safety
-///
-/// As for [`gather_tile`], to a tile from `to` on.
-unsafe fn open_tile<T: Copy>(
-    base: *const u8,
-    at: usize,
-    walk: &Walk<1>,
-    part: TilePart,
-    to: *mut u8,
-) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        let first = base.cast::<T>().wrapping_add(at);
-        gather_tile(first, walk, part, &mut *to.cast());
-    }
-}
-
-/// Copies the elements of `view` from number `start` on to all of `out`, which is not empty.
-///
-/// # Safety
-///
-/// As for [`View::gather`]. The size of `T` must be the size of the view's elements.
-unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>]) {
-    let (base, (_, [stride])) = (view.base.cast::<T>(), view.walk.row());
-    let mut rest = &mut *out;
-    for ([at], count) in view.walk.runs(start..start + rest.len()) {
-        let (from, part) = (base.wrapping_add(at), rest.split_off_mut(..count));
-        let part = part.expect("the runs are as long as `out`");
-        // SAFETY: the row's elements from `at` on, which are `stride` apart, are elements of the
-        // view's innermost axis. By the invariant, they lie in the array's buffer. The memory
-        // between them is the array's, too. It is only read if `reads_between` is `true`, so
-        // nothing writes to it.
-        unsafe {
-            match stride {
-                2 if view.reads_between => copy_every_second(from, part),
-                _ => copy_row(from, stride, part),
-            }
-        }
-    }
-}
-
-/// Copies elements that are `stride` apart to all of `to`.
-///
-/// # Safety
-///
-/// `from` and the following elements, `stride` apart, must be readable and outside `to`, for the
-/// length of `to`.
-#[inline]
-unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit<T>]) {
-    match stride {
-        // SAFETY: by this function's contract.
-        1 => unsafe { copy_nonoverlapping(from, to.as_mut_ptr().cast(), to.len()) },
-        // SAFETY: by this function's contract.
-        0 => repeat(unsafe { from.read() }, to),
-        _ => {
-            for (index, slot) in to.iter_mut().enumerate() {
-                // SAFETY: by this function's contract.
-                slot.write(unsafe { from.wrapping_offset(index as isize * stride).read() });
-            }
-        }
-    }
-}
-
-/// Copies every second element from `from` on to all of `to`, which is not empty.
-///
-/// # Safety
-///
-/// As for [`copy_row`]. The memory between the elements must be alive and not written to.
-#[inline]
-unsafe fn copy_every_second<T: Copy>(from: *const T, to: &mut [MaybeUninit<T>]) {
-    let (last, others) = to.split_last_mut().expect("a part of a row is not empty");
-    // SAFETY: each of these elements has one after it that lies before the last element.
-    let pairs: &[[MaybeUninit<T>; 2]] = unsafe { from_raw_parts(from.cast(), others.len()) };
-    // SAFETY: by this function's contract.
-    last.write(unsafe { from.add(2 * others.len()).read() });
-    for (slot, [first, _]) in others.iter_mut().zip(pairs) {
-        *slot = *first;
-    }
-}
-
-/// Copies `value` to all of `to`.
-#[inline]
-fn repeat<T: Copy>(value: T, to: &mut [MaybeUninit<T>]) {
-    if to.len() < LONG {
-        return to.fill(MaybeUninit::new(value));
-    }
-    vectorised(Repeat(value), to);
-}
-
-/// The minimum number of elements for which vector code is selected.
-const LONG: usize = 64;
-
-struct Repeat<T>(T);
-
-impl<T: Copy> Loop<[MaybeUninit<T>]> for Repeat<T> {
-    type Result = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
-        out.fill(MaybeUninit::new(self.0));
     }
 }
