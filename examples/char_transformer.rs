@@ -1,10 +1,10 @@
-//! A small GPT that learns a text about memory letter by letter, and then writes some more of it.
+//! A small GPT that learns a text about memory letter by letter, and then continues the text.
 //! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the
 //! text to the folder.
 //!
 //! `cargo run --release --example char_transformer -- --dry-run` trains nothing. It prints the
-//! memory of a step for some sizes of the batch, without and with a budget of activations: of this
-//! network, and of networks of GPT-2's sizes.
+//! memory of a training step, for several batch sizes, without and with an activation budget. The
+//! networks are this one, and networks of GPT-2's sizes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -22,15 +22,16 @@ use shared::{charts, progress, savings};
 
 const TEXT: &str = include_str!("data/loop.txt");
 const STEPS: usize = 600;
-/// On CUDA, with gradients as a graph.
+/// The number of launches, on CUDA, of the gradients that were captured as a graph.
 const GRAPH_STEPS: usize = 50;
 const BATCH: usize = 16;
-/// Letters that the network sees at once.
+/// The number of letters that the network reads at once.
 const LENGTH: usize = 64;
 const DROPOUT: f64 = 0.1;
-/// With a budget, a step saves this part of what it saves without.
+/// With a budget, a step saves 1 / `BUDGET_DIVISOR` of the bytes that a step without a budget
+/// saves.
 const BUDGET_DIVISOR: u64 = 8;
-/// Letters that it writes at the end.
+/// The number of letters that the network writes at the end.
 const WRITTEN: usize = 300;
 
 /// The sizes of a network.
@@ -97,8 +98,8 @@ impl Gpt {
         })
     }
 
-    /// The scores of the letter after each of `text`, which has the shape `[batch, length]`:
-    /// `[batch, length, letters]`.
+    /// Returns the scores, of shape `[batch, length, letters]`, of the letter after each letter of
+    /// `text`, of shape `[batch, length]`.
     fn forward(&self, text: &Array<i64>, dropped: f64) -> Result<Array<f32>> {
         let places = self.places.weight.slice(s![..text.shape()[1], ..])?;
         let mut x = (self.letters.forward(text)? + places).eval()?;
@@ -116,7 +117,7 @@ impl Gpt {
             .cross_entropy(&next.flatten()?)
     }
 
-    /// Continues `text`: each letter as likely as its score says.
+    /// Continues `text` with letters that are drawn with the probabilities of the scores.
     fn write(&self, mut text: Vec<i64>, count: usize) -> Result<Vec<i64>> {
         let first = text.len();
         while text.len() < first + count {
@@ -148,8 +149,8 @@ impl Block {
     }
 }
 
-/// Makes a network, and trains two steps of it: the second needs the states of the optimizer, too.
-/// Returns the bytes that a step saves for its backward pass.
+/// Makes a network, and trains two steps of it, because only the second step reads the optimizer's
+/// states. Returns the bytes that a step saves for its backward pass.
 fn two_steps(size: Size, batch: usize) -> Result<u64> {
     let mut gpt = Gpt::new(size)?;
     let mut optimizer = AdamW::new(1e-3);
@@ -164,8 +165,8 @@ fn two_steps(size: Size, batch: usize) -> Result<u64> {
     Ok(measured.report().saved_bytes)
 }
 
-/// Trains two steps that save at most `budget_bytes`, and compute the rest again. Each gradient is
-/// freed as soon as its parameter has moved.
+/// Trains two steps that save at most `budget_bytes` and recompute the other values. Each gradient
+/// is freed as soon as its parameter has been updated.
 fn two_small_steps(size: Size, batch: usize, budget_bytes: u64) -> Result<()> {
     let mut gpt = Gpt::new(size)?;
     let mut optimizer = AdamW::new(1e-3);
@@ -185,7 +186,7 @@ fn zeros(size: Size, batch: usize) -> Result<(Array<i64>, Array<i64>)> {
     Ok((Array::zeros(shape)?, Array::zeros(shape)?))
 }
 
-/// Prints what a step needs, without a step.
+/// Prints the memory that a step needs, without computing the step.
 fn print_needs(name: &str, size: Size, batches: &[usize], capacity_bytes: u64) -> Result<()> {
     let options = |capacity_bytes| MetaOptions {
         like: MetaKind::Cuda,

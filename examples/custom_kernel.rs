@@ -1,9 +1,9 @@
-//! A kernel of one's own between array operations: a hot plate cools down by a stencil that is
-//! written in CUDA C++, compiled by NVRTC and launched through cudarc. The same on the host, by
-//! array operations alone, is what the result is checked against.
+//! A user-defined kernel between array operations: a hot plate cools down by a stencil that is
+//! written in CUDA C++, compiled by NVRTC and launched through cudarc. The result is compared with
+//! array operations on the host.
 //!
-//! The order is kept without a word: the kernel runs after what wrote to its arrays, and whatever
-//! uses them later runs after the kernel.
+//! The order needs no explicit synchronisation: the kernel runs after the work that wrote its
+//! arrays, and later work on the arrays runs after the kernel.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ const STEPS: usize = 100;
 const RATE: f32 = 0.2;
 const TOLERANCE: f32 = 1e-5;
 
-/// One step of the heat equation; the edges keep what they have.
+/// One step of the heat equation. The elements at the edges do not change.
 const SOURCE: &str = r#"
 extern "C" __global__ void diffuse(float* out, const float* in, int rows, int columns, float rate) {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -31,7 +31,7 @@ extern "C" __global__ void diffuse(float* out, const float* in, int rows, int co
 }
 "#;
 
-/// A plate that is warm in the middle, and hottest along a bar.
+/// Returns a plate that is warm in the middle, and hottest along a bar.
 fn plate() -> Result<Array<f32>> {
     let rows = Array::<f32>::linspace(-1.0, 1.0, ROWS)?.unsqueeze(1)?;
     let columns = Array::<f32>::linspace(-1.0, 1.0, COLUMNS)?.unsqueeze(0)?;
@@ -40,7 +40,7 @@ fn plate() -> Result<Array<f32>> {
     (warm + 2.0 * bar * columns.abs().lt(0.5).cast::<f32>()).eval()
 }
 
-/// `steps` steps by the kernel, each from one array into the other.
+/// Computes `STEPS` steps with the kernel. Each step reads one array and writes the other.
 fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>, Box<dyn Error>> {
     let stream = device.default_stream().cuda_stream()?;
     let blocks = |length: usize, threads: u32| (length as u32).div_ceil(threads);
@@ -59,8 +59,8 @@ fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>, Box<d
                 .arg(&(ROWS as i32))
                 .arg(&(COLUMNS as i32))
                 .arg(&RATE);
-            // SAFETY: these are the kernel's parameters, and it stays within the rows and columns
-            // that both arrays have.
+            // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are
+            // within the rows and columns of both arrays.
             unsafe { builder.launch(launch) }?;
         }
         std::mem::swap(&mut now, &mut next);
@@ -68,7 +68,7 @@ fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>, Box<d
     Ok(now)
 }
 
-/// The same by array operations.
+/// Computes the steps with array operations.
 #[expect(
     clippy::reversed_empty_ranges,
     reason = "a negative end counts from the end of the axis"
@@ -99,8 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let cooled = {
         let _guard = device.enter();
-        // An operation first: where NVRTC is missing it says what to install, and cudarc would
-        // panic.
+        // The first use of NVRTC is an array operation: if NVRTC is missing, the operation's error
+        // says what to install, whereas cudarc would panic.
         println!("heat at first: {:.3}", plate()?.sum()?.item()?);
         let module = device.cuda_context()?.load_module(compile_ptx(SOURCE)?)?;
         let cooled = by_kernel(&device, &module.load_function("diffuse")?)?;

@@ -10,15 +10,15 @@ const POINTS: usize = 20_000;
 const DIMENSIONS: usize = 3;
 const ROUNDS: usize = 50;
 
-/// The squared distance of every row of `points` to every row of `centres`.
+/// Returns the squared distance of every row of `points` to every row of `centres`.
 fn distances(points: &Array<f32>, centres: &Array<f32>) -> Result<Array<f32>> {
     let products = points.matmul(&centres.transpose()?)?;
     let lengths = points.square().sum_axis(1)?.unsqueeze(1)?;
     (products * -2.0 + lengths + centres.square().sum_axis(1)?).eval()
 }
 
-/// Picks the first point, and then again and again the point that is farthest from all centres so
-/// far.
+/// Picks the first point as a centre, and then repeatedly the point that is farthest from all
+/// centres so far.
 fn first_centres(points: &Array<f32>) -> Result<Array<f32>> {
     let mut centres = points.take(&Array::zeros(1)?, 0)?;
     while centres.shape()[0] < CLUSTERS {

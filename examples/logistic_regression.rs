@@ -1,5 +1,5 @@
-//! Logistic regression: recognises handwritten digits by their pixels, with one weight for each
-//! pixel and digit, learnt by gradient descent.
+//! Logistic regression: recognises handwritten digits by their pixels, with a weight for each pair
+//! of a pixel and a digit. The weights are learnt by gradient descent.
 
 use std::path::Path;
 

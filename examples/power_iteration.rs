@@ -1,5 +1,5 @@
-//! Power iteration: the largest eigenvalue of a symmetric matrix and its vector, by multiplying any
-//! vector by the matrix again and again (von Mises and Pollaczek-Geiringer 1929).
+//! Power iteration: finds the largest eigenvalue of a symmetric matrix and its eigenvector by
+//! repeated multiplication of a vector by the matrix (von Mises and Pollaczek-Geiringer 1929).
 
 use cachescope::Generator;
 use cachescope::prelude::*;
@@ -9,14 +9,15 @@ const N: usize = 500;
 const STEPS: usize = 200;
 const TOLERANCE: f64 = 1e-9;
 
-/// The length of a vector.
+/// Returns the Euclidean norm of a vector.
 fn length(vector: &Array<f64>) -> Result<f64> {
     Ok(vector.square().sum()?.item()?.sqrt())
 }
 
 fn main() -> Result<()> {
     let mut generator = Generator::new(3);
-    // The columns all lean the same way, which is what the largest eigenvalue comes from.
+    // All columns have a common component, which makes the largest eigenvalue much larger than the
+    // others.
     let rectangle = (Array::<f64>::randn_with(&mut generator, [N, N / 2])? + 0.2).eval()?;
     let matrix = (rectangle.matmul(&rectangle.transpose()?)? / N as f64).eval()?;
     let start = Array::<f64>::randn_with(&mut generator, N)?;

@@ -1,4 +1,4 @@
-//! GPT-2, read from the files that Hugging Face publishes, trained further, and used to continue a
+//! GPT-2, read from the files that Hugging Face publishes and trained further. It then continues a
 //! text with a cache of keys and values.
 //!
 //! ```sh
@@ -20,10 +20,10 @@ use shared::failure::Failure;
 use shared::gpt2::{Gpt2, Tokens};
 use shared::progress;
 
-/// Parts of the text in a step of training.
+/// The number of parts of the text in a training step.
 const BATCH: usize = 4;
 const RATE: f64 = 1e-3;
-/// The error of a score that the order of sums may cause.
+/// The maximum error of a score that the order of summation may cause.
 const ROUNDING: f32 = 1e-2;
 
 fn main() -> ExitCode {
@@ -92,7 +92,7 @@ fn check(text: &[i64], network: &Gpt2) -> Result<(), Failure> {
     Err(Failure::Input(problem))
 }
 
-/// Trains on parts of a text.
+/// Trains on random parts of a text.
 fn train(network: &mut Gpt2, text: &[i64], steps: usize) -> Result<(), Failure> {
     let length = text.len().min(network.size().context);
     if length < 2 {
@@ -117,7 +117,7 @@ fn train(network: &mut Gpt2, text: &[i64], steps: usize) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Compares what was written with the scores of a pass over the whole text, without a cache.
+/// Compares the written tokens with the scores of a pass over the whole text, without a cache.
 fn assert_most_likely(network: &Gpt2, seen: &[i64], written: &[i64]) -> Result<()> {
     let text = [seen, &written[..written.len() - 1]].concat();
     let scores = network.forward(&Array::from_slice(&text, [1, text.len()])?)?;

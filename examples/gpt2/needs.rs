@@ -20,7 +20,8 @@ const GPT_2_XL: Size = Size {
     ..GPT_2
 };
 
-/// Prints the bytes of a step of training and of a token, with a text as long as the context.
+/// Prints the bytes that a training step and a generated token need, with a text as long as the
+/// context.
 pub(crate) fn print_all() -> Result<()> {
     let options = || MetaOptions {
         like: MetaKind::Cuda,
@@ -42,7 +43,7 @@ fn zeros(size: Size) -> Result<Gpt2> {
     Gpt2::build(size, &mut |_, shape| Array::zeros(shape))
 }
 
-/// Trains two steps: the second needs the states of the optimizer, too.
+/// Trains two steps, because only the second step reads the optimizer's states.
 fn train(size: Size) -> Result<()> {
     let mut network = zeros(size)?;
     let mut optimizer = AdamW::new(1e-4);

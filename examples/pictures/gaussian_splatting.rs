@@ -1,7 +1,7 @@
 //! Fits a photograph with coloured Gaussians in two dimensions (Zhang et al., "GaussianImage",
-//! 2024): each pixel is the sum of what all of them are there, and Adam moves them. `cargo run
-//! --release --example gaussian_splatting [FOLDER]` writes the pictures and the curve of the loss
-//! to the folder.
+//! 2024): each pixel is the sum of all Gaussians at its place, and Adam optimizes their places,
+//! shapes and colours. `cargo run --release --example gaussian_splatting [FOLDER]` writes the
+//! pictures and the curve of the loss to the folder.
 
 use std::error::Error;
 use std::fs::File;
@@ -20,20 +20,20 @@ use shared::{charts, progress, savings};
 use pictures::write_png;
 
 const STEPS: usize = 200;
-/// The steps on CUDA, with gradients as a graph.
+/// The number of launches, on CUDA, of the gradients that were captured as a graph.
 const GRAPH_STEPS: usize = 50;
 /// The number of Gaussians.
 const COUNT: usize = 256;
-/// The photograph is reduced to one in this many pixels, down and across.
+/// The photograph is reduced by this factor, down and across.
 const COARSER: usize = 6;
 
-/// Gaussians, each a column.
+/// The Gaussians, one for each column.
 #[derive(Parameters)]
 struct Splats {
     /// The centres from 0 to 1, of shape `[2, COUNT]`: down and across.
     places: Array<f32>,
-    /// The factor of a distance from the centre, a lower triangle `[[a, 0], [b, c]]`, of shape
-    /// `[3, COUNT]`.
+    /// The entries a, b and c of the matrix `[[a, 0], [b, c]]` that multiplies the offset from the
+    /// centre, of shape `[3, COUNT]`.
     factors: Array<f32>,
     /// The colours, of shape `[COUNT, 3]`.
     colours: Array<f32>,
@@ -49,22 +49,22 @@ impl Splats {
         })
     }
 
-    /// Returns the colours of the pixels at these places, of shape `[pixels, 3]`. The places have
-    /// the shape `[pixels, 1]`.
+    /// Returns the colours, of shape `[pixels, 3]`, of the pixels at the places `down` and
+    /// `across`, which have the shape `[pixels, 1]`.
     fn paint(&self, [down, across]: &[Array<f32>; 2]) -> Result<Array<f32>> {
         let row = |array: &Array<f32>, index: usize| array.slice(s![index, ..]);
         let dy = down - row(&self.places, 0)?;
         let dx = across - row(&self.places, 1)?;
         let [a, b, c] = [0, 1, 2].map(|index| row(&self.factors, index));
         let (first, second) = (&dy * a?, dy * b? + dx * c?);
-        // One pass, whose parts are computed again for the gradients: the distances are never
-        // stored in memory.
+        // Evaluated in one pass: the distances are never stored in memory, and are recomputed for
+        // the gradients.
         let strengths = ((first.square() + second.square()) * -0.5).exp().eval()?;
         strengths.matmul(&self.colours)
     }
 }
 
-/// The photograph, of shape `[height, width, 3]`, from 0 to 1.
+/// Returns the photograph, of shape `[height, width, 3]`, with values from 0 to 1.
 fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     let mut decoder = JpegDecoder::new(BufReader::new(File::open(path)?));
     let pixels = decoder.decode()?;
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     Ok((part.cast::<f32>() / 255.0).eval()?)
 }
 
-/// The places of all pixels.
+/// Returns the places of all pixels.
 fn grid(height: usize, width: usize) -> Result<[Array<f32>; 2]> {
     let along = |length: usize| -> Result<Array<f32>> {
         ((Array::arange(0.0, length as f32, 1.0)? + 0.5) / length as f32).eval()
@@ -90,7 +90,8 @@ fn grid(height: usize, width: usize) -> Result<[Array<f32>; 2]> {
     ])
 }
 
-/// The ratio of the largest colour to the error (PSNR).
+/// Returns the peak signal-to-noise ratio (PSNR) of a mean squared error, in decibels. The peak is
+/// 1.
 fn decibels(mean_square: f32) -> f32 {
     -10.0 * mean_square.log10()
 }
@@ -103,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let places = grid(height, width)?;
     manual_seed(1);
     let mut splats = Splats::new()?;
-    // Factors are larger than places, and so are their steps.
+    // The shapes have a larger learning rate, because `factors` has larger entries than `places`.
     let [mut moves, mut shapes, mut paints] = [0.004, 0.5, 0.02].map(Adam::new);
     let mut losses = Vec::with_capacity(STEPS);
     savings::HALVES

@@ -1,5 +1,5 @@
-//! A filter in two dimensions: blurs a photograph as Gauss has it, and finds its edges as Sobel
-//! does. `cargo run --release --example image_filter [OUT.pgm]` writes the edges to a file.
+//! A filter in two dimensions: blurs a photograph with a Gaussian, and finds its edges with Sobel's
+//! operator. `cargo run --release --example image_filter [OUT.pgm]` writes the edges to a file.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -10,14 +10,14 @@ use cachescope::prelude::*;
 use shared::savings;
 use zune_jpeg::JpegDecoder;
 
-/// Frames, as if they came from a camera.
+/// The number of frames, which stand for the frames of a camera.
 const FRAMES: usize = 25;
-/// Pascal's triangle, which is close to the Gaussian of deviation 1.
+/// Pascal's triangle, which approximates a Gaussian of standard deviation 1.
 const BLUR: [f32; 5] = [0.0625, 0.25, 0.375, 0.25, 0.0625];
 const SMOOTH: [f32; 3] = [0.25, 0.5, 0.25];
 const SLOPE: [f32; 3] = [-0.5, 0.0, 0.5];
 
-/// The photograph in shades of grey from 0 to 1, of shape `[height, width]`.
+/// Returns the photograph in shades of grey from 0 to 1, of shape `[height, width]`.
 fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     let mut decoder = JpegDecoder::new(BufReader::new(File::open(path)?));
     let pixels = decoder.decode()?;
@@ -27,8 +27,8 @@ fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     Ok((colours * weights / 255.0).sum_axis(2)?)
 }
 
-/// The sum of shifted copies of `image` along `axis`, each times its weight. The result is shorter
-/// by what the weights reach beyond the border.
+/// Returns the sum of shifted copies of `image` along `axis`, each multiplied by its weight. The
+/// result is `weights.len() - 1` elements shorter along `axis`.
 fn convolve(image: &Array<f32>, weights: &[f32], axis: usize) -> Result<Array<f32>> {
     let length = image.shape()[axis] + 1 - weights.len();
     let shifted = |shift: usize| match axis {
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     savings::print("frame");
 
     let found = edges(&image)?;
-    // A slope by itself: a ramp rises by 1 everywhere, whatever blurs it.
+    // An image with a known slope: a ramp rises by 1 everywhere, before and after a blur.
     let ramp = edges(&(Array::<f32>::arange(0.0, 40.0, 1.0)? + Array::zeros([30, 1])?).eval()?)?;
     assert!(
         (&ramp - 1.0).abs().max()?.item()? < 1e-5,

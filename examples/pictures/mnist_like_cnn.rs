@@ -1,6 +1,6 @@
-//! A convolutional network that reads handwritten digits of 8 × 8 pixels. `cargo run --release
-//! --example mnist_like_cnn [FOLDER]` writes the curve of the loss and what the first kernels look
-//! like to the folder.
+//! A convolutional network that reads handwritten digits of 8 × 8 pixels.
+//! `cargo run --release --example mnist_like_cnn [FOLDER]` writes the curve of the loss and a
+//! picture of the first layer's kernels to the folder.
 
 use std::error::Error;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for epoch in 1..=EPOCHS {
         let (scope, policy) = savings::half(epoch, EPOCHS);
         let (indices, images) = (sampler.epoch(epoch)?, train.clone());
-        // Another thread copies the images of the next two batches during a step.
+        // Another thread copies the images of the next two batches while a step runs.
         let batches = indices.into_iter().map(move |own| images.take(&own));
         for batch in Prefetch::new(2, batches)? {
             let batch = batch?;
@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if Device::current() != Device::host() {
         let batches = sampler.epoch(0)?;
         let mut batch = train.take(&batches[0])?;
-        // Without dropout: every launch would drop the elements that the capture dropped.
+        // Without dropout, because every launch would drop the elements that the capture dropped.
         let graph = Captured::new(&network, |network| {
             network
                 .forward(&batch.images, 0.0)?
@@ -137,13 +137,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The share of the images whose digit gets the highest score.
+/// Returns the share of the images for which the digit has the highest score.
 fn accuracy(network: &Network, data: &Dataset) -> Result<f64> {
     let guesses = network.forward(&data.images, 0.0)?.argmax_axis(1)?;
     guesses.eq(&data.labels).mean()?.item()
 }
 
-/// Kernels of shape `[16, 1, 3, 3]` beside each other in shades of grey, each of 3 × 3 squares.
+/// Returns a picture of kernels of shape `[16, 1, 3, 3]` beside each other, in shades of grey.
 fn kernels(weight: &Array<f32>) -> Result<Array<f32>> {
     let scaled = (weight / (weight.abs().max()? * 2.0) + 0.5).eval()?;
     let padded = scaled.pad(&[(0, 0), (0, 0), (0, 1), (0, 1)], 1.0)?;

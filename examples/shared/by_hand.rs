@@ -1,6 +1,6 @@
-//! A network of two layers, and its training step written out by hand: the training step of the
-//! example `train_digits`, which computes its gradients automatically. Benchmarks use this step,
-//! too.
+//! A network of two layers, and its training step with hand-written gradients. It is the training
+//! step of the example `train_digits`, which computes its gradients automatically. Benchmarks use
+//! this step, too.
 
 use cachescope::{Array, Expr, Generator, Lazy, Result, select};
 
@@ -10,19 +10,19 @@ use crate::digits::{CLASSES, PIXELS};
 const LEARNING_RATE: f32 = 0.1;
 const MOMENTUM: f32 = 0.9;
 
-/// 64 pixels → hidden units with relu → 10 scores, one a digit.
+/// 64 pixels → hidden units with relu → 10 scores, one for each digit.
 #[derive(Debug)]
 pub struct Model {
     /// The hidden layer.
     pub hidden: Layer,
     /// The layer of the scores.
     pub output: Layer,
-    /// 0 to 9, which labels are compared with.
+    /// The classes 0 to 9, which labels are compared with.
     classes: Array<i64>,
 }
 
 impl Model {
-    /// A network with random weights on the current device.
+    /// Makes a network with random weights on the current device.
     pub fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
         Ok(Self {
             hidden: Layer::new(PIXELS, hidden_units, generator)?,
@@ -31,8 +31,8 @@ impl Model {
         })
     }
 
-    /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the sum of the
-    /// images' losses before it.
+    /// Runs one step of gradient descent on a batch. Returns the sum, of rank 0, of the images'
+    /// losses before the step.
     pub fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let hidden = self.hidden.apply(&batch.images)?.relu().eval()?;
         let scores = self.output.apply(&hidden)?.eval()?;
@@ -45,7 +45,7 @@ impl Model {
         Ok(loss)
     }
 
-    /// The share of the images whose digit gets the highest score.
+    /// Returns the share of the images for which the digit has the highest score.
     pub fn accuracy(&self, data: &Dataset) -> Result<f64> {
         let hidden = self.hidden.apply(&data.images)?.relu().eval()?;
         let guesses = self.output.apply(&hidden)?.argmax_axis(1)?;
@@ -62,7 +62,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Weights of variance 2 / inputs, which keeps the variance through a relu (He et al. 2015).
+    /// Makes weights of variance 2 / inputs, which keep the variance through a relu (He et al.
+    /// 2015).
     fn new(inputs: usize, outputs: usize, generator: &mut Generator) -> Result<Self> {
         let scale = (2.0 / inputs as f32).sqrt();
         let weights = Array::randn_with(generator, [inputs, outputs])? * scale;
@@ -76,7 +77,7 @@ impl Layer {
         Ok(input.matmul(&self.weights.value)? + &self.bias.value)
     }
 
-    /// Descends, given the layer's input and the gradient of its output.
+    /// Updates the parameters from the layer's input and the gradient of its output.
     fn learn(&mut self, input: &Array<f32>, d_output: &Array<f32>) -> Result<()> {
         self.weights
             .descend(&input.transpose()?.matmul(d_output)?)?;
@@ -84,7 +85,7 @@ impl Layer {
     }
 }
 
-/// Something to be learnt, with the velocity at which it moves.
+/// A trained array, with its velocity.
 #[derive(Debug)]
 pub struct Parameter {
     /// The value.
@@ -105,8 +106,8 @@ impl Parameter {
     }
 }
 
-/// The cross-entropy of the scores' softmax, summed over all rows (rank 0), and the gradient of its
-/// mean by the scores.
+/// Returns the cross-entropy of the scores' softmax, summed over all rows (rank 0), and the
+/// gradient of the mean cross-entropy with respect to the scores.
 fn cross_entropy(
     scores: &Array<f32>,
     labels: &Array<i64>,

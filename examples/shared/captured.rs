@@ -1,5 +1,5 @@
-//! Gradients as a graph, on CUDA: what a step computes is captured once, and the optimizer steps
-//! between launches, because the numbers that it counts with are fixed at capture.
+//! Gradients as a graph, on CUDA: the computation of a step is captured once. The optimizer steps
+//! between launches, because its learning rate and step count would be fixed at capture.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub struct Captured<P> {
 
 impl<P: Parameters> Captured<P> {
     /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads the
-    /// parameters, and the arrays that `loss` reads, at their addresses at capture, so write new
-    /// values to them in place. Random numbers are equal in all launches.
+    /// parameters, and the arrays that `loss` reads, at their addresses at capture. Write new
+    /// values to these arrays in place. All launches draw equal random numbers.
     pub fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
         let (mut value, mut gradients) = value_and_grad(parameters, &loss)?;
         let mut step = || {
@@ -28,7 +28,7 @@ impl<P: Parameters> Captured<P> {
                 gradients.zip_arrays(&new_gradients, &mut Overwrite)
             })
         };
-        // The first step records what it allocates, from which memory is planned; it also compiles
+        // The first step records its allocations, from which the memory is planned, and compiles
         // the kernels.
         step()?;
         step()?;
@@ -46,7 +46,7 @@ impl<P: Parameters> Captured<P> {
         Ok(&self.gradients)
     }
 
-    /// The loss of the last launch.
+    /// Returns the loss of the last launch.
     pub fn loss(&self) -> Result<f32> {
         self.loss.item()
     }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the folder for an example's files: the folder that its first argument names, or one in
-/// `target`.
+/// Returns the folder for an example's files: the folder that the first command-line argument
+/// names, or one in `target`.
 pub fn folder(example: &str) -> Result<PathBuf, Box<dyn Error>> {
     let named = std::env::args_os().nth(1).map(PathBuf::from);
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/examples-output");
@@ -15,7 +15,7 @@ pub fn folder(example: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder)
 }
 
-/// Writes the losses of all steps as a line, `loss.svg`.
+/// Writes `loss.svg`, a line chart of the losses of all steps.
 pub fn loss_curve(folder: &Path, losses: &[f32]) -> Result<(), Box<dyn Error>> {
     const SIZE: (f32, f32) = (640.0, 320.0);
     let most = losses.iter().copied().fold(f32::MIN_POSITIVE, f32::max);

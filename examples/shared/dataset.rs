@@ -8,15 +8,15 @@ use crate::digits::{Digits, PIXELS};
 /// Images with the digits that they show.
 #[derive(Debug)]
 pub struct Dataset {
-    /// Shape `[images, 64]`.
+    /// The pixels, of shape `[images, 64]`.
     pub images: Array<f32>,
-    /// Shape `[images]`.
+    /// The digits, of shape `[images]`.
     pub labels: Array<i64>,
 }
 
 impl Dataset {
-    /// Brings the digits to the current device, and splits them at random: four fifths to train
-    /// with, and the others to test with.
+    /// Copies the digits to the current device, and splits them at random: four fifths for
+    /// training, and the others for tests.
     pub fn split(digits: &Digits, generator: &mut Generator) -> Result<(Self, Self)> {
         let count = digits.labels.len();
         let all = Self {

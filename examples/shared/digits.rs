@@ -8,9 +8,9 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::failure::Failure;
 
-/// Pixels of an image.
+/// The number of pixels of an image.
 pub const PIXELS: usize = 64;
-/// Digits that an image may show.
+/// The number of digits that an image may show.
 pub const CLASSES: usize = 10;
 /// The value of a pixel that is all ink.
 const INK: u8 = 16;
@@ -18,7 +18,7 @@ const INK: u8 = 16;
 /// Labelled images, in the order of the file.
 #[derive(Debug, Default)]
 pub struct Digits {
-    /// The pixels of one image after the other, from 0 to 1.
+    /// The pixels of all images, image after image, from 0 to 1.
     pub pixels: Vec<f32>,
     /// The digit of each image.
     pub labels: Vec<i64>,
@@ -78,7 +78,8 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// The number from 0 to `max` in a column, counted from 0, that holds a `kind` of number.
+/// Returns the number in a column (counted from 0). The error for text that is not a number from 0
+/// to `max` names the `kind` of number.
 fn number(columns: &[&str], column: usize, kind: &str, max: u8) -> Result<u8, String> {
     let text = columns[column];
     let number = text.parse().ok().filter(|&number| number <= max);

@@ -6,7 +6,8 @@ use std::{fmt, io};
 /// The reason why the program ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The data cannot be read. The text names the file, and the line and column if there is one.
+    /// The data cannot be read. The message names the file, and the line and column if they are
+    /// known.
     Input(String),
     /// The library returned an error, such as a device without free memory.
     Library(cachescope::Error),
@@ -15,11 +16,11 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Prints the error, and returns the exit code: 2 for unreadable input, as for a command line
-    /// that does not parse, 1 for a later error.
+    /// Prints the error, and returns the exit code: 2 for unreadable input, like a command line
+    /// that does not parse, and 1 for other errors.
     pub fn report(&self) -> ExitCode {
         match self {
-            // The reader of the output has closed it.
+            // The reader of the output has closed the pipe.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Self::Input(_) => self.print(2),
             Self::Library(_) | Self::Output(_) => self.print(1),

@@ -1,6 +1,6 @@
-//! GPT-2 in the form in which Hugging Face publishes it (Radford et al., "Language Models are
-//! Unsupervised Multitask Learners", 2019). A path of fields is the name of an array in the file,
-//! so that `files::save` writes the published form.
+//! GPT-2 in the form that Hugging Face publishes (Radford et al., "Language Models are Unsupervised
+//! Multitask Learners", 2019). The path of an array's fields is the name of the array in the file.
+//! Therefore `files::save` writes the published form.
 
 mod cache;
 mod reading;
@@ -19,11 +19,11 @@ pub use tokens::Tokens;
 pub struct Size {
     /// The number of tokens that exist.
     pub vocabulary: usize,
-    /// The maximum number of tokens that the network sees at once.
+    /// The maximum number of tokens in one pass of the network.
     pub context: usize,
-    /// The length of the vector at each position.
+    /// The length of the vector at each position of a text.
     pub width: usize,
-    /// The heads of each attention, which divide the width.
+    /// The number of heads of each attention, which divides the width.
     pub heads: usize,
     /// The number of blocks.
     pub layers: usize,
@@ -66,7 +66,7 @@ pub struct Attention {
     pub c_proj: Conv1d,
 }
 
-/// Two layers, the first of which is four times as wide.
+/// Two layers. The output of the first layer is four times as wide.
 #[derive(Debug, Parameters)]
 pub struct Mlp {
     /// The first layer.
@@ -75,8 +75,8 @@ pub struct Mlp {
     pub c_proj: Conv1d,
 }
 
-/// A linear layer x W + b, called as in the published code. Unlike the weight of `nn::Linear`, W
-/// has the shape `[inputs, outputs]`.
+/// A linear layer x W + b, with the name that the published code uses. Unlike the weight of
+/// `nn::Linear`, W has the shape `[inputs, outputs]`.
 #[derive(Debug, Parameters)]
 pub struct Conv1d {
     /// The weight W.
@@ -116,8 +116,8 @@ impl Gpt2 {
         self.size
     }
 
-    /// Returns the scores of the token after each of `tokens`, of shape `[batch, length]`: `[batch,
-    /// length, vocabulary]`.
+    /// Returns the scores, of shape `[batch, length, vocabulary]`, of the token after each of
+    /// `tokens`, of shape `[batch, length]`.
     pub fn forward(&self, tokens: &Array<i64>) -> Result<Array<f32>> {
         let mut x = self.embedded(tokens, 0)?;
         for block in &self.h {
@@ -126,7 +126,8 @@ impl Gpt2 {
         self.scores(&x)
     }
 
-    /// Returns the mean cross-entropy of each token of `text`, `[batch, length]`, but the first.
+    /// Returns the mean cross-entropy of the tokens of `text`, of shape `[batch, length]`, without
+    /// the first token of each row.
     pub fn loss(&self, text: &Array<i64>) -> Result<Array<f32>> {
         let scores = self.forward(&text.slice(s![.., ..-1])?)?;
         let next = text.slice(s![.., 1..])?.flatten()?;
@@ -135,7 +136,7 @@ impl Gpt2 {
             .cross_entropy(&next)
     }
 
-    /// Returns the vectors of tokens at the positions from `first` on.
+    /// Returns the vectors of `tokens` at positions that begin with `first`.
     fn embedded(&self, tokens: &Array<i64>, first: usize) -> Result<Array<f32>> {
         let places = first..first + tokens.shape()[1];
         let places = self.wpe.weight.slice(s![places, ..])?;
@@ -165,7 +166,7 @@ impl Block {
     }
 
     /// Applies the block to `x`, of shape `[batch, length, width]`. `attend` gets queries, keys and
-    /// values of the shape `[batch, heads, length, width / heads]`.
+    /// values of shape `[batch, heads, length, width / heads]`.
     fn forward(
         &self,
         x: &Array<f32>,
@@ -207,7 +208,8 @@ fn norm<E>(width: usize, name: &str, get: &mut GetArray<'_, E>) -> Result<LayerN
     })
 }
 
-/// The approximation of `gelu` by `tanh` (Hendrycks and Gimpel 2016), which GPT-2 was trained with.
+/// Applies the `tanh` approximation of `gelu` (Hendrycks and Gimpel 2016) that GPT-2 was trained
+/// with.
 fn gelu_new(x: &Array<f32>) -> Result<Array<f32>> {
     let scale = (2.0 / std::f32::consts::PI).sqrt();
     let inner = (x + x.square() * x * 0.044_715) * scale;

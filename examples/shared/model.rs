@@ -1,4 +1,4 @@
-//! A network of two layers, and how it learns.
+//! A network of two layers, and its training.
 
 use cachescope::collective::{DataParallel, Group};
 use cachescope::grad::optim::Sgd;
@@ -17,11 +17,11 @@ pub struct Model {
     /// The network.
     pub network: Network,
     optimizer: Sgd,
-    /// The other ranks, where there are any.
+    /// The data-parallel ranks, if there are several.
     ranks: Option<DataParallel>,
 }
 
-/// 64 pixels → hidden units with relu → 10 scores, one a digit.
+/// 64 pixels → hidden units with relu → 10 scores, one for each digit.
 #[derive(Debug, Parameters)]
 pub struct Network {
     /// The hidden layer.
@@ -38,7 +38,7 @@ pub struct Layer {
 }
 
 impl Model {
-    /// A network with random weights on the current device.
+    /// Makes a network with random weights on the current device.
     pub fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
         Ok(Self {
             network: Network {
@@ -50,7 +50,8 @@ impl Model {
         })
     }
 
-    /// Learns as all ranks of the group do, from what the first one has.
+    /// Trains data-parallel on all ranks of the group from now on. All ranks begin with the first
+    /// rank's network.
     pub fn learn_with(&mut self, group: &Group) -> Result<()> {
         let ranks = DataParallel::new(group);
         ranks.broadcast(&mut self.network)?;
@@ -58,8 +59,8 @@ impl Model {
         Ok(())
     }
 
-    /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the mean of the
-    /// images' losses before it, on all ranks.
+    /// Runs one step of gradient descent on a batch. Returns the mean, of rank 0, of the losses of
+    /// all ranks' images before the step.
     pub fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let Self {
             network,
@@ -75,7 +76,7 @@ impl Model {
         Ok(loss)
     }
 
-    /// The share of the images whose digit gets the highest score.
+    /// Returns the share of the images for which the digit has the highest score.
     pub fn accuracy(&self, data: &Dataset) -> Result<f64> {
         let guesses = self.network.scores(&data.images)?.argmax_axis(1)?;
         guesses.eq(&data.labels).mean()?.item()
@@ -93,7 +94,8 @@ impl Network {
 }
 
 impl Layer {
-    /// Weights of variance 2 / inputs, which keeps the variance through a relu (He et al. 2015).
+    /// Makes weights of variance 2 / inputs, which keep the variance through a relu (He et al.
+    /// 2015).
     fn new(inputs: usize, outputs: usize, generator: &mut Generator) -> Result<Self> {
         let scale = (2.0 / inputs as f32).sqrt();
         let weights = Array::randn_with(generator, [inputs, outputs])? * scale;

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
-/// Returns a bar for `steps` steps, on standard error. It is hidden unless both outputs are
-/// terminals, so that a log has lines.
+/// Returns a bar for `steps` steps, on standard error. If standard output or standard error is not
+/// a terminal, the bar is hidden, and `show` prints lines.
 pub fn bar(steps: usize) -> ProgressBar {
     let target = match io::stdout().is_terminal() {
         true => ProgressDrawTarget::stderr(),

@@ -4,8 +4,8 @@ use cachescope::{CacheConfig, Device, Policy, cache_stats, invalidate_cache};
 
 const KIB: u64 = 1024;
 
-/// The policy of a step, and the scope that is named after it: the first half of a training
-/// recycles, and the second runs in memory that is planned.
+/// Returns the scope and the policy of a step. The first half of a training has the policy Recycle,
+/// the second half the policy Plan.
 pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
     match 2 * step <= steps {
         true => (HALVES[0], Policy::Recycle),
@@ -13,7 +13,7 @@ pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
     }
 }
 
-/// The scopes of [`half`].
+/// The names of the scopes that [`half`] returns.
 pub const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
 
 /// Lets the cache record the requests of each entry, for the report of [`print()`].

@@ -1,5 +1,5 @@
-//! The same training step without a pool, without a cache and under each policy, and on CUDA as a
-//! graph, side by side.
+//! A comparison of one training step without a pool, without a cache, under each policy, and on
+//! CUDA as a graph.
 
 use std::time::{Duration, Instant};
 
@@ -14,37 +14,37 @@ use shared::dataset::Dataset;
 use shared::digits::Digits;
 use shared::model::Model;
 
-/// Steps that are timed in all, of each kind.
+/// The number of timed steps of each contender.
 pub(crate) const STEPS: usize = 100;
-/// The steps of one kind before the next kind's turn, so that a temporary disturbance of the
-/// machine affects all kinds.
+/// The number of steps that a contender runs before the next contender's turn, so that a temporary
+/// disturbance of the machine affects all contenders.
 const TURN: usize = 10;
 
 /// The figures of a step; counts are totals over [`STEPS`].
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) pool: PoolKind,
-    /// `None` without a cache.
+    /// The policy; `None` without a cache.
     pub(crate) policy: Option<Policy>,
     /// True if the step was captured, and launched again and again.
     pub(crate) is_graph: bool,
-    /// The median.
+    /// The median time of a step.
     pub(crate) step_time: Duration,
-    /// Requests for memory, if a cache was there to count them.
+    /// The number of requests for memory; `None` without a cache to count them.
     pub(crate) requests: Option<u64>,
-    /// Requests that the cache did not serve.
+    /// The number of requests that the cache did not serve.
     pub(crate) misses: u64,
-    /// Segments reserved from the device.
+    /// The number of segments reserved from the device.
     pub(crate) reserves: u64,
-    /// The maximum number of bytes that were ever reserved, data and model included.
+    /// The maximum of the reserved bytes, data and model included.
     pub(crate) peak_reserved_bytes: u64,
-    /// Time of a step's reservations on an H100, by a table of measured costs of the driver's
-    /// calls.
+    /// The simulated time of a step's reservations on an H100, from a table of measured costs of
+    /// the driver's calls.
     pub(crate) simulated: Duration,
 }
 
-/// Runs the step without a pool, without a cache, and under each policy; on a CUDA device also as a
-/// graph.
+/// Runs the step without a pool, without a cache, and under each policy. On a CUDA device it also
+/// runs the step as a graph.
 pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>> {
     let kinds = [
         (PoolKind::Direct, None),
@@ -77,14 +77,14 @@ struct Contender {
     data: Dataset,
     batches: Vec<Array<i64>>,
     model: Model,
-    /// The step with the first batch, once it was captured.
+    /// The step with the first batch, once it is captured.
     graph: Option<Graph>,
     before: Counts,
     times: Vec<Duration>,
 }
 
 impl Contender {
-    /// Sets the step up as the training does, and runs it twice.
+    /// Sets up the training step, and runs it twice.
     fn new(
         pool: PoolKind,
         policy: Option<Policy>,
@@ -97,7 +97,8 @@ impl Contender {
         let (data, _) = Dataset::split(digits, &mut generator)?;
         let mut batches = data.batches(options.batch_size, &mut generator)?;
         if batches.len() > 1 {
-            // The last batch of an epoch is smaller, so its step has arrays of other sizes.
+            // The last batch of an epoch is smaller, so that its step allocates arrays of other
+            // sizes.
             batches.pop();
         }
         let mut contender = Self {
@@ -111,14 +112,15 @@ impl Contender {
             times: Vec::with_capacity(STEPS),
             device: device.clone(),
         };
-        // The first step makes the optimizer's state, too, and so is like no other.
+        // Only the first step allocates the optimizer's state.
         contender.step(0)?;
         contender.step(0)?;
         contender.before = Counts::of(&device);
         Ok(contender)
     }
 
-    /// Captures the step as a graph. By now the memory is planned, and the kernels are compiled.
+    /// Captures the step as a graph. At this time the memory is planned, and the kernels are
+    /// compiled.
     fn captured(mut self) -> Result<Self> {
         let device = self.device.clone();
         let _current = device.enter();
@@ -174,7 +176,7 @@ impl Contender {
     fn figures(mut self) -> Result<Figures> {
         let after = Counts::of(&self.device);
         let reserves = after.memory.reserves - self.before.memory.reserves;
-        // In a pool that is warm, no request reserves.
+        // If the pool is warm, no request reserves memory.
         let simulated = match reserves {
             0 => Duration::ZERO,
             _ => self.simulated_reservations()?,
@@ -196,7 +198,7 @@ impl Contender {
     }
 }
 
-/// The counters at one moment.
+/// The counters at one time.
 #[derive(Default)]
 struct Counts {
     hits: u64,

@@ -115,7 +115,7 @@ impl Options {
         device
     }
 
-    /// Another device of the kind of `device`, with memory of its own under the same limit.
+    /// Opens another device of the kind of `device`, with separate memory under the same limit.
     pub(crate) fn fresh_device(&self, device: &Device, pool: PoolKind) -> Result<Device> {
         let config = DeviceConfig::from_environment(device)?;
         let config = DeviceConfig {

@@ -14,11 +14,11 @@ use shared::failure::Failure;
 /// The origin of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranks {
-    /// They are threads of this process.
+    /// Threads of this process.
     Threads(usize),
-    /// They are processes that `mpirun` has started.
+    /// Processes that `mpirun` has started.
     Mpi,
-    /// They are processes whose launcher describes them in environment variables.
+    /// Processes whose launcher describes them in environment variables.
     Environment,
 }
 
@@ -36,7 +36,7 @@ impl FromStr for Ranks {
     }
 }
 
-/// Trains on all ranks. Only the first one writes to `out`.
+/// Trains on all ranks. Only the first rank writes to `out`.
 pub(crate) fn run(
     ranks: Ranks,
     options: &Options,
@@ -48,8 +48,8 @@ pub(crate) fn run(
         Ranks::Environment => run_rank(&Group::from_environment()?, options, digits, out),
         Ranks::Threads(count) => {
             let mut text = Vec::new();
-            // Ranks are threads: what the first one writes is kept until all have ended, unless a
-            // terminal shows a bar meanwhile.
+            // The ranks are threads: the output of the first rank is buffered until all ranks have
+            // ended, except the bar on a terminal.
             let shared = Mutex::new(&mut text);
             let failures = Group::threads(count, |group| {
                 let outcome = match group.rank() {

@@ -8,10 +8,10 @@ use crate::compare::{Figures, STEPS};
 
 const KIB: u64 = 1024;
 
-/// Prints the comparison as a table, with what each column is.
+/// Prints the comparison as a table, with an explanation of each column.
 pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::Result<()> {
-    // A step makes equal requests in every row. Without a cache nothing counts them, so the count
-    // of any cache is used.
+    // A step makes equal requests in every row. A row without a cache has no count, so the count of
+    // another row is used.
     let requests = figures.iter().find_map(|row| row.requests).unwrap_or(0);
     let per_step = |count: u64| count as f64 / STEPS as f64;
 
@@ -66,8 +66,8 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
     )
 }
 
-/// Invalidates the cache of the training, trims what is idle on pages that live arrays are not on,
-/// and prints how much both released.
+/// Invalidates the cache of the training, trims the idle pages, and prints the bytes that both
+/// released.
 pub(crate) fn print_invalidation(out: &mut dyn Write, device: &Device) -> io::Result<()> {
     let before = device.memory_stats().reserved_bytes;
     let released = invalidate_cache("train");

@@ -14,7 +14,7 @@ use shared::failure::Failure;
 use shared::model::Model;
 use shared::progress;
 
-/// Trains a new model, shows its progress by `bar` or in lines of `out`, and returns its accuracy
+/// Trains a new model, shows its progress on `bar` or as lines of `out`, and returns its accuracy
 /// on the test images.
 pub(crate) fn train(
     group: Option<&Group>,
@@ -46,8 +46,8 @@ pub(crate) fn train(
     Ok(accuracy)
 }
 
-/// Returns the share of this rank in each batch. A remainder that does not divide among the ranks
-/// is left out.
+/// Returns the share of this rank in each batch. If a batch does not divide evenly among the ranks,
+/// its remainder is left out.
 fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
     let share = |batch: &Array<i64>| {
         let count = batch.len() / group.size();
@@ -60,7 +60,7 @@ fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
 
 /// Learns from every batch once, and returns the mean loss.
 fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Result<f32> {
-    // Allocated outside of the scope, so it is not in the scope's cache.
+    // The total is allocated outside of the scope, so it is not in the scope's cache.
     let mut total_loss = Array::zeros([])?;
     let mut count = 0;
     for indices in batches {
@@ -74,7 +74,7 @@ fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Resul
 }
 
 fn evaluate(model: &Model, data: &Dataset) -> Result<f64> {
-    // Once an epoch: its memory is better lent to others in between.
+    // Runs only once an epoch, so its memory is released in between for other use.
     cache_scope!("evaluate", policy = Policy::Release, {
         model.accuracy(data)
     })

@@ -1,28 +1,28 @@
-//! Generation of tokens: the keys and values of earlier tokens are kept.
+//! Generation of tokens with a cache of the keys and values of earlier tokens.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Policy, Result, cache_scope, select};
 
 use super::Gpt2;
 
-/// The keys and values of the tokens so far, in memory for all tokens to come.
+/// The keys and values of the tokens so far. The memory for later tokens is allocated in advance.
 #[derive(Debug)]
 pub struct KeyValueCache {
     /// The keys and values of each block, of shape `[batch, heads, capacity, width / heads]`.
     layers: Vec<[Array<f32>; 2]>,
-    /// 0, 1, and so on to the capacity.
+    /// The positions from 0 to the capacity.
     places: Array<i64>,
     /// The number of tokens so far.
     length: usize,
 }
 
-/// The choice of the next token from the scores.
+/// The way to choose the next token from the scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// 0 for the token with the highest score. Otherwise at random: above 1, unlikely tokens
-    /// become more likely.
+    /// The temperature. 0 chooses the token with the highest score. Other values choose at random:
+    /// above 1, unlikely tokens become more likely.
     pub temperature: f32,
-    /// The number of tokens with the highest scores to choose from, if not all.
+    /// The number of tokens, with the highest scores, to choose from. `None` for all tokens.
     pub top_k: Option<usize>,
 }
 
@@ -41,11 +41,12 @@ impl KeyValueCache {
 }
 
 impl Gpt2 {
-    /// Returns the scores of the token after the last of `tokens`, `[batch, length]`, which follow
-    /// the tokens in the cache: `[batch, vocabulary]`.
+    /// Returns the scores, of shape `[batch, vocabulary]`, of the token after the last of `tokens`.
+    /// `tokens`, of shape `[batch, length]`, follow the tokens in the cache.
     ///
-    /// Attention is over the whole cache, with a mask over what is still empty. So every call with
-    /// one token allocates the same arrays, and they fit into memory that is planned once.
+    /// Attention is over the whole cache, with a mask over the positions that are still empty.
+    /// Therefore every call with one token allocates arrays of equal sizes, which fit into memory
+    /// that is planned once.
     pub fn next(&self, tokens: &Array<i64>, cache: &mut KeyValueCache) -> Result<Array<f32>> {
         let (first, end) = (cache.length, cache.length + tokens.shape()[1]);
         let own = Array::arange(first as i64, end as i64, 1)?.unsqueeze(1)?;
@@ -66,7 +67,7 @@ impl Gpt2 {
         self.scores(&x.slice(s![.., -1, ..])?)
     }
 
-    /// Continues a text by `count` tokens, or by as many as the context has places for.
+    /// Continues a text by `count` tokens, or by fewer if the context is full.
     pub fn generate(&self, text: &[i64], count: usize, choice: Choice) -> Result<Vec<i64>> {
         let count = count.min(self.size.context.saturating_sub(text.len()));
         if count == 0 {
@@ -90,7 +91,7 @@ impl Gpt2 {
 }
 
 impl Choice {
-    /// Returns a token by its scores, of shape `[1, vocabulary]`.
+    /// Chooses a token by the scores, of shape `[1, vocabulary]`.
     fn of(&self, scores: &Array<f32>) -> Result<i64> {
         if self.temperature == 0.0 {
             return scores.argmax_axis(-1)?.item();

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 /// The width of a head in all published sizes.
 const HEAD_WIDTH: usize = 64;
 
-/// The projection to the scores of tokens, in files that have it beside the tied embedding.
+/// The name of the projection to the scores of tokens, in files that contain it beside the tied
+/// embedding.
 const HEAD: &str = "lm_head.weight";
 
 impl Gpt2 {
@@ -30,9 +31,9 @@ impl Gpt2 {
         Self::read_file(&folder.join("model.safetensors"), heads)
     }
 
-    /// Reads a file, whose names may begin with "transformer.". The shapes of its arrays are the
-    /// sizes of the network. It does not state the number of heads: if that is not given, each head
-    /// has a width of 64.
+    /// Reads a file whose array names may begin with "transformer.". The sizes of the network are
+    /// read from the shapes of the arrays. The file does not state the number of heads: if `heads`
+    /// is `None`, each head has a width of 64.
     pub fn read_file(path: &Path, heads: Option<usize>) -> Result<Self, Failure> {
         let mut file = SafetensorsReader::open(path)?;
         let prefix = match file.shape("transformer.wte.weight") {
@@ -57,7 +58,8 @@ fn of_file(path: &Path, problem: impl Display) -> Failure {
     Failure::Input(format!("{}: {problem}", path.display()))
 }
 
-/// Returns the number of heads that a configuration states, or what it has that this code lacks.
+/// Returns the number of heads that a configuration states. Returns an error if the configuration
+/// sets an option that this code does not implement.
 fn heads(text: &[u8]) -> Result<usize, String> {
     let config: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     for (name, expected) in [
@@ -107,7 +109,7 @@ fn size(file: &SafetensorsReader, prefix: &str, heads: Option<usize>) -> Result<
     })
 }
 
-/// Returns what is wrong with an array, if it does not have this shape.
+/// Returns an error if an array does not have this shape.
 fn check(file: &SafetensorsReader, name: &str, shape: &[usize]) -> Result<(), String> {
     match file.shape(name) {
         Some(found) if found == shape => Ok(()),

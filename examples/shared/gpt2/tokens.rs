@@ -1,4 +1,4 @@
-//! GPT-2's tokens: pairs of bytes, and of what they make, are merged in the order of a list.
+//! GPT-2's tokens: pairs of bytes, and pairs of merged tokens, are merged in the order of a list.
 //! (Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.)
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// Apostrophes with letters that are words of their own.
+/// The contractions that are separate words.
 const SHORT: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 
 /// The tokens of `vocab.json` and `merges.txt`.
@@ -43,7 +43,7 @@ impl Tokens {
         })
     }
 
-    /// Returns the numbers of a text's tokens.
+    /// Returns the token numbers of a text.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>, Failure> {
         let parts = words(text).into_iter().flat_map(|word| self.merged(word));
         let number = |part: String| {
@@ -79,8 +79,8 @@ impl Tokens {
     }
 }
 
-/// Returns the character that stands for a byte in the files: the byte's own in Latin-1 if it is
-/// visible, otherwise one of those from 256 on.
+/// Returns the character that represents a byte in the files: the byte's character in Latin-1 if it
+/// is visible, otherwise a character from 256 on.
 fn printable(byte: u8) -> char {
     let is_visible = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..);
     match is_visible(byte) {
@@ -93,7 +93,7 @@ fn printable(byte: u8) -> char {
 }
 
 /// Divides a text into words, each with the space before it, as the published pattern does. Letters
-/// are Unicode's alphabetic characters, which are a few more than the pattern's.
+/// are Unicode's alphabetic characters, a slightly larger set than the pattern's letters.
 fn words(mut text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     while !text.is_empty() {
@@ -123,7 +123,7 @@ fn word_bytes(text: &str) -> usize {
             .unwrap_or(body.len());
         return text.len() - body.len() + end;
     }
-    // Spaces: the last one belongs to the word after them, unless it is alone.
+    // The word is spaces: the last space belongs to the next word, unless it is the only space.
     let Some(end) = text.find(|own: char| !own.is_whitespace()) else {
         return text.len();
     };
