@@ -1,11 +1,12 @@
 //! Sums of `f32` over all ranks: `MPI_Allreduce`, `Group::mpi` and `Group::threads` on the same
 //! machine.
 //!
-//! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. It starts itself
-//! under `mpirun`. There the two ways over MPI take turns in the same processes, on the same memory
-//! and with the same settings of MPI. A time is the time of the slowest rank, from a barrier on
-//! until the array can be read. The median is shown. For the ways over MPI the fastest tenth is
-//! shown, too, because other programs on the machine disturb it least.
+//! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. The benchmark
+//! starts itself under `mpirun`. There, the processes alternate between `MPI_Allreduce` and
+//! `Group::mpi`, on the same memory and with the same settings of MPI. A time is the time of the
+//! slowest rank, from a barrier until the array can be read. The table shows the median. For the
+//! two ways that use MPI it also shows the fastest tenth, which other programs on the machine
+//! disturb least.
 
 use std::ffi::c_int;
 use std::process::Command;
@@ -15,7 +16,7 @@ use cachescope::collective::{Group, Reduce};
 use cachescope::{Array, Device, Result};
 use mpi::ffi;
 
-/// The variable that marks a process as a rank.
+/// The environment variable that marks a process as a rank.
 const RANK: &str = "CACHESCOPE_BENCH_RANK";
 
 /// The prefix of a rank's row of results.
@@ -48,12 +49,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// From 1 KiB to 64 MiB.
+/// Returns the lengths in bytes, from 1 KiB to 64 MiB.
 fn lengths() -> impl Iterator<Item = usize> {
     (0..9).map(|step| 1024 << (2 * step))
 }
 
-/// Returns how often a length is measured.
+/// Returns the number of measurements of a length.
 fn iterations(bytes: usize) -> usize {
     ((256 << 20) / bytes).clamp(15, 300)
 }
@@ -64,7 +65,8 @@ fn quantiles(mut times: Vec<Duration>) -> [f64; 2] {
     [times.len() / 2, times.len() / 10].map(|place| times[place].as_secs_f64() * 1e6)
 }
 
-/// The rows that rank 0 writes: bytes, and what [`quantiles`] gives of both ways.
+/// Returns the rows that rank 0 prints: the bytes, and the [`quantiles`] of `MPI_Allreduce` and of
+/// `Group::mpi`.
 fn under_mpi(size: usize) -> Vec<(usize, [f64; 2], [f64; 2])> {
     let own = std::env::current_exe().expect("the path of this program");
     let settings = [
@@ -94,7 +96,7 @@ fn under_mpi(size: usize) -> Vec<(usize, [f64; 2], [f64; 2])> {
     rows.collect()
 }
 
-/// A rank of MPI: measures both ways.
+/// Runs one rank of MPI, which measures both ways.
 fn take_part() -> Result<()> {
     let group = Group::mpi()?.checks(false);
     let device = Device::current();
@@ -110,7 +112,7 @@ fn take_part() -> Result<()> {
                     device.synchronize()
                 })?,
             ];
-            // The first ones reserve memory.
+            // The first three iterations reserve memory.
             if iteration >= 3 {
                 plain.push(took[0]);
                 own.push(took[1]);
@@ -135,7 +137,7 @@ fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     work()?;
     let own = began.elapsed().as_secs_f64();
     let mut longest = 0.0_f64;
-    // SAFETY: both places are one number of this function.
+    // SAFETY: source and target are the same local number.
     unsafe {
         ffi::MPI_Allreduce(
             (&raw const own).cast(),
@@ -149,11 +151,11 @@ fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     Ok(Duration::from_secs_f64(longest))
 }
 
-/// The same by MPI itself, in the array's memory.
+/// Sums the array with MPI itself, in the array's memory.
 fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
     let memory = std::ptr::with_exposed_provenance_mut::<f32>(x.address() as usize);
-    // SAFETY: the array is on the host, without gaps, and nothing else uses it; MPI writes as many
-    // elements as it has. The source is what this MPI's header calls `MPI_IN_PLACE`.
+    // SAFETY: the array is on the host, without gaps, and nothing else uses it; MPI writes
+    // `x.len()` elements. The source is the value of `MPI_IN_PLACE` in this MPI's header.
     unsafe {
         ffi::MPI_Allreduce(
             in_place(),
@@ -167,7 +169,7 @@ fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_IN_PLACE`, a macro of MPI's header, which differs between libraries.
+/// Returns `MPI_IN_PLACE`, a macro of MPI's header whose value differs between libraries.
 fn in_place() -> *const std::ffi::c_void {
     let is_open_mpi =
         mpi::environment::library_version().is_ok_and(|version| version.contains("Open MPI"));
@@ -175,7 +177,7 @@ fn in_place() -> *const std::ffi::c_void {
     std::ptr::without_provenance(address)
 }
 
-/// Returns the microseconds of calls between threads.
+/// Returns the times of calls between threads, in microseconds.
 fn on_threads(size: usize) -> Result<Vec<f64>> {
     let ranks = Group::threads(size, |group| {
         let group = group.checks(false);

@@ -1,4 +1,5 @@
-//! A training step of the digits by gradients, and the same written out by hand, turn by turn.
+//! A training step of the digits by automatic gradients, timed alternately with a step whose
+//! gradients are written out by hand.
 //!
 //! `cargo bench --bench gradients`
 
@@ -12,7 +13,7 @@ use shared::digits::{Digits, PIXELS};
 use shared::{by_hand, model};
 
 const ROUNDS: usize = 41;
-/// Steps of one kind before it is the other's turn.
+/// The number of steps of one kind before a turn of the other kind.
 const TURN: usize = 10;
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv.gz");
 
@@ -33,7 +34,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Medians of the rounds' means, and each one's peak of live bytes on a device of its own.
+/// Prints the medians of the rounds' mean times, and the peak of live bytes of each kind, on
+/// separate devices.
 fn compare(digits: &Digits, policy: Policy, units: usize, batch: usize) -> Result<()> {
     let [first, second] = [
         Device::host_with(Default::default())?,
@@ -74,7 +76,7 @@ fn compare(digits: &Digits, policy: Policy, units: usize, batch: usize) -> Resul
     Ok(())
 }
 
-/// Microseconds of a step.
+/// Returns the mean time of a step, in microseconds.
 fn turn(step: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..TURN {

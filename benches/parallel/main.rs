@@ -1,6 +1,6 @@
-//! Data-parallel training on ranks that are threads: which share of the exchanges is hidden behind
-//! the backward pass, by a recording of the first rank's device; and the memory of a rank whose
-//! optimizer's states are divided, and not.
+//! Data-parallel training on ranks that are threads. Measures the share of the exchanges that
+//! overlaps the backward pass, from a recording of the first rank's device. Also measures the
+//! memory of a rank with and without sharded optimizer states.
 //!
 //! `cargo bench --bench parallel`
 
@@ -11,7 +11,7 @@ use cachescope::grad::optim::Adam;
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
-/// Steps before those that count.
+/// The number of steps before the measured steps.
 const WARM: usize = 3;
 const STEPS: usize = 15;
 const LAYERS: usize = 6;
@@ -20,7 +20,7 @@ const BATCH: usize = 256;
 const MIB: usize = 1 << 20;
 
 fn main() -> Result<()> {
-    // A rank computes on its own thread: two ranks take the machine's two cores.
+    // A rank computes on its own thread, so two ranks use two cores.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
     pool.build_global().expect("it is the first");
     println!(
@@ -66,10 +66,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The times of a step of the first rank.
+/// The times of one step of the first rank.
 struct Step {
     step: Duration,
-    /// From the beginning of each exchange to its end.
+    /// The total time of the exchanges, each from its beginning to its end.
     exchanges: Duration,
     /// The part of `exchanges` before the end of the backward pass.
     hidden: Duration,
@@ -147,7 +147,7 @@ fn exchanges(events: &[RecordedEvent], passed: Duration) -> (Duration, Duration)
     (whole, hidden)
 }
 
-/// Bytes that are live between steps, and the most within one.
+/// Returns the bytes that are live between steps, and the peak within a step.
 fn memory(ranks: usize, divides: bool) -> Result<(u64, u64)> {
     let all = Group::threads(ranks, |group| {
         let group = group.checks(false);

@@ -1,5 +1,5 @@
-//! The costs of recording: a hit, an entry and a training step of the digits, alternately recorded
-//! and not; and the time and the size of each report of 100,000 events.
+//! The costs of recording: a hit, an entry and a training step of the digits, alternately with and
+//! without recording. Also the time and the size of each report of 100,000 events.
 //!
 //! `cargo bench --bench recording`
 
@@ -38,7 +38,8 @@ fn main() -> Outcome<()> {
     reports(&device)
 }
 
-/// Nanoseconds of one of `times` runs, plain and recorded: medians of rounds by turns.
+/// Prints the nanoseconds of one of `times` runs, plain and recorded: the medians of alternating
+/// rounds.
 fn compare(
     device: &Device,
     name: &str,
@@ -78,7 +79,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A request that hits, and its drop: two events.
+/// Compares a request that hits, and its drop: two events.
 fn hit(device: &Device) -> Outcome<()> {
     compare(device, "hit and drop, 1000 times", 1000, || {
         cache_scope!("hit", {
@@ -90,7 +91,7 @@ fn hit(device: &Device) -> Outcome<()> {
     })
 }
 
-/// An empty entry: two events.
+/// Compares an empty entry: two events.
 fn entry(device: &Device) {
     let run = || {
         cache_scope!("empty", {});
@@ -99,7 +100,7 @@ fn entry(device: &Device) {
     compare(device, "an empty entry", 100_000, run).expect("it allocates nothing");
 }
 
-/// A training step of `examples/train_digits`.
+/// Compares a training step of `examples/train_digits`.
 fn step(device: &Device, policy: Policy) -> Outcome<()> {
     let digits = Digits::read(Path::new(DIGITS)).map_err(|failure| failure.to_string())?;
     let mut generator = Generator::new(1);
@@ -122,7 +123,7 @@ fn step(device: &Device, policy: Policy) -> Outcome<()> {
     })
 }
 
-/// The reports of a recording of 100,000 events.
+/// Times the reports of a recording of 100,000 events.
 fn reports(device: &Device) -> Outcome<()> {
     let recording = device.record(RecordOptions::default())?;
     let mut kept = Vec::new();

@@ -1,5 +1,6 @@
-//! Gradients of gradients, for a script to time beside JAX. Each line of the input is `NAME TIMES`,
-//! a step and the number of its runs. The answer is the nanoseconds that they took, and the loss.
+//! Gradients of gradients, for a script that compares them with JAX. Each line of the input is
+//! `NAME TIMES`: a step and the number of runs. The output line is the nanoseconds of the runs, and
+//! the loss.
 //!
 //! ```text
 //! $ echo penalty 10 | RAYON_NUM_THREADS=1 cargo bench --bench second_order
@@ -20,7 +21,7 @@ struct Layer {
     bias: Array<f32>,
 }
 
-/// Returns numbers from −`bound` to `bound` that the script computes, too.
+/// Returns numbers from −`bound` to `bound`. The script computes the same numbers.
 fn numbers(shape: [usize; 2], bound: f64) -> Result<Array<f32>> {
     let count = shape[0] * shape[1];
     let number = |index: usize| ((index as f64 * 0.7391 + 0.3).sin() * bound) as f32;
@@ -51,14 +52,14 @@ fn forward(layers: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     Ok(x)
 }
 
-/// Returns how far the slopes at `x` are from 1 (Gulrajani et al., "Improved Training of
-/// Wasserstein GANs", 2017).
+/// Returns the gradient penalty: the deviation from 1 of the slopes at `x` (Gulrajani et al.,
+/// "Improved Training of Wasserstein GANs", 2017).
 fn penalty(critic: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     let (_, slopes) = value_and_grad(x, |x| forward(critic, x)?.sum())?;
     (slopes.square().sum_axis(1)?.sqrt() - 1.0).square().mean()
 }
 
-/// Returns how far a solution is from u'' = −sin x (Raissi et al., "Physics-informed neural
+/// Returns the residual of a solution of u'' = −sin x (Raissi et al., "Physics-informed neural
 /// networks", 2019).
 fn residual(solution: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     let (_, second) = value_and_grad(x, |x| {

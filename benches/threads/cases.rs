@@ -7,10 +7,10 @@ use cachescope::grad::optim::AdamW;
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, ConvOptions, Float, Result, attention};
 
-/// Runs an operation once.
+/// A function that runs an operation once.
 pub(crate) type Case = Box<dyn FnMut() -> Result<()> + Send>;
 
-/// Prepares a training step.
+/// A function that prepares a training step.
 type Step = fn() -> Result<Case>;
 
 /// Calls `see` with each case whose name contains `part`.
@@ -31,7 +31,7 @@ pub(crate) fn for_each(part: &str, mut see: impl FnMut(&str, Case) -> Result<()>
     Ok(())
 }
 
-/// A row: its name, the values that it needs, and the operation.
+/// A row: its name, its operands, and the operation.
 macro_rules! case {
     ($name:expr, $part:ident, $see:ident, { $($value:ident = $made:expr;)* } => $once:expr) => {
         let name = $name;
@@ -108,7 +108,7 @@ fn of_type<T: Float>(
     Ok(())
 }
 
-/// A training step of two layers for images of 8 × 8 pixels.
+/// Prepares a training step of two layers for images of 8 × 8 pixels.
 fn digits(units: usize, batch: usize) -> Result<Case> {
     let mut layers = [Linear::<f32>::new(64, units)?, Linear::new(units, 10)?];
     let images = Array::<f32>::rand([batch, 64])?;
@@ -138,7 +138,8 @@ struct Text {
     head: Linear,
 }
 
-/// A training step of a transformer with as many layers, features, heads, tokens and sequences.
+/// Prepares a training step of a transformer with these numbers of layers, features, heads, tokens
+/// and sequences.
 fn text([layers, width, heads, length, batch]: [usize; 5]) -> Result<Case> {
     const VOCABULARY: usize = 256;
     let block = |_| {

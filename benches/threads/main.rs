@@ -1,7 +1,7 @@
-//! Operations with two threads beside operations with one, turn by turn in one process. Columns are
-//! the time with one thread, and ratios of the time with two threads to it: `inside` on a thread of
-//! rayon's pool, `outside` on a thread that is in no pool, as in most programs. `fastest` compares
-//! the fastest rounds of `outside`, for machines that have other work.
+//! Operations with two threads and with one, which alternate in one process. The columns are the
+//! time with one thread, and ratios of the time with two threads to the time with one: `inside` on
+//! a thread of rayon's pool, `outside` on a thread that is in no pool, as in most programs.
+//! `fastest` compares the fastest rounds of `outside`, for machines that also run other programs.
 //!
 //! `cargo bench --bench threads -- [ROUNDS [PART OF A NAME]]`
 
@@ -15,9 +15,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use cases::{Case, for_each};
 
-/// The time of one turn, for operations that are shorter.
+/// The minimum time of one turn: shorter operations are repeated.
 const TURN: Duration = Duration::from_millis(2);
-/// A row is listed again at the end if two threads take longer than one by this factor.
+/// The ratio above which two threads count as slower than one. A slower row is listed again at the
+/// end.
 const SLOWER: f64 = 1.03;
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -56,9 +57,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 
 /// The times of a case.
 struct Row {
-    /// With one thread, in microseconds.
+    /// The time with one thread, in microseconds.
     one: f64,
-    /// The medians of the ratios to one thread, round by round.
+    /// The median over the rounds of the ratio of the time with two threads to the time with one.
     inside: f64,
     outside: f64,
     /// The ratio of the fastest rounds, `outside` to one thread.
@@ -95,7 +96,7 @@ fn measure(case: &mut Case, pools: [Option<&ThreadPool>; 3], rounds: usize) -> R
     })
 }
 
-/// Runs a case `times` times, after once to fill the scope's cache, and returns the time.
+/// Runs a case `times` times, after one run that fills the scope's cache, and returns the time.
 fn run(pool: Option<&ThreadPool>, case: &mut Case, times: usize) -> Result<Duration> {
     let mut timed = || {
         cache_scope!("threads", {

@@ -1,4 +1,4 @@
-//! Buffers allocated and dropped: the hit, the pool, and random allocations. (W1 and W4.)
+//! Allocations and drops of buffers: the hit, the pool, and random allocations. (W1 and W4.)
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::settings::Settings;
 use crate::{Outcome, Work};
 
-/// Live blocks of the random order.
+/// The number of live blocks of the random order.
 const LIVE: usize = 64;
 /// The percentage of steps of the random program that allocate.
 const ALLOCATING_PERCENT: u64 = 73;
 const ALLOCATIONS: usize = 10_000;
 
-/// One buffer allocated and dropped.
+/// The allocation and drop of one buffer.
 pub(crate) struct Hit {
     device: Device,
     bytes: usize,
@@ -52,7 +52,8 @@ impl Work for Hit {
     }
 }
 
-/// Frees one of `LIVE` live buffers and allocates its size anew, in a random order.
+/// The free of one of `LIVE` live buffers and the allocation of a buffer of its size, in a random
+/// order.
 pub(crate) struct Churn {
     device: Device,
     bytes: usize,
@@ -92,7 +93,7 @@ impl Work for Churn {
     }
 }
 
-/// An empty scope entered and left.
+/// The entry and exit of an empty scope.
 pub(crate) struct Entry;
 
 impl Work for Entry {
@@ -105,10 +106,10 @@ impl Work for Entry {
     }
 }
 
-/// RMM's `random_allocations`: a number of allocations, and as many frees of a random live block,
-/// of sizes uniform from 1 to the largest.
+/// RMM's `random_allocations`: a number of allocations of sizes uniform from 1 to the largest, and
+/// an equal number of frees of a random live block.
 pub(crate) struct Program {
-    /// A slot, and the bytes to allocate for it, or 0 to free what it has.
+    /// The slot of each step, with the bytes to allocate, or 0 to free the slot's block.
     pub(crate) steps: Vec<(usize, usize)>,
     pub(crate) slots: usize,
     pub(crate) peak_live_bytes: u64,
@@ -159,7 +160,7 @@ impl Program {
     }
 }
 
-/// The program, through the pool of a device of its own and outside of every scope.
+/// The random program, through the pool of a separate device and outside of every scope.
 pub(crate) struct RandomBuffers {
     device: Device,
     program: Program,
@@ -207,7 +208,7 @@ impl Work for RandomBuffers {
     }
 }
 
-/// A multiplicative generator's high bits.
+/// The high bits of a multiplicative generator.
 struct Random(u64);
 
 impl Random {

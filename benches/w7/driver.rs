@@ -1,4 +1,4 @@
-//! The driver itself, without this library: its stream-ordered allocator, and its copies.
+//! The driver without this library: its stream-ordered allocator, and its copies.
 
 use std::ffi::{CStr, c_int};
 use std::hint::black_box;
@@ -22,12 +22,12 @@ fn check(what: &str, result: CUresult) -> Outcome<()> {
     }
 }
 
-/// The device's name, the driver's version and the bytes that the device has.
+/// Returns the device's name, the driver's version and the device's total bytes.
 pub(crate) fn describe(ordinal: usize) -> Outcome<(String, i32, u64)> {
     let mut name = [0; 128];
     let (mut device, mut version, mut bytes) = (0, 0, 0);
-    // SAFETY: the library has opened this device, so the driver is there and initialised; every
-    // pointer is to a local variable of the size that is given.
+    // SAFETY: the library has opened this device, so the driver is loaded and initialised; every
+    // pointer is to a local variable of the given size.
     unsafe {
         check(
             "cuDeviceGet",
@@ -47,12 +47,12 @@ pub(crate) fn describe(ordinal: usize) -> Outcome<(String, i32, u64)> {
             sys::cuDeviceTotalMem_v2(&raw mut bytes, device),
         )?;
     }
-    // SAFETY: the driver has ended the name with a zero inside the array.
+    // SAFETY: the driver has terminated the name with a zero inside the array.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     Ok((name.to_string_lossy().into_owned(), version, bytes as u64))
 }
 
-/// The device's context, with a stream and a memory pool of ours.
+/// The device's context, with a separate stream and memory pool.
 struct Driver {
     device: CUdevice,
     stream: CUstream,
@@ -68,8 +68,8 @@ impl Driver {
         };
         let mut context: CUcontext = ptr::null_mut();
         let mut threshold = u64::MAX;
-        // SAFETY: as in `describe`; what was made before a failure stays, and the process ends
-        // soon.
+        // SAFETY: as in `describe`. Objects that were made before a failure are not released,
+        // because the process ends soon.
         unsafe {
             check(
                 "cuDeviceGet",
@@ -104,23 +104,23 @@ impl Driver {
 
     fn allocate(&self, bytes: usize) -> Outcome<CUdeviceptr> {
         let mut address = 0;
-        // SAFETY: pool and stream are this driver's, and alive.
+        // SAFETY: pool and stream belong to this driver, and are alive.
         let result = unsafe {
             sys::cuMemAllocFromPoolAsync(&raw mut address, bytes, self.pool, self.stream)
         };
         check("cuMemAllocFromPoolAsync", result).map(|()| address)
     }
 
-    /// Frees what `allocate` gave and nobody has freed.
+    /// Frees a block that `allocate` returned and that is not freed yet.
     fn free(&self, address: CUdeviceptr) -> Outcome<()> {
-        // SAFETY: by this function's contract, and nothing but this stream has used it.
+        // SAFETY: by this function's contract; only this stream has used the block.
         check("cuMemFreeAsync", unsafe {
             sys::cuMemFreeAsync(address, self.stream)
         })
     }
 
     fn synchronize(&self) -> Outcome<()> {
-        // SAFETY: the stream is this driver's, and alive.
+        // SAFETY: the stream belongs to this driver, and is alive.
         check("cuStreamSynchronize", unsafe {
             sys::cuStreamSynchronize(self.stream)
         })
@@ -129,7 +129,7 @@ impl Driver {
     fn peak_reserved_bytes(&self) -> u64 {
         let mut bytes = 0_u64;
         let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
-        // SAFETY: the pool is this driver's, and the attribute has 64 bits.
+        // SAFETY: the pool belongs to this driver, and the attribute has 64 bits.
         let result =
             unsafe { sys::cuMemPoolGetAttribute(self.pool, attribute, (&raw mut bytes).cast()) };
         match result {
@@ -156,8 +156,8 @@ fn pool_properties(device: CUdevice) -> CUmemPoolProps {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // SAFETY: all three were made by `new`; nothing uses the stream or the pool's memory any
-        // more once the stream has been waited for.
+        // SAFETY: all three were made by `new`; after the wait for the stream, nothing uses the
+        // stream or the pool's memory.
         unsafe {
             let _ = sys::cuStreamSynchronize(self.stream);
             let _ = sys::cuMemPoolDestroy(self.pool);
@@ -167,7 +167,7 @@ impl Drop for Driver {
     }
 }
 
-/// One block allocated and freed, again and again.
+/// The allocation and free of one block, repeated.
 pub(crate) struct DriverPairs {
     driver: Driver,
     bytes: usize,
@@ -190,13 +190,13 @@ impl Work for DriverPairs {
             self.driver.free(black_box(address))?;
         }
         let elapsed = start.elapsed();
-        // The device's work for the pairs is not the caller's time.
+        // The time must not include the device's work for the pairs.
         self.driver.synchronize()?;
         Ok(elapsed)
     }
 }
 
-/// The random program.
+/// The random program, with the driver's allocator.
 pub(crate) struct DriverRandom {
     driver: Driver,
     program: Program,
@@ -242,7 +242,7 @@ impl Work for DriverRandom {
     }
 }
 
-/// The device's copies of its own memory, which is the bandwidth that others are held to.
+/// Copies within the device's memory, whose bandwidth is the reference for other tasks.
 pub(crate) struct Copies {
     driver: Driver,
     from: CUdeviceptr,

@@ -4,8 +4,9 @@
 //! `cargo bench --bench w7 [-- --rounds N --device cuda:0 NAME…]` prints a line of JSON for each
 //! task: `{name, section, size, median_ns, iterations, extra}`.
 //!
-//! `tests/gpu/w7.py` has it serve orders instead (`--serve`), one a line, to time it and its peers
-//! turn by turn. Each order is answered by a line of JSON:
+//! `tests/gpu/w7.py` runs the benchmark with `--serve` instead, to time it alternately with its
+//! peers. The benchmark then executes orders, one for each line. The reply to each order is a line
+//! of JSON:
 //!
 //! ```text
 //! device            what it runs on
@@ -33,12 +34,12 @@ use serde_json::{Value, json};
 use settings::{Options, Settings};
 use tasks::{Prepared, Task};
 
-/// Failures are this library's, the driver's, or of a file.
+/// The result of work. Errors are from this library, from the driver, or from a file.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Work that can be repeated.
 trait Work {
-    /// Does the work `times` times. Returns how long that took, including the wait for the device.
+    /// Does the work `times` times. Returns the elapsed time, including the wait for the device.
     fn run(&mut self, times: u64) -> Outcome<Duration>;
 
     /// Returns the number of pieces of work in one repetition.
@@ -115,14 +116,14 @@ fn timed(settings: &Settings, prepared: &mut Prepared, task: &Task) -> Outcome<V
     }))
 }
 
-/// Does what the lines of the standard input say, until they end.
+/// Executes the orders in the lines of the standard input, until the input ends.
 fn serve(settings: &Settings) {
     let mut prepared = Prepared::default();
     for line in io::stdin().lock().lines().map_while(io::Result::ok) {
         let answer = answer(settings, &mut prepared, &line)
             .unwrap_or_else(|error| json!({ "error": error.to_string() }));
         let mut out = io::stdout().lock();
-        // If the answer cannot be written, the process that sends orders has ended.
+        // If the reply cannot be written, the process that sends orders has ended.
         if writeln!(out, "{answer}")
             .and_then(|()| out.flush())
             .is_err()

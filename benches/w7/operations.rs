@@ -15,7 +15,7 @@ const SAMPLES: usize = 64;
 /// A function that computes a result from the operands.
 pub(crate) type Compute = fn(&Operands) -> Result<Array<f32>>;
 
-/// The operations, with the names that they go by.
+/// The operations, with their names.
 pub(crate) const OPERATIONS: [(Compute, &str); 12] = [
     (|m| (&m.a + &m.b).eval(), "a+b"),
     (|m| (&m.a + &m.transposed).eval(), "a+b.T"),
@@ -34,7 +34,7 @@ pub(crate) const OPERATIONS: [(Compute, &str); 12] = [
     (|m| m.a.matmul(&m.b), "matmul"),
 ];
 
-/// Square matrices, and what is broadcast to them.
+/// Square matrices, and the arrays that are broadcast to them.
 pub(crate) struct Operands {
     pub(crate) side: usize,
     a: Array<f32>,
@@ -64,8 +64,8 @@ impl Operands {
     }
 }
 
-/// The `which`-th operand: numbers from -1 to 3, so that no sum of them is close to nothing.
-/// `w7.py` makes the same ones.
+/// Returns the elements of the operand with index `which`: numbers from -1 to 3, so that no sum of
+/// them is close to 0. `w7.py` makes the same numbers.
 fn elements(which: u32, count: usize) -> Vec<f32> {
     let scrambled = |index: usize| {
         let hashed = (index as u32).wrapping_mul(2_654_435_761);
@@ -76,7 +76,7 @@ fn elements(which: u32, count: usize) -> Vec<f32> {
     (0..count).map(element).collect()
 }
 
-/// An operation, whose result is dropped at once.
+/// An operation. Its result is dropped at once.
 pub(crate) struct Operation {
     device: Device,
     compute: Compute,
@@ -111,7 +111,7 @@ impl Work for Operation {
     }
 }
 
-/// Some of the values, and the mean of all.
+/// Returns samples of the values, and the mean of all values.
 fn summary(values: &[f32]) -> Value {
     let count = values.len();
     let samples = SAMPLES.min(count);
@@ -120,7 +120,7 @@ fn summary(values: &[f32]) -> Value {
     json!({ "count": count, "sample": sample, "mean": sum / count as f64 })
 }
 
-/// A matrix copied into one that is there.
+/// A copy of a matrix into an existing matrix.
 pub(crate) struct Assigned {
     device: Device,
     target: Array<f32>,

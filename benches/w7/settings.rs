@@ -1,4 +1,4 @@
-//! The command line, and what it says of the device.
+//! The command line, and the settings that follow from it and the device.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     pub(crate) device: Device,
     /// The ordinal of the CUDA device; `None` on the host.
     pub(crate) ordinal: Option<usize>,
-    /// The maximum number of bytes that random allocations may have live at once.
+    /// The maximum number of live bytes of random allocations.
     pub(crate) live_bytes: u64,
     name: String,
     driver_version: i32,
@@ -72,7 +72,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(options: Options) -> Outcome<Self> {
         let device = options.device.clone().unwrap_or_else(Device::current);
-        // A device that is not there says so now, and not in the midst of things.
+        // If the device does not exist, this allocation fails at the start, and not during a task.
         drop(Buffer::new(&device, 1)?);
         let id = device.to_string();
         let ordinal = id.strip_prefix("cuda:").and_then(|n| n.parse().ok());
@@ -89,7 +89,7 @@ impl Settings {
         })
     }
 
-    /// Another device of the same kind, with memory of its own.
+    /// Opens another device of the same kind, with separate memory.
     pub(crate) fn fresh_device(
         &self,
         pool: PoolKind,

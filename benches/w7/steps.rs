@@ -1,5 +1,5 @@
 //! The loop: a step that allocates and drops temporaries, without a cache, with a pool alone, under
-//! each policy, and as a graph; with all the memory it wants, and with barely enough. (W5.)
+//! each policy, and as a graph. Each has unlimited memory, or little more than it needs. (W5.)
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use shared::dataset::Dataset;
 use shared::digits::{Digits, PIXELS};
 
 const BATCH_SIZE: usize = 256;
-/// The hidden units of the network, in the other programs too.
+/// The number of hidden units of the network, in the peers' programs too.
 pub(crate) const HIDDEN_UNITS: usize = 512;
-/// With this number of hidden units, a twentieth of a step's memory is more than a page of a GPU (2
-/// MiB). So a memory limit can enforce it. With the other number a step needs 2 MiB in all.
+/// A number of hidden units for which a memory limit can be enforced: a twentieth of a step's
+/// memory is more than a page of a GPU (2 MiB). With `HIDDEN_UNITS`, a step needs 2 MiB in all.
 pub(crate) const MANY_HIDDEN_UNITS: usize = 8192;
-/// The steps after which losses are compared.
+/// The number of steps after which losses are compared.
 const CHECKED_STEPS: usize = 10;
 
 /// The source of a step's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
-    /// Every array is a reservation of its own.
+    /// A separate reservation for every array.
     Direct,
     /// The driver's own pool, without a scope.
     Driver,
@@ -68,14 +68,14 @@ impl Way {
     }
 }
 
-/// A way, and whether with a limit of 1.05 times what the step needs.
+/// A way to run the step, with or without a limit of 1.05 times the needed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     way: Way,
     limited: bool,
 }
 
-/// The courses without a limit that there are with or without a driver.
+/// Returns the courses without a limit that are possible with or without a driver.
 pub(crate) fn unlimited(has_driver: bool) -> impl Iterator<Item = Course> {
     let possible = move |way: &Way| has_driver || *way != Way::Driver;
     let course = |way| Course {
@@ -100,15 +100,15 @@ impl fmt::Display for Course {
     }
 }
 
-/// Something to do again and again on the current device.
+/// Work that is repeated on the current device.
 pub(crate) trait Step {
     fn run(&mut self) -> Result<()>;
 
-    /// Returns results that other programs can compare theirs with, from a new step.
+    /// Returns results of a new step, for comparison with other programs.
     fn check(&mut self) -> Outcome<Value>;
 }
 
-/// A step on a device of its own.
+/// A step on a separate device.
 pub(crate) struct Runner<S> {
     // Dropped before the device that its arrays are on.
     step: S,
@@ -153,8 +153,8 @@ impl<S: Step> Runner<S> {
         })
     }
 
-    /// Returns the most bytes that a step has live, its inputs included. Bump reuses nothing before
-    /// the step ends, so under Bump these are the bytes of all its requests.
+    /// Returns the peak of the live bytes of a step, its inputs included. Bump reuses no memory
+    /// before the step ends, so under Bump these are the bytes of all its requests.
     fn needed_bytes(
         settings: &Settings,
         way: Way,
@@ -216,7 +216,8 @@ impl<S: Step> Work for Runner<S> {
     }
 }
 
-/// `sin(rand(n))`, the ancestors' example: two temporaries of `elements` `f32`.
+/// Returns a runner of `sin(rand(n))`, the example of the ancestors, with two temporaries of
+/// `elements` `f32`.
 pub(crate) fn chain(
     settings: &Settings,
     course: Course,
@@ -238,7 +239,7 @@ impl Step for Chain {
     }
 }
 
-/// A training step of `examples/train_digits`.
+/// Returns a runner of a training step of `examples/train_digits`.
 pub(crate) fn digits(
     settings: &Settings,
     course: Course,
@@ -248,10 +249,10 @@ pub(crate) fn digits(
     Runner::new(settings, course, |_| Training::new(&digits, units))
 }
 
-/// Returns a runner of the training step, which is captured once and launched from then on.
+/// Returns a runner of the training step, which is captured once and then launched.
 pub(crate) fn graph(settings: &Settings) -> Outcome<Runner<Captured>> {
     let digits = read(settings)?;
-    // It enters its scope itself, as it is captured.
+    // The captured step enters its scope itself.
     Runner::within(settings, Way::Pool, None, |device| {
         Captured::new(device, Training::new(&digits, HIDDEN_UNITS)?)
     })
@@ -261,12 +262,12 @@ fn read(settings: &Settings) -> Outcome<Digits> {
     Digits::read(&settings.options.digits).map_err(|failure| failure.to_string().into())
 }
 
-/// Mini-batches of the digits, one after the other.
+/// Mini-batches of the digits, one for each step.
 pub(crate) struct Training {
     data: Dataset,
     batches: Vec<Array<i64>>,
     model: Model,
-    /// Summed up over all steps; made outside of every scope.
+    /// The sum over all steps, allocated outside of every scope.
     total_loss: Array<f32>,
     next: usize,
 }
@@ -301,7 +302,7 @@ impl Training {
         batch.clone()
     }
 
-    /// Returns the initial state, so that other programs can begin with it.
+    /// Returns the initial state, for other programs that begin with it.
     fn beginning(&self) -> Outcome<Value> {
         let layers = [&self.model.hidden, &self.model.output];
         let weights = layers.map(|layer| layer.weights.value.to_vec());
@@ -324,7 +325,8 @@ impl Step for Training {
     }
 
     fn check(&mut self) -> Outcome<Value> {
-        // Nobody else learns with more units, whose weights would be megabytes of text.
+        // Other programs train only with `HIDDEN_UNITS`. The weights of more units would be
+        // megabytes of text.
         let mut checked = match self.model.hidden.weights.value.shape() {
             [_, HIDDEN_UNITS] => self.beginning()?,
             _ => json!({ "steps": CHECKED_STEPS }),
@@ -337,7 +339,7 @@ impl Step for Training {
     }
 }
 
-/// A training step as a graph, which reads the batch from where its indices are put.
+/// A training step as a graph, which reads the indices of the batch from `indices`.
 pub(crate) struct Captured {
     graph: Graph,
     indices: Array<i64>,

@@ -15,12 +15,13 @@ use crate::{Outcome, Work};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Something to time.
+/// A task to time.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) section: &'static str,
     pub(crate) name: String,
-    /// Bytes of a buffer, of the largest of random buffers, elements of an array, or hidden units.
+    /// The bytes of a buffer or of the largest random buffer, the elements of an array, or the
+    /// hidden units.
     pub(crate) size: u64,
 }
 
@@ -30,7 +31,7 @@ impl Task {
     }
 }
 
-/// All tasks that the device has room for and the options leave in.
+/// Returns all tasks that fit into the device's memory and that the options include.
 pub(crate) fn all(settings: &Settings) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut add = |section, name: &str, size| {
@@ -85,16 +86,16 @@ pub(crate) fn all(settings: &Settings) -> Vec<Task> {
     tasks
 }
 
-/// Work that is ready to be done, by name and size.
+/// The prepared work, by name and size.
 #[derive(Default)]
 pub(crate) struct Prepared {
     works: HashMap<(String, u64), Box<dyn Work>>,
-    /// The operands of the last size. They take longer to make than to use.
+    /// The operands of the last size, which take longer to make than to use.
     operands: Option<Rc<Operands>>,
 }
 
 impl Prepared {
-    /// The work of that name, got ready if it is not.
+    /// Returns the work with this name and size, and prepares it if necessary.
     pub(crate) fn work(
         &mut self,
         settings: &Settings,
@@ -109,7 +110,7 @@ impl Prepared {
         Ok(self.works.get_mut(&key).expect("it was just put there"))
     }
 
-    /// Forgets all work, and gives the memory back that nobody uses.
+    /// Drops all work, and releases the idle memory.
     pub(crate) fn release(&mut self, settings: &Settings) {
         self.works.clear();
         settings.device.invalidate_all_caches();
@@ -163,7 +164,7 @@ impl Prepared {
         }
     }
 
-    /// Returns the operands of `elements` elements, which all operations share.
+    /// Returns operands of `elements` elements, which all operations share.
     fn operands(&mut self, elements: u64) -> Outcome<Rc<Operands>> {
         let side = elements.isqrt() as usize;
         if let Some(operands) = &self.operands
@@ -171,7 +172,7 @@ impl Prepared {
         {
             return Ok(Rc::clone(operands));
         }
-        // Both operands at once may exceed the memory.
+        // The old operands are dropped first, because both at once may exceed the memory.
         self.operands = None;
         let operands = self.operands.insert(Rc::new(Operands::new(side)?));
         Ok(Rc::clone(operands))

@@ -1,11 +1,11 @@
-//! Array operations on the host beside ndarray and candle. (BENCHMARKS: W6.)
+//! Array operations on the host, compared with ndarray and candle. (BENCHMARKS: W6.)
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench arrays [-- ROUNDS] [NAME…]
 //! [--side=N]`
 //!
-//! With `--features double` the arrays are of `f64`, else of `f32`.
-//! Without `RAYON_NUM_THREADS` it runs itself with one thread, and again with two. A name is the
-//! name of an operation; without names all operations are run.
+//! With `--features double` the arrays are of `f64`, otherwise of `f32`. Without
+//! `RAYON_NUM_THREADS` the benchmark runs itself with one thread, and then with two. A name is the
+//! name of an operation. Without names, all operations are run.
 
 use std::any::type_name;
 use std::env;
@@ -14,9 +14,9 @@ use std::process::{Command, exit};
 use cachescope_peers::arrays::{Number, OPS, Op, Task, candle, limit, nd, ours};
 use cachescope_peers::race::{Figure, Race};
 
-/// Rows of the square matrices: 1, 2^4, 121, 2^8, 2^10, 2^16 and 2^22 elements.
+/// The numbers of rows of the square matrices: 1, 2^4, 121, 2^8, 2^10, 2^16 and 2^22 elements.
 const SIDES: [usize; 7] = [1, 4, 11, 16, 32, 256, 2048];
-/// Rows of the square matrices of products.
+/// The numbers of rows of the square matrices of products.
 const PRODUCT_SIDES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 /// The contestants, by the names of their columns.
 const CONTESTANTS: [&str; 7] = [
@@ -102,7 +102,7 @@ impl Settings {
         }
     }
 
-    /// Has everyone do every task, and prints who took how long.
+    /// Runs every task with every contestant, and prints the times.
     fn table(&self, title: &str, tasks: impl Iterator<Item = Task>) {
         let wanted = |task: &Task| self.side.is_none_or(|side| task.side == side);
         let mut tasks = tasks.filter(wanted).peekable();
@@ -139,7 +139,7 @@ impl Settings {
             race.add("zip", run);
         }
         race.add("candle", candle::run(task));
-        // A product of 1,024 rows takes tens of milliseconds.
+        // A product of matrices with 1,024 rows takes tens of milliseconds.
         let rounds = match task {
             Task {
                 op: Op::Matmul,
@@ -154,7 +154,7 @@ impl Settings {
         let copied = 2 * task.side * task.side * size_of::<Number>();
         let copy = find("copy").expect("it took part").ratio;
         let of_copy = match task.op {
-            // Bound by arithmetic.
+            // Bound by arithmetic, so it has no rate of bytes.
             Op::Matmul => "-".to_owned(),
             _ => format!("{:.2}", copy * task.bytes() as f64 / copied as f64),
         };

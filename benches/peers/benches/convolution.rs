@@ -1,4 +1,4 @@
-//! Convolutions, with and without their gradients, and pools on the host beside candle.
+//! Convolutions, with and without their gradients, and pooling on the host, compared with candle.
 //! (BENCHMARKS: W6.)
 //!
 //! `RAYON_NUM_THREADS=1 cargo bench --manifest-path benches/peers/Cargo.toml --bench convolution
@@ -12,7 +12,7 @@ use cachescope::{Array, ConvOptions, Result, cache_scope};
 use cachescope_peers::race::{Race, print_table};
 use candle_core::{Device, Tensor, Var};
 
-/// Images, channels, outputs, side, side of the kernel, stride, groups.
+/// Each convolution's images, channels, outputs, side, side of the kernel, stride and groups.
 const CONVOLUTIONS: [[usize; 7]; 7] = [
     [8, 64, 64, 56, 3, 1, 1],
     [8, 64, 64, 56, 3, 2, 1],
@@ -23,7 +23,7 @@ const CONVOLUTIONS: [[usize; 7]; 7] = [
     [8, 64, 64, 56, 3, 1, 64],
 ];
 
-/// Images, channels, outputs and side of convolutions by kernels of 3 × 3, with both gradients.
+/// The images, channels, outputs and side of convolutions by kernels of 3 × 3, with both gradients.
 const STEPS: [[usize; 4]; 4] = [
     [16, 16, 16, 32],
     [16, 48, 16, 32],
@@ -31,7 +31,7 @@ const STEPS: [[usize; 4]; 4] = [
     [16, 32, 64, 8],
 ];
 
-/// Sides of windows, and their steps.
+/// The sides of the pooling windows, and their strides.
 const POOLS: [[usize; 2]; 4] = [[2, 2], [3, 2], [5, 1], [14, 14]];
 
 fn main() {

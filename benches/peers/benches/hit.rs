@@ -1,10 +1,10 @@
-//! The hit: one buffer allocated and dropped inside a scope whose cache holds it, beside the
-//! allocators that everybody uses. (BENCHMARKS: W4.)
+//! The hit: one buffer is allocated and dropped inside a scope whose cache holds it. It is compared
+//! with widely used allocators. (BENCHMARKS: W4.)
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench hit [-- ROUNDS]`
 //!
-//! The first row of every table is mimalloc's malloc and free of 256 bytes, whatever the table is
-//! about: it is the measure that the others are held to.
+//! The first row of every table is mimalloc's malloc and free of 256 bytes, because it is the
+//! baseline of the other rows.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -14,11 +14,11 @@ use cachescope::{CacheConfig, Device, Policy, cache_scope};
 use cachescope_peers::peers::{Buffers, Glibc, Jemalloc, LockedMap, Mimalloc, Offsets, Pair};
 use cachescope_peers::race::{Race, pin_thread, print_table, thread_time};
 
-/// The measure that the figures are compared with.
+/// The bytes of the baseline's blocks.
 const UNIT_BYTES: usize = 256;
 const UNIT: &str = "mimalloc 256 B (the measure)";
 
-/// Live blocks of the random order.
+/// The number of live blocks of the random order.
 const LIVE: usize = 64;
 
 fn main() {
@@ -80,7 +80,8 @@ fn one_buffer(bytes: usize, name: &str, rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Times entries under each policy. An entry makes `LIVE` requests, and its cost is in the figure.
+/// Times entries under each policy. An entry makes `LIVE` requests, and the figure includes the
+/// cost of the entry.
 fn policies(rounds: usize) {
     let device = &Device::host();
     let entries = |enter: fn(&mut dyn FnMut())| {
@@ -109,12 +110,13 @@ fn policies(rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Frees a random one of the live blocks and allocates its size anew, `n` times.
+/// Frees a randomly chosen live block and allocates a block of its size, `n` times.
 fn churn<P: Pair>(mut peer: P, sizes: [usize; LIVE]) -> impl FnMut(u64) {
     let order = random_order_of_slots();
     let mut live: Vec<Option<P::Block>> = Vec::new();
     move |n| {
-        // Inside the batch's scope, so that a new entry begins with nothing escaped.
+        // Allocated inside the batch's scope, so that the batch's entry begins without escaped
+        // blocks.
         live.extend(sizes.iter().map(|&bytes| Some(peer.allocate(bytes))));
         for &slot in order.iter().cycle().take(n as usize) {
             let block = live[slot].take();
@@ -142,12 +144,12 @@ fn random_order(name: &str, sizes: [usize; LIVE], rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Each power of two as often as the others.
+/// Returns sizes in which each power of two is about equally frequent.
 fn mixed_sizes() -> [usize; LIVE] {
     std::array::from_fn(|slot| 256 << (slot % 9))
 }
 
-/// A fixed sequence of slots: a multiplicative generator's high bits.
+/// Returns a fixed sequence of slots: the high bits of a multiplicative generator.
 fn random_order_of_slots() -> Vec<usize> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let slots = std::iter::repeat_with(move || {
@@ -235,13 +237,13 @@ fn empty_scopes(policy: Policy, rounds: usize) {
     print_table(&format!("an empty scope under {policy}"), &race.run(rounds));
 }
 
-/// Allocates and drops one.
+/// Allocates and drops one buffer.
 fn buffer(device: &Device) -> u64 {
     let buffer = cachescope::Buffer::new(device, 4096).expect("the host has room");
     buffer.address()
 }
 
-/// The work, by the processor time of its thread.
+/// Returns a function that runs `work` and returns the CPU time of its thread.
 fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
     move |n| {
         let start = thread_time();
@@ -250,8 +252,8 @@ fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// The same work on two threads at once, each on a processor of its own; the processor time of the
-/// slower one.
+/// Returns a function that runs `work` on two threads at once, each pinned to a separate processor.
+/// The function returns the CPU time of the slower thread.
 fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
     move |n| {
         let barrier = Barrier::new(2);
@@ -272,7 +274,7 @@ fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
 fn two_threads(rounds: usize) {
     let device = Device::host();
     let map = LockedMap::default();
-    // Batches that are long enough to run at the same time.
+    // Batches must be long enough for the two threads to overlap.
     let mut race = Race::default().batch(Duration::from_millis(5));
     race.add_timed(UNIT, alone(|n| pairs(Mimalloc, UNIT_BYTES)(n)));
     add_both(&mut race, "cachescope, one name", |n| {

@@ -1,5 +1,5 @@
-//! Recorded lifetimes replayed as they come and go: how tight an allocator that does not know the
-//! future packs them, and how fast. (BENCHMARKS: W2.)
+//! Recorded lifetimes, replayed in order: how tightly an allocator that does not know later
+//! requests packs them, and how fast. (BENCHMARKS: W2.)
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench lifetimes [-- ROUNDS | --quick]`
 
@@ -19,11 +19,11 @@ struct Trace {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// An input that is hard to pack.
+    /// A benchmark input that is hard to pack.
     Packing,
-    /// A training step that somebody recorded.
+    /// A recorded training step.
     Training,
-    /// A training step that this package makes up.
+    /// A synthetic training step of this package.
     Synthetic,
 }
 
@@ -144,7 +144,7 @@ impl Table {
         self.print_mean("mean of all training", digits, training, &figure);
     }
 
-    /// The geometric mean.
+    /// Prints the geometric mean.
     fn print_mean(
         &self,
         title: &str,

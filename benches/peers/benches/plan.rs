@@ -1,6 +1,7 @@
-//! Plans for lifetimes that are known beforehand: how small a slab, and how soon. (BENCHMARKS: W3.)
+//! Plans for lifetimes that are known in advance: the size of the slab, and the time to find it.
+//! (BENCHMARKS: W3.)
 //!
-//! The peers, minimalloc and idealloc, are not crates. Greedy placements are computed here.
+//! The peers, minimalloc and idealloc, are not crates. Greedy placements are computed in this file.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench plan [-- ROUNDS | --quick]`
 
@@ -13,10 +14,10 @@ use cachescope_peers::training;
 use cachescope_tools::plan::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
 use cachescope_tools::trace::Lifetime;
 
-/// The capacity that the inputs of MiniMalloc must fit.
+/// The maximum slab for the inputs of MiniMalloc.
 const CAPACITY: u64 = 1 << 20;
 
-/// The maximum time for a plan that does not reach the maximum load.
+/// The time limit of a plan whose slab does not reach the maximum load.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Lifetimes to plan for.
@@ -129,13 +130,13 @@ impl Input {
         }
     }
 
-    /// The slab of placing the buffers with most of something first, each at the lowest free
-    /// offset.
+    /// Returns the size of the slab of a greedy placement: in descending order of `most`, each
+    /// buffer at the lowest free offset.
     fn greedy_slab(&self, most: impl Fn(&BufferInterval) -> u128) -> u64 {
         let mut order: Vec<&BufferInterval> = self.buffers.iter().collect();
         order.retain(|buffer| buffer.lower < buffer.upper && buffer.size_bytes > 0);
         order.sort_by_key(|buffer| Reverse(most(buffer)));
-        // By offset, each with its end.
+        // The placed buffers by offset, each with its end.
         let mut placed: Vec<(u64, u64, &BufferInterval)> = Vec::new();
         for buffer in order {
             let mut offset = 0;
@@ -158,7 +159,7 @@ fn area(buffer: &BufferInterval) -> u128 {
     u128::from(buffer.size_bytes) * u128::from(buffer.upper - buffer.lower)
 }
 
-/// A plan, and what it took.
+/// A plan, and the time that it took.
 struct Timed {
     plan: Packing,
     millis: f64,

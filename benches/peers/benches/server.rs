@@ -1,15 +1,16 @@
-//! A server under a limit: threads enter one scope, and make three requests of mixed sizes in it.
-//! The limit is a multiple of what the threads have live at their peaks, each its own. So at 100 %
-//! no request has to be refused, however the threads are scheduled. (BENCHMARKS: W16.)
+//! A server under a limit: threads repeatedly enter one shared scope, and make three requests of
+//! mixed sizes in each entry. The limit is a percentage of the sum of the threads' peaks of live
+//! bytes. Therefore no request must be refused at 100 %, however the threads are scheduled.
+//! (BENCHMARKS: W16.)
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench server [-- SCOPES [THREADS]]`
 //!
-//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda` it runs on a GPU. `cargo run -p
-//! cuda-emulator -- PROGRAM` runs it on the emulated one. There, each thread has a stream, on which
-//! its blocks are pending.
+//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda` the benchmark runs on a GPU.
+//! `cargo run -p cuda-emulator -- PROGRAM` runs it on the emulated GPU. On either, each thread has
+//! a stream, on which its blocks are pending.
 //!
-//! *One lock* is the pool of the same device outside of every scope, where each request and each
-//! drop takes its lock. The other allocators have no limit.
+//! *One lock* is the pool of the device outside of every scope, where each request and each drop
+//! acquires the pool's lock. The other allocators have no limit.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -17,20 +18,20 @@ use std::time::{Duration, Instant};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result, Stream};
 use cachescope_peers::peers::{Glibc, Jemalloc, Mimalloc, Pair, Raw};
 
-/// The requests in one scope.
+/// The number of requests in one scope.
 const REQUESTS: u32 = 3;
 /// The longest request in bytes.
 const LONGEST: u64 = 4 << 20;
-/// A request touches one byte of each page.
+/// The page size. A request touches one byte of each page.
 const PAGE_BYTES: usize = 4096;
 
-/// Memory that is freed when it drops.
+/// A memory block that is freed when it drops.
 trait Block {
     /// Touches all pages of the block, which has at least `bytes`.
     fn touch(&self, bytes: u64);
 }
 
-/// Writes one byte of each page of the host.
+/// Writes one byte of each page of host memory.
 ///
 /// # Safety
 ///
@@ -44,12 +45,12 @@ unsafe fn touch_pages(address: *mut u8, bytes: u64) {
 
 impl Block for Buffer {
     fn touch(&self, bytes: u64) {
-        // SAFETY: the block is live, and the host's.
+        // SAFETY: the block is live, and in host memory.
         unsafe { touch_pages(self.address() as *mut u8, bytes) }
     }
 }
 
-/// Zeros, which a stream of a CUDA device writes.
+/// An array of zeros, which a stream of a CUDA device writes.
 impl Block for Array<u8> {
     fn touch(&self, _bytes: u64) {}
 }
@@ -78,7 +79,7 @@ impl<P: Pair<Block = Raw<P>> + Default> Drop for Malloced<P> {
 struct Figures {
     requests: u64,
     refused: u64,
-    /// The part of `refused` that had room beside live blocks, by the report.
+    /// The part of `refused` for which the error reports enough memory beside live blocks.
     with_room: u64,
     longest: Duration,
     /// The sum of the threads' peaks of live bytes.
@@ -86,7 +87,7 @@ struct Figures {
     time: Duration,
 }
 
-/// Runs `threads` threads, each of which enters `rounds` scopes by `enter`, which gets its number.
+/// Runs `threads` threads. Each calls `enter` with its number `rounds` times, to enter a scope.
 fn run<B: Block>(
     threads: u32,
     rounds: u32,
@@ -102,8 +103,8 @@ fn run<B: Block>(
             enter(thread, &mut || {
                 let mut before: Option<(B, u64)> = None;
                 for _ in 0..REQUESTS {
-                    // Knuth's generator (MMIX). The squares make short requests as common as in
-                    // programs.
+                    // Knuth's generator (MMIX). The squared fraction makes short requests more
+                    // frequent, as in programs.
                     random = random
                         .wrapping_mul(6364136223846793005)
                         .wrapping_add(1442695040888963407);

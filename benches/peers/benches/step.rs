@@ -1,9 +1,9 @@
 //! The loop: a step that allocates and drops temporaries, without a scope and under each policy,
-//! with all the memory it wants and with barely enough. (BENCHMARKS: W5.)
+//! with unlimited memory and with little more than it needs. (BENCHMARKS: W5.)
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench step [-- ROUNDS]`
 //!
-//! Each way to run a step has a device of its own, and all take turns.
+//! Each way to run a step has a separate device, and the ways take turns.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -20,7 +20,7 @@ use shared::digits::{self, Digits};
 const BATCH_SIZE: usize = 256;
 const HIDDEN_UNITS: usize = 512;
 
-/// `None`: no scope, the pool alone.
+/// The policies; `None` is the pool without a scope.
 const WAYS: [Option<Policy>; 5] = [
     None,
     Some(Policy::Recycle),
@@ -39,12 +39,12 @@ fn main() -> Result<()> {
     compare("the digits step", rounds, || Training::new(&digits))
 }
 
-/// Something to do again and again on the current device.
+/// Work that is repeated on the current device.
 trait Step {
     fn run(&mut self) -> Result<()>;
 }
 
-/// The ancestors' example: two temporaries of this many `f32`.
+/// The example of the ancestors: two temporaries of this many `f32`.
 struct Chain(usize);
 
 impl Step for Chain {
@@ -53,7 +53,7 @@ impl Step for Chain {
     }
 }
 
-/// Mini-batches of the digits, one after the other.
+/// Mini-batches of the digits, one for each step.
 struct Training {
     data: Dataset,
     batches: Vec<Array<i64>>,
@@ -88,7 +88,7 @@ impl Step for Training {
     }
 }
 
-/// A step on a device of its own.
+/// A step on a separate device.
 struct Runner<S> {
     device: Device,
     policy: Option<Policy>,
@@ -137,7 +137,7 @@ impl<S: Step> Runner<S> {
         }
     }
 
-    /// The bytes that the step has live at the most, what it works on included.
+    /// Returns the peak of the live bytes of a step, its inputs included.
     fn working_set(&self) -> u64 {
         self.times(2);
         self.device.reset_peaks();
@@ -145,7 +145,7 @@ impl<S: Step> Runner<S> {
         self.device.memory_stats().peak_live_bytes
     }
 
-    /// The bytes of all its requests together, what it works on included.
+    /// Returns the total bytes of the requests of a step, plus the bytes of its inputs.
     fn requests(&self) -> u64 {
         let config = CacheConfig {
             record: true,
@@ -162,7 +162,7 @@ impl<S: Step> Runner<S> {
 fn compare<S: Step>(title: &str, rounds: usize, make: impl Fn() -> Result<S>) -> Result<()> {
     let working_set = Runner::new(None, None, &make)?.working_set();
     let requests = Runner::new(Some(Policy::Recycle), None, &make)?.requests();
-    // Bump uses nothing twice before the step ends.
+    // Bump reuses no memory before the step ends.
     let limit = |policy| {
         let bytes = match policy {
             Some(Policy::Bump) => requests,

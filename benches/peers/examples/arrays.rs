@@ -1,6 +1,6 @@
-//! This library's array operations for a script to time beside others. Each line of the input is
-//! `NAME SIDE TIMES`: an operation or `copy`, the rows of its square matrices and the number of
-//! runs. The answer is the nanoseconds that they took.
+//! This library's array operations, for a script that compares them with other libraries. Each line
+//! of the input is `NAME SIDE TIMES`: an operation or `copy`, the rows of its square matrices and
+//! the number of runs. The output line is the nanoseconds of the runs.
 //!
 //! ```text
 //! $ echo a+b 256 1000 | cargo run --release --manifest-path benches/peers/Cargo.toml --example arrays
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use cachescope_peers::arrays::{Op, Run, Task, limit, ours};
 
-/// Prepared tasks; their operands do not add up beyond this many.
+/// The maximum number of prepared tasks, which bounds the memory of their operands.
 const PREPARED: usize = 2;
 
 fn main() -> io::Result<()> {

@@ -1,6 +1,7 @@
-//! This library's operations on whole arrays for a script to time beside NumPy's. Each line of the
-//! input is `NAME SIDE TIMES`: an operation, the rows of its square matrices and the number of
-//! runs. The answer is the nanoseconds that they took. `names` is answered by all names.
+//! This library's operations on whole arrays, for a script that compares them with NumPy. Each line
+//! of the input is `NAME SIDE TIMES`: an operation, the rows of its square matrices and the number
+//! of runs. The output line is the nanoseconds of the runs. For the line `names` the output is all
+//! names.
 //!
 //! ```text
 //! $ echo 'nonzero 256 10' | cargo run --release --manifest-path benches/peers/Cargo.toml --example operations
@@ -16,13 +17,13 @@ use cachescope::{
 };
 use candle_core::{Device, Tensor};
 
-/// Does an operation once.
+/// A function that does an operation once.
 type Run = Box<dyn FnMut() -> Result<()>>;
 
 /// The name of an operation, and the function that prepares it for matrices with a number of rows.
 type Row = (&'static str, fn(usize) -> Result<Run>);
 
-/// A row: what is made before the clock starts, and what is timed.
+/// A row of the table: the operands that are made before the clock starts, and the timed operation.
 macro_rules! rows {
     ($($name:literal |$side:ident| { $($prepare:stmt;)* } => $once:expr;)+) => {
         &[$(($name, |$side| {
@@ -35,12 +36,12 @@ macro_rules! rows {
     };
 }
 
-/// A matrix of elements from 0 to 1.
+/// Returns a matrix of elements from 0 to 1.
 fn matrix(side: usize) -> Result<Array<f32>> {
     Array::rand([side, side])
 }
 
-/// Returns as many elements as [`matrix`], in one axis.
+/// Returns the elements of a [`matrix`] of `side` rows in one axis.
 fn vector(side: usize) -> Result<Array<f32>> {
     Array::rand(side * side)
 }

@@ -1,7 +1,7 @@
-//! One allocator playing the random program of `benches/random.rs` again and again, for a profiler
-//! to count: `place best-fit 1 2` is the sizes up to 1 MiB, twice.
+//! Runs the random program of `benches/random.rs` repeatedly with one allocator, for a profiler
+//! that counts instructions: `place best-fit 1 2` runs sizes up to 1 MiB, twice.
 //!
-//! Two runs, ten times apart, differ by what 200,000 steps take:
+//! The difference between a run of 12 repetitions and a run of 2 is the cost of 200,000 steps:
 //!
 //! ```text
 //! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example place

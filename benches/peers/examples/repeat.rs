@@ -1,13 +1,13 @@
-//! One thing again and again, for a profiler to count: `repeat hit 11000`. `repeat miss 11000` is a
-//! scope whose exit releases the block, and `repeat outside 11000` is outside of every scope.
-//! `repeat bump 11008` and `repeat plan 11008` make 64 requests in an entry under a policy.
-//! `repeat one-hit 11000` makes one request in an entry.
+//! Repeats one operation, for a profiler that counts instructions: `repeat hit 11000`.
+//! `repeat miss 11000` is a scope whose exit releases the block, and `repeat outside 11000` is
+//! outside of every scope. `repeat bump 11008` and `repeat plan 11008` make 64 requests in an entry
+//! under a policy. `repeat one-hit 11000` makes one request in an entry.
 //!
 //! An empty scope is entered by a literal (`repeat scope 11000`), by a computed name
 //! (`repeat computed 11000`), or by a handle (`repeat handle 11000`). A third argument names its
 //! policy.
 //!
-//! Two runs, 10,000 repetitions apart, differ by what those take:
+//! The difference between two runs, 10,000 repetitions apart, is the cost of these repetitions:
 //!
 //! ```text
 //! cargo build --release --manifest-path benches/peers/Cargo.toml --example repeat

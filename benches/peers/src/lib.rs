@@ -1,4 +1,4 @@
-//! Benchmarks of `cachescope` beside other allocators: who they are, and how they are timed.
+//! Benchmarks of `cachescope` and other allocators: the allocators, and their timing.
 
 pub mod arrays;
 pub mod line_up;

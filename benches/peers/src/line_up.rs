@@ -1,4 +1,4 @@
-//! Allocators side by side on one program: where they put things, and how long it takes them.
+//! Comparison of allocators on one program: the placement of blocks, and the time.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::race::{Figure, Race, thread_time};
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub name: String,
-    /// Nanoseconds of processor time a step, the median over the rounds.
+    /// The nanoseconds of CPU time for each step, the median over the rounds.
     pub nanos: f64,
-    /// The time against the first allocator's, round by round.
+    /// The median over the rounds of the ratio to the first allocator's time.
     pub ratio: f64,
-    /// The highest end of a block over the most that was live; `None` where there is no region.
+    /// The highest end of a block, divided by the peak of the live bytes; `None` without a region.
     pub spread: Option<f64>,
 }
 
-/// Those who are compared.
+/// The allocators that are compared.
 pub struct LineUp<'a> {
     program: &'a Program,
     race: Race<'a>,
@@ -37,9 +37,8 @@ impl<'a> LineUp<'a> {
         }
     }
 
-    /// Adds an allocator. It plays the program once in its empty region, which gives its spread;
-    /// what is timed is the same program again and again in the same region, as a training loop
-    /// has it.
+    /// Adds an allocator. A first run of the program, in the allocator's empty region, determines
+    /// the spread. The timed runs repeat the program in the same region, like a training loop.
     pub fn add<P: Placer + 'a>(&mut self, name: &str, mut placer: P) {
         let program = self.program;
         let mut blocks = Blocks::default();
@@ -50,7 +49,7 @@ impl<'a> LineUp<'a> {
         });
     }
 
-    /// Adds a contestant whose every pass begins with an empty region.
+    /// Adds a contestant that begins every run with an empty region.
     pub fn add_growing<P: Placer + 'a>(&mut self, name: &str, make: impl Fn() -> P + 'a) {
         let program = self.program;
         let mut blocks = Blocks::default();
@@ -68,12 +67,12 @@ impl<'a> LineUp<'a> {
         self.spreads.push(reserved.map(|bytes| bytes as f64 / live));
     }
 
-    /// This library's default pool, which the others are held to.
+    /// Adds this library's default pool, the baseline of the others.
     pub fn add_best_fit(&mut self) {
         self.add("best_fit", Pool::new(PoolKind::BestFit));
     }
 
-    /// This library's pools.
+    /// Adds this library's pools.
     pub fn add_pools(&mut self) {
         self.add_best_fit();
         let best_fit = || Pool::new(PoolKind::BestFit);
@@ -82,7 +81,7 @@ impl<'a> LineUp<'a> {
         self.add("direct", Pool::new(PoolKind::Direct));
     }
 
-    /// The allocators that cut a region and take about as long as each other.
+    /// Adds the allocators that cut a region and take similar times.
     pub fn add_regions(&mut self) {
         self.add("offset-allocator", Offsets::default());
         self.add("VMA", Virtual::default());
@@ -93,7 +92,8 @@ impl<'a> LineUp<'a> {
         self.add("cubecl", SubSlices::default());
     }
 
-    /// The allocators that take ten times as long, and those that ask the operating system.
+    /// Adds the allocators that take ten times as long, and the allocators that reserve memory from
+    /// the operating system.
     pub fn add_slow(&mut self) {
         self.add_sub_slices();
         self.add("glibc", Malloc::<Glibc>::default());
@@ -115,9 +115,9 @@ impl<'a> LineUp<'a> {
     }
 }
 
-/// Has this library's pools and their peers play `program`. The fast ones take turns; those that
-/// `add_slow` adds take turns among themselves, a sixth of the rounds, so that they do not empty
-/// the caches of the others.
+/// Runs `program` with this library's pools and their peers. The fast allocators take turns. The
+/// allocators that `add_slow` adds take turns separately, for a sixth of the rounds. They would
+/// evict the data of the fast ones from the CPU caches.
 pub fn run<'a>(
     program: &'a Program,
     rounds: usize,
@@ -134,7 +134,7 @@ pub fn run<'a>(
     placements
 }
 
-/// One pass, in processor time: it lasts long enough to be interrupted.
+/// Returns the CPU time of one run. Wall time would include interruptions, because a run is long.
 fn time<P: Placer>(program: &Program, placer: &mut P, blocks: &mut Blocks<P>) -> Duration {
     let start = thread_time();
     program.play(placer, blocks);

@@ -1,4 +1,4 @@
-//! The other allocators, each behind the two calls that are compared.
+//! The other allocators, each as a pair of functions: allocate and free.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use offset_allocator::{Allocation, Allocator};
 
-/// An allocator seen as a pair of calls.
+/// An allocator as a pair of functions.
 pub trait Pair {
-    /// A live block; the same allocator frees it.
+    /// A live block. Only the allocator that made the block may free it.
     type Block;
 
     fn allocate(&mut self, bytes: usize) -> Self::Block;
@@ -27,7 +27,7 @@ impl<P> Raw<P> {
     }
 }
 
-/// `malloc` and `free` under three names, called through the C ABI as Rust calls them.
+/// Implements [`Pair`] with a `malloc` and a `free`, called through the C ABI.
 macro_rules! c_pair {
     ($(#[$doc:meta])* $name:ident, $malloc:path, $free:path) => {
         $(#[$doc])*
@@ -45,7 +45,8 @@ macro_rules! c_pair {
 
             #[inline]
             fn free(&mut self, block: Raw<Self>) {
-                // SAFETY: only `allocate` makes a `Raw` of this type, and this consumes it.
+                // SAFETY: only `allocate` makes a `Raw` of this type, and this function consumes
+                // it.
                 unsafe { $free(block.0) }
             }
         }
@@ -53,11 +54,11 @@ macro_rules! c_pair {
 }
 
 c_pair!(
-    /// The C library's.
+    /// The allocator of the C library.
     Glibc, libc::malloc, libc::free
 );
 c_pair!(
-    /// jemalloc, under its prefixed names.
+    /// jemalloc, whose functions have a prefix.
     Jemalloc, tikv_jemalloc_sys::malloc, tikv_jemalloc_sys::free
 );
 c_pair!(
@@ -68,7 +69,7 @@ c_pair!(
 /// offset-allocator over 4 GiB, in units of 256 bytes.
 pub struct Offsets(Allocator);
 
-/// One unit: the smallest size that the benchmarks ask for.
+/// The unit, which is the smallest size that the benchmarks request.
 const UNIT_BYTES: usize = 256;
 
 impl Default for Offsets {
@@ -92,12 +93,12 @@ impl Pair for Offsets {
     }
 }
 
-/// The cache of dfdx: free blocks by size, in a map behind a lock. Kinder than its model, which
-/// locks three times a request and drops a size's vector whenever it empties.
+/// The cache of dfdx: free blocks by size, in a map behind a lock. It is faster than dfdx, which
+/// locks three times for each request and drops the vector of a size whenever it becomes empty.
 #[derive(Debug, Default)]
 pub struct LockedMap(Mutex<BTreeMap<usize, Vec<usize>>>);
 
-/// A block of [`LockedMap`]: an address of nothing, since only the book-keeping is timed.
+/// A block of [`LockedMap`]. Its address is unused, because only the book-keeping is timed.
 #[derive(Debug)]
 pub struct Mapped {
     bytes: usize,
@@ -131,15 +132,15 @@ impl Pair for &LockedMap {
     }
 }
 
-/// `Buffer::new` and its drop, served by whatever scope the caller is in.
+/// The allocation and drop of a `Buffer`, served by the caller's scope.
 #[derive(Debug)]
 pub struct Buffers(pub cachescope::Device);
 
 impl Pair for Buffers {
     type Block = cachescope::Buffer;
 
-    // Always: a buffer that is returned through memory and copied from there takes 7 ns more, which
-    // is not what is measured.
+    // Always inlined: to return a buffer through memory and copy it takes 7 ns more, which is not
+    // part of the measurement.
 
     #[inline(always)]
     fn allocate(&mut self, bytes: usize) -> cachescope::Buffer {

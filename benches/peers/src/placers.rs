@@ -1,4 +1,4 @@
-//! The allocators that cut blocks out of a region, which is so large that none of them fails.
+//! The allocators that cut blocks out of a region. The region is so large that no allocation fails.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,21 +20,21 @@ use vk_mem::{
 
 use crate::peers::Pair;
 
-/// The unit that sizes are rounded up to a multiple of.
+/// The unit of sizes, which are rounded up to a multiple of it.
 const UNIT_BYTES: u64 = 512;
 /// The maximum number of bytes that offset-allocator can count in units.
 const REGION_BYTES: u64 = UNIT_BYTES << 31;
 
-/// An allocator, seen by the addresses of its blocks.
+/// An allocator that reports the addresses of its blocks.
 pub trait Placer {
-    /// A live block; the same allocator frees it.
+    /// A live block. Only the allocator that made the block may free it.
     type Block: fmt::Debug;
 
     fn allocate(&mut self, bytes: u64) -> Self::Block;
     fn free(&mut self, block: Self::Block);
 
-    /// The highest end of a block handed out so far, from the beginning of the region; `None` where
-    /// there is no region.
+    /// Returns the highest end of all blocks so far, relative to the beginning of the region;
+    /// `None` without a region.
     fn peak_reserved_bytes(&self) -> Option<u64>;
 }
 
@@ -71,7 +71,7 @@ impl Placer for Pool {
     }
 }
 
-/// offset-allocator, in units, with as many nodes as it makes by default.
+/// offset-allocator, in units, with its default number of nodes.
 pub struct Offsets {
     allocator: offset_allocator::Allocator,
     peak_units: u32,
@@ -156,7 +156,7 @@ impl Placer for Virtual {
 
     #[inline]
     fn free(&mut self, mut block: VirtualAllocation) {
-        // SAFETY: only `allocate` makes one, and this consumes it.
+        // SAFETY: only `allocate` makes a block, and this function consumes it.
         unsafe { self.block.free(&mut block) };
     }
 
@@ -165,7 +165,7 @@ impl Placer for Virtual {
     }
 }
 
-/// range-alloc, a plain best fit, in units.
+/// range-alloc, a best-fit allocator, in units.
 pub struct Ranges {
     allocator: RangeAllocator<u64>,
     peak_units: u64,
@@ -201,12 +201,12 @@ impl Placer for Ranges {
     }
 }
 
-/// The largest page of [`SubSlices`]: a quarter of a device of 32 GiB, as cubecl's own CUDA runtime
-/// reckons it.
+/// The largest page of [`SubSlices`]: a quarter of the memory of a device of 32 GiB, as in cubecl's
+/// CUDA runtime.
 const PAGE_BYTES: u64 = 8 << 30;
 
-/// cubecl's memory management, whose pools take pages of their own and slice them, over pages of
-/// the host's that nobody touches.
+/// cubecl's memory management: its pools reserve pages and slice them. The pages are host memory
+/// that is never touched.
 pub struct SubSlices(MemoryManagement<BytesStorage>);
 
 impl Default for SubSlices {
@@ -238,7 +238,7 @@ impl Placer for SubSlices {
         drop(block);
     }
 
-    /// Returns the sum of its pages. No page is released before an explicit call releases it.
+    /// Returns the sum of the pages. No page is released before an explicit call releases it.
     fn peak_reserved_bytes(&self) -> Option<u64> {
         Some(self.0.memory_usage().bytes_reserved)
     }

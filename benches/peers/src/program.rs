@@ -1,4 +1,4 @@
-//! Recorded sequences of allocations and frees: the same one is given to every allocator.
+//! Recorded sequences of allocations and frees, so that every allocator gets the same sequence.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ const ALLOCATING_PERCENT: u8 = 73;
 /// The maximum number of bytes that the random program keeps live.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
 
-/// A sequence of steps that frees whatever it allocates.
+/// A sequence of steps that frees all its allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     steps: Vec<TraceEvent>,
@@ -24,8 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns RMM's `random_allocations`: `allocations` allocations, and as many frees of a random
-    /// live block, of sizes uniform from 1 to `most_bytes`.
+    /// Returns RMM's `random_allocations`: `allocations` allocations of sizes uniform from 1 to
+    /// `most_bytes`, and an equal number of frees of a random live block.
     pub fn random(allocations: usize, most_bytes: u64, seed: u64) -> Self {
         let mut program = Self::default();
         let mut random = Rng::with_seed(seed);
@@ -46,8 +46,8 @@ impl Program {
         program
     }
 
-    /// The lifetimes in time order: at equal times frees first, then allocations, each in the order
-    /// given.
+    /// Returns the steps of `lifetimes` in time order. At equal times, frees precede allocations,
+    /// and each kind is in the order of `lifetimes`.
     pub fn of_lifetimes(lifetimes: &[Lifetime]) -> Self {
         let mut events = Vec::new();
         for (index, lifetime) in lifetimes.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Program {
         self.steps.len()
     }
 
-    /// Returns the peak of bytes that are allocated and not yet freed.
+    /// Returns the peak of the bytes that are allocated and not yet freed.
     pub fn peak_live_bytes(&self) -> u64 {
         self.peak_live_bytes
     }
@@ -113,7 +113,7 @@ impl Program {
     }
 }
 
-/// Room for the blocks that live while a program is played; the next one uses it again.
+/// Storage for the live blocks of a run of a program, reused by later runs.
 #[derive(Debug)]
 pub struct Blocks<P: Placer>(Vec<Option<P::Block>>);
 

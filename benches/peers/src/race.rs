@@ -1,18 +1,19 @@
-//! Timing contestants side by side: in every round each of them runs one batch, so that whatever
-//! else the machine does strikes them all alike; what counts is the median over the rounds.
+//! Side-by-side timing of contestants: in every round, each contestant runs one batch, so that
+//! disturbances of the machine affect all contestants alike. The result is the median over the
+//! rounds.
 
 use std::time::{Duration, Instant};
 
-/// The minimum duration of one batch: ten thousand times the cost of reading the clock, and short
-/// enough that most batches are not interrupted.
+/// The minimum duration of one batch. It is ten thousand times the cost of reading the clock, and
+/// short enough that most batches are not interrupted.
 const BATCH: Duration = Duration::from_micros(500);
 
-/// One way to do a piece of work: `run(n)` does it `n` times.
+/// One implementation of a piece of work: `run(n)` does the work `n` times.
 struct Contestant<'a> {
     name: String,
     run: Box<dyn FnMut(u64) -> Duration + 'a>,
     batch: u64,
-    /// Nanoseconds a piece, by round.
+    /// The nanoseconds for one piece of work, by round.
     nanos: Vec<f64>,
 }
 
@@ -27,7 +28,7 @@ pub struct Race<'a> {
 pub struct Figure {
     pub name: String,
     pub nanos: f64,
-    /// Against the first contestant, round by round.
+    /// The median over the rounds of the ratio to the first contestant's time.
     pub ratio: f64,
 }
 
@@ -41,13 +42,14 @@ impl Default for Race<'_> {
 }
 
 impl<'a> Race<'a> {
-    /// Sets how long one batch lasts at least.
+    /// Sets the minimum duration of a batch.
     pub fn batch(mut self, batch: Duration) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Adds a contestant that is timed from outside; the first one is what the others are held to.
+    /// Adds a contestant that is timed by the race. The first contestant is the baseline of the
+    /// others.
     pub fn add(&mut self, name: impl Into<String>, mut run: impl FnMut(u64) + 'a) {
         self.add_timed(name, move |n| {
             let start = Instant::now();
@@ -85,7 +87,8 @@ impl<'a> Race<'a> {
 }
 
 impl Contestant<'_> {
-    /// Finds how many pieces fill a batch, twice in a row: the first runs also warm up.
+    /// Finds the number of pieces that fill a batch. Does so twice, because the first runs also
+    /// warm up.
     fn calibrate(&mut self, least: Duration) {
         (self.run)(1);
         let mut filled = 0;
@@ -115,8 +118,8 @@ impl Contestant<'_> {
     }
 }
 
-/// The processor time of the calling thread so far: what a thread that shares its core with others
-/// is measured by. Waiting for a lock does not count.
+/// Returns the CPU time of the calling thread so far. Unlike wall time, it excludes times when
+/// other threads use the core, and waits for a lock.
 pub fn thread_time() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -128,13 +131,13 @@ pub fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Keeps the calling thread on the `index`-th of the processors that it may use; where there are
-/// fewer, it stays as it is.
+/// Pins the calling thread to the processor with index `index` among its allowed processors. If
+/// there are fewer, does nothing.
 pub fn pin_thread(index: usize) {
     // SAFETY: a set of processors is plain bits, and all zeros is the empty one.
     let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let bytes = size_of_val(&allowed);
-    // SAFETY: `allowed` is writable and has that many bytes; 0 is the calling thread.
+    // SAFETY: `allowed` is writable and has `bytes` bytes; 0 is the calling thread.
     let status = unsafe { libc::sched_getaffinity(0, bytes, &raw mut allowed) };
     assert_eq!(status, 0, "a thread may ask where it runs");
     let processors = 0..libc::CPU_SETSIZE as usize;
@@ -151,7 +154,7 @@ pub fn pin_thread(index: usize) {
     }
 }
 
-/// The middle value; the mean of the two middle ones of an even number.
+/// Returns the middle value, or the mean of the two middle values if the number of values is even.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,13 +1,14 @@
-//! Synthetic training steps: the tensors of a transformer as its operations make and need them.
+//! Synthetic training steps: the lifetimes of a transformer's tensors.
 //!
-//! They are written down as a framework would free them: a tensor lives from the operation that
-//! makes it to the end of the last one that reads it. So activations wait for their backward
-//! operation, gradients for the optimizer, and temporaries for nobody.
+//! Tensors are freed as a framework frees them: a tensor lives from the operation that makes it to
+//! the end of the last operation that reads it. Therefore activations live until their backward
+//! operation, gradients until the optimizer's, and temporaries end with their operation.
 
 use cachescope_tools::trace::Lifetime;
 use fastrand::Rng;
 
-/// Bytes of an element: half precision for what is computed, single for what is kept.
+/// The bytes of an element: half precision for computed tensors, and single precision for
+/// persistent tensors.
 const HALF: u64 = 2;
 const SINGLE: u64 = 4;
 /// The workspace of a matrix product.
@@ -20,17 +21,19 @@ pub struct Transformer {
     pub hidden: u64,
     pub heads: u64,
     pub vocabulary: u64,
-    /// Sequences at once.
+    /// The number of sequences in a micro-batch.
     pub batch: u64,
-    /// The length of the sequences of each micro-batch, whose gradients add up to one step's.
+    /// The length of the sequences of each micro-batch. A step sums the gradients of all
+    /// micro-batches.
     pub lengths: &'static [u64],
-    /// The networks that share a layer's tokens between them, unevenly; 1 is the plain transformer.
+    /// The number of networks among which a layer's tokens are divided, unevenly. 1 is a
+    /// transformer without experts.
     pub experts: usize,
-    /// True if a layer's activations are computed anew for its backward pass.
+    /// True if a layer's activations are recomputed for its backward pass.
     pub checkpoints: bool,
 }
 
-/// The depth and width of GPT-2 XL, four micro-batches of the same length.
+/// The depth and width of GPT-2 XL, with four micro-batches of equal length.
 pub const PLAIN: Transformer = Transformer {
     layers: 48,
     hidden: 1600,
@@ -42,7 +45,8 @@ pub const PLAIN: Transformer = Transformer {
     checkpoints: false,
 };
 
-/// Eight experts a layer, four micro-batches of different lengths, activations computed anew.
+/// A transformer with eight experts for each layer, four micro-batches of different lengths, and
+/// recomputed activations.
 pub const EXPERTS: Transformer = Transformer {
     layers: 14,
     hidden: 1024,
@@ -58,7 +62,7 @@ pub const EXPERTS: Transformer = Transformer {
 #[derive(Clone, Copy, Debug)]
 struct Tensor(usize);
 
-/// The tensors so far; an operation takes one unit of time.
+/// The tensors so far. An operation takes one unit of time.
 #[derive(Debug, Default)]
 struct Tape {
     now: u64,
@@ -66,21 +70,21 @@ struct Tape {
 }
 
 impl Tape {
-    /// An operation that reads `inputs` and makes one tensor.
+    /// Appends an operation that reads `inputs` and makes one tensor.
     fn op(&mut self, inputs: &[Tensor], bytes: u64) -> Tensor {
         self.now += 1;
         self.read(inputs);
         self.make(bytes)
     }
 
-    /// Adds an operation like [`Self::op`], with a temporary beside it.
+    /// Appends an operation like [`Self::op`], with a temporary workspace.
     fn product(&mut self, inputs: &[Tensor], bytes: u64) -> Tensor {
         let output = self.op(inputs, bytes);
         self.make(WORKSPACE_BYTES);
         output
     }
 
-    /// An operation that writes into what is there.
+    /// Appends an operation that writes into `tensors`.
     fn update(&mut self, tensors: &[Tensor]) {
         self.now += 1;
         self.read(tensors);
@@ -103,7 +107,7 @@ impl Tape {
     }
 }
 
-/// A weight, what the optimizer keeps of it, and the sum of its gradients.
+/// A weight, the optimizer's state for it, and the sum of its gradients.
 struct Weight {
     elements: u64,
     weight: Tensor,
@@ -158,7 +162,7 @@ struct SavedExpert {
     activated: Tensor,
 }
 
-/// The sizes of a layer's activations in one micro-batch.
+/// The sizes of the activations of a layer in one micro-batch.
 struct Sizes {
     tokens: u64,
     hidden: u64,
@@ -168,7 +172,7 @@ struct Sizes {
 }
 
 impl Transformer {
-    /// The tensors of one training step.
+    /// Returns the tensors of one training step.
     pub fn step(&self) -> Vec<Lifetime> {
         let mut tape = Tape::default();
         let table = self.vocabulary * self.hidden;
@@ -185,7 +189,7 @@ impl Transformer {
             layer.all().for_each(|weight| optimize(&mut tape, weight));
         }
         optimize(&mut tape, &mut embedding);
-        // Weights and what the optimizer keeps of them outlive the step.
+        // Weights and optimizer states outlive the step.
         let weights = layers
             .iter_mut()
             .flat_map(Weights::all)
@@ -264,7 +268,8 @@ fn weight(tape: &mut Tape, elements: u64) -> Weight {
     }
 }
 
-/// One layer: its output, and what its backward pass reads.
+/// Appends the forward pass of one layer. Returns its output, and the tensors that its backward
+/// pass reads.
 fn forward(tape: &mut Tape, layer: &Weights, input: Tensor, sizes: &Sizes) -> (Tensor, Saved) {
     let hidden = sizes.hidden;
     let of = |pair: &[Weight; 2]| [pair[0].weight, pair[1].weight];
@@ -328,7 +333,8 @@ fn forward(tape: &mut Tape, layer: &Weights, input: Tensor, sizes: &Sizes) -> (T
     (output, saved)
 }
 
-/// Returns the gradient of a layer's input, given the gradient of its output.
+/// Appends the backward pass of one layer. Returns the gradient of the layer's input, given the
+/// gradient of its output.
 fn backward(
     tape: &mut Tape,
     layer: &mut Weights,
@@ -407,7 +413,7 @@ fn gradient_of(tape: &mut Tape, weight: &mut Weight, inputs: &[Tensor]) {
     }
 }
 
-/// Adam: two temporaries a weight.
+/// Appends a step of Adam, with two temporaries for each weight.
 fn optimize(tape: &mut Tape, weight: &mut Weight) {
     let sum = weight.sum.take().expect("a micro-batch went before");
     let [master, mean, variance] = weight.state;

@@ -1,4 +1,4 @@
-//! This library's side, of its own layers.
+//! This library's side, with this library's layers.
 
 use ::cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear};
 use ::cachescope::grad::optim::AdamW;
@@ -25,9 +25,9 @@ struct Trained<N: Loss> {
     network: N,
     inputs: N::Inputs,
     optimizer: AdamW,
-    /// The part of what a step saves that it may save.
+    /// The budget, as a part of the bytes that a step saves without a budget.
     part: Option<f64>,
-    /// The bytes that a step saves without a budget, once they were measured.
+    /// The bytes that a step saves without a budget, once measured.
     saved_bytes: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl<N: Loss> Training for Trained<N> {
             && saved_bytes.is_none()
         {
             *saved_bytes = Some(budget.report().saved_bytes);
-            // The step that measured is not the peak of the others.
+            // The measured step, without a budget, must not count as the peak.
             Device::current().reset_peaks();
         }
         Ok(loss)

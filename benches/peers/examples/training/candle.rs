@@ -1,10 +1,10 @@
-//! candle's side, with the layers of candle-nn where these have gradients.
+//! candle's side, with the layers of candle-nn that have gradients.
 //!
-//! Three of them have none, by their own account: `LayerNorm` (its fused operation stops the
-//! gradient without a word), `softmax_last_dim` and the flash attention for the processor.
-//! `layer_norm_slow`, `softmax` and attention in single operations stand for them. Max-pooling's
-//! gradient is candle's own, which multiplies by the mean of the mask of maxima: a quarter of the
-//! right one for each pooling of two by two. AdamW hides that, as its steps hardly depend on the
+//! By their documentation, three layers have no gradient: `LayerNorm` (its fused operation silently
+//! stops the gradient), `softmax_last_dim` and the flash attention for the CPU. `layer_norm_slow`,
+//! `softmax` and attention in single operations replace them. The gradient of max-pooling is
+//! candle's, which multiplies by the mean of the mask of maxima. For a pooling of two by two it is
+//! a quarter of the right gradient. AdamW hides the error, because its steps hardly depend on the
 //! scale of gradients.
 
 use candle_core::{D, Device, Result, Tensor, Var};
@@ -61,7 +61,7 @@ fn trained<N>(network: N, parameters: Parameters<'_>) -> Result<Trained<N>> {
     Ok(Trained { network, optimizer })
 }
 
-/// The trained variables, in the order in which they were made.
+/// The trained variables, in the order of their creation.
 struct Parameters<'a> {
     values: &'a mut Values,
     vars: Vec<Var>,
@@ -115,7 +115,7 @@ impl Parameters<'_> {
     }
 }
 
-/// A layer normalization that has a gradient.
+/// A layer normalization with a gradient.
 struct Norm {
     weight: Tensor,
     bias: Tensor,

@@ -1,5 +1,5 @@
-//! The trained networks: two networks of three sizes each. `python/training.py` has the same
-//! numbers.
+//! The trained networks: two kinds of network, each of three sizes. `python/training.py` has the
+//! same sizes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,39 +8,39 @@ use std::str::FromStr;
 pub const VOCABULARY: usize = 256;
 /// The number of classes of images.
 pub const CLASSES: usize = 10;
-/// Rows and columns of an image.
+/// The number of rows, and of columns, of an image.
 pub const SIDE: usize = 28;
-/// Features between the two linear layers of the CNN.
+/// The number of features between the two linear layers of the CNN.
 pub const FEATURES: usize = 128;
-/// The number that is added to a variance before its root is taken.
+/// The number that is added to a variance before its square root is taken.
 pub const EPSILON: f64 = 1e-5;
 /// The learning rate of AdamW, whose other coefficients are 0.9, 0.999 and 1e-8.
 pub const RATE: f64 = 1e-3;
 /// The weight decay of AdamW.
 pub const DECAY: f64 = 0.01;
 
-/// A transformer for text, normalized before each of its parts.
+/// A transformer for text, with a normalization before each of its parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpt {
     pub layers: usize,
     pub width: usize,
     pub heads: usize,
-    /// Tokens of a sequence.
+    /// The number of tokens of a sequence.
     pub length: usize,
-    /// Sequences of a step.
+    /// The number of sequences of a step.
     pub batch: usize,
 }
 
 /// Two convolutions and two linear layers for images of one channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Cnn {
-    /// That the first convolution makes; the second makes twice as many.
+    /// The output channels of the first convolution. The second convolution makes twice as many.
     pub channels: usize,
-    /// Images of a step.
+    /// The number of images of a step.
     pub batch: usize,
 }
 
-/// One of the networks, with its numbers.
+/// One of the networks, with its sizes.
 #[derive(Clone, Copy, Debug)]
 pub enum Network {
     Gpt(Gpt),
@@ -51,7 +51,7 @@ pub enum Network {
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub network: Network,
-    /// Steps, the two that warm up included.
+    /// The number of steps, including the two warm-up steps.
     pub steps: usize,
     names: (&'static str, &'static str),
 }
@@ -72,7 +72,7 @@ const fn cnn(size: &'static str, steps: usize, channels: usize, batch: usize) ->
     }
 }
 
-/// A GPT of GPT-2's depth and width, for a GPU.
+/// A GPT with the depth and width of GPT-2, for a GPU.
 const GPT_2: Case = gpt(
     "gpt2",
     12,
@@ -85,7 +85,7 @@ const GPT_2: Case = gpt(
     },
 );
 
-/// The cases of `all`.
+/// The cases that `all` runs.
 pub const CASES: [Case; 6] = [
     gpt(
         "small",
@@ -125,7 +125,7 @@ pub const CASES: [Case; 6] = [
     cnn("large", 7, 64, 256),
 ];
 
-/// `NETWORK,SIZE`, as a row of the table has it.
+/// Formats `NETWORK,SIZE`, as in a row of the table.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.names.0, self.names.1)

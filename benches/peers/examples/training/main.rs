@@ -1,6 +1,6 @@
-//! Training with gradients: the peak, the time of a step and the growth of two networks of three
-//! sizes, as frameworks train them on one thread. `benches/peers/python/training.py` trains these
-//! networks with PyTorch.
+//! Training with gradients: the peak memory, the time of a step and the memory growth of two
+//! networks of three sizes, with several frameworks on one thread.
+//! `benches/peers/python/training.py` trains the networks with PyTorch.
 //!
 //! ```text
 //! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example training
@@ -8,12 +8,12 @@
 //! benches/peers/target/release/examples/training all
 //! ```
 //!
-//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`, two for each case: one by
-//! bytes that are live on the heap, counted by the global allocator, and one (`_resident`) by the
-//! resident set. Peaks are above what was live before inputs and network were made, and include
-//! both, the optimizer's state, activations and gradients. Growth is what is live after the last
-//! step above what was after the third. Times are medians of the steps after the second. The first
-//! losses and the processor's time go to stderr.
+//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`. Each case has two rows: one
+//! counts the live bytes of the heap, by the global allocator, and the other (`_resident`) counts
+//! the resident set. Peaks are relative to the live bytes before the inputs and the network were
+//! made. They include inputs, network, optimizer state, activations and gradients. Growth is the
+//! difference of the live bytes after the last step and after the third step. Times are medians of
+//! the steps after the second. The first losses and the CPU time are written to stderr.
 
 mod cachescope;
 mod candle;
@@ -43,13 +43,13 @@ const FRAMEWORKS: [Framework; 6] = [
     ("cachescope-33", cachescope::start_33),
 ];
 
-/// The variables that set the size of thread pools to one thread. They must be set before the first
-/// pool starts.
+/// The environment variables that limit thread pools to one thread. They must be set before the
+/// first pool starts.
 const THREADS: [&str; 2] = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
 
 const USAGE: &str = "usage: training all | training FRAMEWORK [NETWORK SIZE]";
 
-/// Returns the bytes on the heap: live, and the most that ever were.
+/// Returns the live bytes and the peak of the live bytes on the heap.
 fn heap_bytes() -> (usize, usize) {
     (HEAP.allocated(), HEAP.max_allocated())
 }
@@ -88,7 +88,7 @@ fn train_all(name: &str) -> Result<(), Error> {
         .try_for_each(|case| train(name, &case.to_string()))
 }
 
-/// Measures a case in a process of its own, so that no peak is another's.
+/// Measures a case in a separate process, so that its peak is independent of other cases.
 fn train(name: &str, case: &str) -> Result<(), Error> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["measure", name, case]);
@@ -100,7 +100,7 @@ fn train(name: &str, case: &str) -> Result<(), Error> {
         .ok_or_else(|| format!("{name} {case}: {status}").into())
 }
 
-/// The rows of a case that is measured in this process.
+/// Returns the rows of a case that is measured in this process.
 fn measured(name: &str, case: &str) -> Result<String, Error> {
     let framework = FRAMEWORKS.into_iter().find(|(known, _)| *known == name);
     let framework = framework.ok_or_else(|| format!("no framework \"{name}\""))?;

@@ -1,4 +1,4 @@
-//! Peak, time and growth of a training.
+//! The peak memory, time and memory growth of a training.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,29 +7,30 @@ use crate::cases::{Case, Network};
 use crate::heap_bytes;
 use crate::values::Values;
 
-/// An error, which ends the program.
+/// An error that ends the program.
 pub type Error = Box<dyn std::error::Error>;
 
-/// A network with its optimizer and its inputs, as one framework has them.
+/// A network with its optimizer and its inputs, in one framework.
 pub trait Training {
-    /// Runs one step on all inputs, and returns the loss before it. Memory that only the step needs
-    /// is freed when it returns, gradients included.
+    /// Runs one step on all inputs, and returns the loss before the update. Memory that only the
+    /// step needs, gradients included, is freed when the function returns.
     fn step(&mut self) -> Result<f32, Error>;
 
-    /// Returns the bytes in a device's memory, which the count of the heap does not include: live,
-    /// and the most that ever were.
+    /// Returns the live bytes and the peak of the live bytes in a device's memory, which the count
+    /// of the heap does not include.
     fn device_bytes(&self) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// A framework: its name, and what makes a network of it with all values from `Values`.
+/// A framework: its name, and the function that makes a training of a network, with all values from
+/// `Values`.
 pub type Framework = (
     &'static str,
     fn(Network, &mut Values) -> Result<Box<dyn Training>, Error>,
 );
 
-/// Steps before any is timed.
+/// The number of steps before the first timed step.
 const WARM_UP: usize = 2;
 /// The step after which live bytes are measured for the first time.
 const SETTLED: usize = 3;
@@ -42,9 +43,9 @@ const LONG_STEPS: usize = WARM_UP + 3;
 /// Live bytes at one time, in the process.
 #[derive(Clone, Copy, Debug)]
 struct Bytes {
-    /// On the heap, exactly.
+    /// The exact number of bytes on the heap.
     heap: i64,
-    /// Resident pages, including the pages of the program.
+    /// The bytes of resident pages, including the pages of the program.
     resident: i64,
 }
 
@@ -71,7 +72,7 @@ impl Bytes {
     }
 }
 
-/// A row of `/proc/self/status`, which is in KiB.
+/// Returns a row of `/proc/self/status` in bytes. The file has KiB.
 fn status_bytes(name: &str) -> Result<i64, Error> {
     let status = fs::read_to_string("/proc/self/status")?;
     let row = status.lines().find_map(|line| line.strip_prefix(name));
@@ -86,8 +87,7 @@ fn status_bytes(name: &str) -> Result<i64, Error> {
 #[derive(Debug)]
 pub struct Measured {
     peak: Bytes,
-    /// The peak of a device's memory alone, which holds the arrays and nothing else; 0 if the heap
-    /// holds the arrays.
+    /// The peak of the arrays in the device's memory; 0 if the arrays are on the heap.
     peak_of_arrays: i64,
     step_ms: f64,
     growth: Bytes,
@@ -95,7 +95,7 @@ pub struct Measured {
 
 impl Measured {
     /// Returns the rows of a table: by the count of the heap, by resident pages, and by arrays
-    /// alone. The last is what PyTorch's events count.
+    /// alone. The row by arrays is comparable with PyTorch's events.
     pub fn rows(&self, framework: &str, case: Case) -> String {
         let Self {
             peak,
@@ -116,7 +116,8 @@ impl Measured {
     }
 }
 
-/// Trains in this process, which must have trained nothing before: peaks are of its whole life.
+/// Trains in this process. The process must not have trained before, because its peaks cover its
+/// whole lifetime.
 pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
     let (name, start) = framework;
     let before = Bytes::live()?;
@@ -154,14 +155,14 @@ pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
     })
 }
 
-/// Returns the live bytes, the device's memory included.
+/// Returns the live bytes, including the device's memory.
 fn live(training: &dyn Training) -> Result<Bytes, Error> {
     let mut live = Bytes::live()?;
     live.heap += i64::try_from(training.device_bytes().0)?;
     Ok(live)
 }
 
-/// Returns the number of steps that are enough.
+/// Returns the number of steps to run.
 fn steps_of(case: Case, times: &[Duration]) -> usize {
     match times.last() {
         Some(&time) if time > LONG => LONG_STEPS,
@@ -174,8 +175,8 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Returns the CPU time of all threads of this process so far, from which a reader sees that one
-/// thread works at a time. (`/proc/self/stat`: fields 14 and 15, in hundredths of a second.)
+/// Returns the CPU time of all threads of this process so far, which shows that one thread works at
+/// a time. (`/proc/self/stat`: fields 14 and 15, in hundredths of a second.)
 fn cpu_time() -> Result<Duration, Error> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(") ").ok_or("no name in the stat")?;

@@ -2,7 +2,7 @@
 //! compared.
 //!
 //! Element `i` of tensor `t` is a mix (splitmix64's finalizer; Steele, Lea, Flood 2014) of
-//! `t * 2^32 + i`. Tensors are numbered in the order in which they are made, which is listed here.
+//! `t * 2^32 + i`. Tensors are numbered in the order of their creation, which is listed below.
 //! Weights of linear layers are `[outputs, inputs]`, and weights of convolutions are
 //! `[outputs, inputs, rows, columns]`:
 //!
@@ -11,9 +11,9 @@
 //!   length.
 //! - CNN: weight and bias of both convolutions and both linear layers; images; classes.
 //!
-//! Normalizations start at weight 1 and bias 0, and have no number.
+//! Normalizations have the initial weight 1 and bias 0, and no tensor number.
 
-/// The count of tensors so far, which numbers the next one.
+/// The number of tensors so far, which is the number of the next tensor.
 #[derive(Debug, Default)]
 pub struct Values {
     tensors: u64,
@@ -34,21 +34,22 @@ impl Values {
         (first..).take(elements).map(mix)
     }
 
-    /// The next tensor: evenly in `[-bound, bound)`.
+    /// Returns the values of the next tensor, uniform in `[-bound, bound)`.
     pub fn uniform(&mut self, elements: usize, bound: f32) -> Vec<f32> {
         let unit = |bits: u64| (bits >> 40) as f32 / (1 << 24) as f32;
         let bits = self.bits(elements);
         bits.map(|bits| (unit(bits) * 2.0 - 1.0) * bound).collect()
     }
 
-    /// The next tensor: numbers below `limit`.
+    /// Returns the values of the next tensor, integers below `limit`.
     pub fn below(&mut self, elements: usize, limit: usize) -> Vec<u32> {
         let bits = self.bits(elements);
         bits.map(|bits| ((bits >> 32) % limit as u64) as u32)
             .collect()
     }
 
-    /// Inputs and targets of a GPT: the sequences without their last and without their first token.
+    /// Returns the inputs and targets of a GPT: the sequences without their last token, and without
+    /// their first token.
     pub fn text(&mut self, batch: usize, length: usize, vocabulary: usize) -> (Vec<u32>, Vec<u32>) {
         let tokens = self.below(batch * (length + 1), vocabulary);
         let sequences = || tokens.chunks(length + 1);
@@ -58,10 +59,11 @@ impl Values {
     }
 }
 
-/// The bound of a layer's weight and bias, as PyTorch's layers have it.
+/// Returns the bound of the initial weight and bias of a layer with this number of inputs, as in
+/// PyTorch.
 pub fn bound_of(inputs: usize) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }
 
-/// The bound of embeddings, small as GPT-2 has them.
+/// The bound of initial embeddings, small as in GPT-2.
 pub const EMBEDDED: f32 = 0.05;

@@ -1,4 +1,4 @@
-//! The rate at which memory can be copied: what work bound by memory is held to.
+//! The rate at which memory can be copied, the reference for work that is bound by memory.
 
 use std::hint::black_box;
 
@@ -10,7 +10,8 @@ type Bits = u32;
 #[cfg(feature = "double")]
 type Bits = u64;
 
-/// Below this number of elements, a second thread takes longer to wake than to help.
+/// The minimum number of elements for two threads. Below, a second thread takes longer to wake than
+/// it saves.
 const WORTH_THREADS: usize = 1 << 20;
 
 /// Copies one matrix into another with ordinary vector stores, as arithmetic stores its results.
@@ -34,7 +35,7 @@ pub fn copy(task: Task, threads: usize) -> Run {
     })
 }
 
-/// Two halves at once.
+/// Copies the two halves in parallel.
 fn copy_parts(target: &mut [Bits], source: &[Bits], mask: Bits) {
     let (half, rest) = target.split_at_mut(source.len() / 2);
     let (from_half, from_rest) = source.split_at(half.len());
@@ -47,7 +48,7 @@ fn copy_parts(target: &mut [Bits], source: &[Bits], mask: Bits) {
 fn copy_part(target: &mut [Bits], source: &[Bits], mask: Bits) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has it.
+        // SAFETY: the CPU has AVX2.
         unsafe { copy_wide(target, source, mask) };
         return;
     }
@@ -67,7 +68,7 @@ fn copy_plain(target: &mut [Bits], source: &[Bits], mask: Bits) {
     }
 }
 
-/// The same bytes by `memcpy`.
+/// Copies the bytes with `memcpy`.
 pub fn memcpy(task: Task) -> Run {
     let source = task.operand(0);
     let mut target = vec![0.0; source.len()];

@@ -1,5 +1,4 @@
-//! The tasks by which array libraries are compared, and each task as this library and its peers do
-//! it.
+//! The tasks by which array libraries are compared, implemented with this library and its peers.
 
 pub mod candle;
 pub mod limit;
@@ -9,28 +8,28 @@ pub mod ours;
 use std::fmt;
 use std::str::FromStr;
 
-/// The elements of all arrays.
+/// The element type of all arrays.
 #[cfg(not(feature = "double"))]
 pub type Number = f32;
 #[cfg(feature = "double")]
 pub type Number = f64;
 
-/// Something to compute with arrays of [`Number`].
+/// An operation on arrays of [`Number`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `a + b`.
     Add,
     /// `a + b` with `b` transposed.
     AddTransposed,
-    /// A matrix and one row for all of its rows.
+    /// The sum of a matrix and a row, broadcast to all rows.
     AddRow,
-    /// A matrix and one column for all of its columns.
+    /// The sum of a matrix and a column, broadcast to all columns.
     AddColumn,
     /// `(a * b + c).sin() * 2 - d`.
     Chain,
     Exp,
     Tanh,
-    /// Over the last axis.
+    /// The softmax over the last axis.
     Softmax,
     Sum,
     SumAxis0,
@@ -39,7 +38,7 @@ pub enum Op {
     Matmul,
 }
 
-/// The operations with the names that they go by.
+/// The operations with their names.
 pub const OPS: [(Op, &str); 12] = [
     (Op::Add, "a+b"),
     (Op::AddTransposed, "a+b.T"),
@@ -81,7 +80,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the bytes that every implementation has to read and write at least.
+    /// Returns the minimum number of bytes that an implementation has to read and write.
     pub fn bytes(self) -> usize {
         let (one, side) = (self.side * self.side, self.side);
         let elements = match self.op {
@@ -95,7 +94,7 @@ impl Task {
         elements * size_of::<Number>()
     }
 
-    /// The elements of the `which`-th operand, of moderate size.
+    /// Returns the elements of the operand with index `which`, of moderate magnitude.
     pub fn operand(self, which: usize) -> Vec<Number> {
         let mut generator = fastrand::Rng::with_seed(which as u64 + 1);
         let count = self.side * self.side;
@@ -104,5 +103,5 @@ impl Task {
     }
 }
 
-/// A way to do a task: called with `n`, it does it `n` times.
+/// A function that does a task `n` times when it is called with `n`.
 pub type Run = Box<dyn FnMut(u64)>;

@@ -1,4 +1,4 @@
-//! The tasks as ndarray does them: by its operators and methods, and by its zips.
+//! The tasks with ndarray: with its operators and methods, and with its zips.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use ndarray::{Array1, Array2, Axis, Zip, azip};
 
 use super::{Number, Op, Run, Task};
 
-/// The operands of every form.
+/// The operands of every task.
 struct Operands {
     a: Array2<Number>,
     b: Array2<Number>,
@@ -34,7 +34,7 @@ impl Operands {
     }
 }
 
-/// Operators and methods; each gives a new array.
+/// Returns a run of `task` by operators and methods, each of which returns a new array.
 pub fn operators(task: Task) -> Run {
     let Operands {
         a,
@@ -65,8 +65,8 @@ pub fn operators(task: Task) -> Run {
     }
 }
 
-/// Zips into an array that is there already, by all threads where there is more than one; `None`
-/// where there is no such form.
+/// Returns a run of `task` that zips into an existing array, in parallel if there are several
+/// threads. Returns `None` if no zip computes the task.
 pub fn zips(task: Task, threads: usize) -> Option<Run> {
     let Operands {
         a,
@@ -77,7 +77,7 @@ pub fn zips(task: Task, threads: usize) -> Option<Run> {
         column,
     } = Operands::new(task);
     let mut out = Array2::<Number>::zeros(a.raw_dim());
-    // A zip, in the parallel form if there are several threads.
+    // A zip, in its parallel form if there are several threads.
     macro_rules! zip {
         (($($operands:tt)+) $value:expr) => {
             repeat(move || {
