@@ -4,14 +4,16 @@
 pub const COMPILED_TYPES: usize = 2;
 
 /// Returns a reference to the entry for `$T` of a table of
-/// [`COMPILED_TYPES`](compiled::COMPILED_TYPES). For another type it is a reference to `$own`,
-/// whose loops are compiled in the crate that uses them. A table is a static. If a constant
-/// contained a function's address, the compiler would compile the function at the constant's use.
+/// [`COMPILED_TYPES`](compiled::COMPILED_TYPES). For another type, returns a reference to `$own`,
+/// whose loops are compiled in the crate that uses them. A table is a static, because a constant
+/// with a function's address would make the compiler compile the function wherever the constant is
+/// used.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! compiled_or {
     ($T:ty, $table:expr, $own:expr) => {
-        // A constant condition, so that no loop is compiled if the table has one.
+        // A constant condition, so that the loops of `$own` are not compiled if the table has an
+        // entry.
         if const { (<$T>::DTYPE as usize) < $crate::compiled::COMPILED_TYPES } {
             &$table[<$T>::DTYPE as usize]
         } else {

@@ -52,7 +52,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// The number of element types; each as a number is below it.
+    /// The number of element types, an exclusive bound of each type as a number.
     #[doc(hidden)]
     pub const COUNT: usize = 15;
 
@@ -77,7 +77,7 @@ impl DType {
         }
     }
 
-    /// Returns the name of NumPy's type: `np.dtype(name)` makes it.
+    /// Returns the name of NumPy's type: `np.dtype(name)` makes the type.
     ///
     /// NumPy has no type for [`Bf16`](Self::Bf16). The package `ml_dtypes` adds it as `bfloat16`.
     ///
@@ -172,15 +172,15 @@ impl DType {
         }
     }
 
-    /// Returns the type in which sums are computed: `f32` for `f16` and `bf16`, else the type of
-    /// sums.
+    /// Returns the type in which sums are computed: `f32` for `f16` and `bf16`, otherwise the type
+    /// of sums.
     #[doc(hidden)]
     pub const fn accumulator(self) -> Self {
         self.total().computed_in()
     }
 
     /// Returns the type in which running sums and products are computed. It is `f64` for floats,
-    /// `Complex<f64>` for complex numbers, else the type of sums.
+    /// `Complex<f64>` for complex numbers, and the type of sums for other types.
     #[doc(hidden)]
     pub const fn wide(self) -> Self {
         match self {

@@ -1,10 +1,11 @@
-//! The gradient of a kernel. Each of its elements gets a sum over all images and results. The terms
-//! are the result's gradient times the element that the kernel's element covered.
+//! The gradient of a kernel. Each element of the gradient is a sum over all images and results. A
+//! term is the product of the result's gradient and the element of the image that the kernel's
+//! element covered.
 //!
-//! Images and gradients are packed into planes with rows of one pitch. Between the rows of the
-//! gradient are zeros, so that a plane is one long row. A tile of sums is of some channels of the
-//! result times some elements of the kernel. It stays in registers while the loop runs over the
-//! planes of several images.
+//! Images and gradients are packed into planes with rows of equal pitch. The gaps between the rows
+//! of the gradient are zeros, so that a plane is one long row. A tile of sums covers some channels
+//! of the result and some elements of the kernel. The tile stays in registers while the loop runs
+//! over the planes of several images.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,18 +15,19 @@ use super::plan::{ConvPlan, PieceScratch};
 use crate::pointers::WritePtr;
 use crate::registers::{RegisterFloat, VectorOf};
 
-/// The number of channels of the result that a job computes. It is small enough for jobs for many
-/// threads. It is large enough that packing the images for each job takes little time.
+/// The number of channels of the result that a job computes. It is small enough to divide the work
+/// among many threads, and large enough that packing the images takes little of a job's time.
 pub const OUTPUTS: usize = 32;
-/// The number of channels of the images that are packed at once, at least.
+/// The minimum number of channels of the images that are packed at once.
 const CHANNELS: usize = 16;
 /// The number of channels of a tile.
 const HEIGHT: usize = 4;
 /// The maximum number of bytes of packed planes of several pieces.
 const BLOCK_BYTES: usize = 1 << 18;
-/// The number of results of a channel that are summed together, at least.
+/// The minimum number of results of a channel that are summed together.
 pub const RESULTS: usize = 1024;
-/// The number of vectors from which it takes little to sum the elements of the last vectors.
+/// The minimum number of vectors for which the final sums of vectors' elements take a small part of
+/// the time.
 const VECTORS: usize = 96;
 
 /// The operands of a launch.
@@ -34,8 +36,8 @@ pub struct Correlation<T> {
     pub plan: Arc<ConvPlan>,
     pub images: PackedSource<T>,
     pub gradient: PackedSource<T>,
-    /// The number of pieces of images in the sum for one gradient of the kernel, and the number of
-    /// gradients.
+    /// The number of pieces of images in each partial gradient of the kernel, and the number of
+    /// partial gradients.
     pub pieces_each: usize,
     pub sums: usize,
 }
@@ -63,7 +65,7 @@ impl<T> Correlation<T> {
 struct PackedPieces<T> {
     planes: *const T,
     gradient: *const T,
-    /// The number of pieces, and the distances from one to the next.
+    /// The number of pieces, and the strides between pieces.
     count: usize,
     planes_len: usize,
     gradients_len: usize,
@@ -75,22 +77,22 @@ struct PackedPieces<T> {
 #[derive(Clone, Copy)]
 struct SumLines<T> {
     to: *mut T,
-    /// The distance from one channel of the result to the next.
+    /// The stride between channels of the result.
     width: usize,
     /// The number of sums of each channel.
     count: usize,
-    /// `true` if the sums are added to others.
+    /// `true` if the sums are added to earlier sums.
     is_begun: bool,
 }
 
 impl<T: RegisterFloat> PackedPieces<T> {
     /// Returns sums of products for `M` channels of the gradient, from number `channel` on. The
-    /// factors are the elements at `N` offsets in the planes.
+    /// factors of the gradient are the elements at `N` offsets in the planes.
     ///
     /// # Safety
     ///
-    /// The processor must have the vectors. The planes must have the channels, and as many elements
-    /// behind each offset as the gradient has.
+    /// The processor must support the vectors. The planes must have the channels, and behind each
+    /// offset the number of elements of the gradient.
     #[inline(always)]
     unsafe fn sums<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,
@@ -108,7 +110,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
                 let gradient = gradient.add(channel * self.gradient_len);
                 let mut at = 0;
                 while at < self.gradient_len {
-                    // Not a closure, which would be compiled for the baseline.
+                    // A closure would be compiled without the target features.
                     let mut values = [zero; N];
                     for (value, from) in values.iter_mut().zip(&from) {
                         *value = V::load(from.add(at));
@@ -132,8 +134,8 @@ impl<T: RegisterFloat> PackedPieces<T> {
         }
     }
 
-    /// Writes, or adds, the sums of `M` channels from number `channel` on to `to`. The sums of a
-    /// channel are `count` adjacent ones, for each offset, in a line of `width`.
+    /// Writes, or adds, the sums of `M` channels from number `channel` on to `to`. The line of a
+    /// channel has `width` sums, of which `count` adjacent ones belong to each offset.
     ///
     /// # Safety
     ///
@@ -151,7 +153,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
         }: SumLines<T>,
     ) {
         for start in (0..count).step_by(N) {
-            // Places behind the last offset compute the last offset again.
+            // Sums beyond the last offset compute the last offset again.
             let offsets = std::array::from_fn(|next| offset((start + next).min(count - 1)));
             // SAFETY: by this function's contract.
             unsafe {
@@ -199,12 +201,12 @@ impl<T: RegisterFloat> PackedPieces<T> {
     }
 }
 
-/// Runs the jobs of a range, each of which sums some pieces for some channels of the result.
+/// Runs the jobs of a range. Each job sums some pieces for some channels of the result.
 ///
 /// # Safety
 ///
-/// The processor must have the vectors. The operands must be alive and not written to. The sums of
-/// the jobs must be the caller's to write.
+/// The processor must support the vectors. The operands must be alive and not written to. Only the
+/// caller may write the sums of the jobs.
 #[inline(always)]
 pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     task: &Correlation<T>,
@@ -227,7 +229,7 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     let all_len = pieces_most * planes_len;
     let room = pieces_most * gradients_len + all_len + plan.phases_len() + 2 * SLACK + ALIGNMENT;
     let mut scratch: Vec<T> = Vec::with_capacity(room);
-    // The gradients are first, where their lengths keep them aligned.
+    // The gradients are the first planes, because their lengths keep them aligned.
     let gradient = aligned(&mut scratch);
     let planes = gradient.wrapping_add(pieces_most * gradients_len);
     let phases = planes.wrapping_add(all_len + SLACK);
@@ -290,8 +292,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                     count: channels.len() * taps.len(),
                     is_begun: start > begin,
                 };
-                // SAFETY: the pieces have been packed. A vector of the gradient behind the last
-                // result is at most a vector behind a plane. The sums belong to this job.
+                // SAFETY: the pieces have been packed. Behind the last result, a vector of the
+                // gradient extends at most one vector beyond a plane. The sums belong to this job.
                 unsafe {
                     match V::IS_WIDE {
                         _ if V::IS_PLAIN => packed.write_all::<V, 1>(outputs.len(), offset, to),

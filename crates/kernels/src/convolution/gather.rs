@@ -1,10 +1,10 @@
-//! Convolutions, and the gradients of images: sums of products of packed planes and elements of the
-//! kernel.
+//! Convolutions, and the gradients of images: sums of products of packed planes and the kernel's
+//! elements.
 //!
-//! A tile of sums is some channels of the result times some vectors of adjacent results. It stays
-//! in registers while the loop runs over the channels and taps. The kernel is packed in the order
-//! of this loop. Each sum has one order in every tile, so results do not depend on the division of
-//! the work.
+//! A tile of sums covers some channels of the result and some vectors of adjacent results. The tile
+//! stays in registers while the loop runs over the channels and taps. The kernel is packed in the
+//! order of this loop. The order of a sum is equal in every tile, so results do not depend on the
+//! division of the work.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::plan::{ConvPlan, Pass, PieceScratch};
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::registers::{RegisterFloat, VectorOf};
 
-/// The number of channels of a result for which the kernel is packed together.
+/// The number of channels of the result for which the kernel is packed together.
 pub const HEIGHT: usize = 8;
-/// The number of products that are summed before the sum is added to a sum of sums.
+/// The number of products that are summed before their sum is added to the total.
 const DEPTH: usize = 256;
 
 /// The operands of a launch.
@@ -73,7 +73,7 @@ impl VectorGrid {
         }
     }
 
-    /// Returns where a vector begins in a plane.
+    /// Returns the position of a vector in a plane.
     #[inline(always)]
     fn position(&self, vector: usize) -> usize {
         vector / self.per_row * self.pitch + vector % self.per_row * self.lanes
@@ -88,14 +88,13 @@ struct TileLoop<'a, T> {
 }
 
 impl<T: RegisterFloat> TileLoop<'_, T> {
-    /// Writes the sums of `M` channels and `N` vectors, which are `stride` elements apart from one
-    /// channel to the next.
+    /// Writes the sums of `M` channels and `N` vectors. `stride` is the distance between channels.
     ///
     /// # Safety
     ///
-    /// The processor must have the vectors. At each position, the planes must have a vector behind
-    /// each offset, and the sums must be writable. The kernel must have `M` elements for each
-    /// channel and tap.
+    /// The processor must support the vectors. At each position, the planes must have a vector
+    /// behind each offset, and the sums must be writable. The kernel must have `M` elements for
+    /// each channel and tap.
     #[inline(always)]
     unsafe fn run<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,
@@ -115,7 +114,7 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
                 for _ in 0..depth.min(left) {
                     for &offset in self.offsets {
                         let from = planes.add(offset);
-                        // Not a closure, which would be compiled for the baseline.
+                        // A closure would be compiled without the target features.
                         let mut values = [zero; N];
                         for (value, &position) in values.iter_mut().zip(&positions) {
                             *value = V::load(from.add(position));
@@ -164,7 +163,7 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
             // SAFETY: by this function's contract.
             unsafe {
                 match grid.vectors - vector {
-                    // Two pairs take less than a triple and a single one.
+                    // Two pairs of vectors take less time than three vectors and a single one.
                     left if left >= N && left != N + 1 => {
                         let at = std::array::from_fn(|next| grid.position(vector + next));
                         self.run::<V, M, N>(at, weights, to);
@@ -185,12 +184,12 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
     }
 }
 
-/// Runs the jobs of a range, which are pieces of images.
+/// Runs the jobs of a range. A job is a piece of an image.
 ///
 /// # Safety
 ///
-/// The processor must have the vectors. The operands must be alive and not written to. The results
-/// of the jobs must be the caller's to write.
+/// The processor must support the vectors. The operands must be alive and not written to. Only the
+/// caller may write the results of the jobs.
 #[inline(always)]
 pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     task: &Gather<T>,
@@ -289,11 +288,11 @@ unsafe fn sum_block<T: RegisterFloat, V: VectorOf<T>>(
     }
 }
 
-/// Writes the sums of a block to its results, of `height` channels from number `first` on.
+/// Writes the sums of a block to its results, for `height` channels from number `first` on.
 ///
 /// # Safety
 ///
-/// The sums must have been written, and the results must be the caller's to write.
+/// The sums must have been written, and only the caller may write the results.
 #[inline(always)]
 unsafe fn write_block<T: RegisterFloat>(
     plan: &ConvPlan,
@@ -315,7 +314,7 @@ unsafe fn write_block<T: RegisterFloat>(
         [down, along, columns.len(), grid.sums_pitch] == [1, 1, plan.length(1), columns.len()];
     for channel in 0..height {
         let sums = sums.wrapping_add(channel * grid.vectors * grid.lanes + columns.start);
-        // Rows that follow each other are copied together.
+        // Contiguous rows are copied together.
         let together = if is_whole { rows.len() } else { 1 };
         for row in rows.clone().step_by(together.max(1)) {
             let line = (first + channel) * plan.length(0) + (top + (down * row) as isize) as usize;

@@ -1,7 +1,7 @@
 //! The lengths of a convolution.
 
 /// A convolution of images with kernels. For each image and group, a result is the sum of products
-/// of `[channels, h, w]` elements. Pairs are of rows and columns.
+/// of `[channels, h, w]` elements. The two elements of a pair are for rows and for columns.
 ///
 /// Invariant: The kernel fits the padded image. Strides, dilations and groups are at least 1.
 /// Paddings, strides and dilations are below [`MOST`](Self::MOST).
@@ -9,9 +9,9 @@
 pub struct ConvLengths {
     pub images: usize,
     pub groups: usize,
-    /// The channels of an image, of each group.
+    /// The number of channels of an image in each group.
     pub channels: usize,
-    /// The channels of a result, of each group.
+    /// The number of channels of a result in each group.
     pub outputs: usize,
     pub image: [usize; 2],
     pub kernel: [usize; 2],
@@ -22,7 +22,8 @@ pub struct ConvLengths {
 }
 
 impl ConvLengths {
-    /// The bound of paddings, strides and dilations, below which no position overflows.
+    /// The exclusive bound of paddings, strides and dilations. Below the bound, no position
+    /// overflows.
     pub const MOST: usize = 1 << 30;
 
     /// Returns a bound of the scratch memory that a job of one row needs, in bytes. The bound holds
@@ -38,8 +39,8 @@ impl ConvLengths {
     /// Returns a bound of the scratch memory for one row of `count` results, in elements. Each of
     /// `channels` has a plane for each of the `phases`.
     fn row_elements(&self, channels: usize, phases: [usize; 2], count: usize) -> Option<usize> {
-        /// The maximum number of planes of a row that are packed without gaps, and the most rows of
-        /// sums.
+        /// The maximum number of planes of a row that are packed without gaps, and the maximum
+        /// number of rows of sums.
         const PLANES: usize = 8;
         const SUMS: usize = 40;
         let planes = phases[1].max(PLANES.min(self.kernel[1]));
@@ -49,12 +50,14 @@ impl ConvLengths {
         rows.checked_mul(count + self.reach(1))
     }
 
-    /// Returns the number of rows or columns of a plane behind a result that it is summed from.
+    /// Returns the number of rows or columns of a plane, behind the position of a result, that the
+    /// result is summed from.
     pub fn reach(&self, axis: usize) -> usize {
         (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis]
     }
 
-    /// Returns the number of passes of the gradient of the images. Returns `None` if it overflows.
+    /// Returns the number of passes of the gradient of the images, or `None` if the number
+    /// overflows.
     pub fn passes(&self) -> Option<usize> {
         let [rows, columns] = [0, 1].map(|at| self.image[at].min(self.stride[at]));
         rows.checked_mul(columns)

@@ -1,5 +1,5 @@
-//! Convolutions of `f32` and `f64`, and their gradients, computed from the images themselves. This
-//! avoids the matrix of columns that a product would need.
+//! Convolutions of `f32` and `f64`, and their gradients, computed directly from the images, without
+//! the matrix of columns of a convolution by a matrix product.
 //!
 //! A job packs a piece of an image into planes with zeros around them ([`pack`], [`plan`]). The
 //! planes are in scratch memory that stays in the second-level cache. Then the job sums products of
@@ -20,7 +20,7 @@ pub use self::lengths::ConvLengths;
 use crate::pointers::WritePtr;
 use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
-/// Writes `height` elements that are `step` apart, and zeros behind them.
+/// Writes `height` elements that are `step` elements apart, and zeros behind them.
 ///
 /// # Safety
 ///
@@ -86,7 +86,7 @@ macro_rules! conv_float {
 
 conv_float!(f32 f64);
 
-/// Some jobs of a task.
+/// Some jobs of a task, as a loop over registers.
 ///
 /// Invariant: the operands of the task are alive and not written to. Nothing else writes the
 /// results of the jobs.

@@ -6,7 +6,7 @@ use super::plan::ConvPlan;
 use crate::AnyElement;
 use crate::pointers::ReadPtr;
 
-/// The memory of an array of four axes that is packed: images, channels, rows and columns.
+/// The memory of an array of four axes to pack: images, channels, rows and columns.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSource<T> {
     /// The first element.
@@ -15,7 +15,7 @@ pub struct PackedSource<T> {
 }
 
 impl<T: AnyElement> PackedSource<T> {
-    /// Returns the elements whose first is at this address. The strides count elements.
+    /// Returns the array with its first element at this address. The strides count elements.
     pub fn new(first: *const T, strides: [isize; 4]) -> Self {
         Self {
             from: ReadPtr::over(first),
@@ -30,14 +30,14 @@ impl<T: AnyElement> PackedSource<T> {
         self.from.at(0).wrapping_offset(offset.sum())
     }
 
-    /// Returns the step along an axis, in elements.
+    /// Returns the stride of an axis, in elements.
     #[inline(always)]
     pub fn stride(&self, axis: usize) -> isize {
         self.strides[axis]
     }
 }
 
-/// The elements behind packed planes that may be read and written, too.
+/// The number of elements behind packed planes that may also be read and written.
 pub const SLACK: usize = 64;
 
 /// Writes the rows of a piece of some channels of an image to `to`, plane after plane. Writes zeros
@@ -46,8 +46,8 @@ pub const SLACK: usize = 64;
 ///
 /// # Safety
 ///
-/// The image must have the channels, and be alive and not written to. `to` must be writable for
-/// their planes.
+/// The image must have the channels, and be alive and not written to. `to` must be writable for the
+/// planes of the channels.
 #[inline(always)]
 pub unsafe fn pack<T: AnyElement>(
     plan: &ConvPlan,
@@ -61,8 +61,8 @@ pub unsafe fn pack<T: AnyElement>(
     for channel in channels {
         let first = source.at([image, channel, 0, 0]);
         for phase in 0..plan.axes[0].phases() {
-            // SAFETY: by this function's contract. A part written behind a row belongs to the next
-            // row or plane, which is written later, or to the slack.
+            // SAFETY: by this function's contract. Elements that are written behind a row belong to
+            // the next row or plane, which is written later, or to the slack.
             unsafe {
                 if columns.starts.is_empty() {
                     pack_phases(plan, source, first, (phase, start), to);
@@ -87,8 +87,7 @@ pub unsafe fn pack<T: AnyElement>(
     unsafe { fill(to, SLACK) };
 }
 
-/// Writes the phases of columns of a channel, whose elements begin at `first`, for one phase of
-/// rows.
+/// Writes the column phases of a channel, whose elements begin at `first`, for one phase of rows.
 ///
 /// # Safety
 ///
@@ -146,7 +145,7 @@ pub unsafe fn pack_result<T: AnyElement>(
     if pitch == width && source.stride(2) == width as isize && source.stride(3) == 1 {
         let from = source.at([image, channel, rows.start, 0]);
         let at = rows.len() * width;
-        // SAFETY: the rows follow each other, and the rest is this function's contract.
+        // SAFETY: the rows are contiguous, and the rest is this function's contract.
         unsafe {
             copy_run(from, 1, to, 1, at);
             fill(to.add(at), length - at);
@@ -172,11 +171,11 @@ pub unsafe fn pack_result<T: AnyElement>(
 /// The number of elements of a part of a long run.
 const PART: usize = 16;
 
-/// The number of elements that scratch memory has in addition, so that it can be aligned.
+/// The number of additional elements of scratch memory, so that the memory can be aligned.
 pub const ALIGNMENT: usize = 16;
 
-/// Returns the first address in the scratch memory at a cache line. A vector in two cache lines
-/// takes two reads.
+/// Returns the first address in the scratch memory that begins a cache line, because a vector in
+/// two cache lines takes two reads.
 pub fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
     let first = scratch.as_mut_ptr();
     first.wrapping_add(first.align_offset(64).min(ALIGNMENT))
@@ -186,7 +185,7 @@ pub fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
 ///
 /// # Safety
 ///
-/// They must be writable.
+/// The elements must be writable.
 #[inline(always)]
 pub unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
     for index in 0..count {
@@ -195,7 +194,7 @@ pub unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
     }
 }
 
-/// Copies `count` elements between steps of these numbers of elements.
+/// Copies `count` elements. The two numbers are the strides of source and target, in elements.
 ///
 /// # Safety
 ///
@@ -265,7 +264,7 @@ unsafe fn copy_adjacent<T: Copy>(from: *const T, to: *mut T, count: usize) {
     }
 }
 
-/// Copies the `N` elements from `at` on.
+/// Copies `N` elements from index `at` on.
 ///
 /// # Safety
 ///

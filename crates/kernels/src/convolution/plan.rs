@@ -1,30 +1,31 @@
 //! The positions that a convolution, or the gradient of its images, reads and writes. Pure
 //! arithmetic.
 //!
-//! The images are packed into planes. So for each element of the kernel, all results of a row read
-//! contiguous elements. A convolution with stride s has s × s planes for a channel. Plane (a, b)
-//! holds the elements whose padded coordinates are a and b modulo s. The gradient of the images has
-//! one plane for a channel of the result's gradient. Its results are divided into s × s classes
-//! instead. The results of a class read equal elements of the kernel, at fixed offsets.
+//! The images are packed into planes, so that all results of a row read contiguous elements for
+//! each element of the kernel. A convolution with stride s has s × s planes for a channel. Plane
+//! (a, b) holds the elements whose padded coordinates are congruent to a and b modulo s. The
+//! gradient of the images has one plane for a channel of the result's gradient. The results of the
+//! gradient are divided into s × s classes instead. The results of a class read equal elements of
+//! the kernel, at fixed offsets.
 
 use std::ops::Range;
 
 use super::ConvLengths;
 
-/// The maximum number of bytes of packed planes and sums in one job, a part of the second-level
-/// cache.
+/// The maximum number of bytes of packed planes and sums in one job, which is a part of the
+/// second-level cache.
 const PIECE_BYTES: usize = 3 << 17;
-/// The number of jobs from which a launch divides well among threads.
+/// The target number of jobs of a launch, enough to balance the load among threads.
 const JOBS: usize = 16;
-/// The minimum number of rows that are worth a job of their own.
+/// The minimum number of rows for a separate job.
 const LEAST_ROWS: usize = 8;
 
-/// The number of products that take as long as to pack an element.
+/// The number of products that take as long as the packing of an element.
 const PRODUCTS: usize = 13;
-/// The maximum number of planes of a row of a channel without gaps.
+/// The maximum number of gapless planes of a row of a channel.
 const MOST_PLANES: usize = 8;
 
-/// The element of a kernel that is `at` along an axis, and what it is multiplied with.
+/// The element `at` of a kernel along an axis, and the plane and offset of its factor.
 #[derive(Clone, Copy, Debug)]
 struct Tap {
     at: usize,
@@ -33,7 +34,7 @@ struct Tap {
     offset: usize,
 }
 
-/// Results at `first + step * index`, for each index, which read equal taps.
+/// The results at `first + step * index`, for each index. They read equal taps.
 #[derive(Clone, Debug)]
 struct ResultClass {
     first: isize,
@@ -51,17 +52,18 @@ pub struct AxisPlan {
     length: usize,
     /// The length of the images.
     image: usize,
-    /// The element `index` of phase a is at `step * index + a - before` in the image.
+    /// The distance in the image of neighbouring elements of a phase: element `index` of phase a is
+    /// at `step * index + a - before`.
     pub step: usize,
     before: isize,
     phases: Vec<usize>,
-    /// The phase and the offset that each plane without gaps begins with, if there are any.
+    /// The phase and the offset at which each gapless plane begins. Empty if the planes have gaps.
     pub starts: Vec<(usize, usize)>,
     classes: Vec<ResultClass>,
 }
 
 impl AxisPlan {
-    /// Returns the axis `at` of a convolution.
+    /// Returns the plan of axis `at` of a convolution.
     fn convolved(lengths: &ConvLengths, at: usize) -> Self {
         let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
         let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
@@ -97,15 +99,15 @@ impl AxisPlan {
         }
     }
 
-    /// Returns the axis `at` of the gradient of the images. The element q gets the products of the
-    /// kernel's elements k and the gradients of results. The result for k is (q + padding −
+    /// Returns the plan of axis `at` of the gradient of the images. Element q is a sum of products
+    /// of the kernel's elements k and the gradients of results. The result for k is (q + padding −
     /// dilation k) / stride. If the division has a remainder, k has no result.
     fn transposed(lengths: &ConvLengths, at: usize) -> Self {
         let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
         let (padding, length) = (lengths.padding[at], lengths.image[at]);
         let reach = (lengths.kernel[at] - 1) * dilation / stride;
         let skipped = padding / stride;
-        // The results less than a stride from the first one include all classes.
+        // The results within a stride of the first result include all classes.
         let classes = (0..length.min(stride)).map(|result| {
             let phase = (result + padding) % stride;
             let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
@@ -136,9 +138,9 @@ impl AxisPlan {
         }
     }
 
-    /// Gives each offset a plane of its own, so that rows of results follow each other without
-    /// gaps. Does so only if there are few offsets, and if packing the planes takes less time than
-    /// the gaps. Each element of a gap would be multiplied `products` times.
+    /// Gives each offset a separate plane, so that rows of results follow each other without gaps.
+    /// Does so only if the offsets are few, and if packing the planes takes less time than the
+    /// gaps. Each element of a gap would be multiplied `products` times.
     fn without_gaps(mut self, products: usize) -> Self {
         let taps = self.classes.iter().flat_map(|class| &class.taps);
         let mut starts: Vec<_> = taps.map(|tap| (tap.phase, tap.offset)).collect();
@@ -178,13 +180,13 @@ impl AxisPlan {
         self.starts.len().max(self.phases.len())
     }
 
-    /// Returns the number of elements of the axis of a phase.
+    /// Returns the number of elements of a phase along the axis.
     pub fn span(&self) -> usize {
         self.count + self.reach
     }
 }
 
-/// One class of rows with one of columns.
+/// A class of rows and a class of columns.
 #[derive(Clone, Debug)]
 pub struct Pass {
     /// The offset of each tap in the planes of a channel.
@@ -197,7 +199,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Returns the position of the result with the index 0 along an axis, and the step between
+    /// Returns the position of the result with index 0 along an axis, and the distance between
     /// indices.
     #[inline(always)]
     pub fn line(&self, axis: usize) -> (isize, usize) {
@@ -205,14 +207,14 @@ impl Pass {
     }
 }
 
-/// Sums of products of packed planes and elements of the kernel.
+/// A plan of sums of products of packed planes and elements of the kernel.
 #[derive(Clone, Debug)]
 pub struct ConvPlan {
     pub images: usize,
     pub groups: usize,
-    /// The channels that are summed, of each group.
+    /// The number of summed channels in each group.
     pub channels: usize,
-    /// The channels of the results, of each group.
+    /// The number of result channels in each group.
     pub outputs: usize,
     pub axes: [AxisPlan; 2],
     pub passes: Vec<Pass>,
@@ -227,7 +229,7 @@ pub struct ConvPlan {
 pub struct PieceScratch {
     /// The maximum number of channels that are packed at once.
     pub channels: usize,
-    /// The maximum number of channels of the result that are computed at once.
+    /// The maximum number of result channels that are computed at once.
     pub outputs: usize,
     /// The number of rows of sums.
     pub sums: usize,
@@ -328,8 +330,8 @@ impl ConvPlan {
         rows.phases() * columns.planes() * self.plane_rows() * self.pitch()
     }
 
-    /// Returns the number of elements of a channel's phases from which planes without gaps are
-    /// copied, if any.
+    /// Returns the number of elements of a channel's phases from which gapless planes are copied; 0
+    /// if the planes have gaps.
     pub fn phases_len(&self) -> usize {
         let columns = &self.axes[1];
         match columns.starts.is_empty() {
@@ -354,7 +356,7 @@ impl ConvPlan {
         start..self.axes[0].count.min(start + self.rows)
     }
 
-    /// Returns the indices in `range` whose results are within the result.
+    /// Returns the indices in `range` whose results are within the array of results.
     #[inline(always)]
     pub fn valid(&self, pass: &Pass, axis: usize, range: Range<usize>) -> Range<usize> {
         let (first, step) = pass.line(axis);

@@ -13,7 +13,7 @@ macro_rules! float {
                 #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
                 fn ordinal(self) -> i64 {
                     let bits = self.to_bits() as $bits;
-                    // Magnitudes count downwards from the negative zero.
+                    // The magnitudes of negative numbers count downwards from the negative zero.
                     (if bits < 0 { $bits::MIN.wrapping_sub(bits) } else { bits }) as i64
                 }
             }

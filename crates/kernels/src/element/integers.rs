@@ -37,7 +37,7 @@ macro_rules! integer {
                 #[inline(always)]
                 #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
                 fn left_shift(self, places: Self) -> Self {
-                    // As an unsigned number, a negative `places` is a large one.
+                    // Converted to an unsigned number, a negative `places` is large.
                     if (places as u64) < $type::BITS as u64 {
                         self.wrapping_shl(places as u32)
                     } else {
@@ -50,8 +50,8 @@ macro_rules! integer {
                 fn right_shift(self, places: Self) -> Self {
                     let most = $type::BITS as u64 - 1;
                     let shifted = self.wrapping_shr((places as u64).min(most) as u32);
-                    // Above its highest bit, a signed number continues with its sign, and an
-                    // unsigned number with zeros.
+                    // If `places` exceeds the highest bit, the result is 0 for an unsigned number
+                    // and the sign for a signed number.
                     if $type::MIN == 0 && places as u64 > most { 0 } else { shifted }
                 }
 
@@ -84,7 +84,7 @@ macro_rules! integer {
 
                 fn steps(start: Self, stop: Self, step: Self) -> Option<((Self, Self), usize)> {
                     let steps = (start, step);
-                    // Wide enough for the distance of any two 64-bit integers.
+                    // `i128` is wide enough for the distance of any two 64-bit integers.
                     let (span, step) = (i128::from(stop) - i128::from(start), i128::from(step));
                     if step == 0 {
                         return None;

@@ -1,7 +1,7 @@
 //! The types that an array can hold.
 //!
-//! Architecture invariant: the traits are sealed, so a kernel is written for a closed set of types.
-//! Every type is plain bytes without padding.
+//! Architecture invariant: the traits are sealed, so that a kernel is written for a closed set of
+//! types. Every type is plain bytes without padding.
 
 mod floats;
 mod integers;
@@ -187,13 +187,14 @@ pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOp
     type Part: Numeric;
 }
 
-/// An element that arithmetic works on: every one except `bool`. [`Number`] includes complex
-/// numbers, too.
+/// An element that arithmetic works on: every element except `bool`. [`Number`] also includes
+/// complex numbers.
 ///
 /// Besides these bounds, every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`]
-/// has `num_traits::Float`. Generic code that needs more of single values adds these bounds. (These
-/// traits are not supertraits: they would make `zero`, `one`, `to_f64` and `epsilon` ambiguous.)
-/// Operators on single values are Rust's; only operators on arrays wrap.
+/// has `num_traits::Float`. Generic code that needs more operations on single values adds these
+/// bounds. (The `num_traits` are not supertraits, because they would make `zero`, `one`, `to_f64`
+/// and `epsilon` ambiguous.) Operators on single values are Rust's; only operators on arrays wrap
+/// around.
 ///
 /// # Examples
 ///
@@ -231,7 +232,7 @@ pub trait Numeric:
 /// ```
 pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
 
-/// An element of which single bits can be combined: an integer or `bool`.
+/// An element whose single bits can be combined: an integer or `bool`.
 ///
 /// # Examples
 ///
@@ -265,7 +266,7 @@ pub trait Float:
     /// elements are computed in the accumulation type, and states of optimizers are stored in it.
     type Computed: Float + Real;
 
-    /// The binary digits of the significand, the hidden one included.
+    /// The number of binary digits of the significand, including the hidden digit.
     const MANTISSA_DIGITS: u32;
 
     /// Returns the distance from one to the next larger value.
@@ -286,7 +287,7 @@ pub mod sealed {
 
     /// Whole numbers modulo a power of two.
     pub trait Whole: Sized {
-        /// Returns `high - low`, or `None` if `high` is not above `low`.
+        /// Returns `high - low`, or `None` if `high` is not greater than `low`.
         fn distance(low: Self, high: Self) -> Option<u64>;
 
         /// Returns the number that is `steps` higher, wrapping around at the end of the type.
@@ -300,23 +301,23 @@ pub mod sealed {
         /// used.
         fn shifted_right(self, count: Self) -> Self;
 
-        /// Returns `self << places`, or 0 if `self` has no more than `places` bits. A negative
-        /// `places` counts as a large one.
+        /// Returns `self << places`, or 0 if `self` has at most `places` bits. A negative `places`
+        /// counts as a large number.
         fn left_shift(self, places: Self) -> Self;
 
-        /// Returns `self >> places`, with the sign extended. If `self` has no more than `places`
-        /// bits, only the sign is left: −1 for a negative number, else 0. A negative `places`
-        /// counts as a large one.
+        /// Returns `self >> places`, with the sign extended. If `self` has at most `places` bits,
+        /// only the sign remains: −1 for a negative number, otherwise 0. A negative `places` counts
+        /// as a large number.
         fn right_shift(self, places: Self) -> Self;
 
         /// Returns the whole part of the power, modulo the type's range.
         fn power(self, exponent: Self) -> Self;
     }
 
-    /// Values of which each has a next one.
+    /// Values with positions in the order of their type.
     pub trait Ranked {
-        /// Returns the value's position in the order of its type: neighbours differ by one, both
-        /// zeros are at 0. The position of a NaN is unspecified.
+        /// Returns the value's position in the order of its type: the positions of neighbours
+        /// differ by one, and both zeros have position 0. The position of a NaN is unspecified.
         fn ordinal(self) -> i64;
     }
 
@@ -339,8 +340,8 @@ mod private {
     use half::{bf16, f16};
     use num_complex::Complex;
 
-    /// The seal of [`AnyElement`](super::AnyElement), which only types of this crate implement. So
-    /// the type behind a [`DType`](crate::DType) is known.
+    /// The seal of [`AnyElement`](super::AnyElement). Only types of this crate implement the seal,
+    /// so the type behind a [`DType`](crate::DType) is known.
     pub trait Sealed {}
 
     macro_rules! seal {

@@ -10,7 +10,7 @@ use num_complex::Complex;
 ///
 /// `Raw` has the size and alignment of `Self`.
 pub unsafe trait Plain: NoUninit {
-    /// The bytes of a value in device memory, not yet checked: any bit pattern is valid.
+    /// The bytes of a value in device memory, before a check. Any bit pattern is valid.
     type Raw: Pod + Default + Send + Sync;
 
     /// Returns the value that `raw` represents.
@@ -60,7 +60,7 @@ unsafe impl Plain for bool {
     }
 }
 
-/// The bytes of an element of any type, and zeros behind them.
+/// The bytes of an element of any type, padded with zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bits([u64; 2]);
 
@@ -70,7 +70,8 @@ impl Bits {
         self.0[0]
     }
 
-    /// Returns the words that an element of `size_bytes` occupies, if each element begins a word.
+    /// Returns the words that an element of `size_bytes` occupies, if each element begins at a
+    /// word.
     pub fn words(&self, size_bytes: usize) -> &[u64] {
         &self.0[..size_bytes.div_ceil(8)]
     }

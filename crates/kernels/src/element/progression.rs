@@ -1,22 +1,23 @@
-//! Ranges of floats: their number of values, and each value from its position.
+//! Ranges of floats: the number of values, and each value computed from its position.
 //!
 //! Rule: bounds and steps are the decimals that a program wrote. A number of a type that is
-//! narrower than `f64` stands for the shortest decimal that rounds to it. So a step of 0.1 is a
-//! tenth in every type. The count is ⌈(stop − start) / step⌉ of these decimals, in `f64` of its own
-//! numbers. Values at the end that round to `stop` or beyond it do not count. The count is at least
-//! one if `start` is before `stop`.
+//! narrower than `f64` represents the shortest decimal that rounds to it. Therefore a step of 0.1
+//! is a tenth in every type. The count is ⌈(stop − start) / step⌉ of these decimals. For `f64`, it
+//! is computed from the binary numbers themselves. Values at the end that round to `stop` or beyond
+//! it do not count. The count is at least one if `start` is before `stop`.
 
 use super::Float;
 
-/// The values `start`, `start + step`, … in `f64`, all times a factor and divided by one number.
+/// The values `start`, `start + step`, … in `f64`, each multiplied by a factor and divided by a
+/// divisor.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatSteps {
     start: f64,
     step: f64,
-    /// The power of ten that whole numbers count, or 1.
+    /// The power of ten that `start` and `step` count, or 1.
     factor: f64,
-    /// The power of ten that makes whole numbers of decimals; 1/2 if the distance of the bounds
-    /// overflows, else 1.
+    /// The power of ten that turns the decimals into whole numbers; 1/2 if the distance of the
+    /// bounds overflows; otherwise 1.
     divisor: f64,
 }
 
@@ -38,11 +39,11 @@ impl FloatSteps {
         }
         let mut count = floats;
         if let Some([start, stop, step]) = decimals {
-            // One more, if the quotient was rounded.
+            // The count may be one more, if the quotient was rounded.
             count = self::count([start, stop, step]).unwrap_or(floats.saturating_add(1));
             steps = Self::in_whole_numbers(start, step, count).unwrap_or(steps);
         }
-        // The values are in order. Searches the first one that does not come before the end.
+        // The values are ordered. Searches for the first value that does not come before the end.
         let (mut first, mut end) = (1, count.max(1));
         while first < end {
             let middle = first + (end - first) / 2;
@@ -57,14 +58,14 @@ impl FloatSteps {
 
     /// Returns the steps between numbers of `f64`, and their rounded quotient as a count.
     fn in_floats([from, to, by]: [f64; 3]) -> (Self, usize) {
-        // In halves, so that the distance of the bounds does not overflow.
+        // Computed in halves, so that the distance of the bounds does not overflow.
         let divisor = if (to - from).is_finite() { 1.0 } else { 0.5 };
         let [start, stop, step] = [from, to, by].map(|value| value * divisor);
         // An `as` conversion saturates: a number that is too large becomes MAX.
         let count = ((stop - start) / step).ceil() as usize;
         let steps = Self {
             start,
-            // An infinite step leads to no second value.
+            // With an infinite step, there is no second value.
             step: if step.is_finite() { step } else { 0.0 },
             factor: 1.0,
             divisor,
@@ -72,8 +73,8 @@ impl FloatSteps {
         (steps, count)
     }
 
-    /// Returns the steps as whole numbers of a power of ten, if `f64` represents all of `count`
-    /// values. Each value is then the exact decimal, rounded once.
+    /// Returns the steps as whole numbers that count a power of ten, if `f64` represents all
+    /// `count` values. Each value is then the exact decimal, rounded once.
     fn in_whole_numbers(start: Decimal, step: Decimal, count: usize) -> Option<Self> {
         const MOST: u128 = 1 << f64::MANTISSA_DIGITS;
         let ([start, step], exponent) = whole_numbers([start, step])?;
@@ -95,8 +96,8 @@ impl FloatSteps {
     }
 }
 
-/// Returns the number of steps from a start to a stop, rounded up. Returns `None` unless all three
-/// are whole numbers of one power of ten.
+/// Returns the number of steps from a start to a stop, rounded up. Returns `None` unless the three
+/// decimals are whole numbers of one power of ten.
 fn count(decimals: [Decimal; 3]) -> Option<usize> {
     let ([start, stop, step], _) = whole_numbers(decimals)?;
     let distance = stop.checked_sub(start)?.unsigned_abs();
@@ -106,7 +107,7 @@ fn count(decimals: [Decimal; 3]) -> Option<usize> {
 
 /// Returns decimals as whole numbers of one power of ten, and its exponent.
 fn whole_numbers<const N: usize>(decimals: [Decimal; N]) -> Option<([i128; N], i32)> {
-    // Zero is a whole number of every power.
+    // Zero is a whole number of every power of ten.
     let others = decimals.iter().filter(|decimal| decimal.digits != 0);
     let exponent = others.map(|decimal| decimal.exponent).min()?;
     let mut numbers = decimals.map(|decimal| decimal.digits);
@@ -119,7 +120,7 @@ fn whole_numbers<const N: usize>(decimals: [Decimal; N]) -> Option<([i128; N], i
     Some((numbers, exponent))
 }
 
-/// A decimal, and the number of `f64` nearest to it.
+/// A decimal, and the `f64` nearest to it.
 #[derive(Clone, Copy, Debug)]
 struct Decimal {
     digits: i128,
@@ -133,7 +134,7 @@ impl Decimal {
         (0..9).find_map(|places| Self::of_places::<T>(exact, places))
     }
 
-    /// Returns a decimal with as many places behind the first digit that rounds to `exact`.
+    /// Returns a decimal with `places` digits behind the first digit that rounds to `exact`.
     fn of_places<T: Float>(exact: f64, places: usize) -> Option<Self> {
         let nearest = Self::parse(&format!("{exact:.places$e}"))?;
         // Near a power of two, the nearest decimal may round to the number below. The adjacent
@@ -160,12 +161,12 @@ impl Decimal {
     }
 }
 
-/// The maximum number of binary digits of a step that may be taken exactly.
+/// The maximum number of binary digits of a step that may count as an exact binary number.
 const MOST_BITS: u32 = 3;
 
-/// Returns the decimals that a start, a stop and a step stand for. Returns `None` if the numbers
-/// stand for themselves: numbers of `f64`, and numbers with an infinite step. Also if the step was
-/// not written as a decimal, such as 2⁻²⁰.
+/// Returns the decimals that a start, a stop and a step represent. Returns `None` if the numbers
+/// represent themselves: numbers of `f64`, numbers with an infinite step, and steps that were not
+/// written as decimals, such as 2⁻²⁰.
 fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     if T::MANTISSA_DIGITS >= f64::MANTISSA_DIGITS {
         return None;
@@ -177,8 +178,8 @@ fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     let by = exact[2];
     let significand = ((by.to_bits() << 12) >> 12) | (1 << 52);
     let bits = f64::MANTISSA_DIGITS - significand.trailing_zeros();
-    // A decimal may be near such a short binary number. But then hardly all bounds are multiples of
-    // the number.
+    // A decimal may also be near a short binary number, but then the bounds are hardly multiples of
+    // the binary number.
     let is_binary = bits <= MOST_BITS
         && step.digits.unsigned_abs() >= 10
         && step.value != by
@@ -243,8 +244,8 @@ mod tests {
         assert_eq!((shortest(f32::NAN), shortest(f16::INFINITY)), (None, None));
     }
 
-    /// Checks a range of whole numbers of a power of ten, if its bounds and step stand for them.
-    /// Returns whether they do.
+    /// If the bounds and the step represent whole numbers of a power of ten, checks the range.
+    /// Returns whether they represent them.
     fn is_counted<T: Float>(digits: [i64; 3], exponent: i32) -> bool {
         let number = |digits: i64| -> f64 { format!("{digits}e{exponent}").parse().unwrap() };
         let texts = digits.map(number);
@@ -327,7 +328,7 @@ mod tests {
             (length::<f32>(7.86438, 7.9517, 0.02183), 4),
             (length::<f32>(3e37, 0.0, -1e37), 3),
             (length::<f32>(-3e-29, 0.0, 3e-30), 10),
-            // The stop is too near to zero for whole numbers of one power of ten.
+            // The stop is too near zero for whole numbers of one power of ten.
             (length::<f32>(-0.3, 1e-40, 0.1), 4),
             (length::<f32>(-0.3, -1e-40, 0.1), 3),
             // The last value rounds to the stop.

@@ -1,4 +1,4 @@
-//! The types, with the types of their sums and computations, one row for each.
+//! The element types, each in a row with the types of its sums and computations.
 
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,16 +1,16 @@
-//! The bodies of written functions as part of an expression graph. [`written`](super::written) adds
-//! them.
+//! The bodies of written functions as part of an expression graph. [`written`](super::written)
+//! appends the bodies.
 
 use super::call::Call;
 use crate::DType;
 use crate::element::plain::Bits;
 
-/// An expression graph that a body is added to. Its nodes have numbers.
+/// An expression graph that a body is appended to. Its nodes have numbers.
 pub trait Graph {
-    /// Adds one value, and returns the number of its node.
+    /// Appends one value, and returns the number of its node.
     fn scalar(&mut self, dtype: DType, bits: Bits) -> u32;
 
-    /// Adds a function of earlier nodes, and returns the number of its node.
+    /// Appends a function of earlier nodes, and returns the number of its node.
     fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32;
 
     /// Returns the type of a node's elements.
@@ -21,12 +21,12 @@ pub trait Graph {
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
     pub(super) number: u32,
-    /// True if the part consists of literals alone, as `f64` or `i64`, until it is combined with a
-    /// type.
+    /// True if the part consists of literals alone. Literals are `f64` or `i64` until they are
+    /// combined with a type.
     pub(super) is_literal: bool,
 }
 
-/// The graph that a body is added to.
+/// The graph that a body is appended to, with the nodes of the arguments.
 pub struct Terms<'a> {
     pub(super) graph: &'a mut dyn Graph,
     /// The nodes of the arguments.
@@ -52,6 +52,6 @@ impl std::fmt::Debug for Terms<'_> {
     }
 }
 
-/// A function that adds the terms of a body. If all terms are functions of arrays, it returns the
-/// number of the result.
+/// A function that appends the terms of a body. If all terms are functions of arrays, it returns
+/// the number of the result's node.
 pub type Body = fn(&mut Terms<'_>) -> Option<u32>;

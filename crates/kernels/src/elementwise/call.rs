@@ -19,7 +19,7 @@ pub struct Call {
     pub arguments: &'static [DType],
     /// The type of its value.
     pub output: DType,
-    /// The function, for rules that depend on it.
+    /// The operation, for rules that depend on the function.
     pub operation: Operation,
     /// The function's type. Together with the operands' types, it identifies the function.
     pub id: fn() -> TypeId,
@@ -63,23 +63,23 @@ impl Call {
     }
 }
 
-/// A function of the library, as a table by the number of [`DType`], for each type that supports
-/// it.
+/// A function of the library, as a table by the number of [`DType`] of the types that support it.
 ///
-/// Its loops are compiled with the library. A table is accessed by reference. If a constant
-/// contains a generic function's address, the compiler compiles this function in each crate that
-/// uses the constant.
+/// The loops are compiled with the library. A table is accessed by reference. If a constant
+/// contained a generic function's address, the compiler would compile the function in each crate
+/// that uses the constant.
 #[derive(Debug)]
 pub struct Calls(pub [Option<Call>; DType::COUNT]);
 
 impl Calls {
-    /// Returns the function for elements of `dtype`; `None` if it is not for them.
+    /// Returns the function for elements of `dtype`, or `None` if the function does not support
+    /// them.
     #[inline]
     pub const fn get(&'static self, dtype: DType) -> Option<&'static Call> {
         self.0[dtype as usize].as_ref()
     }
 
-    /// Returns the function for elements of `dtype`, for which its bound holds.
+    /// Returns the function for elements of `dtype`, which the function must support.
     #[inline]
     pub const fn at(&'static self, dtype: DType) -> &'static Call {
         match self.get(dtype) {

@@ -20,7 +20,7 @@ pub struct Cast<U>(PhantomData<U>);
 impl<U: AnyElement> Cast<U> {
     const fn call<T: AnyElement>() -> Option<Call> {
         let loops = match T::DTYPE {
-            // One byte, which is 0 or 1.
+            // `bool` is converted as a byte, which is 0 or 1.
             DType::Bool => Loops::of::<Self, (u8,)>(),
             _ => match of_integers(T::DTYPE, U::DTYPE) {
                 Some(loops) => loops,
@@ -40,8 +40,9 @@ macro_rules! integer_loops {
     };
 }
 
-/// Returns the loops between integers; `None` for other types. Bits are cut off or added, so the
-/// sign of the result does not matter. The sign of the argument matters only if bits are added.
+/// Returns the loops between integers, or `None` for other types. Bits are truncated or extended,
+/// so the sign of the result does not matter. The sign of the argument matters only if bits are
+/// extended.
 const fn of_integers(from: DType, to: DType) -> Option<Loops> {
     let (Some(target), Some(unsigned)) = (unsigned(to), unsigned(from)) else {
         return None;
@@ -61,7 +62,7 @@ const fn of_integers(from: DType, to: DType) -> Option<Loops> {
     }
 }
 
-/// Returns the unsigned integer of the size of an integer.
+/// Returns the unsigned integer type of the size of an integer type.
 const fn unsigned(dtype: DType) -> Option<DType> {
     Some(match dtype {
         DType::I8 | DType::U8 => DType::U8,
@@ -77,7 +78,7 @@ pub const fn cast(from: DType, to: DType) -> &'static Call {
     CASTS[to as usize].at(from)
 }
 
-/// The conversions to each type of elements.
+/// The conversions to each element type.
 static CASTS: [Calls; DType::COUNT] = [
     table!(element(Cast<f32>)),
     table!(element(Cast<f64>)),

@@ -28,7 +28,7 @@ pub(crate) const fn names_arguments(cuda: &str, count: usize) -> bool {
 }
 
 /// Expands `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind to a function.
-/// A size means that the function may note an element as rare. `pass` is the name of the pass in
+/// If a size is given, the function may note an element as rare. `pass` is the name of the pass in
 /// the host form.
 macro_rules! function {
     (
@@ -46,8 +46,8 @@ macro_rules! function {
         impl $op {
             /// The function for each type of elements.
             pub const CALLS: &'static $crate::elementwise::call::Calls = {
-                // Not generic, so that its loops are compiled with the library and its optimisation
-                // level.
+                // The static is not generic, so that its loops are compiled with the library and
+                // its optimisation level.
                 static CALLS: $crate::elementwise::call::Calls =
                     $crate::elementwise::loops::table!($kind $op);
                 &CALLS
@@ -116,8 +116,8 @@ macro_rules! function {
     };
 }
 
-/// The function of single elements that a written function calls for a row. The module in which it
-/// is used calls the module of the rows `rows`.
+/// Declares the function of single elements that a written function calls for a row. The module
+/// that uses the macro must name the module of the rows `rows`.
 macro_rules! element {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident)
@@ -136,8 +136,8 @@ macro_rules! element {
     };
 }
 
-/// Calls the macro `of` with the properties that a row's kind implies. These are the element types,
-/// the result, and whether it is computed in its own type or the wide one.
+/// Calls the macro `of` with the properties that a row's kind implies. The properties are the
+/// element types, the result type, and whether it is computed in its own type or in the wide type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! of_kind {
@@ -176,7 +176,7 @@ macro_rules! of_kind {
     };
 }
 
-/// The callback of `functions!`: the function of each row.
+/// The callback of `functions!`, which declares the function of each row.
 macro_rules! rows {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -201,7 +201,7 @@ macro_rules! rows {
     };
 }
 
-/// The type of an argument: the named type, or else the type of the elements.
+/// The type of an argument: the named type, or otherwise the element type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! argument {

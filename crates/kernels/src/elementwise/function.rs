@@ -9,16 +9,17 @@ use super::operation::Operation;
 use crate::AnyElement;
 use crate::element::scalar::pass::Pass;
 
-/// A function of single elements, as a type without values; `Args` is the tuple of their types.
+/// A function of single elements, as a type without values. `Args` is the tuple of the element
+/// types.
 ///
-/// It has two forms with equal results: `apply` on the host, `CUDA` on a GPU.
+/// The function has two forms with equal results: `apply` on the host, and `CUDA` on a GPU.
 pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// The name in error messages.
     const NAME: &'static str;
 
-    /// The function in CUDA C++: an expression of its arguments, which are called `a`, `b`, `c` and
+    /// The function in CUDA C++: an expression of its arguments, which are named `a`, `b`, `c` and
     /// `d` in order. `R` names the type of the result. Values of `f16` and `bf16` are passed as
-    /// `float` and are rounded once, at the end.
+    /// `float`, and the result is rounded once.
     const CUDA: &'static str;
 
     /// True if `apply` may note an element as rare; see [`Pass`].
@@ -28,7 +29,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     #[doc(hidden)]
     const WIDE: bool = false;
 
-    /// The function as a value. Functions of the library have it in a table.
+    /// The function as a value. Functions of the library store the value in a table.
     #[doc(hidden)]
     const CALL: &'static Call =
         &Call::of::<Self, Args>(Operation::Written, Loops::of::<Self, Args>());
@@ -36,8 +37,8 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// The body of a written function as terms.
     const BODY: Option<Body> = None;
 
-    /// The functions that compute its partial derivatives, if they are written by hand: one for
-    /// each argument, or `None`.
+    /// The functions that compute the partial derivatives, if they are written by hand: for each
+    /// argument a function or `None`.
     const PARTIALS: Option<&'static [Option<&'static Call>]> = None;
 
     /// The type of the result.
@@ -57,7 +58,7 @@ pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar<T>(pub T);
 
-/// The function `F` of the elements of other nodes, which form a tuple.
+/// The function `F`, applied to the elements of other nodes, which form a tuple.
 #[derive(Debug)]
 pub struct Apply<F, X> {
     function: PhantomData<F>,
@@ -66,7 +67,7 @@ pub struct Apply<F, X> {
 }
 
 impl<F, X> Apply<F, X> {
-    /// Returns the function of these operands.
+    /// Returns the function, applied to these operands.
     #[inline(always)]
     pub fn new(operands: X) -> Self {
         Self {

@@ -1,9 +1,9 @@
-//! Loops over blocks of elements: one for each function and element type, compiled with the
+//! Loops over blocks of elements: a loop for each function and element type, compiled with the
 //! library.
 //!
 //! Exponentials, and functions that consist of them, are compiled a third time, for AVX-512
-//! (`Loop::WIDE`). The processor limits these functions, so longer vectors help. Memory limits
-//! other loops, so longer vectors do not help.
+//! (`Loop::WIDE`). These functions are bound by arithmetic, so longer vectors help. Other loops are
+//! bound by memory, so longer vectors do not help.
 
 #[cfg(target_arch = "x86_64")]
 use std::hint::black_box;
@@ -20,7 +20,7 @@ use crate::vector::{has_vectors, has_wide_vectors};
 use crate::{AnyElement, DType};
 
 /// A loop that applies a function to a number of elements. The elements of each operand are
-/// consecutive from an address on; the results are written to another address.
+/// consecutive from an address on. The results are written to another address.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
 /// Expands to the [`Calls`](super::call::Calls) of `Op::call::<T>()` for each `T` of a kind of
@@ -72,7 +72,7 @@ pub(crate) use table;
 
 /// One element of each of several types.
 pub trait Arguments: Copy + 'static {
-    /// The runs of such elements in memory.
+    /// The runs of the elements in memory.
     type InMemory: Runs<Items = Self>;
 
     /// The types of the elements.
@@ -102,7 +102,7 @@ arguments!(A 0, B 1);
 arguments!(A 0, B 1, C 2);
 arguments!(A 0, B 1, C 2, D 3);
 
-/// The loops of one function, a column for each instruction set.
+/// The loops of one function, one for each instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Loops {
     baseline: BlockLoop,
@@ -133,7 +133,7 @@ impl Loops {
     }
 
     /// Returns the loops of `F` for elements of `T`, whose arguments are `Own`. `Wide` are the
-    /// arguments for `f32`, which computes for the narrower floats.
+    /// arguments of `f32`, in which the narrower floats are computed.
     pub(crate) const fn widening<F, T, Own, Wide>() -> Self
     where
         F: Function<Own> + Function<Wide>,
@@ -147,7 +147,7 @@ impl Loops {
         }
     }
 
-    /// Returns one loop for every instruction set.
+    /// Returns a table with `run` for every instruction set.
     const fn all(run: BlockLoop) -> Self {
         Self {
             baseline: run,
@@ -167,14 +167,14 @@ impl Loops {
     }
 }
 
-/// Applies `F` for processors without AVX2, which are rare. Each element is computed by itself, so
-/// that the compiler makes neither vector code nor copies of the body.
+/// Applies `F` for processors without AVX2, which are rare. Each element is computed separately, so
+/// that the compiler neither vectorises the loop nor copies its body.
 ///
 /// # Safety
 ///
 /// For each type of `Args`, `count` elements must be readable at its address, aligned and not
-/// written to meanwhile. `to` must have room for `count` results, aligned, which nothing else reads
-/// meanwhile.
+/// written to meanwhile. `to` must be aligned and writable for `count` results, which nothing else
+/// reads meanwhile.
 #[cfg(target_arch = "x86_64")]
 unsafe fn one_by_one<F: Function<Args>, Args: Arguments>(
     from: &[*const u8; MOST_OPERANDS],
@@ -227,8 +227,8 @@ unsafe fn with_avx512<F: Function<Args>, Args: Arguments>(
 /// # Safety
 ///
 /// For each type of `Args`, `count` elements must be readable at its address, aligned and not
-/// written to meanwhile. `to` must have room for `count` results, aligned, which nothing else reads
-/// meanwhile.
+/// written to meanwhile. `to` must be aligned and writable for `count` results, which nothing else
+/// reads meanwhile.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn as_compiled<F: Function<Args>, Args: Arguments>(
     from: &[*const u8; MOST_OPERANDS],
@@ -239,7 +239,7 @@ unsafe fn as_compiled<F: Function<Args>, Args: Arguments>(
     unsafe { block_loop::<F, Args, { cfg!(target_arch = "aarch64") }>(from, to, count) };
 }
 
-/// Applies the function `F` to `count` elements of each operand, in vector code.
+/// Applies the function `F` to `count` elements of each operand, with vector code.
 ///
 /// # Safety
 ///

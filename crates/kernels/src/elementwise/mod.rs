@@ -1,8 +1,8 @@
-//! Functions of single elements: as types, as values, and their loops over blocks of elements.
+//! Functions of single elements, as types and as values, with their loops over blocks of elements.
 //!
-//! A function is one row of `functions!`, or has a file here. Its type implements
-//! [`Function`](function::Function) for each element type. Its table of [`Calls`](call::Calls) has
-//! the function as a value, with a loop for each instruction set.
+//! A function is a row of `functions!`, or has a separate file. Its type implements
+//! [`Function`](function::Function) for each element type. Its table of [`Calls`](call::Calls)
+//! stores the function as a value, with a loop for each instruction set.
 
 pub mod arithmetic;
 pub mod body;

@@ -1,9 +1,9 @@
 //! The functions of the library by name, for rules that depend on the function.
 //!
-//! A function has a type, from which the compiler makes a fused loop, and a name here. Rules of
-//! derivatives meet a function at run time, as a `Call`, and match on its `Operation`. A function
-//! of `elementwise!` is `Operation::Written`. The `TypeId` of a call distinguishes written
-//! functions, and selects no rule.
+//! A function has a type, from which the compiler makes a fused loop, and a name in [`Operation`].
+//! The rules of derivatives get a function as a `Call` at run time, and match on its `Operation`. A
+//! function of `elementwise!` is `Operation::Written`. The `TypeId` of a call distinguishes written
+//! functions. It selects no rule.
 
 use crate::DType;
 
@@ -12,7 +12,7 @@ macro_rules! operation {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The function of a [`Call`](super::call::Call), whatever the types of its operands.
+        /// The function of a [`Call`](super::call::Call), independent of the types of its operands.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each is called as its function is")]
         pub enum Operation {
@@ -35,14 +35,14 @@ functions! { operation }
 
 impl Operation {
     /// Returns whether the function has loops for AVX-512 for elements of `dtype`. Functions of
-    /// exponentials have them, because networks compute these for many elements. A loop takes time
-    /// to compile, so other functions have none.
+    /// exponentials have them, because networks compute exponentials of many elements. Other
+    /// functions have no such loops, because a loop takes time to compile.
     pub(crate) const fn is_wide(self, dtype: DType) -> bool {
         match self {
             Self::Exp | Self::Gelu | Self::Sigmoid | Self::Silu | Self::Tanh => {
                 matches!(dtype, DType::F32 | DType::F64)
             }
-            // In `f64`, the error function is a call for each element.
+            // In `f64`, the error function is a function call for each element.
             Self::Erf => matches!(dtype, DType::F32),
             _ => false,
         }

@@ -1,4 +1,5 @@
-//! The run of an expression: the loop body that the compiler makes of its static type.
+//! The run of an expression: the loop body that the compiler makes from the expression's static
+//! type.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -18,14 +19,14 @@ pub trait Run: Copy + Send + Sync + 'static {
     /// `true` if the pass may record an element as rare; see [`Pass`].
     const RARE: bool = false;
 
-    /// `true` if the library has a loop for AVX-512 of one of the functions.
+    /// `true` if the library has an AVX-512 loop for one of the functions.
     const WIDE: bool = false;
 
-    /// Returns the run over operands whose first elements are at the next addresses of `firsts`.
-    /// The order is the order in which the expression names its arrays.
+    /// Returns the run with its operands at the next addresses of `firsts`. The addresses are in
+    /// the order in which the expression names its arrays.
     fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self;
 
-    /// Returns the value at `index`.
+    /// Returns the value at index `index`.
     ///
     /// # Safety
     ///
@@ -71,7 +72,7 @@ macro_rules! runs {
 
             #[inline(always)]
             unsafe fn at<Way: Pass>(self, pass: &mut Way, index: usize) -> Self::Items {
-                // SAFETY: the caller keeps this contract.
+                // SAFETY: by this function's contract.
                 unsafe { ($(self.$index.at(pass, index),)+) }
             }
         }
@@ -97,7 +98,7 @@ impl<F: Function<X::Items>, X: Runs<Items: Arguments>> Run for Apply<F, X> {
 
     #[inline(always)]
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> F::Output {
-        // SAFETY: the caller keeps this contract.
+        // SAFETY: by this function's contract.
         let arguments = unsafe { self.operands.at(pass, index) };
         F::apply(pass, arguments)
     }
@@ -117,7 +118,7 @@ impl<T: AnyElement> Run for Scalar<T> {
     }
 }
 
-/// The run of an expression that does not fuse. It has no values.
+/// The run of an expression that is not fused. It has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum Unfused<T> {
     #[doc(hidden)]
@@ -195,7 +196,7 @@ pub(super) unsafe fn fill<R: Run, const FMA: bool>(run: R, out: &mut [MaybeUnini
     }
 }
 
-/// Writes the elements of `run` from `start` on to `out`.
+/// Writes the elements of `run`, from index `start` on, to `out`.
 ///
 /// # Safety
 ///
@@ -213,9 +214,9 @@ pub unsafe fn fill_block<R: Run, L: Pass>(
     }
 }
 
-/// Like [`fill_block`], with correct values for rare elements, and out of line. Each pass uses FMA
-/// if the processor has it. So except for rare elements, the values equal the values of the fast
-/// pass.
+/// Writes the elements like [`fill_block`], with correct values for rare elements. Not inlined.
+/// Both passes use FMA if the processor supports it, so that the values are equal except for rare
+/// elements.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The choice by a mask.
+//! The selection of values by a mask.
 
 use super::call::{Call, Calls};
 use super::function::Function;
@@ -7,7 +7,7 @@ use super::operation::Operation;
 use crate::element::scalar::pass::Pass;
 use crate::{AnyElement, DType};
 
-/// The choice between two values.
+/// The selection of one of two values.
 #[derive(Clone, Copy, Debug)]
 pub struct Select;
 
@@ -19,7 +19,7 @@ impl Select {
     };
 
     const fn call<T: AnyElement>() -> Option<Call> {
-        // Elements are moved, so that types of one size and alignment share a loop.
+        // Elements are only moved, so types of equal size and alignment share a loop.
         let loops = match T::DTYPE {
             DType::I8 | DType::U8 | DType::Bool => Loops::of::<Self, (bool, u8, u8)>(),
             DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => {

@@ -1,10 +1,10 @@
 //! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by the loop of `f32`, and
 //! rounded once.
 //!
-//! Each function computes these types in `f32` anyway. So only the loop of `f32` is compiled for
-//! each function, and the conversions are compiled once for all functions.
+//! Each function computes these types in `f32` anyway. Therefore only the `f32` loop is compiled
+//! for each function, and the conversions are compiled once for all functions.
 //!
-//! A function that does not round, such as a maximum or a comparison, has its own loops. They
+//! A function that does not round, such as a maximum or a comparison, has its own loops, which
 //! preserve the payload of a NaN.
 
 use std::mem::MaybeUninit;
@@ -24,8 +24,8 @@ const AT_ONCE: usize = 256;
 
 type Wide = [MaybeUninit<f32>; AT_ONCE];
 
-/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. It has the
-/// signature of [`BlockLoop`](super::loops::BlockLoop).
+/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. The function
+/// has the signature of [`BlockLoop`](super::loops::BlockLoop).
 ///
 /// # Safety
 ///
@@ -63,8 +63,8 @@ struct Types {
 /// # Safety
 ///
 /// `loops` must be for these types. For each type, `count` elements must be readable at its
-/// address, aligned and not written to meanwhile. `to` must have room for the results, aligned,
-/// that nobody else reads or writes.
+/// address, aligned and not written to meanwhile. `to` must be aligned and writable for the
+/// results, which nothing else reads or writes.
 unsafe fn run_widened(
     loops: &Loops,
     types: Types,
@@ -81,7 +81,7 @@ unsafe fn run_widened(
         for ((address, dtype), wide) in addresses.iter_mut().zip(types.operands).zip(&mut wide) {
             let own = address.wrapping_add(start * dtype.size_bytes());
             let wide = &mut wide[..count];
-            // SAFETY: by this function's contract there are `count` elements of the type.
+            // SAFETY: by this function's contract, there are `count` elements of the type.
             *address = unsafe {
                 match dtype {
                     DType::F16 => convert_all(own.cast::<f16>(), wide),
@@ -94,8 +94,8 @@ unsafe fn run_widened(
         let rounds = types.result != types.result_of_loop;
         let results = wide_results.as_mut_ptr().cast();
         // SAFETY: the operands of narrow floats have just been widened, and the others are as the
-        // loop requires them. The results have room in `wide_results`, which the loop writes before
-        // rounding, or in `to`, by this function's contract.
+        // loop requires them. The loop writes its results to `wide_results`, if they are rounded,
+        // or to `to`, by this function's contract.
         unsafe {
             match types.result {
                 DType::F16 if rounds => {
@@ -114,7 +114,7 @@ unsafe fn run_widened(
     }
 }
 
-/// Converts as many elements as `out` has, and returns its address.
+/// Converts `out.len()` elements to `out`, and returns the address of `out`.
 ///
 /// # Safety
 ///
@@ -130,7 +130,7 @@ unsafe fn convert_all<T: AnyElement, U: AnyElement>(
     out.as_ptr().cast()
 }
 
-/// Elements to convert.
+/// The elements of a conversion.
 struct Conversion<'a, T>(&'a [T]);
 
 impl<T: AnyElement, U: AnyElement> Loop<[MaybeUninit<U>]> for Conversion<'_, T> {

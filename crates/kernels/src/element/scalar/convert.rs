@@ -11,9 +11,9 @@ use num_complex::Complex;
 use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd_f32, sticky};
 
 /// Conversion between any two elements, like Rust's `as`. Integers wrap, floats saturate, NaN
-/// becomes 0, and a conversion to a float rounds once. Anything but zero is `true`. A complex
-/// number is converted by its real part. A conversion to a complex type keeps the imaginary part,
-/// and a conversion to `bool` uses both parts.
+/// becomes 0, and a conversion to a float rounds once. Any value but zero converts to `true`. A
+/// complex number is converted by its real part. A conversion to a complex type keeps the imaginary
+/// part, and a conversion to `bool` uses both parts.
 ///
 /// One function for each target, because two generic parameters need a double dispatch.
 pub trait Convert: Copy {
@@ -101,7 +101,8 @@ macro_rules! conversions {
     };
 }
 
-/// Conversions of a primitive that an `f64` holds exactly, or that `sticky` has reduced to one.
+/// Conversions of a primitive that an `f64` represents exactly, or that `sticky` has reduced to
+/// such a value.
 macro_rules! primitive_conversions {
     ($($type:ident by $entry:ident: $value:ident => $exact:expr;)+) => {
         conversions! {

@@ -1,7 +1,7 @@
 //! Arithmetic and conversions of single elements, for kernels.
 //!
-//! Architecture invariant: these traits are bounds of the sealed element traits. So a function that
-//! is generic over [`AnyElement`](crate::AnyElement) needs no other bounds.
+//! Architecture invariant: these traits are bounds of the sealed element traits. Therefore a
+//! function that is generic over [`AnyElement`](crate::AnyElement) needs no other bounds.
 
 mod convert;
 pub mod math;
@@ -21,9 +21,9 @@ pub use convert::{Convert, convert};
 pub use math::{Powers, Real};
 pub use order::{RadixDigits, SortKey};
 
-/// Arithmetic that never panics: integers wrap, and their division by zero gives 0.
+/// Arithmetic that never panics: integers wrap, and their division by zero returns 0.
 pub trait Arithmetic: Copy {
-    /// The type of the parts of a complex number, else the type itself.
+    /// The type of the parts of a complex number, otherwise the type itself.
     type Real;
 
     fn plus(self, other: Self) -> Self;
@@ -31,17 +31,17 @@ pub trait Arithmetic: Copy {
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
     fn negated(self) -> Self;
-    /// Returns `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for
-    /// `f16` and `bf16`.
+    /// Returns `self * factor + addend`. The result is rounded once for `f32` and `f64`, and
+    /// computed in `f32` for `f16` and `bf16`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
-    /// Returns the absolute value. The lowest integer has itself as its absolute value. Zero and
-    /// NaN lose their sign too.
+    /// Returns the absolute value. The absolute value of the lowest integer is the integer itself.
+    /// The sign of zero and NaN is cleared.
     fn magnitude(self) -> Self::Real;
     /// Returns the real part.
     fn re(self) -> Self::Real;
     /// Returns the imaginary part; 0 for a real number.
     fn im(self) -> Self::Real;
-    /// Returns the number with the negative imaginary part.
+    /// Returns the number with its imaginary part negated.
     fn conjugate(self) -> Self;
 }
 
@@ -53,7 +53,7 @@ pub trait Signed: Copy {
     fn sign(self) -> Self;
 }
 
-/// For types whose operands are widened and whose results are rounded.
+/// Implements the arithmetic of types whose operands are widened and whose results are rounded.
 macro_rules! float_arithmetic {
     ($($type:ident: $wide:expr, $narrow:expr, $bits:ident;)+) => {
         $(
@@ -134,8 +134,8 @@ fn same<T>(value: T) -> T {
     value
 }
 
-// A sum, a product or a quotient of two halves does not change if it is rounded to `f32` first. The
-// significand of `f32` has more than twice the digits of a half (Figueroa, 1995).
+// The rounded sum, product or quotient of two halves does not change if it is first rounded to
+// `f32`. The significand of `f32` has more than twice the digits of a half (Figueroa, 1995).
 float_arithmetic! {
     f32: same, same, u32;
     f64: same, same, u64;
@@ -232,11 +232,12 @@ integer_arithmetic! {
 
 /// The bounds within which squares of a type can be used without scaling.
 trait Squares {
-    /// The bound up to which, and from whose inverse on, squares are far within the type's range.
+    /// The upper bound of numbers whose squares are far within the type's range. The inverse of the
+    /// bound is the lower bound.
     const LARGE: Self;
 
-    /// A power of two that scales every other number into that range: multiplied by it, or by its
-    /// inverse.
+    /// A power of two. If a number is not between the bounds, its product with the power or with
+    /// the power's inverse is.
     const FAR: Self;
 }
 
@@ -271,14 +272,13 @@ macro_rules! complex_arithmetic {
                     self * other
                 }
 
-                /// By the larger of the divisor's parts, so that nothing overflows on the way
-                /// (Smith, "Algorithm 116: Complex division", 1962).
+                /// Scales by the larger part of the divisor, so that no intermediate result
+                /// overflows (Smith, "Algorithm 116: Complex division", 1962).
                 #[inline(always)]
                 fn over(self, other: Self) -> Self {
                     let is_flat = other.re.abs() >= other.im.abs();
                     let (large, small) = if is_flat { (other.re, other.im) } else { (other.im, other.re) };
-                    // If the divisor is zero, the result has the parts of a division by a real
-                    // zero.
+                    // If the divisor is zero, the parts are divided as by a real zero.
                     let ratio = if large == 0.0 { 0.0 } else { small / large };
                     let scale = if large == 0.0 { 0.0 } else { large + small * ratio };
                     let (re, im) = if is_flat {
@@ -302,14 +302,14 @@ macro_rules! complex_arithmetic {
                     )
                 }
 
-                /// Computes the length without intermediate overflow. The length is infinite if
-                /// either part is.
+                /// Computes the absolute value without intermediate overflow. If either part is
+                /// infinite, it is infinite.
                 #[inline(always)]
                 fn magnitude(self) -> $part {
                     let (re, im) = (self.re.abs(), self.im.abs());
                     let large = if re < im { im } else { re };
-                    // A power of two scales the larger part so that its square neither overflows
-                    // nor vanishes. The length is scaled back.
+                    // A power of two scales the larger part, so that its square neither overflows
+                    // nor underflows. The absolute value is scaled back.
                     let (up, down) = (<$part>::FAR, 1.0 / <$part>::FAR);
                     let is_large = large > <$part>::LARGE;
                     let is_small = large < 1.0 / <$part>::LARGE;

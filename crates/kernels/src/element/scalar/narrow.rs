@@ -1,20 +1,21 @@
 //! The conversions between `f32`, `f16` and `bf16`, by arithmetic on bits.
 //!
-//! The conversions of the `half` crate detect the processor at every element, so a loop of them
-//! does not vectorise. These give the same bits. Architecture invariant: nothing here branches.
+//! The conversions of the `half` crate detect the processor's features for every element, so a loop
+//! of them does not vectorise. The conversions here return equal bits. Architecture invariant:
+//! nothing here branches.
 
 use half::{bf16, f16};
 
-/// The exponent of infinity and of NaN in an `f16`, where an `f32` has its own.
+/// The exponent of infinity and of NaN in an `f16`, shifted to the position of an `f32`'s exponent.
 const F16_INFINITE: u32 = 0x7c00 << 13;
-/// The bit that makes a NaN a quiet one.
+/// The bit that makes a NaN quiet.
 const QUIET: u32 = 1 << 22;
 
-/// Returns the value as an `f32`, which holds it exactly.
+/// Returns the value as an `f32`, which represents it exactly.
 #[inline(always)]
 pub(in crate::element::scalar) fn f16_to_f32(value: f16) -> f32 {
     const REBIASED: u32 = (127 - 15) << 23;
-    /// The bit of the implicit one, which subnormal numbers lack.
+    /// The bit of the implicit one. Subnormal numbers lack the implicit one.
     const ONE: u32 = 1 << 23;
     let bits = u32::from(value.to_bits());
     let size = (bits & 0x7fff) << 13;
@@ -30,11 +31,11 @@ pub(in crate::element::scalar) fn f16_to_f32(value: f16) -> f32 {
     f32::from_bits(wide | ((bits & 0x8000) << 16))
 }
 
-/// Returns the nearest `f16`; ties go to the even one.
+/// Returns the nearest `f16`. Ties round to even.
 #[inline(always)]
 pub(in crate::element::scalar) fn f32_to_f16(value: f32) -> f16 {
     const INFINITY: u32 = f32::INFINITY.to_bits();
-    /// 2^16, beyond all that could be rounded to a finite value.
+    /// 2^16, above all numbers that are rounded to a finite value.
     const TOO_LARGE: u32 = (127 + 16) << 23;
     /// 2^−14, the least normal value.
     const LEAST_NORMAL: u32 = (127 - 14) << 23;
@@ -60,7 +61,7 @@ pub(in crate::element::scalar) fn f32_to_f16(value: f32) -> f16 {
     f16::from_bits((narrow | ((bits >> 16) & 0x8000)) as u16)
 }
 
-/// Returns the value as an `f32`, which holds it exactly.
+/// Returns the value as an `f32`, which represents it exactly.
 #[inline(always)]
 pub(in crate::element::scalar) fn bf16_to_f32(value: bf16) -> f32 {
     let wide = u32::from(value.to_bits()) << 16;
@@ -72,7 +73,7 @@ pub(in crate::element::scalar) fn bf16_to_f32(value: bf16) -> f32 {
     f32::from_bits(wide | quiet)
 }
 
-/// Returns the nearest `bf16`; ties go to the even one.
+/// Returns the nearest `bf16`. Ties round to even.
 #[inline(always)]
 pub(in crate::element::scalar) fn f32_to_bf16(value: f32) -> bf16 {
     let bits = value.to_bits();
@@ -90,14 +91,14 @@ pub(in crate::element::scalar) fn f64_to_odd_f32(value: f64) -> f32 {
     let back = f64::from(near);
     let beyond = back.abs() > value.abs();
     let inside = near.to_bits().wrapping_sub(u32::from(beyond));
-    // NaN is neither beyond nor within.
+    // The comparisons with NaN are false, so NaN counts as exact.
     let inexact = beyond | (back.abs() < value.abs());
     f32::from_bits(inside | u32::from(inexact))
 }
 
 /// Returns `value` if it is below 2^48. Otherwise clears its lowest 16 bits, and sets the bit above
-/// them if any of them was set. The result is exact as an `f64`, and has the roundings of `value`
-/// to 24 bits or fewer.
+/// them if any of the cleared bits was set. An `f64` represents the result exactly, and a rounding
+/// of the result to 24 bits or fewer equals the rounding of `value`.
 #[inline(always)]
 pub(in crate::element::scalar) fn sticky(value: u64) -> u64 {
     let lost = u64::from(value & 0xffff != 0) << 16;

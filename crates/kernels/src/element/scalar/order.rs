@@ -2,15 +2,15 @@
 
 use half::{bf16, f16};
 
-/// A total order, NumPy's for sorting: NaN comes last, and both zeros are equal.
+/// A total order, the order of NumPy's sort: NaN comes last, and both zeros are equal.
 pub trait SortKey: Copy {
     /// An unsigned integer with as many bits as the value.
     type Key: RadixDigits + Into<u64>;
 
-    /// Returns the sort key, which is less if the value comes earlier.
+    /// Returns the sort key. An earlier value has a lesser key.
     fn key(self) -> Self::Key;
 
-    /// Returns the value with the key `key`.
+    /// Returns the value whose sort key is `key`.
     fn from_key(key: Self::Key) -> Self;
 
     /// Returns whether [`from_key`](Self::from_key) returns a value other than `self`, as for the
@@ -23,8 +23,7 @@ pub trait RadixDigits: Copy + Ord + 'static {
     /// Returns the number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
-    /// Returns the digit that begins at the bit `shift` of the distance from `least`, with all
-    /// digits above it.
+    /// Returns the digits of the distance from `least`, from the bit `shift` upwards.
     fn digits(self, least: Self, shift: u32) -> usize;
 
     /// Returns the number of bits of the distance from `least`.

@@ -1,25 +1,25 @@
-//! The two ways of computing elements: a fast pass, and a careful one.
+//! The two passes over elements: a fast pass and a careful pass.
 //!
 //! A function of an element is written once, generic over its [`Pass`]. A loop over many elements
-//! makes the fast pass. Nothing in it branches or calls, so the compiler makes vector code of the
+//! runs the fast pass. The fast pass has no branches and no calls, so the compiler vectorises the
 //! whole loop. If the fast pass cannot compute an element, such as the sine of a huge number, it
-//! flags the element as rare. The careful pass then computes its block again, and gives every other
-//! element the bits of the fast pass. So a result depends on the element alone, never on its
-//! neighbours.
+//! flags the element as rare. The careful pass then computes the element's block again. For
+//! elements that are not rare, its results are equal to the fast pass's, bit by bit. Therefore a
+//! result depends on the element alone, never on its neighbours.
 
 /// A pass over elements.
 pub trait Pass {
     /// True if the processor multiplies and adds in one instruction.
     const FMA: bool;
 
-    /// True if a rare element is computed at once; if false, it is flagged.
+    /// True if a rare element is computed at once. If false, a rare element is flagged.
     const CAREFUL: bool;
 
-    /// Remembers whether an element was rare.
+    /// Records whether an element was rare.
     fn note(&mut self, rare: bool);
 }
 
-/// The fast pass, without a branch: results of rare elements are wrong, and flagged.
+/// The fast pass, without branches. The results of rare elements are wrong, and flagged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fast<const FMA: bool> {
     rare: u32,
@@ -55,7 +55,7 @@ impl<const FMA: bool> Pass for Careful<FMA> {
     fn note(&mut self, _rare: bool) {}
 }
 
-/// Returns `a * b + c`, rounded once if the processor does that in one instruction, else twice.
+/// Returns `a * b + c`, rounded once if the processor has a fused instruction, otherwise twice.
 #[inline(always)]
 pub fn multiply_add<L: Pass, A: num_traits::Float>(a: A, b: A, c: A) -> A {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }

@@ -1,4 +1,4 @@
-//! The conversions of halves, against the `half` crate and against exact arithmetic.
+//! Tests of the conversions of halves, against the `half` crate and against exact arithmetic.
 
 use half::{bf16, f16};
 
@@ -45,7 +45,7 @@ fn narrow_all(stride: usize) {
 #[test]
 fn halves_narrow_as_in_the_half_crate() {
     narrow_all(499);
-    // All last digits around ties.
+    // Numbers with all last digits around ties.
     for high in (0..=u16::MAX).step_by(61) {
         for low in [
             0, 1, 0xfff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff,
@@ -71,7 +71,8 @@ fn every_float_narrows_as_in_the_half_crate() {
     narrow_all(1);
 }
 
-/// Midpoints of neighbouring halves, where one rounding differs from two, and what is next to them.
+/// Midpoints of neighbouring halves, for which one rounding differs from two, and the numbers next
+/// to the midpoints.
 macro_rules! ties {
     ($half:ident, $wide:ident) => {
         for bits in 1..$half::MAX.to_bits() {
@@ -107,7 +108,7 @@ fn doubles_are_rounded_to_halves_once() {
 #[test]
 fn integers_are_rounded_to_halves_once() {
     for shift in 1..55 {
-        // A number halfway between two of eight digits, and what is next to it.
+        // A number halfway between two numbers of eight digits, and its neighbours.
         for digits in [0x101_u64, 0x103, 0x155, 0x1ff] {
             let (tie, low, high) = (
                 digits << shift,

@@ -1,22 +1,22 @@
-//! The functions that written functions consist of: `elementwise!` expands to
-//! calls of these.
+//! The functions of which written functions consist: `elementwise!` expands to calls of these
+//! functions.
 //!
-//! Each of the functions of single elements calls a row of the table of elementwise operations. So
-//! a written function gives the bits that the composition of the built-in operations gives. This
-//! holds for `f16` and `bf16`, too, because every function and operator rounds its result to these
-//! types.
+//! Each function of single elements calls a row of the table of elementwise operations. Therefore a
+//! written function returns bits equal to those that the composition of the built-in operations
+//! returns. The bits are equal for `f16` and `bf16`, too, because every function and operator
+//! rounds its result to these types.
 
 pub mod terms;
 pub mod text;
 
-/// The callback of `functions!`: the functions that a written function calls.
+/// The callback of `functions!`, which declares the functions that a written function calls.
 macro_rules! elements {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The pass is the last argument, because the arguments
-        /// before borrow it, too.
+        /// The functions of single elements. The pass is the last argument, because the earlier
+        /// arguments borrow it, too.
         pub mod element {
             use crate::elementwise::declare::element;
             use crate::of_kind;
@@ -76,60 +76,62 @@ macro_rules! elements {
 
 functions! { elements }
 
-/// The operators, as separate functions, because compiler errors in written functions quote them.
+/// The operators, as separate functions, because compiler errors in written functions quote their
+/// names.
 pub mod operators {
     use crate::element::scalar::convert;
     use crate::{AnyElement, Integer, Number, Numeric};
 
-    /// `left + right`
+    /// Returns `left + right`.
     #[inline(always)]
     pub fn add<T: Number>(left: T, right: T) -> T {
         left.plus(right)
     }
 
-    /// `left - right`
+    /// Returns `left - right`.
     #[inline(always)]
     pub fn sub<T: Number>(left: T, right: T) -> T {
         left.minus(right)
     }
 
-    /// `left * right`
+    /// Returns `left * right`.
     #[inline(always)]
     pub fn mul<T: Number>(left: T, right: T) -> T {
         left.times(right)
     }
 
-    /// `left / right`
+    /// Returns `left / right`.
     #[inline(always)]
     pub fn div<T: Number>(left: T, right: T) -> T {
         left.over(right)
     }
 
-    /// `left % right`
+    /// Returns `left % right`.
     #[inline(always)]
     pub fn rem<T: Numeric>(left: T, right: T) -> T {
         left.modulo(right)
     }
 
-    /// `-x`
+    /// Returns `-x`.
     #[inline(always)]
     pub fn neg<T: Number>(x: T) -> T {
         x.negated()
     }
 
-    /// `x << count`, of the count's lowest bits.
+    /// Returns `x << count`, where only the lowest bits of `count` are used.
     #[inline(always)]
     pub fn shl<T: Integer>(x: T, count: T) -> T {
         x.shifted_left(count)
     }
 
-    /// `x >> count`, of the count's lowest bits; of signed integers with the sign.
+    /// Returns `x >> count`, where only the lowest bits of `count` are used. For signed integers,
+    /// extends the sign.
     #[inline(always)]
     pub fn shr<T: Integer>(x: T, count: T) -> T {
         x.shifted_right(count)
     }
 
-    /// `x as U`
+    /// Returns `x as U`.
     #[inline(always)]
     pub fn cast<U: AnyElement, T: AnyElement>(x: T) -> U {
         convert(x)

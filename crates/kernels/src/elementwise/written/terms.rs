@@ -1,9 +1,9 @@
 //! The bodies of written functions as terms, from which derivatives are derived. Terms are the
-//! third form, beside the host's code and the text for a GPU.
+//! third form, beside the host's code and the source for a GPU.
 //!
-//! The types of terms are known at run time, not at compile time. So the compiler reports the
-//! errors of a body once, in the host's code. A literal takes the type of the operand that it is
-//! combined with.
+//! The types of terms are known at run time, not at compile time. Therefore the compiler reports an
+//! error of a body only once, in the host's code. A literal takes the type of the operand that it
+//! is combined with.
 
 use super::text::Constant;
 
@@ -27,7 +27,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Returns the argument of that number.
+    /// Returns the argument with this number.
     #[must_use]
     pub fn argument(&self, number: usize) -> Term {
         Term {
@@ -36,12 +36,12 @@ impl Terms<'_> {
         }
     }
 
-    /// Adds a call of `F`. The operands, earlier parts, must have the types `Args`.
+    /// Appends a call of `F`. The operands are earlier parts, and must have the types `Args`.
     pub fn call<F: Function<Args>, Args: Arguments>(&mut self, operands: &[Term]) -> Term {
         self.append(Some(call_of::<F, Args>()), operands)
     }
 
-    /// Adds a call, or an opaque part if the function has no elements of these types.
+    /// Appends a call, or an opaque part if the function does not support these element types.
     fn append(&mut self, call: Option<&'static Call>, operands: &[Term]) -> Term {
         let Some(call) = call else {
             return self.opaque();
@@ -56,7 +56,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Adds a part that is not a function of arrays.
+    /// Appends a part that is not a function of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
         self.scalar(DType::Bool, Bits::default(), false)
@@ -66,7 +66,7 @@ impl Terms<'_> {
         self.graph.dtype(term.number)
     }
 
-    /// Returns a literal as an element of that type. *Invariant:* functions are called with the
+    /// Returns a literal as an element of type `dtype`. *Invariant:* functions are called with the
     /// returned term, so that the operands have the function's types.
     fn typed(&mut self, term: Term, dtype: DType) -> Term {
         if !term.is_literal {
@@ -83,7 +83,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Converts operands to one type: the type of the first operand that is not a literal.
+    /// Converts operands to one type, the type of the first operand that is not a literal.
     fn unified<const N: usize>(&mut self, operands: [Term; N]) -> [Term; N] {
         let typed = operands.iter().find(|own| !own.is_literal);
         let Some(dtype) = typed.map(|own| self.dtype(*own)) else {
@@ -99,23 +99,24 @@ impl Terms<'_> {
     }
 }
 
-/// Adds a constant. The compiler reports once, in the GPU's text, if a name is not a constant.
+/// Appends a constant. If a name is not a constant, the compiler reports it only once, in the GPU's
+/// source.
 pub fn constant(constant: &Constant, terms: &mut Terms<'_>) -> Term {
     let (dtype, bits) = constant.value;
     terms.scalar(dtype, bits, false)
 }
 
-/// Adds a literal with the name of its type.
+/// Appends a literal with the name of its type.
 pub fn value<T: AnyElement>(value: T, terms: &mut Terms<'_>) -> Term {
     terms.scalar(T::DTYPE, bits_of(value), false)
 }
 
-/// Adds a literal with a point.
+/// Appends a literal with a decimal point.
 pub fn float(number: f64, terms: &mut Terms<'_>) -> Term {
     terms.scalar(DType::F64, bits_of(number), true)
 }
 
-/// Adds a literal without a point.
+/// Appends a literal without a decimal point.
 pub fn integer(number: i128, terms: &mut Terms<'_>) -> Term {
     terms.scalar(DType::I64, bits_of(number as i64), true)
 }
@@ -125,7 +126,7 @@ pub fn typed<T: AnyElement>(term: Term, terms: &mut Terms<'_>) -> Term {
     terms.typed(term, T::DTYPE)
 }
 
-/// `if condition { yes } else { no }`
+/// Appends `if condition { yes } else { no }`.
 pub fn choose(condition: Term, yes: Term, no: Term, terms: &mut Terms<'_>) -> Term {
     let condition = terms.typed(condition, DType::Bool);
     let [yes, no] = terms.unified([yes, no]);
@@ -137,7 +138,7 @@ pub fn choose(condition: Term, yes: Term, no: Term, terms: &mut Terms<'_>) -> Te
     }
 }
 
-/// `x as U`
+/// Appends `x as U`.
 pub fn cast<U: AnyElement>(x: Term, terms: &mut Terms<'_>) -> Term {
     let call = cast_of(terms.dtype(x), U::DTYPE);
     let own = Term {
@@ -147,14 +148,14 @@ pub fn cast<U: AnyElement>(x: Term, terms: &mut Terms<'_>) -> Term {
     terms.append(Some(call), &[own])
 }
 
-/// The callback of `functions!`: what a written function calls.
+/// The callback of `functions!`, which declares the functions that a written function calls.
 macro_rules! elements {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The terms are the last argument, because the arguments
-        /// before borrow them, too.
+        /// The functions of single elements. The terms are the last argument, because the earlier
+        /// arguments borrow them, too.
         pub mod element {
             use super::Term;
             use super::Terms;
@@ -163,7 +164,7 @@ macro_rules! elements {
             $(elements! { @function $name $op $arguments })+
         }
     };
-    // The one row whose arguments are of two types.
+    // The only row whose arguments have two types.
     (@function $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         pub fn $name($x: Term, $y: Term, terms: &mut Terms<'_>) -> Term {
@@ -213,17 +214,17 @@ pub mod operators {
         "`left % right`" rem Modulo;
     }
 
-    /// `-x`
+    /// Appends `-x`.
     pub fn neg(x: Term, terms: &mut Terms<'_>) -> Term {
         terms.append(Negated::CALLS.get(terms.dtype(x)), &[x])
     }
 
-    /// `x << count`, which is not a function of arrays.
+    /// Appends an opaque part, because `x << count` is not a function of arrays.
     pub fn shl(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }
 
-    /// `x >> count`, which is not a function of arrays.
+    /// Appends an opaque part, because `x >> count` is not a function of arrays.
     pub fn shr(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }

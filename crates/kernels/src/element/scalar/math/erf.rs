@@ -18,8 +18,8 @@ fn near<L: Pass>(x: f64) -> f64 {
     )
 }
 
-/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with 30 good bits. The form is exp(−x²) / (1 + 2x) times
-/// a polynomial in (x − 3) / (x + 3) (Shepherd and Laframboise, 1981).
+/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with an accuracy of 30 bits. The form is exp(−x²) / (1 +
+/// 2x) times a polynomial in (x − 3) / (x + 3) (Shepherd and Laframboise, 1981).
 #[inline(always)]
 fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let t = (x - 3.0) / (x + 3.0);
@@ -36,7 +36,7 @@ fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
 #[inline(always)]
 pub(in crate::element::scalar::math) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x.abs());
-    // From |x| = 4 on, the result is ±1.
+    // For |x| ≥ 4, the result is ±1.
     let limited = if size > 4.0 { 4.0 } else { size };
     let value = if size < 1.0 {
         near::<L>(limited)
@@ -49,13 +49,13 @@ pub(in crate::element::scalar::math) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -
 #[inline(always)]
 pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let wide = f64::from(x);
-    // Below, the result is less than the least subnormal number.
+    // Below −14.8, the result is less than the least subnormal number.
     let wide = if wide < -14.8 { -14.8 } else { wide };
     let scaled = wide * FRAC_1_SQRT_2;
     let size = scaled.abs();
     let limited = if size > 10.5 { 10.5 } else { size };
     let above = far(pass, limited);
-    // 1 + erf of the scaled number.
+    // 1 + erf of the scaled argument.
     let side = if scaled < 0.0 { above } else { 2.0 - above };
     let side = if size < 0.5 {
         1.0 + near::<L>(scaled)
@@ -65,13 +65,13 @@ pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) 
     (0.5 * wide * side) as f32
 }
 
-/// Uses Sun's erfc, whose relative slope is about −2a for a large a = −x / √2. There, the rounding
-/// error of a counts for a² units in the last place, and is corrected.
+/// Uses Sun's erfc, whose relative slope is about −2a for a large a = −x / √2. For such an a, the
+/// rounding error of a contributes a² units in the last place, and is corrected.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// The difference of 1 / √2 and the nearest `f64`.
     const REST: f64 = -4.833646656726457e-17;
-    // Below, the result is less than the least subnormal number.
+    // Below −40, the result is less than the least subnormal number.
     let x = if x < -40.0 { -40.0 } else { x };
     let a = -x * FRAC_1_SQRT_2;
     let lost = (-x).mul_add(FRAC_1_SQRT_2, -a) - x * REST;

@@ -1,9 +1,9 @@
 //! Exponentials: x = n·ln 2 + r with a whole n, a polynomial for e^r, and 2^n by its bits.
 //!
 //! Here and in the neighbouring files, the coefficients come from Remez's exchange on the relative
-//! error. Each is rounded in turn, and the rest fitted again. Constants that whole numbers multiply
-//! are split (Cody and Waite). The products are then exact, with and without a fused
-//! multiplication.
+//! error. Each coefficient is rounded in turn, and the remaining ones are fitted again. Constants
+//! that are multiplied by whole numbers are split (Cody and Waite), so that the products are exact,
+//! with and without a fused multiplication.
 
 use std::f32::consts::{LN_2, LOG2_E as LOG2_E_F32};
 use std::f64::consts::LOG2_E;
@@ -11,24 +11,24 @@ use std::f64::consts::LOG2_E;
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// A number that rounds another one of less than 2^22 to a whole number when it is added. The
-/// lowest bits of the sum hold the whole number.
+/// A magic number. When it is added to a number below 2^22, the sum is rounded to a whole number,
+/// which the lowest bits of the sum hold.
 const MAGIC_F32: f32 = 12_582_912.0;
-/// The [`MAGIC_F32`] of `f64`, for numbers of less than 2^51.
+/// The [`MAGIC_F32`] of `f64`, for numbers below 2^51.
 const MAGIC_F64: f64 = 6_755_399_441_055_744.0;
 
-/// ln 2, the first part in 9 bits.
+/// ln 2 in two parts, the first of 9 bits.
 const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
-/// ln 2, the first part in 33 bits.
+/// ln 2 in two parts, the first of 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
-/// The limit of arguments. Results become 0 or infinite far within it. Beyond it, the powers of two
-/// would leave the range.
+/// The limit of arguments. Results become 0 or infinite far within the limit. Beyond the limit, the
+/// powers of two would overflow or underflow.
 const LIMIT_F32: f32 = 150.0;
 const LIMIT_F64: f64 = 1100.0;
 
-/// e^x = `power` · `first` · `second`. The last two are powers of two, which do not overflow even
-/// if the product does.
+/// The factors of e^x = `power` · `first` · `second`. The last two are powers of two, which do not
+/// overflow even if the product does.
 struct ExpParts<A> {
     power: A,
     first: A,
@@ -41,7 +41,7 @@ fn clamp<A: PartialOrd>(x: A, low: A, high: A) -> A {
     if x < low { low } else { x }
 }
 
-/// Returns 2 to the power of a whole number that was rounded by adding the magic one.
+/// Returns 2 to the power of a whole number that was rounded by adding the magic number.
 #[inline(always)]
 fn two_to_f32(rounded: f32) -> f32 {
     f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0_f32.to_bits()))
@@ -52,7 +52,7 @@ fn two_to_f64(rounded: f64) -> f64 {
     f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0_f64.to_bits()))
 }
 
-/// Returns 2^n of a whole number up to [`LIMIT_F32`], as two factors in range.
+/// Returns 2^n, for a whole n up to [`LIMIT_F32`], as two factors that are in range.
 #[inline(always)]
 fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
     let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
@@ -62,7 +62,7 @@ fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
     )
 }
 
-/// Returns y and n + the magic number of e^x = y · 2^n, for |x| up to [`LIMIT_F32`].
+/// Returns y, and n plus the magic number, with e^x = y · 2^n, for |x| up to [`LIMIT_F32`].
 #[inline(always)]
 fn reduced_f32<L: Pass>(x: f32) -> (f32, f32) {
     let rounded = multiply_add::<L, _>(x, LOG2_E_F32, MAGIC_F32);
@@ -106,7 +106,7 @@ pub(in crate::element::scalar::math) fn exp_f32<L: Pass>(_pass: &mut L, x: f32) 
     parts.power * parts.first * parts.second
 }
 
-/// Returns e^x for 0 ≤ x < 80, in fewer steps than [`exp_f32`].
+/// Returns e^x for 0 ≤ x < 80, with fewer operations than [`exp_f32`].
 #[inline(always)]
 pub(in crate::element::scalar::math) fn exp_of_moderate_f32<L: Pass>(x: f32) -> f32 {
     let (power, rounded) = reduced_f32::<L>(x);
@@ -123,7 +123,7 @@ pub(in crate::element::scalar::math) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f3
 }
 
 /// Computes x · sigmoid(x), and multiplies by the last power of two at the end. Far below 0, the
-/// product with x is a normal number, but the exponential alone is not.
+/// product of the exponential and x is a normal number, but the exponential alone is not.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = if x < -LIMIT_F32 { -LIMIT_F32 } else { x };
@@ -135,7 +135,8 @@ pub(in crate::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32)
     numerator / (1.0 + nearly * parts.second) * last
 }
 
-/// e^x − 1 = `rest` · 2^n + (2^n − 1), with 2^n as two factors, for |x| up to [`LIMIT_F64`].
+/// The parts of e^x − 1 = `rest` · 2^n + (2^n − 1), with 2^n as two factors, for |x| up to
+/// [`LIMIT_F64`].
 struct WideParts {
     rest: f64,
     first: f64,
@@ -206,7 +207,7 @@ pub(in crate::element::scalar::math) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f6
     if x == 0.0 { x } else { less }
 }
 
-/// Returns `scale` · (e^x − 1), which may be in range where e^x is not.
+/// Returns `scale` · (e^x − 1), which may be in range even if e^x is not.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
     let parts = parts_f64::<L>(x);
@@ -219,15 +220,15 @@ pub(in crate::element::scalar::math) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32
     exp_m1_f64(pass, f64::from(x)) as f32
 }
 
-/// Returns e^x / 2, which may be in range where e^x is not.
+/// Returns e^x / 2, which may be in range even if e^x is not.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * (parts.second * 0.5)
 }
 
-/// Returns 2^x for −1000 < x < 1000, with 45 good bits. An x beyond these limits is replaced by the
-/// limit.
+/// Returns 2^x for −1000 < x < 1000, with an accuracy of 45 bits. Beyond these limits, x is
+/// replaced by the limit.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
     let x = clamp(x, -1000.0, 1000.0);
@@ -244,7 +245,7 @@ pub(in crate::element::scalar::math) fn sigmoid_f64<L: Pass>(pass: &mut L, x: f6
     numerator / (1.0 + small)
 }
 
-/// Computes the product as [`silu_f32`] does.
+/// Computes the product like [`silu_f32`].
 #[inline(always)]
 pub(in crate::element::scalar::math) fn silu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let x = if x < -LIMIT_F64 { -LIMIT_F64 } else { x };

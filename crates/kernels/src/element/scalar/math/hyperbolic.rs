@@ -10,7 +10,7 @@ use crate::element::scalar::pass::{Pass, multiply_add};
 /// Computes an odd polynomial near 0, and 1 − 2 / (exp(2|x|) + 1) elsewhere.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
-    // From here on the result is ±1.
+    // From this |x| on, the result is ±1.
     const LIMIT: f32 = 9.1;
     let size = x.abs();
     let limited = if size > LIMIT { LIMIT } else { size };
@@ -26,7 +26,7 @@ pub(in crate::element::scalar::math) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32)
 
 #[inline(always)]
 pub(in crate::element::scalar::math) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
-    // From here on the result is ±1.
+    // From this |x| on, the result is ±1.
     const LIMIT: f64 = 20.0;
     let size = x.abs();
     let limited = if size > LIMIT { LIMIT } else { size };
@@ -55,7 +55,7 @@ pub(in crate::element::scalar::math) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64)
         half / (2.0 * half + 1.0)
     };
     let value = (half + quotient).copysign(x);
-    // Half of a subnormal number would lose its last bit.
+    // Half of a subnormal number would lose its last bit, so a small x is returned unchanged.
     if x.abs() < 1e-9 { x } else { value }
 }
 
@@ -76,11 +76,11 @@ pub(in crate::element::scalar::math) fn cosh_f32<L: Pass>(pass: &mut L, x: f32) 
     cosh_f64(pass, f64::from(x)) as f32
 }
 
-/// Numbers whose squares might overflow, and to which 1 can be added without effect.
+/// The limit above which squares might overflow, and adding 1 has no effect.
 const HUGE: f64 = 1e100;
 
-/// Computes ln(x + √(x² + 1)), from the excess of the argument over 1. For huge numbers, computes
-/// ln x + ln 2.
+/// Computes ln(x + √(x² + 1)), from the excess of the logarithm's argument over 1. For huge
+/// numbers, computes ln x + ln 2.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn asinh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();
@@ -97,7 +97,7 @@ pub(in crate::element::scalar::math) fn asinh_f32<L: Pass>(pass: &mut L, x: f32)
     asinh_f64(pass, f64::from(x)) as f32
 }
 
-/// Computes ln(x + √(x² − 1)), as [`asinh_f64`] does.
+/// Computes ln(x + √(x² − 1)), like [`asinh_f64`].
 #[inline(always)]
 pub(in crate::element::scalar::math) fn acosh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let above = x - 1.0;

@@ -17,8 +17,8 @@ fn near<L: Pass>(x: f64, square: f64) -> f64 {
     multiply_add::<L, _>(p * square, x, x)
 }
 
-/// Returns the arcsine of |x| if |x| ≤ ½. Otherwise returns the arcsine of √((1 − |x|) / 2), which
-/// is half the arccosine of |x|. The second value is true if |x| ≤ ½.
+/// Returns the arcsine of |x| and true if |x| ≤ ½. Otherwise returns the arcsine of √((1 − |x|) /
+/// 2), which is half the arccosine of |x|, and false.
 #[inline(always)]
 fn folded<L: Pass>(size: f64) -> (f64, bool) {
     let small = size <= 0.5;
@@ -78,7 +78,8 @@ pub(in crate::element::scalar::math) fn atan2_f32<L: Pass>(_pass: &mut L, y: f32
     let (across, up) = (f64::from(x.abs()), f64::from(y.abs()));
     let steep = up > across;
     let quotient = if steep { across / up } else { up / across };
-    // 0 / 0 lies on the axis, ∞ / ∞ on the diagonal; NaN is neither.
+    // The quotient is 0 for 0 / 0, on the axis, and 1 for ∞ / ∞, on the diagonal. For NaN it
+    // remains NaN.
     let quotient = if (up == 0.0) & (across == 0.0) {
         0.0
     } else {

@@ -5,9 +5,9 @@ use std::f64::consts::{LOG2_E, LOG10_2, LOG10_E};
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// ln 2, the first part in 9 bits.
+/// ln 2 in two parts, the first of 9 bits.
 const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
-/// ln 2, the first part in 33 bits.
+/// ln 2 in two parts, the first of 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
 /// Sets the special values of logarithms to every base: −∞ at 0, NaN below 0 and for NaN, ∞ at ∞.
@@ -38,13 +38,13 @@ pub(in crate::element::scalar::math) fn ln_f32<L: Pass>(_pass: &mut L, x: f32) -
     special(x, multiply_add::<L, _>(k, LN_2_F32.0, y))
 }
 
-/// Returns m and k of x = m·2^k, for x > 0.
+/// Returns m and k with x = m·2^k, for x > 0.
 #[inline(always)]
 fn split(x: f64) -> (f64, f64) {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     const ONE: u64 = 0x3ff0_0000_0000_0000;
     const FRACTION: u64 = 0x000f_ffff_ffff_ffff;
-    /// 2^52, to whose lowest bits a whole number can be joined, and the bias of exponents.
+    /// 2^52, whose lowest bits can hold a whole number, and the bias of exponents.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let tiny = x < f64::MIN_POSITIVE;
     let scaled = if tiny {
@@ -59,8 +59,9 @@ fn split(x: f64) -> (f64, f64) {
     (m, k)
 }
 
-/// Returns h and t of ln(1 + f) = f − (h − t), where h is f² / 2. The series is 2 · artanh(s) with
-/// s = f / (2 + f). It is arranged as in Sun's fdlibm, so that the leading terms are exact.
+/// Returns h and t with ln(1 + f) = f − (h − t), where h is f² / 2. The series is 2 · artanh(s)
+/// with s = f / (2 + f). The series is arranged as in Sun's fdlibm, so that the leading terms are
+/// exact.
 #[inline(always)]
 fn series<L: Pass>(f: f64) -> (f64, f64) {
     let s = f / (2.0 + f);
@@ -75,7 +76,7 @@ fn series<L: Pass>(f: f64) -> (f64, f64) {
     (half_square, s * multiply_add::<L, _>(z, p, half_square))
 }
 
-/// Returns ln x + `lost`, a small correction, for 0 < x < ∞.
+/// Returns ln x + `lost`, where `lost` is a small correction, for 0 < x < ∞.
 #[inline(always)]
 fn ln_corrected<L: Pass>(x: f64, lost: f64) -> f64 {
     let (m, k) = split(x);
@@ -93,7 +94,7 @@ pub(in crate::element::scalar::math) fn ln_f64<L: Pass>(_pass: &mut L, x: f64) -
 #[inline(always)]
 pub(in crate::element::scalar::math) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let sum = 1.0 + x;
-    // The rounding error of the sum, whichever summand is the larger (Knuth's two-sum).
+    // The rounding error of the sum, whichever summand is larger (Knuth's two-sum).
     let part = sum - 1.0;
     let lost = (1.0 - (sum - part)) + (x - part);
     let y = special(sum, ln_corrected::<L>(sum, lost / sum));

@@ -11,13 +11,14 @@ use crate::{DType, Numeric};
 /// Returns whether x is a whole number. Infinity counts as an even whole number.
 #[inline(always)]
 fn is_whole(x: f64) -> bool {
-    /// From 2^52 on every number is whole. Adding 2^52 to a smaller number drops its fraction.
+    /// 2^52, from which on every number is whole. Adding 2^52 to a smaller number drops its
+    /// fraction.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let size = x.abs();
     (size >= WHOLE) | ((size + WHOLE) - WHOLE == size)
 }
 
-/// Returns x to the power of y, with C's `pow` for every special case.
+/// Returns x to the power of y, with the special cases of C's `pow`.
 #[inline(always)]
 fn power<L: Pass>(pass: &mut L, x: f32, y: f64) -> f32 {
     let wide = f64::from(x);
@@ -51,17 +52,17 @@ pub(in crate::element::scalar::math) fn powi_f32<L: Pass>(
     power(pass, x, f64::from(exponent))
 }
 
-/// Computes the power with the exponent as an `f64`, which holds 32 bits exactly.
+/// Computes the power with the exponent as an `f64`, which represents a 32-bit integer exactly.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
 
 /// The type in which powers with whole exponents are computed. For [`Real`] numbers it is the type
-/// of their functions, for integers the type of their sums.
+/// of their functions, and for integers the type of their sums.
 pub trait Powers: Copy {
-    /// Returns `x` to the power of `exponent`; for integers its whole part, modulo the range of the
-    /// type.
+    /// Returns `x` to the power of `exponent`. For integers, returns the whole part of the power,
+    /// modulo the range of the type.
     fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
 }
 
@@ -86,8 +87,8 @@ powers! {
 }
 
 /// Raises each element to the power of an integer. Integers are multiplied in their own type,
-/// because a vector holds more of them than of 64-bit integers. This is correct: the lowest digits
-/// of a product depend only on the lowest digits of its factors.
+/// because a vector holds more narrow integers than 64-bit integers. The result is correct, because
+/// the lowest digits of a product depend only on the lowest digits of its factors.
 #[inline(always)]
 pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
@@ -96,8 +97,8 @@ pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     convert(<T::Accumulator as Powers>::powi(pass, convert(x), exponent))
 }
 
-/// The binary digits of the exponents that need no loop. From 2^6 on, every power wraps in every
-/// type, except the powers of 0, 1 and −1.
+/// The maximum number of binary digits of exponents that need no loop. From 2^6 on, every power
+/// wraps in every type, except the powers of 0, 1 and −1.
 const DIGITS: u32 = 6;
 
 /// Computes the power by squaring (Knuth, "The Art of Computer Programming", volume 2, section
@@ -113,7 +114,8 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
         let factor = if is_factor { square } else { T::one() };
         (square.times(square), product.times(factor))
     };
-    // If all elements have one exponent, the compiler makes a loop for each of these cases.
+    // If all elements have one exponent, the compiler unswitches the loop: one version for each
+    // early return.
     let two = (0..2).fold((x, T::one()), next);
     if exponent as u32 >> 2 == 0 {
         return two.1;
@@ -130,8 +132,8 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
 fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     let (one, zero) = (T::one(), T::zero());
     let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
-    // Has branches: if all elements have one exponent, the branches are predicted, and none waits
-    // for the product.
+    // The loop has branches. If all elements have one exponent, the branches are predicted, and
+    // none of them waits for the product.
     while rest != 0 {
         while rest & 1 == 0 {
             square = square.times(square);
@@ -150,12 +152,12 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     }
 }
 
-/// Returns the cube root of a positive normal number to 5 bits. It divides the exponent, together
-/// with the digits behind it, by three and adds a constant for the bias (W. Kahan). The constant
-/// and [`cbrt_f64`] come from FreeBSD's msun, by B. D. Evans.
+/// Returns the cube root of a positive normal number to 5 bits. The function divides the exponent,
+/// together with the digits behind it, by three, and adds a constant for the bias (W. Kahan). The
+/// constant and [`cbrt_f64`] come from FreeBSD's msun, by B. D. Evans.
 #[inline(always)]
 fn nearly_cbrt(size: f64) -> f64 {
-    /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20
+    /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20, the constant for the bias.
     const BIAS: u64 = 715_094_163;
     // A third of the higher half, by multiplication: vectors have no division of whole numbers.
     let third = ((size.to_bits() >> 32) * 0xaaaa_aaab) >> 33;
@@ -168,7 +170,7 @@ fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
     (x == A::zero()) | !x.is_finite()
 }
 
-/// Makes two steps of Halley's iteration in `f64`, from 5 bits to 47.
+/// Applies two iterations of Halley's method in `f64`, from an accuracy of 5 bits to 47.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x).abs();
@@ -179,15 +181,15 @@ pub(in crate::element::scalar::math) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32)
     if is_its_cbrt(x) { x } else { root }
 }
 
-/// Returns t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t is.
+/// Returns t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t.
 #[inline(always)]
 fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     let cube = t * t * t;
     t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
 }
 
-/// A polynomial takes the estimate to 23 bits, and rounding makes its square exact. A step of
-/// Newton's iteration ends within 0.67 units in the last place.
+/// Refines the estimate to 23 bits by a polynomial, and rounds it so that its square is exact. An
+/// iteration of Newton's method then ends within 0.67 units in the last place.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 2^54, whose cube root is 2^18.
@@ -197,7 +199,7 @@ pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64)
     let tiny = size < f64::MIN_POSITIVE;
     let size = if tiny { size * SCALE } else { size };
     let t = nearly_cbrt(size);
-    // ∛x / t of t³ / x, for |t³ / x − 1| ≤ 1 / 10.
+    // A polynomial for ∛x / t in t³ / x, for |t³ / x − 1| ≤ 1 / 10.
     let r = t * t * (t / size);
     let p = polynomial!(
         L, r;

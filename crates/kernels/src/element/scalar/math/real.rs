@@ -1,12 +1,12 @@
 //! The functions of a real number, each generic over the [`Pass`] that computes it. They are the
-//! host's side of the table rows of kind `float`.
+//! host form of the table rows of kind `float`.
 
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 use crate::element::scalar::Arithmetic;
 use crate::element::scalar::pass::Pass;
 
-/// Declares the trait, its implementations for `f32` and `f64`, and a free function for each of its
-/// functions.
+/// Declares the trait, its implementations for `f32` and `f64`, and a free function for each
+/// function of the trait.
 macro_rules! real {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -14,9 +14,9 @@ macro_rules! real {
     )+) => {
         /// The type in which elementwise functions compute: `f32` or `f64`.
         ///
-        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. In
-        /// every pass, they are correct within the bound of their row. This holds for every
-        /// argument, including NaN, infinities and subnormal numbers.
+        /// The functions are not methods, because the pass is their first argument:
+        /// `math::exp(pass, x)`. In every pass, their errors are within the bound of their row for
+        /// every argument, including NaN, infinities and subnormal numbers.
         pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
             $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
         }
@@ -37,13 +37,13 @@ macro_rules! real {
 
             $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
 
-            /// Returns the larger; NaN if either is NaN.
+            /// Returns the larger number, or NaN if either is NaN.
             #[inline(always)]
             pub fn maximum<A: Copy + PartialOrd>(a: A, b: A) -> A {
                 if (a >= b) | (a != a) { a } else { b }
             }
 
-            /// Returns the smaller; NaN if either is NaN.
+            /// Returns the smaller number, or NaN if either is NaN.
             #[inline(always)]
             pub fn minimum<A: Copy + PartialOrd>(a: A, b: A) -> A {
                 if (a <= b) | (a != a) { a } else { b }
@@ -90,7 +90,7 @@ macro_rules! real {
     (@$what:ident power $($rest:tt)+) => { real! { @$what float $($rest)+ } };
     (@type $own:ident) => { $own };
     (@type $own:ident $type:ident) => { $type };
-    // The other kinds are not for real numbers alone.
+    // Rows of other kinds are not functions of real numbers alone.
     (@$what:ident $kind:ident $($rest:tt)+) => {};
 }
 

@@ -6,8 +6,8 @@ macro_rules! rounding {
     ($($type:ident $whole:literal: $round:ident $floor:ident $ceil:ident $trunc:ident;)+) => {
         $(
             /// Rounds to a whole number. Processors that multiply and add in one instruction also
-            /// round in one. For others, the function adds and subtracts the least number from
-            /// which on all numbers are whole.
+            /// round in one instruction. For other processors, the function adds and subtracts the
+            /// least number from which on all numbers are whole.
             #[inline(always)]
             pub(in crate::element::scalar::math) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
                 const WHOLE: $type = $whole;

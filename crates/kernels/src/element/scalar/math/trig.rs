@@ -8,26 +8,26 @@ use std::f64::consts::FRAC_2_PI;
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// A number that rounds another one of less than 2^51 to a whole number when it is added. The
-/// lowest bits of the sum hold the whole number.
+/// A magic number. When it is added to a number below 2^51, the sum is rounded to a whole number,
+/// which the lowest bits of the sum hold.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
-/// π/2 in parts of 33 bits; the last one is as good as its type.
+/// π/2 in parts of 33 bits. The last part has the precision of its type.
 const PI_2: (f64, f64, f64, f64) = (
     1.570_796_326_734_125_6,
     6.077_100_506_303_966e-11,
     2.022_266_248_711_166_5e-21,
     8.478_427_660_368_9e-32,
 );
-/// π/2 less the first of its parts.
+/// π/2 without the first of its parts.
 const PI_2_REST: f64 = 6.077_100_506_506_192e-11;
 
-/// n has fewer than 20 bits up to here.
+/// The limit up to which n has fewer than 20 bits.
 const LIMIT_F32: f32 = 100_000.0;
 const LIMIT_F64: f64 = 800_000.0;
 
-/// Returns the remainder of |x| modulo π/2, and a number whose lowest bits are the quadrant's
-/// number.
+/// Returns the remainder of |x| modulo π/2, and a number whose lowest bits are the number of the
+/// quadrant.
 #[inline(always)]
 fn reduced_f32<L: Pass>(x: f32) -> (f32, u32) {
     let wide = f64::from(x.abs());
@@ -49,8 +49,8 @@ fn both_f32<L: Pass>(r: f32) -> (f32, f32) {
     (sine, 1.0 - below)
 }
 
-/// Returns the sine or cosine of `r`, as quadrant `n` selects, with the sign that `n` and `sign`
-/// give.
+/// Returns the sine or cosine of `r`: the quadrant `n` selects the function, and `n` and `sign`
+/// determine the sign.
 #[inline(always)]
 fn chosen_f32<L: Pass>(r: f32, n: u32, sign: u32) -> f32 {
     let (sine, cosine) = both_f32::<L>(r);
@@ -104,7 +104,7 @@ pub(in crate::element::scalar::math) fn tan_f32<L: Pass>(pass: &mut L, x: f32) -
     f32::from_bits(value.to_bits() ^ (x.to_bits() & (1 << 31)))
 }
 
-/// Returns a − b, and the error of its rounding.
+/// Returns a − b, and the rounding error of the difference.
 #[inline(always)]
 fn difference(a: f64, b: f64) -> (f64, f64) {
     let difference = a - b;
@@ -112,8 +112,8 @@ fn difference(a: f64, b: f64) -> (f64, f64) {
     (difference, (a - (difference - part)) - (b + part))
 }
 
-/// Returns the remainder of |x| modulo π/2 as a sum of two numbers. The lowest bits of the last
-/// number are the quadrant's number.
+/// Returns the remainder of |x| modulo π/2 as a sum of two numbers, and a number whose lowest bits
+/// are the number of the quadrant.
 #[inline(always)]
 fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     let x = x.abs();
@@ -127,7 +127,7 @@ fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     (sum, (r - sum) + rest, rounded.to_bits())
 }
 
-/// Returns the sine and the cosine of r + `rest`, |r| ≤ π/4, arranged as in Sun's fdlibm.
+/// Returns the sine and the cosine of r + `rest` for |r| ≤ π/4, arranged as in Sun's fdlibm.
 #[inline(always)]
 fn both_f64<L: Pass>(r: f64, rest: f64) -> (f64, f64) {
     let square = r * r;

@@ -1,4 +1,4 @@
-//! `f64`, against the standard library and against values known to all digits.
+//! Tests of `f64` against the standard library and against values with all digits known.
 
 use super::{Careful, Fast, in_all_passes, unit};
 use crate::element::scalar::math;
@@ -11,7 +11,7 @@ fn ulps(actual: f64, exact: f64) -> f64 {
     (actual - exact).abs() / unit(exact, 52, -1022)
 }
 
-/// Arguments of all sizes up to `limit`, and twice as many near 1.
+/// Returns arguments of all magnitudes up to `limit`, and twice as many arguments near 1.
 fn arguments(limit: f64) -> impl Iterator<Item = f64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {
@@ -35,8 +35,8 @@ fn arguments(limit: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The callback of `functions!`: compares with the standard library, whose own error the bounds
-/// have room for.
+/// The callback of `functions!`: compares with the standard library. The bounds include the
+/// standard library's error.
 macro_rules! compare {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -68,7 +68,8 @@ macro_rules! compare {
 
 functions! { compare }
 
-/// Values that were computed with 90 digits, where the standard library is less exact.
+/// Values that were computed with 90 digits, for functions whose standard library form is less
+/// exact.
 #[test]
 #[expect(clippy::approx_constant, reason = "values like any others")]
 fn values_known_to_all_digits() {

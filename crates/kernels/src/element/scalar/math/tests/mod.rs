@@ -11,7 +11,7 @@ mod special;
 
 use crate::element::scalar::pass::{Careful, Fast};
 
-/// A prime, so that all last digits occur.
+/// The distance of the tested numbers. It is prime, so that all last digits occur.
 const STRIDE: usize = 4001;
 
 /// Returns the distance of `actual` from `exact`, in units in the last place of an `f32`.
@@ -19,7 +19,7 @@ fn ulps(actual: f32, exact: f64) -> f64 {
     let nearest = exact as f32;
     if actual.is_nan() || exact.is_nan() || nearest.is_infinite() || actual.is_infinite() {
         let same = actual == nearest || (actual.is_nan() && exact.is_nan());
-        // The next number beyond the largest one would be one unit above it.
+        // The next number beyond the largest number would be one unit above it.
         let edge = f64::from(f32::MAX) + 2f64.powi(104);
         let near = actual.is_infinite() && exact.abs() < edge && exact.abs() > f64::from(f32::MAX);
         return if same {
@@ -33,10 +33,11 @@ fn ulps(actual: f32, exact: f64) -> f64 {
     (f64::from(actual) - exact).abs() / unit(exact, 23, -126)
 }
 
-/// Returns the last place of a number with `digits` binary digits behind the first one.
+/// Returns the value of the last place of a number with `digits` binary digits behind the first
+/// digit.
 fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     let exponent = ((exact.abs().to_bits() >> 52) as i32 - 1023).max(least_exponent);
-    // By its bits, as a subnormal number.
+    // Computed from the bits, because the value may be a subnormal number.
     let place = exponent - digits;
     if place < -1022 {
         f64::from_bits(1 << (place + 1074))
@@ -45,8 +46,9 @@ fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     }
 }
 
-/// The values of a function in all passes: first careful, with and without a fused multiplication.
-/// The fast passes follow, with and without it, if no argument is rare.
+/// Evaluates a function in all passes: first in the careful pass, with and without a fused
+/// multiplication. If no argument is rare, also evaluates it in the fast pass, with and without a
+/// fused multiplication.
 macro_rules! in_all_passes {
     ($name:ident, $($x:expr),+) => {{
         let (mut fused, mut plain) = (Fast::<true>::default(), Fast::<false>::default());

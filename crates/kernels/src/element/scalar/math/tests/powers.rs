@@ -1,4 +1,5 @@
-//! Functions of two arguments in `f32`: every pair of special values, and many others.
+//! Tests of functions of two arguments in `f32`, with every pair of special values, and many other
+//! values.
 
 use super::{Careful, Fast, in_all_passes, ulps};
 use crate::Numeric;
@@ -37,7 +38,7 @@ const SPECIAL: [f32; 30] = [
     1e30,
 ];
 
-/// Returns the special values in pairs, and numbers of all sizes.
+/// Returns all pairs of special values, and pairs of numbers of all magnitudes.
 fn pairs() -> impl Iterator<Item = (f32, f32)> {
     let special = SPECIAL.into_iter().flat_map(|x| SPECIAL.map(|y| (x, y)));
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -58,7 +59,7 @@ fn pairs() -> impl Iterator<Item = (f32, f32)> {
     special.chain(others.take(200_000))
 }
 
-/// Exponents of all sizes.
+/// Exponents of all magnitudes.
 const WHOLE: [i32; 15] = [
     0,
     1,
@@ -77,7 +78,7 @@ const WHOLE: [i32; 15] = [
     i32::MIN + 1,
 ];
 
-/// The callback of `functions!`.
+/// The callback of `functions!`, which compares functions of two arguments.
 macro_rules! compare {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -131,7 +132,7 @@ fn whole_powers_of_doubles_are_those_of_the_standard_library() {
     }
 }
 
-/// Checks all powers of `values`, by one multiplication after another.
+/// Checks all powers of `values` against repeated multiplication.
 fn check_whole<T: Numeric>(values: &[T]) {
     let (one, minus_one) = (T::one(), T::zero().minus(T::one()));
     for &x in values {

@@ -1,9 +1,10 @@
-//! `f32`: every function of one argument over all arguments, against the function in `f64`.
+//! Tests of `f32`: every function of one argument, for all arguments, against the function in
+//! `f64`.
 
 use super::{Careful, Fast, STRIDE, in_all_passes, ulps};
 use crate::element::scalar::math;
 
-/// Arguments that no stride meets.
+/// Special arguments, which a stride may miss.
 const SPECIAL: [f32; 14] = [
     0.0,
     1.0,
@@ -27,7 +28,7 @@ fn arguments(stride: usize) -> impl Iterator<Item = f32> {
     special.chain(others)
 }
 
-/// The callback of `functions!`.
+/// The callback of `functions!`, which declares a sweep for each function.
 macro_rules! sweeps {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
