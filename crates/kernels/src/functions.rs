@@ -1,10 +1,10 @@
-//! The elementwise functions of arrays, one row each. All code and documentation of a function is
-//! generated from its row.
+//! The elementwise functions of arrays, one in each row. All code and documentation of a function
+//! is generated from its row.
 //!
 //! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all
 //! rows. Callbacks declare the mathematics (`Real`), the operations and their methods
-//! (`cachescope`), and the functions that `elementwise!` accepts. In tests they
-//! check the accuracy, the host's two evaluators, the CUDA text and the agreement with NumPy.
+//! (`cachescope`), and the functions that `elementwise!` accepts. Callbacks of tests check the
+//! accuracy, the host's two evaluators, the CUDA source and the agreement with NumPy.
 //!
 //! A row is `/// sentence name Type(arguments) kind as [aliases] { … }`. An argument has the
 //! array's element type unless it names another. `elementwise!` accepts the name of a function and
@@ -27,9 +27,9 @@
 //!
 //! The body of a row contains, in this order:
 //!
-//! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`. These use
-//!   the functions of [`math`](crate::element::scalar::math) and of the standard library;
-//! - `rare`, of a `float`: the size from which on an argument is rare, see
+//! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`, with the
+//!   functions of [`math`](crate::element::scalar::math) and of the standard library;
+//! - `rare`, of a `float`: the magnitude from which on an argument is rare, see
 //!   [`Pass`](crate::element::scalar::pass::Pass);
 //! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`. It may call CUDA's own functions,
 //!   and functions defined in `src/ops/cuda/prelude/functions.cuh`;
@@ -38,13 +38,14 @@
 //! - `exact`, of a `float` or a `power`: the function in `f64`, as the reference for the errors of
 //!   `f32`;
 //! - `ulps`, of a `float` or a `power`: the largest errors in units in the last place. `f32` is the
-//!   error on the host. `f64` is the error on the host for arguments up to a size. If the standard
-//!   library computes the function, `f64` is left out. `cuda` is the error of `f32` on CUDA. The
-//!   CUDA programming guide ("Mathematical Functions", CUDA 12) counts from the number nearest to
-//!   the exact result. `cuda` counts from the exact result, and is half a unit more.
+//!   error on the host. `f64` is the error on the host for arguments up to a size. `f64` is omitted
+//!   if the standard library computes the function. `cuda` is the error of `f32` on CUDA, relative
+//!   to the exact result. It is half a unit more than in the CUDA programming guide ("Mathematical
+//!   Functions", CUDA 12). The guide's errors are relative to the number nearest to the exact
+//!   result.
 //!
 //! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
-//! `elementwise/` of this crate. They are operators, or have other signatures than methods.
+//! `elementwise/` of this crate. They are operators, or their signatures differ from methods.
 
 #[doc(hidden)]
 #[macro_export]
@@ -57,15 +58,15 @@ macro_rules! functions {
             example: i32 [1, -2] => [-1, 2];
         }
 
-        /// Returns the absolute value of each element, a real number. The lowest integer stays
-        /// itself, and −0 becomes 0. For a complex number, only the result itself may overflow. At
-        /// 0, the gradient is 0, and so is the second derivative.
+        /// Returns the absolute value of each element, a real number. The lowest integer is
+        /// unchanged, and −0 becomes 0. For a complex number, only the result may overflow, no
+        /// intermediate value. At 0, the gradient is 0, and so is the second derivative.
         abs Abs(x) part {
             host: x.magnitude(); cuda: "cs_abs(a)";
             example: i32 [3, -2] => [3, 2];
         }
 
-        /// Returns the real part of each element. A real number stays as it is.
+        /// Returns the real part of each element. A real number is unchanged.
         re Re(x) part {
             host: x.re(); cuda: "cs_re(a)";
             example: f32 [1.5, -2.0] => [1.5, -2.0];
@@ -77,14 +78,14 @@ macro_rules! functions {
             example: f32 [1.5, -2.0] => [0.0, 0.0];
         }
 
-        /// Returns the complex conjugate of each element, which has the negative imaginary part. A
-        /// real number stays as it is.
+        /// Returns the complex conjugate of each element, whose imaginary part is negated. A real
+        /// number is unchanged.
         conj Conj(x) number {
             host: x.conjugate(); cuda: "cs_conj(a)";
             example: f32 [1.5, -2.0] => [1.5, -2.0];
         }
 
-        /// Returns 1 for each element above 0, −1 for each below 0, and 0 for 0 and −0. NaN stays
+        /// Returns 1 for each element above 0, −1 for each below 0, and 0 for 0 and −0. NaN returns
         /// NaN.
         sign Sign(x) real {
             host: x.sign(); cuda: "cs_sign(a)";
@@ -97,44 +98,44 @@ macro_rules! functions {
             example: i32 [3, -2] => [9, 4];
         }
 
-        /// Multiplies each element by the second operand and adds the third. The result is rounded
-        /// once on every processor; `f16` and `bf16` are computed in `f32`. Integers wrap.
+        /// Multiplies each element by the second operand and adds the third operand. The result is
+        /// rounded once on every processor; `f16` and `bf16` are computed in `f32`. Integers wrap.
         mul_add MulAdd(x, factor, addend) number {
             host: x.times_plus(factor, addend); cuda: "cs_mul_add(a, b, c)";
             example: f32 [2.0, 3.0], [4.0, 5.0], [0.5, 1.0] => [8.5, 16.0];
         }
 
-        /// Returns each element that is above 0, and 0 for the others. NaN stays NaN.
+        /// Returns each element that is above 0, and 0 for the other elements. NaN returns NaN.
         relu Relu(x) real {
             host: if x < T::zero() { T::zero() } else { x }; cuda: "a < 0 ? 0 : a";
             example: f32 [-1.5, 2.0] => [0.0, 2.0];
         }
 
         /// Returns the larger of each pair of elements, or NaN if either is NaN, like NumPy's
-        /// `maximum`. If the two are equal, each gets half of the gradient.
+        /// `maximum`. If the elements are equal, each gets half of the gradient.
         maximum Maximum(x, y) ordered as [max] {
             host: math::maximum(x, y); cuda: "(a >= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [4.0, 5.0];
         }
 
         /// Returns the smaller of each pair of elements, or NaN if either is NaN, like NumPy's
-        /// `minimum`. If the two are equal, each gets half of the gradient.
+        /// `minimum`. If the elements are equal, each gets half of the gradient.
         minimum Minimum(x, y) ordered as [min] {
             host: math::minimum(x, y); cuda: "(a <= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [1.0, 2.0];
         }
 
         /// Limits each element to the range between a low and a high bound. The low bound is
-        /// applied first, so the high one wins where they cross. If any of the three is NaN, the
-        /// result is NaN, like NumPy's `clip`. If an element equals a bound, the element gets the
-        /// gradient.
+        /// applied first, so the high bound wins if the bounds cross. If the element or a bound is
+        /// NaN, the result is NaN, like NumPy's `clip`. If an element equals a bound, the element
+        /// gets the gradient.
         clamp Clamp(x, low, high) real {
             host: math::minimum(math::maximum(x, low), high); cuda: "cs_min(cs_max(a, b), c)";
             example: f32 [-3.0, 0.5], (-1.0), (1.0) => [-1.0, 0.5];
         }
 
-        /// Returns whether the elements of each pair are equal. Unlike this function, `==` between
-        /// arrays gives one `bool`.
+        /// Returns whether the elements of each pair are equal. In contrast, `==` between arrays
+        /// returns one `bool`.
         eq Equal(x, y) equality {
             host: x == y; cuda: "a == b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
@@ -146,7 +147,7 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
         }
 
-        /// Returns whether the left element of each pair is less than the right one.
+        /// Returns whether the left element of each pair is less than the right element.
         lt Less(x, y) compare {
             host: x < y; cuda: "a < b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
@@ -158,7 +159,7 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, true];
         }
 
-        /// Returns whether the left element of each pair is greater than the right one.
+        /// Returns whether the left element of each pair is greater than the right element.
         gt Greater(x, y) compare {
             host: x > y; cuda: "a > b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, false];
@@ -171,51 +172,51 @@ macro_rules! functions {
         }
 
         /// Returns the logical AND of each pair of `bool`s, or the bitwise AND of each pair of
-        /// integers. The operator `&` does this too, like NumPy's `bitwise_and`.
+        /// integers. The operator `&` is equivalent, like NumPy's `bitwise_and`.
         and And(x, y) bits {
             host: x & y; cuda: "a & b";
             example: bool [true, true], [true, false] => [true, false];
         }
 
         /// Returns the logical OR of each pair of `bool`s, or the bitwise OR of each pair of
-        /// integers. The operator `|` does this too, like NumPy's `bitwise_or`.
+        /// integers. The operator `|` is equivalent, like NumPy's `bitwise_or`.
         or Or(x, y) bits {
             host: x | y; cuda: "a | b";
             example: bool [true, false], [true, false] => [true, false];
         }
 
         /// Returns the logical XOR of each pair of `bool`s, or the bitwise XOR of each pair of
-        /// integers. The operator `^` does this too, like NumPy's `bitwise_xor`.
+        /// integers. The operator `^` is equivalent, like NumPy's `bitwise_xor`.
         xor Xor(x, y) bits {
             host: x ^ y; cuda: "a ^ b";
             example: bool [true, true], [true, false] => [false, true];
         }
 
         /// Returns the logical NOT of each `bool`, or the bitwise NOT of each integer, like NumPy's
-        /// `invert`. For a signed integer x, the result is −1 − x. The operator `!` does this too.
+        /// `invert`. For a signed integer x, the result is −1 − x. The operator `!` is equivalent.
         not Not(x) bits {
             host: !x; cuda: "cs_not(a)";
             example: bool [true, false] => [false, true];
         }
 
         /// Shifts the bits of each element left by a number of places, like NumPy's `left_shift`.
-        /// If that number is negative, or not less than the number of bits, the result is 0. The
-        /// operator `<<` does this too.
+        /// If the number of places is negative, or at least the number of bits, the result is 0.
+        /// The operator `<<` is equivalent.
         shl Shl(x, places) integer {
             host: x.left_shift(places); cuda: "cs_left_shift(a, b)";
             example: i32 [1, 3], [4, 40] => [16, 0];
         }
 
         /// Shifts the bits of each element right by a number of places and keeps the sign, like
-        /// NumPy's `right_shift`. If that number is negative, or at least the number of bits,
-        /// negative elements give −1 and others 0. The operator `>>` does this too.
+        /// NumPy's `right_shift`. If the number of places is negative, or at least the number of
+        /// bits, negative elements give −1 and others 0. The operator `>>` is equivalent.
         shr Shr(x, places) integer {
             host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
             example: i32 [-16, 3], [2, 40] => [-4, 0];
         }
 
-        /// Raises each integer to the power of the other one; the result wraps. NumPy rejects
-        /// negative exponents. Here they give the integer part of the power. It is 0 except for the
+        /// Raises each integer to the power of the other integer; the result wraps. NumPy rejects
+        /// negative exponents. Here the result is the integer part of the power: 0, except for the
         /// bases 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes `i32` exponents,
         /// and [`powf`](Self::powf) is for floats.
         pow Pow(x, exponent) integer {
@@ -307,8 +308,8 @@ macro_rules! functions {
         }
 
         /// Raises each element to the power of an `i32`, or of the matching element of an array of
-        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers. Here they
-        /// give the integer part of the power. It is 0 except for the bases 1 and −1, whose powers
+        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers. Here the
+        /// result is the integer part of the power: 0, except for the bases 1 and −1, whose powers
         /// are 1 and −1.
         powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
@@ -316,9 +317,9 @@ macro_rules! functions {
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;
         }
 
-        /// Raises each element to the power of the other one, like C's `pow`. If a negative number
-        /// has an exponent that is not whole, the result is NaN. If the exponent is 0, the result
-        /// is 1.
+        /// Raises each element to the power of the other element, like C's `pow`. If a negative
+        /// number has an exponent that is not whole, the result is NaN. If the exponent is 0, the
+        /// result is 1.
         powf Powf(x, exponent) float {
             host: power::powf_f32(pass, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
             example: f32 [2.0, 9.0], [10.0, 0.5] => [1024.0, 3.0];
@@ -368,8 +369,8 @@ macro_rules! functions {
             exact: x.atan(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Returns the angle in radians of the point (second, first), seen from the origin, from −π
-        /// to π.
+        /// Returns the angle in radians, from −π to π, of the point (second, first), seen from the
+        /// origin.
         atan2 Atan2(y, x) float {
             host: inverse::atan2_f32(pass, y, x), y.atan2(x); cuda: "atan2(a, b)";
             example: f32 [0.0, 1.0], [-1.0, 0.0] => [std::f32::consts::PI, std::f32::consts::FRAC_PI_2];
@@ -421,30 +422,29 @@ macro_rules! functions {
             exact: if x.abs() < 1e-5 { x * (1.0 + x * x / 3.0) } else { x.atanh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// Rounds each element down to a whole number. The type stays, and −0 keeps its sign.
+        /// Rounds each element down to a whole number of its type, and −0 keeps its sign.
         floor Floor(x) float {
             host: rounding::floor_f32(pass, x), rounding::floor_f64(pass, x); cuda: "floor(a)";
             example: f32 [1.5, -1.5] => [1.0, -2.0];
             exact: x.floor(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// Rounds each element up to a whole number. The type stays, and −0 keeps its sign.
+        /// Rounds each element up to a whole number of its type, and −0 keeps its sign.
         ceil Ceil(x) float {
             host: rounding::ceil_f32(pass, x), rounding::ceil_f64(pass, x); cuda: "ceil(a)";
             example: f32 [1.5, -1.5] => [2.0, -1.0];
             exact: x.ceil(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// Rounds each element to the nearest whole number, and halves to the even one, like
-        /// NumPy's `round`. Rust's `round` rounds halves away from 0. The type stays, and −0 keeps
-        /// its sign.
+        /// Rounds each element to the nearest whole number, and ties to even, like NumPy's `round`.
+        /// Rust's `round` rounds ties away from 0. The type is unchanged, and −0 keeps its sign.
         round Round(x) float {
             host: rounding::round_f32(pass, x), rounding::round_f64(pass, x); cuda: "rint(a)";
             example: f32 [2.5, -1.5] => [2.0, -2.0];
             exact: x.round_ties_even(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// Rounds each element toward 0 to a whole number. The type stays, and −0 keeps its sign.
+        /// Rounds each element toward 0 to a whole number of its type, and −0 keeps its sign.
         trunc Trunc(x) float {
             host: rounding::trunc_f32(pass, x), rounding::trunc_f64(pass, x); cuda: "trunc(a)";
             example: f32 [1.5, -1.5] => [1.0, -1.0];
@@ -464,15 +464,14 @@ macro_rules! functions {
             host: exp::sigmoid_f32(pass, x), exp::sigmoid_f64(pass, x); cuda: "cs_sigmoid(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.5, 0.0];
             exact: (if x < 0.0 { x.exp() } else { 1.0 }) / (1.0 + (-x.abs()).exp());
-            // On CUDA it is computed with exp; products double the errors of their factors in the
-            // last place.
+            // On CUDA the function is computed with exp, and products double the errors of their
+            // factors in the last place.
             ulps: f32 2.7, f64 3.0 up to 750.0, cuda 6.0;
         }
 
-        /// Multiplies each element by the standard normal distribution function, which gives x · (1
-        /// + erf(x / √2)) / 2. This is the exact form of Hendrycks and Gimpel (2016), not its
-        /// approximation by tanh. Far below 0 the result keeps its relative accuracy, until it
-        /// becomes −0.
+        /// Multiplies each element by the standard normal distribution function: x · (1 + erf(x /
+        /// √2)) / 2. This is the exact form of Hendrycks and Gimpel (2016), not the approximation
+        /// by tanh. Far below 0 the result keeps its relative accuracy, until it becomes −0.
         gelu Gelu(x) float {
             host: erf::gelu_f32(pass, x), erf::gelu_f64(pass, x); cuda: "cs_gelu(a)";
             example: f32 [0.0, 20.0] => [0.0, 20.0];

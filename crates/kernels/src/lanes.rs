@@ -1,6 +1,6 @@
 //! Lanes: the elements along one axis of a shape, one lane for each index of the other axes.
-//! Elements are numbered in row-major order. (The text of kernels calls a lane a line, because
-//! CUDA's lanes are the threads of a warp.)
+//! Elements are numbered in row-major order. (In the source of kernels a lane is named a line,
+//! because CUDA's lanes are the threads of a warp.)
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use crate::{AnyElement, DType};
 pub struct Lanes {
     /// The product of the lengths before the axis.
     pub outer: usize,
-    /// The length of the axis: the elements of a lane.
+    /// The length of the axis, which is the number of elements of a lane.
     pub length: usize,
-    /// The product of the lengths behind the axis: the stride within a lane.
+    /// The product of the lengths behind the axis, which is the stride within a lane.
     pub inner: usize,
 }
 
 impl Lanes {
-    /// Returns the lanes along the axis of that number of an array of these lengths.
+    /// Returns the lanes along axis number `axis` of an array of these lengths.
     pub fn along(axis: usize, dims: &[usize]) -> Self {
         Self {
             outer: dims[..axis].iter().product(),
@@ -35,13 +35,13 @@ impl Lanes {
         self.outer * self.inner
     }
 
-    /// Returns the number of jobs. A job is one lane where its elements are contiguous, and up to
-    /// [`RUN`] adjacent lanes otherwise.
+    /// Returns the number of jobs. If lanes are contiguous, a job is one lane. Otherwise, a job is
+    /// up to [`RUN`] adjacent lanes.
     pub fn jobs(&self) -> usize {
         self.outer * self.inner.div_ceil(RUN)
     }
 
-    /// Returns the job of that number.
+    /// Returns the job with this number.
     #[inline(always)]
     pub fn job(&self, number: usize) -> Job {
         let blocks = self.inner.div_ceil(RUN);
@@ -93,19 +93,19 @@ pub unsafe trait Elements {
     ///
     /// # Panics
     ///
-    /// Panics if there are fewer elements.
+    /// Panics if there are fewer elements than `range` requires.
     fn address(&mut self, range: Range<usize>) -> *const u8;
 
     /// Writes the elements of `range`, of any length, from an address on.
     ///
     /// # Panics
     ///
-    /// Panics if there are fewer elements.
+    /// Panics if there are fewer elements than `range` requires.
     ///
     /// # Safety
     ///
-    /// The address must be aligned, with room for the elements. Nothing else may read or write this
-    /// memory.
+    /// The address must be aligned and writable for the elements. Nothing else may read or write
+    /// this memory.
     unsafe fn write(&mut self, range: Range<usize>, to: *mut u8);
 }
 
@@ -137,12 +137,13 @@ pub(crate) unsafe fn write<T: AnyElement>(
     out: &mut [MaybeUninit<T>],
 ) {
     let range = start..start + out.len();
-    // SAFETY: `out` is borrowed exclusively and has room for the elements, whose type it has by
-    // this function's contract.
+    // SAFETY: `out` is borrowed exclusively and is as long as `range`. By this function's contract,
+    // the elements have its type.
     unsafe { elements.write(range, out.as_mut_ptr().cast()) };
 }
 
-/// A function that computes the lanes of some jobs from elements, in the lanes' output.
+/// A function that computes the lanes of some jobs from elements, and writes the results to the
+/// lanes' output.
 ///
 /// The elements and the output must be of the loop's types. Nothing else may access the jobs' lanes
 /// of the output.
@@ -155,14 +156,14 @@ pub struct LaneLoops {
     pub element: DType,
     /// The type of the results.
     pub output: DType,
-    /// Writes all of the jobs' lanes.
+    /// The function that writes all lanes of some jobs.
     pub run: LaneLoop,
-    /// The time that an element takes, as a multiple of the time to read and write it.
+    /// The time that an element takes, divided by the time to read and write it.
     pub effort: usize,
 }
 
-/// Returns whether running sums of `dtype` carry a compensation for rounding: true if the kind has
-/// no wider type.
+/// Returns whether running sums of `dtype` carry a compensation for rounding errors: true if the
+/// kind of number has no wider type.
 pub const fn is_compensated(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::C64)
 }

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use crate::{AnyElement, DType};
 
-/// The memory of an array that is being computed, parts of which are lent to the threads of a
-/// launch.
+/// The memory of an array that is being computed. Its parts are lent to the threads of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<T> {
     base: *mut MaybeUninit<T>,
@@ -50,7 +49,8 @@ impl Untyped {
         self.count
     }
 
-    /// Returns the address of the element `index`, of `dtype`. It may be the end.
+    /// Returns the address of the element `index`, of `dtype`. The address may be the end of the
+    /// memory.
     #[inline]
     pub fn part(&self, dtype: DType, index: usize) -> *mut u8 {
         assert!(index <= self.count);
@@ -61,7 +61,7 @@ impl Untyped {
     ///
     /// # Safety
     ///
-    /// It must have been made from an output of elements of `T`.
+    /// The output must have been made from an output of elements of `T`.
     #[inline]
     pub unsafe fn typed<T: AnyElement>(self) -> Output<T> {
         Output {
@@ -86,12 +86,12 @@ impl<T: AnyElement> Output<T> {
         self.count
     }
 
-    /// Returns the elements of `range`, not yet written.
+    /// Returns the elements of `range`, which are not yet written.
     ///
     /// # Safety
     ///
-    /// The memory must be alive, and its readers must run later. No other caller may hold a part
-    /// that overlaps `range`.
+    /// The memory must be alive, and may only be read later. No other caller may hold a part that
+    /// overlaps `range`.
     #[expect(
         clippy::mut_from_ref,
         reason = "the parts do not overlap, by the contract"

@@ -10,11 +10,12 @@ pub struct ReadPtr<T>(*const T);
 #[derive(Clone, Copy, Debug)]
 pub struct WritePtr<T>(*mut MaybeUninit<T>);
 
-// SAFETY: an address of plain data; the code that reads there ensures that nobody writes meanwhile.
+// SAFETY: an address of plain data; the code that reads the data ensures that nothing writes to it
+// meanwhile.
 unsafe impl<T: Sync> Send for ReadPtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for ReadPtr<T> {}
-// SAFETY: an address of plain data; the code that writes there ensures that nobody else does.
+// SAFETY: an address of plain data; the code that writes the data ensures that nothing else does.
 unsafe impl<T: Send> Send for WritePtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for WritePtr<T> {}
@@ -34,7 +35,7 @@ impl<T> ReadPtr<T> {
 }
 
 impl ReadPtr<u8> {
-    /// Returns the pointer to elements of `T`, of which these are the bytes.
+    /// Returns the pointer as a pointer to elements of `T`, which these bytes represent.
     #[inline(always)]
     pub fn cast<T>(self) -> ReadPtr<T> {
         ReadPtr(self.0.cast())
@@ -56,7 +57,7 @@ impl<T> WritePtr<T> {
 }
 
 impl WritePtr<u8> {
-    /// Returns the pointer to elements of `T`, of which these are the bytes.
+    /// Returns the pointer as a pointer to elements of `T`, which these bytes represent.
     #[inline(always)]
     pub fn cast<T>(self) -> WritePtr<T> {
         WritePtr(self.0.cast())

@@ -15,27 +15,27 @@ pub unsafe trait VectorOf<T>: Copy {
     const LANES: usize;
     /// `true` if there are 32 registers, otherwise there are 16.
     const IS_WIDE: bool;
-    /// `true` in code for x86-64 without AVX2. This code is kept short, because such processors are
-    /// rare.
+    /// `true` in code for x86-64 without AVX2. Such code is kept short, because processors without
+    /// AVX2 are rare.
     const IS_PLAIN: bool = false;
 
     /// # Safety
     ///
-    /// The processor must have the type's instructions. This requirement applies to all functions
-    /// of the trait.
+    /// The processor must support the type's instructions. This requirement applies to all
+    /// functions of the trait.
     unsafe fn splat(value: T) -> Self;
 
     /// # Safety
     ///
-    /// `from` must be readable for a vector, with any alignment.
+    /// A vector must be readable at `from`, with any alignment.
     unsafe fn load(from: *const T) -> Self;
 
     /// # Safety
     ///
-    /// `to` must be writable for a vector, with any alignment.
+    /// A vector must be writable at `to`, with any alignment.
     unsafe fn store(self, to: *mut T);
 
-    /// Returns `self + left right`.
+    /// Returns `self + left · right`.
     ///
     /// # Safety
     ///
@@ -60,14 +60,14 @@ macro_rules! registers {
     ($($type:ty as $register:ident, $lanes:literal, $is_wide:literal:
         $splat:ident $load:ident $store:ident $fma:ident $add:ident $total:expr;)+) => {
         $(
-            // SAFETY: the intrinsics access as many elements.
+            // SAFETY: the intrinsics access exactly `LANES` elements.
             unsafe impl VectorOf<$type> for std::arch::x86_64::$register {
                 const LANES: usize = $lanes;
                 const IS_WIDE: bool = $is_wide;
 
                 #[inline(always)]
                 unsafe fn splat(value: $type) -> Self {
-                    // SAFETY: by this function's contract. The next functions refer to this reason.
+                    // SAFETY: by this function's contract.
                     unsafe { std::arch::x86_64::$splat(value) }
                 }
 
@@ -162,7 +162,7 @@ unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
 #[derive(Clone, Copy, Debug)]
 pub struct PlainVector<T>([T; 4]);
 
-/// Floats that have registers.
+/// Floats for which vector registers exist.
 pub trait RegisterFloat: Number {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
@@ -171,7 +171,7 @@ pub trait RegisterFloat: Number {
     #[cfg(target_arch = "x86_64")]
     type Short: VectorOf<Self>;
 
-    /// Returns `self + left right`, rounded once where that is an instruction.
+    /// Returns `self + left · right`, rounded once if the processor has a fused instruction.
     fn plus_product(self, left: Self, right: Self) -> Self;
 }
 
@@ -201,7 +201,7 @@ register_floats! {
     f64: __m512d __m256d;
 }
 
-// SAFETY: the functions access the elements of an array of as many.
+// SAFETY: the functions access the elements of an array of `LANES` elements.
 unsafe impl<T: RegisterFloat> VectorOf<T> for PlainVector<T> {
     const LANES: usize = 4;
     const IS_WIDE: bool = false;
@@ -243,13 +243,13 @@ unsafe impl<T: RegisterFloat> VectorOf<T> for PlainVector<T> {
     }
 }
 
-/// A loop over vector registers of elements of `T`.
+/// A loop over vector registers with elements of `T`.
 pub trait RegisterLoop<T: RegisterFloat> {
-    /// Runs the loop. It must be marked `#[inline(always)]`.
+    /// Runs the loop. The function must be marked `#[inline(always)]`.
     ///
     /// # Safety
     ///
-    /// The processor must have the instructions of `V`.
+    /// The processor must support the instructions of `V`.
     unsafe fn run<V: VectorOf<T>>(self);
 }
 
@@ -265,13 +265,13 @@ pub fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
             return unsafe { with_short::<T, _>(work) };
         }
     }
-    // SAFETY: a plain vector needs no instructions beyond the baseline.
+    // SAFETY: a plain vector needs only the baseline's instructions.
     unsafe { work.run::<PlainVector<T>>() };
 }
 
 /// # Safety
 ///
-/// The processor must have the features.
+/// The processor must support the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
 unsafe fn with_long<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
@@ -281,7 +281,7 @@ unsafe fn with_long<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
 
 /// # Safety
 ///
-/// The processor must have the features.
+/// The processor must support the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn with_short<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {

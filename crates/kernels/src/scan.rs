@@ -15,7 +15,7 @@ use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, DType, Number};
 
 /// The number of elements of a lane that are summed separately, before the sum of earlier elements
-/// is added to each.
+/// is added to each of them.
 const BLOCK: usize = 8;
 
 /// The loops of running sums and products that are compiled with the library, by type. The types
@@ -29,11 +29,11 @@ static COMPILED: [[LaneLoops; 2]; 3] = [
     ],
 ];
 
-/// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. The result
-/// is a reference. If a constant contained a function's address, the compiler would compile the
-/// function at the constant's use.
+/// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. Returns a
+/// reference, because a constant with a function's address would make the compiler compile the
+/// function wherever the constant is used.
 pub const fn scan_loops_of<T: AnyElement, const PRODUCT: bool>() -> &'static LaneLoops {
-    // A constant condition, so that no loop is compiled if the table has one.
+    // A constant condition, so that no loop is compiled if the table has an entry.
     match const { place_of(T::DTYPE) } {
         Some(place) => &COMPILED[place][PRODUCT as usize],
         None => const { &loops::<T, PRODUCT>() },
@@ -50,7 +50,7 @@ const fn place_of(dtype: DType) -> Option<usize> {
 }
 
 const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
-    // Constants, so that only one of the loops is compiled.
+    // A constant condition, so that only one of the loops is compiled.
     let run: LaneLoop = if const { PRODUCT } {
         scan_loop::<T, Product<T::Wide>>
     } else if const { is_compensated(T::DTYPE) } {
@@ -66,12 +66,12 @@ const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
     }
 }
 
-/// The [`LaneLoop`] of running totals in an `S`.
+/// Computes running totals in an `S`, as a [`LaneLoop`].
 ///
 /// # Safety
 ///
-/// The elements must be of `T`, and the output of their totals. Nothing else may access the jobs'
-/// lanes of the output.
+/// The elements must be of `T`, and the output must be of `T`'s totals. Nothing else may access the
+/// jobs' lanes of the output.
 unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
     elements: &mut dyn Elements,
     output: Untyped,
@@ -96,7 +96,7 @@ trait RunningTotal<T: AnyElement>: Copy {
     fn and(self, value: T) -> Self;
     fn value(self) -> T::Total;
 
-    /// Writes the totals up to each of `values` to `out`, and returns the last one.
+    /// Writes the total up to each of `values` to `out`, and returns the last total.
     #[inline(always)]
     fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
         for (slot, &value) in out.iter_mut().zip(values) {
@@ -107,7 +107,7 @@ trait RunningTotal<T: AnyElement>: Copy {
     }
 }
 
-/// A sum in a type that is wide enough.
+/// A sum in a type that is wide enough to need no compensation.
 #[derive(Clone, Copy)]
 struct Plain<A>(A);
 
@@ -127,8 +127,8 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
         convert(self.0)
     }
 
-    /// Sums each block by itself. So only one addition of a block waits for the block before it.
-    /// The other additions of several blocks overlap.
+    /// Sums each block separately. Only one addition in a block waits for the previous block, so
+    /// the other additions of several blocks overlap.
     #[inline(always)]
     fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
         let (blocks, rest) = values.as_chunks::<BLOCK>();
@@ -151,7 +151,7 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
     }
 }
 
-/// A product in a type that is wide enough.
+/// A product in a type that is wide enough to need no compensation.
 #[derive(Clone, Copy)]
 struct Product<A>(A);
 

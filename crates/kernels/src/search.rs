@@ -9,12 +9,12 @@ use crate::compiled_or;
 use crate::walk::Walk;
 use crate::{DType, Element};
 
-/// The number of values that are searched for together. The steps for one value do not wait for the
-/// steps for another.
+/// The number of values that are searched for together. The steps of their searches are
+/// independent, so they overlap.
 const TOGETHER: usize = 8;
 
-/// A function that writes the positions of values. The values have the numbers of a range, and are
-/// at addresses that the walk gives.
+/// A function that writes the positions of values. The values have the numbers of a range, and the
+/// walk determines their addresses.
 ///
 /// The elements and the values must be of the loop's type, and readable.
 pub type SearchLoop =
@@ -25,7 +25,7 @@ pub type SearchLoop =
 pub struct SearchLoops {
     /// The type of the elements.
     pub element: DType,
-    /// The loops for positions before equal elements, and after them.
+    /// The loops for positions before equal elements, and for positions after equal elements.
     pub by_side: [SearchLoop; 2],
 }
 
@@ -70,11 +70,11 @@ unsafe fn write<T: Element, const AFTER: bool>(
 /// Sorted elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Sorted<T> {
-    /// The address that indices count from.
+    /// The address of the element with index 0.
     pub elements: *const T,
     /// The index of the first element.
     pub first: usize,
-    /// The step between elements.
+    /// The stride of the elements.
     pub step: isize,
     /// The number of elements.
     pub length: usize,
@@ -86,12 +86,12 @@ unsafe impl<T: Sync> Send for Sorted<T> {}
 unsafe impl<T: Sync> Sync for Sorted<T> {}
 
 impl<T: Element> Sorted<T> {
-    /// Writes the positions at which the values of the numbers `range` belong: after equal elements
-    /// if `AFTER`, else before them.
+    /// Writes the positions at which the values with the numbers `range` belong: after equal
+    /// elements if `AFTER`, otherwise before them.
     ///
     /// # Safety
     ///
-    /// Both operands must be readable, and the walk must go over the values.
+    /// Elements and values must be readable, and the walk must be over the values.
     unsafe fn write<const AFTER: bool>(
         &self,
         values: *const T,
@@ -104,14 +104,14 @@ impl<T: Element> Sorted<T> {
         for ([at], count) in walk.runs(range) {
             for (part, slots) in out[done..done + count].chunks_mut(TOGETHER).enumerate() {
                 let place = |number: usize| {
-                    // If there are fewer values, the last one is searched for again, and not
-                    // written.
+                    // If there are fewer values, the last value is searched for again, and the
+                    // surplus positions are not written.
                     let number = part * TOGETHER + number.min(slots.len() - 1);
                     values
                         .wrapping_add(at)
                         .wrapping_offset(number as isize * step)
                 };
-                // SAFETY: the walk has this many values from there on, by this function's contract.
+                // SAFETY: by this function's contract, the walk has these values.
                 let values = std::array::from_fn(|number| unsafe { place(number).read() });
                 // SAFETY: by this function's contract.
                 let places = unsafe { self.places::<AFTER>(values) };
@@ -130,14 +130,14 @@ impl<T: Element> Sorted<T> {
     /// The elements must be readable.
     #[inline(always)]
     unsafe fn places<const AFTER: bool>(&self, values: [T; TOGETHER]) -> [usize; TOGETHER] {
-        // 1 or 0, computed without branches, because the outcome cannot be predicted.
+        // Returns 1 or 0 without branches, because the outcome cannot be predicted.
         let comes_before = |place: usize, value: T| {
             let at = self.elements.wrapping_add(self.first);
             let at = at.wrapping_offset(place as isize * self.step);
             // SAFETY: by this function's contract; all places are below the length.
             let own = unsafe { at.read() };
             let less = if AFTER { own <= value } else { own < value };
-            // NaN is after all numbers, and equal to itself.
+            // NaN comes after all numbers, and equals NaN.
             let is_nan = is_nan(&value) & (AFTER | !is_nan(&own));
             usize::from(less | is_nan)
         };

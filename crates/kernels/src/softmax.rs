@@ -1,5 +1,5 @@
 //! Softmax and its logarithm. An expression is written to the output, lane by lane. Each lane is
-//! changed there while it is in the cache.
+//! normalized in place while it is in the cache.
 
 use std::any::TypeId;
 use std::mem::MaybeUninit;
@@ -16,11 +16,11 @@ use crate::reduce::{ACCUMULATORS, add_accumulators, largest};
 use crate::vector::{Loop, rolled, vectorised};
 use crate::{AnyElement, DType, Float};
 
-/// The number of elements whose exponentials are summed in their own type. Then the sum is added to
-/// a sum in `f64`.
+/// The number of elements whose exponentials are summed in their own type before the sum is added
+/// to a sum in `f64`.
 const BLOCK: usize = 1024;
 
-/// Like [`BLOCK`], for a lane whose elements are not contiguous.
+/// The number of rows that correspond to [`BLOCK`], for lanes whose elements are not contiguous.
 const BLOCK_ROWS: usize = 32;
 
 /// The loops of softmax and of its logarithm that are compiled with the library, by type.
@@ -64,7 +64,7 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     vectorised(softmax, &mut ());
 }
 
-/// Some jobs, for elements of `T`. Only [`lane_loop`] makes this value.
+/// The loop over some jobs, for elements of `T`. Only [`lane_loop`] makes this value.
 struct Softmax<'a, T: Float, const LOG: bool> {
     elements: &'a mut dyn Elements,
     output: &'a Output<T>,
@@ -85,7 +85,7 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, T, LOG> {
             let job = self.lanes.job(number);
             match job.whole() {
                 Some(lane) => {
-                    // SAFETY: it is the lane of this job.
+                    // SAFETY: the elements are the lane of this job.
                     let lane = unsafe { self.evaluate(lane) };
                     normalize_lane::<_, LOG, FMA>(lane);
                 }
@@ -96,17 +96,17 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, T, LOG> {
 }
 
 impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
-    /// Computes the elements of the numbers in `range` where the results will be.
+    /// Computes the elements with the numbers `range`, in the memory of the results.
     ///
     /// # Safety
     ///
-    /// The elements must belong to one job, which borrows one part at a time.
+    /// The elements must belong to one job, which borrows only one part at a time.
     #[inline(always)]
     unsafe fn evaluate(&mut self, range: Range<usize>) -> &'a mut [T] {
-        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is
+        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap. The rest is
         // this function's contract.
         let part = unsafe { self.output.part(range.clone()) };
-        // SAFETY: `lane_loop` has elements of `T`; `write` writes all of the part.
+        // SAFETY: `lane_loop` has elements of `T`, and `write` writes all of the part.
         unsafe {
             write(self.elements, range.start, part);
             written(part)
@@ -117,21 +117,23 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
     ///
     /// # Safety
     ///
-    /// `evaluate` must have computed them, and its contract holds here too.
+    /// `evaluate` must have computed the elements, and its contract must hold.
     #[inline(always)]
     unsafe fn evaluated(&self, range: Range<usize>) -> &'a mut [T] {
-        // SAFETY: as in `evaluate`, which wrote these elements, by this function's contract.
+        // SAFETY: as in `evaluate`, which wrote these elements by this function's contract.
         unsafe { written(self.output.part(range)) }
     }
 
-    /// Normalizes the lanes of one job side by side: one element of all lanes, and then the next.
+    /// Normalizes the lanes of one job side by side: an element of each lane, and then the next
+    /// element of each lane.
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
         let (length, width) = (self.lanes.length, job.width);
         let mut scales = [<In<T>>::default(); RUN];
         let scales = &mut scales[..width];
         for index in 0..length {
-            // SAFETY: the elements belong to this job, and the previous ones are not used any more.
+            // SAFETY: the elements belong to this job, and the previous elements are no longer
+            // used.
             let values = unsafe { self.evaluate(job.at(index)) };
             for (scale, &value) in scales.iter_mut().zip(&*values) {
                 let value: In<T> = convert(value);
@@ -182,15 +184,15 @@ fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A 
     <A as AnyElement>::from_f64(divisor)
 }
 
-/// Returns whether the exponentials are stored in place of the elements while they are summed. This
-/// needs elements of the type of the computation.
+/// Returns whether the exponentials are stored in place of the elements while they are summed. The
+/// elements must have the type of the computation.
 #[inline(always)]
 fn keeps<T: Float, const LOG: bool>() -> bool {
     !LOG && TypeId::of::<T>() == TypeId::of::<In<T>>()
 }
 
-/// Returns the exponential of `value` minus `scale`, and stores it in `value` if it is to be
-/// [kept](keeps).
+/// Returns the exponential of `value` minus `scale`, and stores it in `value` if the exponentials
+/// are [kept](keeps).
 #[inline(always)]
 fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale: In<T>) -> In<T> {
     let distance = convert::<In<T>, T>(*value) - scale;
@@ -201,7 +203,7 @@ fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale:
     exponential
 }
 
-/// Returns one result from the value that [`exponential`] has left.
+/// Returns one result, from the value that [`exponential`] has stored.
 #[inline(always)]
 fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, divisor: In<T>) -> T {
     let x: In<T> = convert(value);
@@ -255,7 +257,7 @@ fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale
 ///
 /// # Safety
 ///
-/// Every value must have been written.
+/// All values must have been written.
 #[inline(always)]
 unsafe fn written<T>(values: &mut [MaybeUninit<T>]) -> &mut [T] {
     // SAFETY: `MaybeUninit<T>` has the layout of `T`, and the values are initialised by this

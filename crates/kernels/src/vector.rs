@@ -1,41 +1,40 @@
 //! Run-time dispatch to AVX2, FMA and AVX-512 code.
 //!
 //! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
-//! compiled a second time, for AVX2, FMA and F16C. If the processor has these, the second version
-//! runs. [Some](Loop::WIDE) loops are compiled a third time, for AVX-512. The loop is plain code
-//! over single elements, which the compiler vectorises. The loop must be inlined as a whole.
-//! Functions that are called out of line, closures included, are compiled for the baseline only.
+//! compiled a second time, for AVX2, FMA and F16C. If the processor supports these features, the
+//! second version runs. [Some](Loop::WIDE) loops are compiled a third time, for AVX-512. The loop
+//! is plain code over single elements, which the compiler vectorises. The loop must be inlined as a
+//! whole. Functions that are not inlined, closures included, are compiled only for the baseline.
 //!
-//! A SIMD crate's packets have one width, and would be in the signature of every function, users'
-//! functions included. The price of plain code is a rule: inside a loop there is no branch, call or
-//! closure. An element that needs a branch is *rare*, and is computed again.
+//! The packets of a SIMD crate have a fixed width, and would be in the signature of every function,
+//! including users' functions. Plain code requires a rule: inside a loop there is no branch, call
+//! or closure. An element that needs a branch is *rare*, and is computed again.
 
 /// A loop that writes to `Out`.
 pub trait Loop<Out: ?Sized> {
     /// The result of the loop.
     type Result;
 
-    /// `true` if the loop is also compiled for vectors of 64 bytes. Long vectors pay if the
-    /// processor, not the memory, limits the loop.
+    /// `true` if the loop is also compiled for vectors of 64 bytes. Long vectors are faster if the
+    /// loop is bound by arithmetic, not by memory.
     const WIDE: bool = false;
 
-    /// Runs the loop; `FMA` is whether the processor multiplies and adds in one instruction. It
-    /// must be marked `#[inline(always)]`.
+    /// Runs the loop. `FMA` is true if the processor multiplies and adds in one instruction. The
+    /// function must be marked `#[inline(always)]`.
     ///
-    /// The output is an argument of its own, so that the compiler knows that nothing else points to
-    /// it.
+    /// The output is a separate argument, so that the compiler knows that it is not aliased.
     #[track_caller]
     fn run<const FMA: bool>(self, out: &mut Out) -> Self::Result;
 }
 
 #[cfg(feature = "testing")]
 thread_local! {
-    /// `true` while the thread computes like a processor without AVX2.
+    /// `true` while the thread behaves as on a processor without AVX2.
     pub static IS_BASELINE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Returns whether AVX2, FMA and F16C are available. It is always `true` on other architectures
-/// than x86-64.
+/// Returns whether AVX2, FMA and F16C are available. Returns `true` on architectures other than
+/// x86-64.
 #[inline(always)]
 pub fn has_vectors() -> bool {
     #[cfg(feature = "testing")]
@@ -50,7 +49,7 @@ pub fn has_vectors() -> bool {
     true
 }
 
-/// Returns whether the instructions of AVX-512 that compilers use for loops are available.
+/// Returns whether the AVX-512 instructions that compilers use for loops are available.
 #[inline(always)]
 pub fn has_wide_vectors() -> bool {
     #[cfg(feature = "testing")]
@@ -66,7 +65,7 @@ pub fn has_wide_vectors() -> bool {
     false
 }
 
-/// Runs `work` with the best instructions that the processor has.
+/// Runs `work` with the best instruction set that the processor has.
 #[inline(always)]
 #[track_caller]
 pub fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
@@ -82,10 +81,10 @@ pub fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Resul
     as_compiled(work, out)
 }
 
-/// `true` if the instructions that the library is compiled for multiply and add in one.
+/// `true` if the instruction set that the library is compiled for has a fused multiply-add.
 pub const BASELINE_FMA: bool = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
 
-/// Runs `work` with the instructions that the library is compiled for. It is out of line, so that
+/// Runs `work` with the instruction set that the library is compiled for. Not inlined, so that
 /// several calls with one type of work share the code.
 #[inline(never)]
 #[track_caller]
@@ -93,11 +92,11 @@ fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     work.run::<BASELINE_FMA>(out)
 }
 
-/// Like [`vectorised`], on a processor that is known to have the instructions.
+/// Runs `work` like [`vectorised`], on a processor that is known to support the instructions.
 ///
 /// # Safety
 ///
-/// The processor must [have](has_vectors) the instructions.
+/// The processor must [support](has_vectors) the instructions.
 #[inline(always)]
 #[track_caller]
 pub unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
@@ -111,14 +110,14 @@ pub unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     as_compiled(work, out)
 }
 
-/// Returns whether code is for x86-64 without AVX2. Such processors are rare, so the code is short.
-/// `FMA` is the argument of [`Loop::run`].
+/// Returns whether code is compiled for x86-64 without AVX2. Processors without AVX2 are rare, so
+/// such code should be short. `FMA` is the argument of [`Loop::run`].
 pub const fn is_baseline<const FMA: bool>() -> bool {
     !FMA && cfg!(target_arch = "x86_64")
 }
 
-/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value. So
-/// it neither unrolls nor vectorises a loop over the index.
+/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value, so
+/// that it neither unrolls nor vectorises a loop over the index.
 #[inline(always)]
 pub fn rolled<const FMA: bool>(index: usize) -> usize {
     match is_baseline::<FMA>() {
@@ -131,7 +130,7 @@ pub fn rolled<const FMA: bool>(index: usize) -> usize {
 ///
 /// # Safety
 ///
-/// The processor must have the features.
+/// The processor must support the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 #[track_caller]
@@ -143,7 +142,7 @@ unsafe fn with_avx2<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Res
 ///
 /// # Safety
 ///
-/// The processor must have the features.
+/// The processor must support the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 #[track_caller]

@@ -1,18 +1,17 @@
-//! Walks over the elements of several arrays of one shape at once.
+//! Simultaneous walks over the elements of several arrays of one shape.
 
 use std::ops::Range;
 
-/// The highest rank that an array can have.
+/// The maximum rank of an array.
 pub const MAX_RANK: usize = 8;
 
-/// The maximum number of axes of a walk. An array may have one less; the additional axis is for
-/// repeated elements.
+/// The maximum number of axes of a walk: one more than an array's, for repeated elements.
 const AXES: usize = MAX_RANK + 1;
 
-/// The elements that `K` operands pair up, in row-major order, over the fewest axes.
+/// The paired elements of `K` operands, in row-major order, over the fewest axes.
 ///
-/// Invariants: The first `ndim` of the axes are in use, at least one. An offset is wrong only by
-/// overflow, and only if the walk has no elements.
+/// Invariants: The first `ndim` axes are in use, at least one. An offset is wrong only if it
+/// overflows, and it overflows only if the walk has no elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<const K: usize> {
     dims: [usize; AXES],
@@ -22,8 +21,9 @@ pub struct Walk<const K: usize> {
 }
 
 impl<const K: usize> Walk<K> {
-    /// Returns a walk from the indices `first` on along `axes`, each a length and the operands'
-    /// steps, outermost first. At most nine axes may be left after axes are joined.
+    /// Returns a walk from the indices `first` on along `axes`, outermost first. Each axis is a
+    /// length and the operands' strides. At most nine axes may remain after adjacent axes are
+    /// joined.
     pub fn over(first: [usize; K], axes: impl IntoIterator<Item = (usize, [isize; K])>) -> Self {
         let mut walk = Self {
             dims: [1; AXES],
@@ -34,12 +34,12 @@ impl<const K: usize> Walk<K> {
         for (length, strides) in axes {
             walk.append(length, strides);
         }
-        // A single element is a row of one.
+        // A single element is a row of length 1.
         walk.ndim = walk.ndim.max(1);
         walk
     }
 
-    /// Adds an axis inside the others, or lengthens the innermost axis.
+    /// Appends an axis inside the others, or lengthens the innermost axis.
     fn append(&mut self, length: usize, strides: [isize; K]) {
         if length == 1 {
             return;
@@ -50,8 +50,8 @@ impl<const K: usize> Walk<K> {
                 |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
             if outer.iter().zip(&strides).all(joins) {
                 *outer = strides;
-                // Overflows only if an axis outside of these has length 0, such as the axis of no
-                // repetitions.
+                // The product overflows only if an axis outside of these has length 0, such as the
+                // axis of no repetitions.
                 self.dims[last] = self.dims[last].wrapping_mul(length);
                 return;
             }
@@ -66,7 +66,7 @@ impl<const K: usize> Walk<K> {
         self.dims[..self.ndim].iter().product()
     }
 
-    /// Returns the lengths and steps of the axes, outermost first.
+    /// Returns the lengths and strides of the axes, outermost first.
     pub fn axes(
         &self,
     ) -> impl ExactSizeIterator<Item = (usize, [isize; K])> + DoubleEndedIterator + Clone {
@@ -78,12 +78,12 @@ impl<const K: usize> Walk<K> {
         self.dims[axis]
     }
 
-    /// Returns the length and the steps of the innermost axis.
+    /// Returns the length and the strides of the innermost axis.
     pub fn row(&self) -> (usize, [isize; K]) {
         (self.dims[self.ndim - 1], self.strides[self.ndim - 1])
     }
 
-    /// Returns a walk over the elements of the positions `range` of the axis `axis`.
+    /// Returns a walk over the elements at the positions `range` of axis `axis`.
     pub fn narrowed(&self, axis: usize, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.dims[axis]);
         let mut narrowed = *self;
@@ -100,8 +100,8 @@ impl<const K: usize> Walk<K> {
         self.first
     }
 
-    /// Returns a walk over the first elements of all rows, and the row. If a row has no elements,
-    /// there are no rows.
+    /// Returns a walk over the first elements of all rows, and the length and strides of a row. If
+    /// a row has no elements, there are no rows.
     pub fn by_rows(&self) -> (Self, (usize, [isize; K])) {
         let mut firsts = *self;
         firsts.ndim -= 1;
@@ -115,13 +115,13 @@ impl<const K: usize> Walk<K> {
         (firsts, self.row())
     }
 
-    /// Returns the indices of the element with this number.
+    /// Returns the indices of the element with number `number`.
     #[inline]
     pub fn at(&self, number: usize) -> [usize; K] {
         self.runs(number..number + 1).at
     }
 
-    /// Returns the indices of the elements of the numbers `range`.
+    /// Returns the indices of the elements with the numbers `range`.
     pub fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
         let (_, strides) = self.row();
         self.runs(range).flat_map(move |(first, count)| {
@@ -136,11 +136,11 @@ impl<const K: usize> Walk<K> {
         })
     }
 
-    /// Returns the elements of the numbers `range`, in runs along the innermost axis.
+    /// Returns the elements with the numbers `range`, in runs along the innermost axis.
     ///
     /// # Panics
     ///
-    /// Panics if there are fewer elements.
+    /// Panics if there are fewer elements than `range` requires.
     #[inline]
     pub fn runs(&self, range: Range<usize>) -> Runs<'_, K> {
         assert!(range.start <= range.end && range.end <= self.count());
@@ -167,7 +167,7 @@ impl<const K: usize> Walk<K> {
 }
 
 impl Walk<2> {
-    /// Returns the walk with both operands exchanged.
+    /// Returns the walk with its two operands exchanged.
     pub fn swapped(&self) -> Self {
         let swapped = self
             .axes()
@@ -180,7 +180,7 @@ impl Walk<2> {
 #[derive(Clone, Debug)]
 pub struct Runs<'a, const K: usize> {
     walk: &'a Walk<K>,
-    // The coordinates of the next element, and its indices.
+    // The coordinates of the next element, and the indices of the element.
     index: [usize; AXES],
     at: [usize; K],
     left: usize,
@@ -196,7 +196,7 @@ impl<const K: usize> Runs<'_, K> {
 }
 
 impl<const K: usize> Iterator for Runs<'_, K> {
-    /// The indices of a run's first element, and how many the run has.
+    /// The indices of a run's first element, and the number of the run's elements.
     type Item = ([usize; K], usize);
 
     #[inline]
@@ -212,8 +212,8 @@ impl<const K: usize> Iterator for Runs<'_, K> {
         if self.left == 0 {
             return Some(run);
         }
-        // Counts up like an odometer: an axis at its end returns to its start, and the next one
-        // steps.
+        // Counts up like an odometer: an axis at its end returns to its start, and the next axis
+        // advances by one.
         self.step(axis, -(begun as isize));
         self.index[axis] = 0;
         while axis > 0 {

@@ -6,14 +6,14 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use crate::walk::MAX_RANK;
 
-/// The number of flags whose elements are written together. The slots have room for an element of
-/// each flag, although most flags may be false.
+/// The number of flags whose elements are written together. There is a slot for each flag, although
+/// most flags may be false.
 pub const CHUNK: usize = 256;
 
 /// The number of flags that are skipped together if none is true.
 const WORD: usize = size_of::<u64>();
 
-/// Writes `value` of the positions of the true flags to the first slots. Returns the number of true
+/// Writes `value` of each true flag's position to the first slots. Returns the number of true
 /// flags.
 #[inline(always)]
 fn gather<V: Copy>(
@@ -28,8 +28,8 @@ fn gather<V: Copy>(
             continue;
         }
         for (bit, &flag) in flags.iter().enumerate() {
-            // No branch: an element that is not kept is overwritten by the next. The remainder
-            // never changes the position, because there is a slot for each flag.
+            // The loop does not branch: an element whose flag is false is overwritten by the next
+            // one. The remainder never changes the position, because there is a slot for each flag.
             slots[selected % CHUNK].write(value(word * WORD + bit));
             selected += usize::from(flag);
         }
@@ -41,7 +41,7 @@ fn gather<V: Copy>(
     selected
 }
 
-/// Writes `value` of the positions of the true flags to `out`, which has one element for each.
+/// Writes `value` of each true flag's position to `out`, whose length is the number of true flags.
 #[inline(always)]
 fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
     let mut done = 0;
@@ -59,8 +59,8 @@ fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: im
     assert_eq!(done, out.len(), "other flags than were counted");
 }
 
-/// Writes the elements from `from` on whose flags are true to the `count` places from `to` on. The
-/// elements have `bytes` each.
+/// Writes the elements whose flags are true to `to`. The elements begin at `from`, and have `bytes`
+/// bytes each. `to` has space for `count` elements.
 ///
 /// # Panics
 ///
@@ -68,8 +68,8 @@ fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: im
 ///
 /// # Safety
 ///
-/// There must be an element for each flag, and both must be alive and not written to. The places
-/// must be the caller's alone.
+/// There must be an element for each flag. Elements and flags must be alive and not written to.
+/// Only the caller may access the memory at `to`.
 pub unsafe fn write_elements(
     bytes: usize,
     flags: &[bool],
@@ -81,7 +81,7 @@ pub unsafe fn write_elements(
     unsafe { by_bytes!(bytes, write_elements_of::<Word>(flags, from, to, count)) };
 }
 
-/// Like [`write_elements`], for elements of the size of `T`.
+/// Writes the elements like [`write_elements`], for elements of the size of `T`.
 ///
 /// # Safety
 ///
@@ -100,7 +100,7 @@ unsafe fn write_elements_of<T: Copy>(flags: &[bool], from: *const u8, to: *mut u
 ///
 /// # Panics
 ///
-/// Panics if `out` has not one row for each true flag.
+/// Panics if the number of rows in `out` is not the number of true flags.
 pub fn write_positions(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUninit<i64>]) {
     match dims.len() {
         1 => write_selected(flags, out, |at| (first + at) as i64),
@@ -125,7 +125,7 @@ fn write_rows(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUnin
     assert!(rows.next().is_none(), "other flags than were counted");
 }
 
-/// The elements along the last axis at one position on the other axes.
+/// The elements along the last axis that share their position on the other axes.
 struct FlagLine {
     /// The indices along the other axes.
     index: [i64; MAX_RANK],

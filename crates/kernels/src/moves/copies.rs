@@ -1,9 +1,9 @@
-//! Copies between elements of any strides.
+//! Copies of elements with any strides.
 //!
-//! The C library copies a long run by one instruction, `rep movsb`. If the target's offset in its
-//! page is a few bytes above the source's, the processor assumes an overlap. It then copies byte by
-//! byte. Such offsets are usual in `roll` and `pad` of arrays from one pool. So long runs are
-//! copied in pieces of 512 bytes, by other instructions.
+//! The C library copies a long run with one instruction, `rep movsb`. If the target's offset in its
+//! page is a few bytes above the source's, the processor assumes an overlap. The instruction then
+//! copies byte by byte. Such offsets are usual in `roll` and `pad` of arrays from one pool.
+//! Therefore long runs are copied in pieces of 512 bytes, with other instructions.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::element::plain::Bits;
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::walk::Walk;
 
-/// Copies elements of `T` from `from` to `to`. `walk` goes over the elements to read and the
-/// elements to write.
+/// Copies elements of `T` from `from` to `to`. `walk` pairs the elements to read with the elements
+/// to write.
 ///
 /// # Safety
 ///
@@ -32,17 +32,17 @@ pub unsafe fn copy_all<T: Copy>(from: ReadPtr<T>, to: WritePtr<T>, walk: &Walk<2
     }
 }
 
-/// A copy in parts, which threads may share.
+/// A copy in parts that threads can share.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyParts {
     Tiles(Tiles),
-    /// Rows: the walk over their first elements, and their length and steps.
+    /// Rows: the walk over their first elements, and their length and strides.
     Rows(Walk<2>, (usize, [isize; 2])),
     Elements(Walk<2>),
 }
 
 impl CopyParts {
-    /// Returns the parts of `walk`, which goes over the elements to read and the elements to write.
+    /// Returns the parts of `walk`, which pairs the elements to read with the elements to write.
     pub fn of(walk: &Walk<2>) -> Self {
         if let Some(tiles) = Tiles::of(walk) {
             return Self::Tiles(tiles);
@@ -62,7 +62,7 @@ impl CopyParts {
         }
     }
 
-    /// Returns the number of elements of a part.
+    /// Returns the number of elements in each part.
     pub fn elements_each(&self) -> usize {
         match self {
             Self::Tiles(tiles) => tiles.elements_each(),
@@ -72,13 +72,14 @@ impl CopyParts {
     }
 }
 
-/// Copies the parts of the numbers `range`, of elements of `bytes` each, from `from` to `to`.
+/// Copies the parts with the numbers `range`, of elements of `bytes` bytes each, from `from` to
+/// `to`.
 ///
 /// # Safety
 ///
-/// The walk of the parts must stay within the memory of both, and reach no element of `to` twice.
-/// The elements to read must have been written, and nobody may write to them meanwhile. The
-/// elements that the parts of `range` write must be the caller's alone.
+/// The walk of the parts must stay within the memory of `from` and `to`, and reach no element of
+/// `to` twice. The elements to read must have been written, and nothing may write to them
+/// meanwhile. Only the caller may access the elements that the parts of `range` write.
 pub unsafe fn copy_parts(
     bytes: usize,
     parts: &CopyParts,
@@ -117,10 +118,10 @@ unsafe fn copy_parts_of<T: Copy>(
     }
 }
 
-/// The maximum length of rows that are copied whole. Longer rows may be divided among threads.
+/// The maximum length of rows that are copied as a whole. Longer rows may be divided among threads.
 pub const SHORT_ROW: usize = 1 << 12;
 
-/// Copies the rows of the numbers `range`.
+/// Copies the rows with the numbers `range`.
 ///
 /// # Safety
 ///
@@ -132,7 +133,8 @@ unsafe fn copy_rows<T: Copy>(
     from: ReadPtr<T>,
     to: WritePtr<T>,
 ) {
-    // SAFETY: in each case the rows have this length and are the caller's.
+    // SAFETY: in each case the rows have this length, and only the caller accesses the written
+    // rows.
     unsafe {
         match length {
             2 => copy_few::<T, 2>(firsts, strides, range, from, to),
@@ -147,8 +149,8 @@ unsafe fn copy_rows<T: Copy>(
     }
 }
 
-/// Like [`copy_rows`], for a length that the compiler knows. In short rows, the overhead of a loop
-/// would be most of the work.
+/// Copies rows like [`copy_rows`], of a length that the compiler knows. In short rows, the overhead
+/// of a loop would be most of the work.
 ///
 /// # Safety
 ///
@@ -166,12 +168,12 @@ unsafe fn copy_few<T: Copy, const LENGTH: usize>(
     }
 }
 
-/// Writes `value`, of `bytes`, to the elements of the numbers `range` that `walk` reaches.
+/// Writes `value`, of `bytes` bytes, to the elements with the numbers `range` that `walk` reaches.
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of `to`, whose elements of `range` must be the caller's
-/// alone.
+/// The walk must stay within the memory of `to`. Only the caller may access the elements of
+/// `range`.
 pub unsafe fn fill_runs(
     (value, bytes): (Bits, usize),
     walk: &Walk<1>,
@@ -202,13 +204,12 @@ unsafe fn fill_runs_of<T: Copy>(
     }
 }
 
-/// Copies `count` elements. `strides` are the distances between elements of the source and of the
-/// target.
+/// Copies `count` elements with these strides of the source and of the target.
 ///
 /// # Safety
 ///
-/// The memory that is read must hold elements. The memory that is written must be the caller's
-/// alone. The two must not overlap.
+/// The memory that is read must hold elements. Only the caller may access the memory that is
+/// written. Source and target must not overlap.
 #[inline]
 pub unsafe fn copy_run<T: Copy>(
     from: *const T,
@@ -216,15 +217,15 @@ pub unsafe fn copy_run<T: Copy>(
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: in each case only elements of the run are accessed. The caller may read and write
-    // these.
+    // SAFETY: in each case only elements of the run are accessed. By this function's contract, the
+    // caller may read and write these elements.
     unsafe {
         match strides {
             [1, 1] => copy_dense(from, to, count),
             [0, 1] if count > 0 => {
                 from_raw_parts_mut(to, count).fill(MaybeUninit::new(from.read()));
             }
-            // If the compiler knows the step, it makes vector code.
+            // If the compiler knows the stride, it vectorises the loop.
             [-1, 1] => strided(from, to, count, [-1, 1]),
             [2, 1] => strided(from, to, count, [2, 1]),
             [stride, 1] => strided(from, to, count, [stride, 1]),
@@ -233,8 +234,8 @@ pub unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// Copies `count` elements of `bytes` each. `strides` are the distances between elements of the
-/// source and of the target.
+/// Copies `count` elements of `bytes` bytes each, with these strides of the source and of the
+/// target.
 ///
 /// # Safety
 ///
@@ -272,8 +273,8 @@ const NEAR_BYTES: usize = 64;
 /// The modulus of the addresses that the processor compares to detect overlap.
 const PAGE_BYTES: usize = 4096;
 
-/// The size in bytes of the pieces of a run that the processor would mistake for overlapping.
-/// Pieces are too small for the instruction that copies whole runs.
+/// The size in bytes of the pieces of a run that the processor would mistake for overlapping. A
+/// piece is too short for the C library to use the instruction of long runs.
 const PIECE_BYTES: usize = 512;
 
 /// Like [`copy_run`], but neither the source nor the target has gaps.
@@ -289,8 +290,8 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
         // SAFETY: by this function's contract.
         return unsafe { copy_nonoverlapping(from, to.cast(), count) };
     }
-    // The C library copies long runs by `rep movsb`. Here this would copy byte by byte, and take
-    // ten times as long.
+    // The C library copies long runs with `rep movsb`. For these addresses, `rep movsb` would copy
+    // byte by byte, and take ten times as long.
     for start in (0..count).step_by(each) {
         let piece = each.min(count - start);
         // SAFETY: the piece is part of the run.
@@ -298,7 +299,7 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
     }
 }
 
-/// Like [`copy_run`], for any strides.
+/// Copies elements like [`copy_run`], with any strides.
 ///
 /// # Safety
 ///
@@ -320,22 +321,22 @@ unsafe fn strided<T: Copy>(
     }
 }
 
-/// The number of elements along each side of a tile. The elements that a tile reads and those that
-/// it writes fit the first-level cache together.
+/// The number of elements along each side of a tile. The elements that a tile reads and the
+/// elements that it writes together fit into the first-level cache.
 const TILE: usize = 32;
 
-/// A walk by tiles of two axes. Along one axis, the target has no gaps. Along the other, the source
-/// has no gaps.
+/// A walk by tiles of two axes. Along one axis the target has no gaps, and along the other axis the
+/// source has no gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     /// A walk over the first elements of all strips. A strip has up to [`TILE`] elements of the
     /// divided axis, and all of the other axis.
     strips: Walk<2>,
-    /// The number of strips along the axis that they divide.
+    /// The number of strips along the divided axis.
     in_axis: usize,
-    /// The axis that the strips divide: its length, and its steps.
+    /// The axis that the strips divide: its length and its strides.
     across: (usize, [isize; 2]),
-    /// The axis along a strip.
+    /// The axis along a strip: its length and its strides.
     along: (usize, [isize; 2]),
 }
 
@@ -375,11 +376,11 @@ impl Tiles {
         self.along.0 * self.across.0.min(TILE)
     }
 
-    /// Copies the strips of the numbers `range`.
+    /// Copies the strips with the numbers `range`.
     ///
     /// # Safety
     ///
-    /// As for [`copy_parts`], whose walk this is.
+    /// As for [`copy_parts`], for the walk of these tiles.
     unsafe fn copy<T: Copy>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
         let (_, [read, write]) = self.strips.row();
         let mut number = range.start;
@@ -389,7 +390,8 @@ impl Tiles {
                 let (from, to) = (from.at(at), to.at(target));
                 let from = from.wrapping_offset(step * read);
                 let to = to.wrapping_offset(step * write);
-                // SAFETY: the strip is the caller's, and as wide as the axis has elements left.
+                // SAFETY: the strip is the caller's, and `wide` is at most the remaining length of
+                // the axis.
                 unsafe { self.copy_strip(from, to, wide.min(TILE)) };
                 number += 1;
             }
@@ -400,7 +402,8 @@ impl Tiles {
     ///
     /// # Safety
     ///
-    /// The strip from these elements on must be the caller's to read and to write.
+    /// Only the caller may access the elements that the strip writes, and the elements that the
+    /// strip reads must be readable.
     unsafe fn copy_strip<T: Copy>(&self, from: *const T, to: *mut MaybeUninit<T>, wide: usize) {
         let (length, strides @ [read, write]) = self.along;
         let (_, [read_across, write_across]) = self.across;

@@ -1,4 +1,4 @@
-//! Loops that move elements. They know no more of the elements than their size.
+//! Loops that move elements. The loops depend only on the size of the elements.
 
 /// Calls the function with a type of `$bytes` bytes in place of `$bits`. No element type of this
 /// size has a lower alignment.

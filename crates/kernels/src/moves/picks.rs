@@ -8,7 +8,7 @@ use super::copies::copy_run;
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::walk::Walk;
 
-/// The axis that indices count along.
+/// The axis that indices select along.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedAxis {
     /// The length of the axis, which bounds the indices.
@@ -18,7 +18,7 @@ pub struct IndexedAxis {
 }
 
 impl IndexedAxis {
-    /// Returns the distance of `index` from index 0 in memory.
+    /// Returns the distance in memory from index 0 to `index`.
     #[inline(always)]
     pub(super) fn offset(self, index: i64) -> isize {
         match counted(index, self.length) {
@@ -28,15 +28,16 @@ impl IndexedAxis {
     }
 }
 
-/// Reports an index that the first check let through. Out of line: inline, a loop would keep the
-/// length in memory to print it.
+/// Reports an index that the first check accepted. Not inlined: an inlined call would make a loop
+/// keep the length in memory to print it.
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {
     unreachable!("the index {index} of {length} was checked");
 }
 
-/// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
+/// Returns `index` counted from the beginning of an axis of `length`. A negative index counts from
+/// the end. Returns `None` if the index is out of range.
 #[inline(always)]
 pub fn counted(index: i64, length: usize) -> Option<usize> {
     // A length is at most `isize::MAX`, so the sum does not overflow.
@@ -44,7 +45,7 @@ pub fn counted(index: i64, length: usize) -> Option<usize> {
     ((counted as u64) < length as u64).then_some(counted as usize)
 }
 
-/// An array, and indices along an axis of it.
+/// An array, and indices along an axis of the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
     /// The memory of the array.
@@ -54,8 +55,8 @@ pub struct Pick {
     pub axis: IndexedAxis,
 }
 
-/// Writes the rows of the numbers `range`, of elements of `bytes` each, to their positions in `to`.
-/// Each row has one index. `firsts` goes over the first elements of the rows.
+/// Writes the rows with the numbers `range`, of elements of `bytes` bytes each, to their positions
+/// in `to`. Each row has one index. `firsts` is a walk over the first elements of the rows.
 ///
 /// # Safety
 ///
@@ -97,12 +98,12 @@ unsafe fn pick_rows_of<T: Copy>(
     }
 }
 
-/// Writes the elements of the numbers `range`, of `bytes` each, to their positions in `to`.
+/// Writes the elements with the numbers `range`, of `bytes` bytes each, to their positions in `to`.
 ///
 /// # Safety
 ///
-/// The walk must go over the array's elements at index 0 of the axis, and over the indices. Both
-/// must be alive and not written to. These elements of `to` must be the caller's alone.
+/// The walk must pair the array's elements at index 0 of the axis with the indices. Array and
+/// indices must be alive and not written to. Only the caller may access these elements of `to`.
 pub unsafe fn pick_elements(
     bytes: usize,
     pick: &Pick,
@@ -132,8 +133,8 @@ unsafe fn pick_elements_of<T: Copy>(
     for ([at, index_at], count) in walk.runs(range) {
         let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
         // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
-        // array's axis. From index 0, `offset` leads to an index that the axis has. Only elements
-        // of the range are written.
+        // array's axis. The `offset` from index 0 is the offset of an index that the axis has. Only
+        // elements of the range are written.
         unsafe {
             match (step, index_step) {
                 (_, 0) => {

@@ -10,18 +10,18 @@ use crate::pointers::ReadPtr;
 use crate::walk::Walk;
 use crate::{DType, Number};
 
-/// A loop that adds or writes the elements of blocks, in the order of the walk.
+/// A loop that adds or writes the elements of blocks to the target, in the order of the walk.
 ///
-/// The operands must be alive and not written to, and of the loop's type or size. The elements of
-/// the target at the positions of these blocks must be the caller's alone.
+/// The operands must be alive and not written to, and of the loop's type or size. Only the caller
+/// may access the elements of the target at the positions of these blocks.
 pub type ScatterLoop = unsafe fn(&Scattered, Range<usize>, TargetPtr);
 
 /// The memory of an array that is scattered to.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetPtr(pub *mut u8);
 
-// SAFETY: an address of plain data. The code that writes to it ensures that nobody else uses the
-// memory meanwhile.
+// SAFETY: an address of plain data. The code that writes to the address ensures that nothing else
+// uses the memory meanwhile.
 unsafe impl Send for TargetPtr {}
 // SAFETY: as above.
 unsafe impl Sync for TargetPtr {}
@@ -37,21 +37,21 @@ pub struct Scattered {
     /// The memory of the values.
     pub values: ReadPtr<u8>,
     pub axis: IndexedAxis,
-    /// The elements of the target, the indices and the values.
+    /// The walk, which pairs the elements of the target, the indices and the values.
     pub walk: Walk<3>,
-    /// The axis of the walk that the launch divides into blocks. If it is `None`, everything is one
+    /// The axis of the walk that the launch divides into blocks. If it is `None`, there is one
     /// block.
     pub divided: Option<usize>,
-    /// The number of positions of a block.
+    /// The number of positions in a block.
     pub block: usize,
 }
 
 /// Returns the loop that adds elements of `dtype`. Integers wrap, so signed and unsigned integers
-/// share loops.
+/// share a loop.
 ///
 /// # Panics
 ///
-/// Panics if elements of `dtype` are added in a wider type, or not at all.
+/// Panics if elements of `dtype` are added in a wider type, or cannot be added.
 pub fn adding_loop(dtype: DType) -> ScatterLoop {
     match dtype {
         DType::F32 => scatter_blocks::<f32, Adding>,
@@ -66,8 +66,8 @@ pub fn adding_loop(dtype: DType) -> ScatterLoop {
     }
 }
 
-/// Returns the loop that writes elements of `bytes` each. If several values have the same index,
-/// the last one is kept.
+/// Returns the loop that writes elements of `bytes` bytes each. If several values have the same
+/// index, the last one is kept.
 pub fn writing_loop(bytes: usize) -> ScatterLoop {
     by_bytes!(bytes, writing_loop_of::<Word>())
 }
@@ -76,7 +76,7 @@ fn writing_loop_of<T: Copy>() -> ScatterLoop {
     scatter_blocks::<T, Writing>
 }
 
-/// An update of an element that an index picks.
+/// An update of an element that an index selects.
 trait Scatter<T> {
     fn with(old: T, value: T) -> T;
 }
@@ -120,13 +120,13 @@ unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
         None => scattered.walk,
     };
     let (_, strides @ [step, index_step, value_step]) = walk.row();
-    // A copy: the compiler knows that no write changes it.
+    // A local copy, which the compiler knows to be unaffected by writes.
     let axis = scattered.axis;
     for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
         let (to, indices) = (first.wrapping_add(at), scattered.indices.at(index_at));
         let values = elements.at(value_at);
         // SAFETY: the walk stays within the indices, the values, and the target's elements at index
-        // 0 of the axis. From index 0, `offset` leads to an index that the axis has.
+        // 0 of the axis. The `offset` from index 0 is the offset of an index that the axis has.
         unsafe {
             match strides {
                 [1, 0, 1] => {

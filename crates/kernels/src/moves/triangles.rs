@@ -28,25 +28,25 @@ pub struct MatrixRows {
     pub firsts: Walk<1>,
     /// The number of rows of a matrix.
     pub height: usize,
-    /// The number of elements of a row, and the step between them.
+    /// The number of elements of a row, and the stride of the elements.
     pub width: usize,
     pub stride: isize,
 }
 
 impl MatrixRows {
-    /// Returns `column` if the row has it, otherwise the nearer end.
+    /// Returns `column` if it is within the row, otherwise the nearer end of the row.
     fn bounded(&self, column: isize) -> usize {
         usize::try_from(column).unwrap_or(0).min(self.width)
     }
 }
 
-/// Writes the rows of the numbers `range`, of elements of `bytes` each, with zeros outside the
-/// triangle that the diagonal `k` bounds.
+/// Writes the rows with the numbers `range`, of elements of `bytes` bytes each, with zeros outside
+/// the triangle that the diagonal `k` bounds.
 ///
 /// # Safety
 ///
-/// The matrices must be alive and not written to. These rows from `to` on must be the caller's
-/// alone.
+/// The matrices must be alive and not written to. Only the caller may access these rows, which
+/// begin at `to`.
 pub unsafe fn write_rows(
     bytes: usize,
     rows: &MatrixRows,
@@ -86,7 +86,7 @@ unsafe fn write_rows_of<T: Pod>(
             out[kept.end..].fill(MaybeUninit::new(T::zeroed()));
             let first = first.wrapping_add_signed(kept.start as isize * rows.stride);
             let target = out[kept.clone()].as_mut_ptr();
-            // SAFETY: the row has the elements that are kept, and `out` as many.
+            // SAFETY: the row has the kept elements, and `out` has an element for each of them.
             unsafe { copy_run(from.at(first), target, kept.len(), [rows.stride, 1]) };
             number += 1;
         }

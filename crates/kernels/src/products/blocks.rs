@@ -11,7 +11,8 @@ use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
 
 /// The number of rows and columns of the result that are summed at once, and the depth of these
-/// sums. A block of the right operand and the sums together fit the first-level cache.
+/// sums. A block of the right operand and the block of sums together fit into the first-level
+/// cache.
 pub const BLOCK: usize = 32;
 
 /// One block of a product, or of an operand.
@@ -31,7 +32,7 @@ pub unsafe fn multiply<T: Number, A: Number>(
     vectorised(BlockProduct { left, right, sums }, out);
 }
 
-/// The arguments of [`multiply`], to be summed in `A`.
+/// The arguments of [`multiply`], whose sums are in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct BlockProduct<'a, T, A> {
@@ -65,7 +66,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T, A> {
     }
 }
 
-/// Adds the elements of the product in `rows` and `columns`, at most [`BLOCK`] of each, to `sums`.
+/// Adds the elements of the product in `rows` and `columns` to `sums`. There are at most [`BLOCK`]
+/// rows and at most [`BLOCK`] columns.
 ///
 /// # Safety
 ///
@@ -84,7 +86,8 @@ unsafe fn sum_block<T: Number, A: Number>(
         let depth = BLOCK.min(left.columns - start);
         for (step, line) in packed[..depth].iter_mut().enumerate() {
             for (slot, column) in line.iter_mut().zip(columns.clone()) {
-                // SAFETY: `start + step` is below the inner length, the rest is this contract.
+                // SAFETY: `start + step` is below the inner length, and the rest is this function's
+                // contract.
                 *slot = convert(unsafe { right.at(start + step, column) });
             }
         }

@@ -1,7 +1,7 @@
-//! Products of complex matrices as four products of real ones: their real and imaginary parts. The
-//! parts are in the matrices' own memory at twice the strides, so nothing is copied.
+//! Products of complex matrices as four products of real matrices: the real and imaginary parts.
+//! The parts are views of the matrices' memory with twice the strides, so nothing is copied.
 //!
-//! Complex kernels of the crate `gemm` would take longer to compile than all its others.
+//! The complex kernels of the crate `gemm` would take longer to compile than all its other kernels.
 
 use num_complex::Complex;
 
@@ -9,15 +9,16 @@ use super::ProductPlace;
 use super::matrix::Matrix;
 use super::packed::{Packed, PackedResult, gemm_to};
 
-/// Products of fewer multiplications are summed block by block: four calls would cost more.
+/// The minimum number of multiplications. Products with fewer multiplications are summed block by
+/// block, because four calls would take longer.
 pub const LEAST: usize = 1000;
 
 /// Writes the product to `place`.
 ///
 /// # Safety
 ///
-/// The memory of both matrices must be alive and not written to. The place must have room for the
-/// product, and nobody else may hold it.
+/// The memory of both matrices must be alive and not written to. The place must be writable for the
+/// product, and nothing else may hold it.
 pub unsafe fn multiply<U: Packed>(
     left: &Matrix<Complex<U>>,
     right: &Matrix<Complex<U>>,
@@ -33,8 +34,8 @@ pub unsafe fn multiply<U: Packed>(
             is_begun,
             factor,
         };
-        // SAFETY: a complex number is its real part followed by its imaginary part. So the parts
-        // lie in the memory of the numbers. The caller keeps the rest.
+        // SAFETY: a complex number is its real part followed by its imaginary part, so the parts
+        // are in the memory of the numbers. The rest is this function's contract.
         unsafe { gemm_to::<U>(left, right, result) };
     };
     add(&left_re, &right_re, out_re, false, U::one());

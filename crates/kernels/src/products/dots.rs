@@ -2,26 +2,27 @@
 //! of a layer. Each element is a dot product. The crate `gemm` would transpose the matrix first,
 //! which takes longer than the product.
 //!
-//! The order of an element's terms depends on the inner length alone. So the number of threads does
+//! The order of an element's terms depends on the inner length alone, so the number of threads does
 //! not change the bits.
 
 use super::ProductPlace;
 use super::matrix::Matrix;
 use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
-/// The maximum number of left rows: for a right matrix that fits the first-level cache, and for a
-/// larger one. For more rows, a transposition takes a small part of the time.
+/// The maximum number of rows of the left matrix. The first number is for a right matrix that fits
+/// into the first-level cache, and the second is for a larger right matrix. For more rows, a
+/// transposition takes a small part of the time.
 const MOST_ROWS: [usize; 2] = [16, 64];
-/// The size of a matrix that fits the first-level cache.
+/// The size of a matrix that fits into the first-level cache.
 const SMALL_BYTES: usize = 1 << 15;
-/// The minimum length of a dot product. Below, the sums of its registers take most of the time.
+/// The minimum length of a dot product. Below, the final sums of registers take most of the time.
 const LEAST_INNER: usize = 64;
-/// The columns whose products are in registers at once. Each register of a row is multiplied with
-/// each register of a column.
+/// The number of columns whose products are in registers at once. Each register of a row is
+/// multiplied by each register of a column.
 const TILE: usize = 4;
 
 /// Returns whether the rows of `left` and the columns of `right` are contiguous, and a
-/// transposition would not pay.
+/// transposition would take longer than it saves.
 pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
     let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
     let is_transposed = right.column_stride != 1 && right.columns >= TILE;
@@ -35,8 +36,8 @@ pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
 ///
 /// # Safety
 ///
-/// The matrices must [fit](fit). The memory of both must be alive and not written to. The place
-/// must have room for the product, and nobody else may hold it.
+/// The matrices must [fit](fit), and their memory must be alive and not written to. The place must
+/// be writable for the product, and nothing else may hold it.
 pub unsafe fn multiply<U: RegisterFloat>(
     left: &Matrix<U>,
     right: &Matrix<U>,
@@ -59,8 +60,8 @@ struct Dots<U> {
 impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
     #[inline(always)]
     unsafe fn run<V: VectorOf<U>>(self) {
-        // With 16 registers, more sums than eight would not stay in them.
-        // SAFETY: by this function's contract.
+        // With 16 registers, at most eight sums stay in registers. SAFETY: by this function's
+        // contract.
         unsafe {
             match V::IS_WIDE {
                 true => self.run_tiles::<V, 4>(),
@@ -80,11 +81,13 @@ impl<U: RegisterFloat> Dots<U> {
     #[inline(always)]
     unsafe fn run_tiles<V: VectorOf<U>, const HEIGHT: usize>(&self) {
         let (rows, columns) = (self.left.rows, self.right.columns);
-        // The columns of a tile stay in the first-level cache for all rows.
+        // The columns of a tile stay in the first-level cache while all rows are multiplied.
         for column in (0..columns).step_by(TILE) {
-            // The last tiles overlap the ones before, which gives equal elements.
+            // The last tile may overlap the previous tile. The elements that are written twice are
+            // equal.
             let column = column.min(columns - TILE);
-            // SAFETY: the rows and columns are within the matrices, and the caller keeps the rest.
+            // SAFETY: the rows and columns are within the matrices, and the rest is this function's
+            // contract.
             unsafe {
                 if rows < HEIGHT {
                     (0..rows).for_each(|row| self.tile::<V, 1>(row, column));
@@ -109,7 +112,7 @@ impl<U: RegisterFloat> Dots<U> {
         let rights: [*const U; TILE] = std::array::from_fn(|at| self.right.address(0, column + at));
         let whole = inner - inner % V::LANES;
         // SAFETY: by the invariant, the rows and columns have `inner` contiguous elements, and the
-        // place has room for their products. The caller keeps the rest.
+        // place is writable for their products. The rest is this function's contract.
         unsafe {
             let mut sums = [[V::splat(U::zero()); TILE]; ROWS];
             for at in (0..whole).step_by(V::LANES) {

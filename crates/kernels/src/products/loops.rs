@@ -12,28 +12,29 @@ use super::{ProductPlace, blocks, complex, dots, packed, tiny, vectors, widened}
 use crate::registers::RegisterFloat;
 use crate::{DType, Number};
 
-/// A function that writes some rows of the product of a pair from an address on, row by row.
+/// A function that writes some rows of a pair's product to an address, row by row.
 ///
 /// The elements must be of the loop's type. The memory of the matrices must be alive and not
-/// written to. The address must have room for the rows. Nothing else may hold this memory.
+/// written to. The memory at the address must be writable for the rows, and nothing else may hold
+/// it.
 type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, *mut u8);
 
-/// A function that writes some rows and columns of the product of a pair. The contract is as for
+/// A function that writes some rows and columns of a pair's product. Its contract is as for
 /// [`RowsLoop`].
 type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 
 /// The loops that multiply matrices of a type.
 #[derive(Debug)]
 pub struct ProductLoops {
-    /// Multiplies many small matrices. Its contract is as for a `RowsLoop`.
+    /// The loop for many small matrices. Its contract is as for a `RowsLoop`.
     pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
-    /// Multiplies matrices and vectors.
+    /// The loop for products with vectors.
     pub vector: RowsLoop,
-    /// Multiplies matrices that the loops below do not.
+    /// The loop for matrices that the loops below do not multiply.
     pub rows: Option<RowsLoop>,
-    /// Multiplies large matrices.
+    /// The loop for large matrices.
     pub packed: Option<PartLoop>,
-    /// Multiplies matrices that [`fit`](dots::fit) dot products.
+    /// The loop for matrices that [`fit`](dots::fit) dot products.
     pub dots: Option<PartLoop>,
 }
 
@@ -42,14 +43,15 @@ impl ProductLoops {
     ///
     /// # Panics
     ///
-    /// Panics if they are not numbers.
+    /// Panics if `dtype` is not a type of numbers.
     pub fn of(dtype: DType) -> &'static Self {
         static F32: ProductLoops = ProductLoops::packed::<f32>();
         static F64: ProductLoops = ProductLoops::packed::<f64>();
         static F16: ProductLoops = ProductLoops::by_rows::<f16, f32>(widened_rows::<f16>);
         static BF16: ProductLoops = ProductLoops::by_rows::<bf16, f32>(widened_rows::<bf16>);
-        // Integers wrap, so signed and unsigned types can share a loop, and the sums of short ones
-        // may be longer: loops over `u8` and `u16` have four times the code of loops over `u32`.
+        // Integers wrap, so signed and unsigned types share a loop, and the sums of short integers
+        // may have longer types: loops over `u8` and `u16` have four times the code of loops over
+        // `u32`.
         static BYTES: ProductLoops = ProductLoops::by_rows::<u8, u32>(block_rows::<u8, u32>);
         static SHORTS: ProductLoops = ProductLoops::by_rows::<u16, u32>(block_rows::<u16, u32>);
         static WORDS: ProductLoops = ProductLoops::by_rows::<u32, u32>(block_rows::<u32, u32>);
@@ -71,7 +73,7 @@ impl ProductLoops {
         }
     }
 
-    /// Loops over elements of `T`, with sums in `A`.
+    /// Returns loops over elements of `T`, with sums in `A`.
     const fn by_rows<T: Number, A: Number>(rows: RowsLoop) -> Self {
         Self {
             tiny: tiny_products::<T, A>,
@@ -200,7 +202,7 @@ unsafe fn complex_part<U: Packed>(
     unsafe { complex::multiply(&left, &right, place.typed()) };
 }
 
-/// Returns some rows on the left, the matrix on the right, and the elements of their product.
+/// Returns some rows of the left matrix, the right matrix, and the elements of their product.
 ///
 /// # Safety
 ///
@@ -228,11 +230,11 @@ fn part_of<T: Number>(
     (left.rows(rows), right)
 }
 
-/// Returns `count` elements from `out` on.
+/// Returns `count` elements, from address `out` on.
 ///
 /// # Safety
 ///
-/// The memory must be aligned, with room for the elements. Nothing else may hold it.
+/// The memory must be aligned and writable for the elements. Nothing else may hold it.
 #[inline(always)]
 unsafe fn elements<'a, T>(out: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
     // SAFETY: by this function's contract.

@@ -7,8 +7,8 @@ use crate::walk::Walk;
 
 /// A matrix in the host's memory.
 ///
-/// Invariant: its elements lie in the buffer of the array that it was made from, and have been
-/// written.
+/// Invariant: the elements are in the buffer of the array that the matrix was made from, and have
+/// been written.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<T> {
     pub first: *const T,
@@ -18,8 +18,8 @@ pub struct Matrix<T> {
     pub column_stride: isize,
 }
 
-// SAFETY: a matrix only reads plain data. By the contract of the functions here, the data is not
-// written to meanwhile.
+// SAFETY: a matrix only reads plain data. By the contracts of this module's functions, nothing
+// writes to the data meanwhile.
 unsafe impl<T: Sync> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Matrix<T> {}
@@ -29,7 +29,7 @@ impl<T: Copy> Matrix<T> {
         self.part(range.start, 0, range.len(), self.columns)
     }
 
-    /// Returns `rows` rows from `row` on and `columns` columns from `column` on, which must lie
+    /// Returns `rows` rows, from `row` on, and `columns` columns, from `column` on. They must be
     /// within the matrix.
     #[inline(always)]
     pub fn part(&self, row: usize, column: usize, rows: usize, columns: usize) -> Self {
@@ -42,7 +42,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the matrix of elements of `U`, which must be their type.
+    /// Returns the matrix as a matrix of `U`, which must be the type of its elements.
     pub fn cast<U>(&self) -> Matrix<U> {
         Matrix {
             first: self.first.cast(),
@@ -53,7 +53,8 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the real and the imaginary parts of elements that are complex numbers of `U`.
+    /// Returns the real and the imaginary parts of a matrix whose elements are complex numbers of
+    /// `U`.
     pub fn parts<U>(&self) -> [Matrix<U>; 2] {
         [0, 1].map(|part| Matrix {
             first: self.first.cast::<U>().wrapping_add(part),
@@ -84,7 +85,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the matrix with its rows from the last to the first.
+    /// Returns the matrix with the order of its rows reversed.
     pub fn reversed(&self) -> Self {
         Self {
             first: self.address(self.rows.saturating_sub(1), 0),
@@ -93,8 +94,8 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the address of the element at `row` and `column`. It is valid only if both are
-    /// within the matrix.
+    /// Returns the address of the element at `row` and `column`. The address is valid only if both
+    /// are within the matrix.
     #[inline(always)]
     pub fn address(&self, row: usize, column: usize) -> *const T {
         let offset = row as isize * self.row_stride + column as isize * self.column_stride;
@@ -105,10 +106,10 @@ impl<T: Copy> Matrix<T> {
     ///
     /// # Safety
     ///
-    /// Both must be within the matrix, and its memory alive and not written to.
+    /// `row` and `column` must be within the matrix, and its memory alive and not written to.
     #[inline(always)]
     pub unsafe fn at(&self, row: usize, column: usize) -> T {
-        // SAFETY: the element lies in the array's buffer, by the invariant, and has been written.
+        // SAFETY: by the invariant, the element is in the array's buffer, and has been written.
         unsafe { self.address(row, column).read() }
     }
 }
@@ -118,7 +119,7 @@ impl<T: Copy> Matrix<T> {
 pub struct AnyMatrix(Matrix<u8>);
 
 impl AnyMatrix {
-    /// Returns the matrix of `rows` and `columns` whose first element is at this address. The
+    /// Returns the matrix of `rows` and `columns` with its first element at this address. The
     /// strides count elements.
     pub fn new(first: *const u8, [rows, columns]: [usize; 2], strides: [isize; 2]) -> Self {
         let [row_stride, column_stride] = strides;
@@ -136,26 +137,26 @@ impl AnyMatrix {
         Self(self.0.transposed())
     }
 
-    /// Returns the matrix of elements of `T`, which must be their type.
+    /// Returns the matrix as a matrix of `T`, which must be the type of its elements.
     #[inline(always)]
     fn typed<T: AnyElement>(&self) -> Matrix<T> {
         self.0.cast()
     }
 }
 
-/// Pairs of matrices to be multiplied.
+/// Pairs of matrices to multiply.
 ///
 /// Invariant: the inner lengths of a pair are equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairs {
     left: AnyMatrix,
     right: AnyMatrix,
-    /// The offsets of each pair from `left` and `right`.
+    /// The offsets of each pair's matrices from `left` and `right`.
     places: Walk<2>,
 }
 
 impl Pairs {
-    /// Returns one pair.
+    /// Returns a single pair.
     ///
     /// # Panics
     ///
@@ -169,7 +170,7 @@ impl Pairs {
         }
     }
 
-    /// Returns the pairs of these two matrices, moved by the offsets of `places`.
+    /// Returns the pairs of these matrices, moved by the offsets of `places`.
     pub fn many(left: AnyMatrix, right: AnyMatrix, places: Walk<2>) -> Self {
         Self {
             places,
@@ -177,7 +178,8 @@ impl Pairs {
         }
     }
 
-    /// Returns the pairs with the right matrix on the left, and both matrices transposed.
+    /// Returns the pairs of the transposed products: left and right matrices are exchanged, and
+    /// both are transposed.
     pub fn transposed(self) -> Self {
         Self {
             left: self.right.transposed(),
@@ -197,19 +199,19 @@ impl Pairs {
         (left.rows, left.columns, right.columns)
     }
 
-    /// Returns matrices at the beginnings of the arrays' memory, to which the offsets of a pair are
-    /// added. The elements must be of `T`.
+    /// Returns the matrices at offset 0, to which the offsets of a pair are added. The elements
+    /// must be of `T`.
     pub fn models<T: AnyElement>(&self) -> (Matrix<T>, Matrix<T>) {
         (self.left.typed(), self.right.typed())
     }
 
-    /// Returns a walk over the offsets of each pair from the [models](Self::models).
+    /// Returns a walk over the offsets of each pair's matrices from the [models](Self::models).
     pub fn walk(&self) -> &Walk<2> {
         &self.places
     }
 
-    /// Returns the pair with the number `index`, which must be below the count. The elements must
-    /// be of `T`.
+    /// Returns the pair with the number `index`, which must be below `count`. The elements must be
+    /// of `T`.
     pub fn get<T: AnyElement>(&self, index: usize) -> (Matrix<T>, Matrix<T>) {
         let [left, right] = self.places.at(index);
         let (first_left, first_right) = self.models();

@@ -13,17 +13,17 @@ pub mod widened;
 use std::any::TypeId;
 use std::mem::MaybeUninit;
 
-/// The memory of a product.
+/// The memory of a product of matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct ProductPlace<T> {
     /// The address of the first element.
     pub first: *mut MaybeUninit<T>,
-    /// The distance of two rows, in elements. The elements of a row are contiguous.
+    /// The stride between rows, in elements. The elements of a row are contiguous.
     pub row_stride: usize,
 }
 
 impl ProductPlace<u8> {
-    /// Returns the place for elements of `T`, which must be their type.
+    /// Returns the place as a place of `T`, which must be the type of its elements.
     pub fn typed<T>(self) -> ProductPlace<T> {
         ProductPlace {
             first: self.first.cast(),

@@ -1,18 +1,19 @@
 //! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` also
-//! contains products of complex numbers, which take longer to compile than all its other code. So
-//! the two crates are used directly.
+//! contains products of complex numbers, which take longer to compile than all its other code.
+//! Therefore `gemm_f32` and `gemm_f64` are used directly.
 
 use gemm_common::Parallelism;
 
 use super::ProductPlace;
 use super::matrix::Matrix;
 
-/// Products of fewer multiplications are summed in the order of memory: packing would cost more.
+/// The minimum number of multiplications. Products with fewer multiplications are summed in the
+/// order of memory, because packing would take longer.
 const TINY: usize = 100;
 
-/// Types whose matrices are multiplied by packing them.
+/// Types whose matrices can be packed and multiplied.
 pub trait Packed: num_traits::Float + 'static {
-    /// Sets `result` to `left right`, or adds the product to it.
+    /// Sets `result` to `left right`, or adds `left right` to it.
     ///
     /// # Safety
     ///
@@ -29,9 +30,9 @@ macro_rules! packed {
                     right: &Matrix<Self>,
                     result: PackedResult<Self>,
                 ) {
-                    // The kernels require contiguous columns of the result, but its rows are
-                    // contiguous. So the transposed product is computed from the transposed
-                    // matrices.
+                    // The kernels require contiguous columns of the result, but the result has
+                    // contiguous rows. Therefore the transposed product is computed from the
+                    // transposed matrices.
                     let (rows, inner, columns) = (right.columns, right.rows, left.rows);
                     // SAFETY: by this function's contract.
                     unsafe {
@@ -72,12 +73,12 @@ packed! {
 ///
 /// # Safety
 ///
-/// The memory of both matrices must be alive and not written to. The place must have room for the
-/// product, and nobody else may hold it.
+/// The memory of both matrices must be alive and not written to. The place must be writable for the
+/// product, and nothing else may hold it.
 pub unsafe fn multiply<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, place: ProductPlace<U>) {
-    // Operands that are broadcast may be longer than any memory.
+    // Broadcast operands may have more elements than any memory.
     let steps = (left.rows * right.columns).saturating_mul(left.columns);
-    // SAFETY: the caller keeps this contract.
+    // SAFETY: by this function's contract.
     unsafe {
         if steps <= TINY {
             return multiply_tiny(left, right, place);
@@ -101,7 +102,7 @@ pub struct PackedResult<U> {
     pub column_stride: isize,
     /// `true` if the product is added to the values in memory. Otherwise, the values are not read.
     pub is_begun: bool,
-    /// The factor of the product.
+    /// The factor that the product is multiplied by.
     pub factor: U,
 }
 
@@ -109,15 +110,15 @@ pub struct PackedResult<U> {
 ///
 /// # Safety
 ///
-/// `U` must be `f32` or `f64`. The memory of both matrices must be alive and not written to. The
-/// memory of the result must be the caller's to write to. If the result is begun, it must also be
-/// readable.
+/// `U` must be `f32` or `f64`. The memory of both matrices must be alive and not written to. Only
+/// the caller may access the memory of the result, which must be writable. If the result is begun,
+/// the memory must also be readable.
 pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: PackedResult<U>) {
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
     if right.row_stride < 0 {
-        // Sums go from the last term to the first, so that the strides of the right matrix are
-        // positive.
+        // Sums are computed from the last term to the first, so that the strides of the right
+        // matrix are positive.
         left = left.transposed().reversed().transposed();
         right = right.reversed();
     }
@@ -126,7 +127,7 @@ pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: Pa
     unsafe { U::gemm(&left, &right, result) };
 }
 
-/// Like [`multiply`], row by row.
+/// Multiplies like [`multiply`], row by row.
 ///
 /// # Safety
 ///
@@ -140,11 +141,12 @@ unsafe fn multiply_tiny<U: num_traits::Float>(
         for column in 0..right.columns {
             let mut sum = U::zero();
             for step in 0..left.columns {
-                // SAFETY: the indices are within the matrices, and the caller keeps the rest.
+                // SAFETY: the indices are within the matrices, and the rest is this function's
+                // contract.
                 let (x, y) = unsafe { (left.at(row, step), right.at(step, column)) };
                 sum = sum + x * y;
             }
-            // SAFETY: there is room for the product, by the caller's contract.
+            // SAFETY: by this function's contract, the place is writable for the product.
             unsafe {
                 let slot = place.first.add(row * place.row_stride + column);
                 slot.cast::<U>().write(sum);

@@ -1,5 +1,5 @@
-//! Many products of small matrices, one after another. The overhead of each product matters as much
-//! as the product.
+//! Many products of small matrices, computed one after another. The overhead of each product takes
+//! as long as the product.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -10,11 +10,11 @@ use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
 use crate::{DType, Number};
 
-/// The maximum number of multiplications of one product.
+/// The maximum number of multiplications in one product.
 pub const MOST: usize = 100;
 
-/// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one
-/// after another. Sums are in `A`.
+/// Writes the products with the numbers `range` to all of `out`, one after another. There must be
+/// several products. Sums are in `A`.
 ///
 /// # Safety
 ///
@@ -30,7 +30,7 @@ pub unsafe fn multiply<T: Number, A: Number>(
     vectorised(Tiny { pairs, range, sums }, out);
 }
 
-/// The arguments of [`multiply`], to be summed in `A`.
+/// The arguments of [`multiply`], whose sums are in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct Tiny<'a, T, A> {
@@ -45,7 +45,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         let (_, inner, columns) = self.pairs.lengths();
-        // A constant, so that programs do not compile loops of other types for each length.
+        // A constant condition, so that programs do not compile a loop of other types for each
+        // length.
         if const { FMA && T::DTYPE as usize <= DType::F64 as usize } {
             match (inner, columns) {
                 (2, 1) => return self.each(out, multiply_fixed::<T, A, 2, 1>),
@@ -93,8 +94,8 @@ fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     out: &mut [MaybeUninit<T>],
 ) {
     let (lines, _) = out.as_chunks_mut::<N>();
-    // SAFETY: the indices are within the matrices, as `Tiny` chose the lengths, and the rest is its
-    // invariant.
+    // SAFETY: `Tiny` chose the lengths so that the indices are within the matrices, and the rest is
+    // its invariant.
     unsafe {
         let at = |step: usize, column: usize| convert::<A, T>(right.at(step, column));
         let factors: [[A; N]; K] =

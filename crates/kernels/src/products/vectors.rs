@@ -1,4 +1,4 @@
-//! Products of a matrix and a vector. They sum along the rows or along the columns, whichever are
+//! Products of a matrix and a vector, summed along the rows or along the columns, whichever are
 //! contiguous.
 
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::element::scalar::convert;
 use crate::reduce::{ACCUMULATORS, add_accumulators};
 use crate::vector::{Loop, rolled, vectorised};
 
-/// The number of elements of the vector that are multiplied at once. As `f64` they fit the
-/// first-level cache with a part of the matrix.
+/// The number of elements of the vector that are multiplied at once. As `f64`, they fit into the
+/// first-level cache together with a part of the matrix.
 const DEPTH: usize = 1024;
 
 /// The number of results that are summed at once, in the first-level cache.
@@ -22,8 +22,9 @@ pub const HEIGHT: usize = 256;
 ///
 /// # Safety
 ///
-/// `vector` must have one row, as long as the rows of `matrix`. `out` must have one element for
-/// each row of `matrix`. The memory of both matrices must be alive and not written to.
+/// `vector` must have one row, whose length is the number of columns of `matrix`. The length of
+/// `out` must be the number of rows of `matrix`. The memory of both matrices must be alive and not
+/// written to.
 pub unsafe fn matrix_vector<T: Number, A: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
@@ -38,7 +39,7 @@ pub unsafe fn matrix_vector<T: Number, A: Number>(
     vectorised(work, out);
 }
 
-/// The arguments of [`matrix_vector`], to be summed in `A`.
+/// The arguments of [`matrix_vector`], whose sums are in `A`.
 ///
 /// Invariant: the contract of [`matrix_vector`] holds.
 struct MatrixVector<'a, T, A> {
@@ -57,7 +58,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
     }
 }
 
-/// Like [`matrix_vector`], with sums in `A`.
+/// Multiplies like [`matrix_vector`], with sums in `A`.
 ///
 /// # Safety
 ///
@@ -68,7 +69,7 @@ unsafe fn multiply<T: Number, A: Number, const FMA: bool>(
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
 ) {
-    // SAFETY: the caller keeps this contract.
+    // SAFETY: by this function's contract.
     unsafe {
         if matrix.row_stride == 1 && matrix.rows > 1 {
             let mut sums = [A::zero(); HEIGHT];
@@ -122,7 +123,7 @@ unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
     let rows = sums.len();
     let mut column = 0;
     while column + 4 <= matrix.columns {
-        // SAFETY: the four columns are within the matrix, and the caller keeps the rest.
+        // SAFETY: the four columns are within the matrix, and the rest is this function's contract.
         let ((a, p), (b, q), (c, r), (d, s)) = unsafe {
             (
                 factor_and_values::<T, A>(matrix, vector, column, rows),
@@ -169,8 +170,8 @@ unsafe fn factor_and_values<'a, T: Number, A: Number>(
     }
 }
 
-/// Sets `sums` to the product of `matrix` and `vector`, row by row. The vector is converted to `A`
-/// part by part.
+/// Sets `sums` to the product of `matrix` and `vector`, row by row. Converts the vector to `A` in
+/// parts.
 ///
 /// # Safety
 ///
@@ -186,18 +187,18 @@ unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
         let depth = DEPTH.min(matrix.columns - start);
         let factors = &mut factors_memory[..depth];
         for (column, slot) in factors.iter_mut().enumerate() {
-            // SAFETY: the column is within the vector, and the caller keeps the rest.
+            // SAFETY: the column is within the vector, and the rest is this function's contract.
             *slot = convert(unsafe { vector.at(0, start + column) });
         }
         for (row, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: the part is within the matrix, and the caller keeps the rest.
+            // SAFETY: the part is within the matrix, and the rest is this function's contract.
             let more = unsafe { sum_row::<T, A, FMA>(&matrix.part(row, start, 1, depth), factors) };
             *sum = if start == 0 { more } else { sum.plus(more) };
         }
     }
 }
 
-/// Returns the sum of the products of a row's elements and `factors`, which are equal in number.
+/// Returns the sum of the products of a row's elements and `factors`. Their numbers are equal.
 ///
 /// # Safety
 ///
@@ -206,7 +207,7 @@ unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
 unsafe fn sum_row<T: Number, A: Number, const FMA: bool>(row: &Matrix<T>, factors: &[A]) -> A {
     assert_eq!(row.columns, factors.len());
     if row.column_stride == 1 {
-        // SAFETY: the elements are contiguous, and the caller keeps the rest.
+        // SAFETY: the elements are contiguous, and the rest is this function's contract.
         return sum_products::<T, A, FMA>(
             unsafe { std::slice::from_raw_parts(row.first, row.columns) },
             factors,
@@ -215,7 +216,7 @@ unsafe fn sum_row<T: Number, A: Number, const FMA: bool>(row: &Matrix<T>, factor
     let mut sum = A::zero();
     for column in 0..factors.len() {
         let column = rolled::<FMA>(column);
-        // SAFETY: the column is within the row, and the caller keeps the rest.
+        // SAFETY: the column is within the row, and the rest is this function's contract.
         let value: A = convert(unsafe { row.at(0, column) });
         sum = sum.plus(factors[column].times(value));
     }
@@ -236,7 +237,7 @@ fn sum_products<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[
     add_accumulators::<_, FMA>(accumulators).plus(sum_last::<T, A, FMA>(last_values, last_factors))
 }
 
-/// Like [`sum_products`], for fewer elements than it takes at once.
+/// Sums products like [`sum_products`], for fewer elements than [`sum_products`] takes at once.
 #[inline(always)]
 fn sum_last<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<8>();

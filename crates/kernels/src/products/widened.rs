@@ -1,7 +1,7 @@
 //! Products of `f16` and `bf16`, computed in `f32`.
 //!
-//! The `gemm` crate has a product for `f16`. But if the inner length is large or an operand is a
-//! vector, it rounds intermediate sums to `f16`.
+//! The `gemm` crate has a product for `f16`. If the inner length is large or an operand is a
+//! vector, that product rounds intermediate sums to `f16`.
 
 use std::mem::MaybeUninit;
 
@@ -15,11 +15,11 @@ use crate::vector::{Loop, vectorised};
 pub const ROWS: usize = 128;
 /// The number of columns of the result that are summed at once.
 const COLUMNS: usize = 512;
-/// The depth of the sums that are computed at once. The blocks of both operands and of the sums
-/// together fit the second-level cache.
+/// The depth of the sums that are computed at once. The blocks of both operands and the block of
+/// sums together fit into the second-level cache.
 const DEPTH: usize = 256;
 
-/// The operands of one step as `f32`, and its sums.
+/// The `f32` operands of one block, and its sums.
 #[derive(Debug, Default)]
 struct WideOperands {
     left: Vec<f32>,
@@ -51,9 +51,9 @@ pub unsafe fn multiply<T: AnyElement>(
                 is_begun: step > 0,
                 factor: 1.0,
             };
-            // SAFETY: both parts lie within their matrices. By the caller's contract, the memory of
-            // the matrices is alive and not written to. The sums have room for a product of the
-            // parts.
+            // SAFETY: both parts are within their matrices. By this function's contract, the memory
+            // of the matrices is alive and not written to. The sums are writable for a product of
+            // the parts.
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut scratch.left);
                 let right = widen(&right.part(step, column, depth, width), &mut scratch.right);
@@ -74,7 +74,7 @@ pub unsafe fn multiply<T: AnyElement>(
 /// The memory of the matrix must be alive and not written to.
 unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, scratch: &mut Vec<f32>) -> Matrix<f32> {
     if matrix.row_stride.unsigned_abs() < matrix.column_stride.unsigned_abs() {
-        // SAFETY: the caller keeps this contract.
+        // SAFETY: by this function's contract.
         return unsafe { widen(&matrix.transposed(), scratch) }.transposed();
     }
     scratch.clear();
@@ -89,9 +89,9 @@ unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, scratch: &mut Vec<f32>) -> Ma
     }
 }
 
-/// A matrix to be written as `f32`, row by row.
+/// A matrix that is written as `f32`, row by row.
 ///
-/// Invariant: its memory is alive and not written to.
+/// Invariant: the matrix's memory is alive and not written to.
 struct Widen<'a, T>(&'a Matrix<T>);
 
 impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
@@ -102,8 +102,8 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
         let Self(matrix) = self;
         for (row, line) in out.chunks_exact_mut(matrix.columns).enumerate() {
             if matrix.column_stride == 1 {
-                // SAFETY: the elements of the row are contiguous, in memory that is readable by the
-                // invariant.
+                // SAFETY: the elements of the row are contiguous, and by the invariant their memory
+                // is readable.
                 let values =
                     unsafe { std::slice::from_raw_parts(matrix.address(row, 0), matrix.columns) };
                 for (slot, &value) in line.iter_mut().zip(values) {
@@ -119,7 +119,7 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
     }
 }
 
-/// Sums to be rounded to the type of the output.
+/// Sums that are rounded to the type of the output.
 struct Narrow<'a>(&'a [f32]);
 
 impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Narrow<'_> {

@@ -13,7 +13,8 @@ CS_FN void fill(const Operands& o, u64 index, const u32 (&words)[4], I (&out)[CS
         u64 draw = number_at(words, 2 * at);
         u64 steps = __umul64hi(draw, o.bound), rest = draw * o.bound;
         if (rest < o.bound) {
-            // Every number must be the result of equally many draws; the surplus draws are refused.
+            // Every number must result from an equal number of draws, so the surplus draws are
+            // refused.
             const u64 refused = (0 - o.bound) % o.bound;
             for (u32 refusals = 1; rest < refused; ++refusals) {
                 u32 others[4];

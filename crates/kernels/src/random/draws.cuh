@@ -31,7 +31,8 @@ CS_FN u64 number_at(const u32 (&words)[4], int at) {
     return (u64)words[at + 1] << 32 | words[at];
 }
 
-// The digits of a float's significand, and the number of elements made from a block of words.
+// The number of digits of a float's significand, and the number of elements that a block of words
+// makes.
 template <class S> struct cs_digits;
 template <> struct cs_digits<f32> { enum { value = 24, elements = 4 }; };
 template <> struct cs_digits<f16> { enum { value = 11, elements = 4 }; };

@@ -1,7 +1,7 @@
 //! Fills of arrays from the random words at the elements' positions.
 //!
-//! Each type here computes a part of an array on the host. The text beside it computes the part on
-//! a GPU. A part depends only on its position, not on the parts before it.
+//! Each type of this module computes a part of an array on the host. The CUDA source beside it
+//! computes the part on a GPU. A part depends only on its position, not on earlier parts.
 
 use super::Fill;
 use super::philox::{Draws, number};
@@ -11,7 +11,7 @@ use crate::element::plain::bits_of;
 use crate::element::scalar::convert;
 use crate::{Float, Integer};
 
-/// Code that the texts for a GPU share.
+/// The source that the fills for a GPU share.
 const DRAWS: &str = include_str!("draws.cuh");
 const TRUTH: &str = include_str!("truth.cuh");
 
@@ -20,7 +20,7 @@ pub const fn words_of<T: Float>() -> usize {
     if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
 }
 
-/// Numbers in `0.0..1.0`.
+/// Uniform numbers in `0.0..1.0`.
 #[derive(Clone, Copy, Debug)]
 pub struct Uniform(pub Draws);
 
@@ -50,10 +50,11 @@ impl<T: Float> Fill<T> for Uniform {
     }
 }
 
-/// Returns a multiple of the spacing just below one, so that no number rounds up to one.
+/// Returns a multiple of the spacing of numbers just below one, so that no number rounds up to one.
 #[inline(always)]
 fn uniform<T: Float>(word: u32) -> T {
-    // At most 24 digits, which an `f32` and an `i32` hold exactly; the reciprocal is exact, too.
+    // At most 24 digits, which an `f32` and an `i32` represent exactly. The reciprocal is exact,
+    // too.
     let steps = (1u32 << T::MANTISSA_DIGITS.min(24)) as f32;
     let step = (word >> (u32::BITS - T::MANTISSA_DIGITS.min(24))) as i32;
     convert(step as f32 * (1.0 / steps))
@@ -66,15 +67,15 @@ fn uniform_wide<T: Float>([low, high]: [u32; 2]) -> T {
     convert(step * (1.0 / (1u64 << digits) as f64))
 }
 
-/// Returns the number whose binary digits are `high`, followed by the rest of `digits` digits.
-/// Exact up to 53 digits.
+/// Returns the number with `digits` binary digits: the digits of `high`, followed by digits of
+/// `low`. The result is exact for up to 53 digits.
 #[inline(always)]
 fn digits_of(low: u32, high: u32, digits: u32) -> f64 {
     double(high) * f64::from(1u32 << (digits - u32::BITS)) + f64::from(low as i32)
 }
 
-/// Converts by way of a signed number, because vector instructions convert only signed numbers to
-/// doubles.
+/// Converts a word through a signed number, because vector instructions convert only signed numbers
+/// to doubles.
 #[inline(always)]
 fn double(word: u32) -> f64 {
     f64::from((word ^ 0x8000_0000) as i32) + f64::from(1u32 << 31)
@@ -110,7 +111,7 @@ impl<T: Float> Fill<T> for Normal {
 }
 
 impl Normal {
-    /// Fills a part with the values that `pair` computes from the words for two elements.
+    /// Fills a part with values. `pair` computes two elements from their words.
     #[inline(always)]
     fn pairs<T: Float, V: Float, const WORDS: usize>(
         self,
@@ -118,7 +119,7 @@ impl Normal {
         part: &mut [T],
         pair: impl Fn([u32; WORDS]) -> [V; 2],
     ) {
-        // One more pair, because a part may begin and end inside a pair.
+        // There is one more pair, because a part may begin and end inside a pair.
         let mut words = [0; 2 * RUN + 8];
         let mut values = [[V::zero(); 2]; RUN / 2 + 1];
         let size = WORDS / 2;
@@ -137,7 +138,7 @@ impl Normal {
     }
 }
 
-/// Returns a number between 0 and 1, both excluded, so that its logarithm is finite.
+/// Returns a number between 0 and 1, excluding both, so that its logarithm is finite.
 #[inline(always)]
 fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     // One binary digit of an `f64` is reserved for the half.
@@ -146,8 +147,8 @@ fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// Returns a number below `bound` with uniform probability, from the two words that are drawn at
-/// `place`. If a draw would bias the result, it is refused, and new words are drawn at `place`.
+/// Returns a number below `bound` with uniform probability, from the first two words that are drawn
+/// at `place`. If a draw would bias the result, it is refused, and new words are drawn at `place`.
 /// Source: Lemire, "Fast random integer generation in an interval", 2019.
 #[inline(always)]
 pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
@@ -158,19 +159,19 @@ pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 
     steps
 }
 
-/// Returns both halves of the product. The upper half is a number below `bound`. The lower half
-/// shows whether the draw may be biased.
+/// Returns the upper and the lower half of the product. The upper half is a number below `bound`.
+/// The lower half shows whether the draw may be biased.
 #[inline(always)]
 fn product(draw: u64, bound: u64) -> (u64, u64) {
     let product = u128::from(draw) * u128::from(bound);
     ((product >> 64) as u64, product as u64)
 }
 
-/// Returns the first number that is not refused.
+/// Returns the number of the first draw that is not refused.
 #[cold]
 #[inline(never)]
 fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
-    // Every number must be the result of equally many draws; the surplus draws are refused.
+    // Every number must result from an equal number of draws, so the surplus draws are refused.
     let refused = bound.wrapping_neg() % bound;
     let mut refusals = 0;
     while low < refused {
@@ -180,12 +181,12 @@ fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
     steps
 }
 
-/// Integers from `low` to `bound` above it, with uniform probability.
+/// Integers that are at least `low` and below `low + bound`, with uniform probability.
 #[derive(Clone, Copy, Debug)]
 pub struct Below<T> {
     pub draws: Draws,
     pub low: T,
-    /// Not 0.
+    /// The number of possible integers, which is not 0.
     pub bound: u64,
 }
 
@@ -211,21 +212,21 @@ impl<T: Integer> Fill<T> for Below<T> {
     }
 }
 
-/// True with some probability: if the words at a place, read as a fraction, are below the
-/// probability.
+/// Booleans that are true with a given probability: if the words at a place, read as a fraction,
+/// are below the probability.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     draws: Draws,
     /// The first 32 binary digits of the probability.
     first: u32,
-    /// The next 32 digits, which one word in four thousand million needs.
+    /// The next 32 binary digits. Only one word in about 2^32 is compared with them.
     second: u32,
     /// True if the probability is 1.
     is_certain: bool,
 }
 
 impl Truth {
-    /// Makes the fill; `p` must be between 0 and 1.
+    /// Makes the fill. `p` must be between 0 and 1.
     pub fn new(draws: Draws, p: f64) -> Self {
         let digits = (p * 2f64.powi(64)) as u128;
         Self {
@@ -248,7 +249,7 @@ impl Truth {
         }
     }
 
-    /// Compares the next 32 digits if the first are equal.
+    /// Compares the next 32 digits if the first digits are equal.
     #[cold]
     #[inline(never)]
     fn decide(&self, words: &[u32], start: usize, truths: &mut [bool]) {
@@ -280,7 +281,7 @@ impl Fill<bool> for Truth {
     }
 }
 
-/// 0 with some probability, and a constant otherwise.
+/// Elements that are 0 with a given probability, and a constant otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout<T> {
     is_dropped: Truth,
@@ -288,7 +289,7 @@ pub struct Dropout<T> {
 }
 
 impl<T: Float> Dropout<T> {
-    /// `p` must be between 0 and 1.
+    /// Makes the fill. `p` must be between 0 and 1.
     pub fn new(draws: Draws, p: f64) -> Self {
         Self {
             is_dropped: Truth::new(draws, p),
@@ -349,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_refused_draw_is_repeated_at_its_position() {
-        // Almost half of all draws are refused.
+        // With this bound, almost half of all draws are refused.
         let bound = (1 << 63) + 1;
         let filled = Below {
             draws: draws(),
@@ -386,7 +387,7 @@ mod tests {
         assert!(truth(1.0, 0, u32::MAX) && truth(1.0, 0, 0));
         assert!(!truth(0.0, 0, 0));
         assert!(truth(0.5, 0, (1 << 31) - 1) && !truth(0.5, 0, 1 << 31));
-        // If the first 32 digits are equal, the next ones decide.
+        // If the first 32 digits are equal, the next 32 digits decide.
         let next = f64::from(draws().after(5).word(1)) / 2f64.powi(64);
         assert!(!truth(next, 5, 0));
         assert!(truth(next + 2f64.powi(-64), 5, 0));

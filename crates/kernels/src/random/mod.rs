@@ -15,9 +15,9 @@ use crate::{AnyElement, Float};
 
 /// A function from positions to elements.
 pub trait Fill<T>: Copy + Send + Sync + 'static {
-    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. This
-    /// function and all that it calls must be marked `#[inline(always)]`, so that they are compiled
-    /// for vectors.
+    /// Writes the elements from position `start` on to `part`, whose length is at most [`RUN`].
+    /// This function and all functions that it calls must be marked `#[inline(always)]`, so that
+    /// they are compiled for vectors.
     fn fill(&self, start: usize, part: &mut [T]);
 
     /// The name in error messages.
@@ -34,7 +34,7 @@ pub trait Fill<T>: Copy + Send + Sync + 'static {
 /// A function that writes elements by a fill, from a position on.
 ///
 /// The fill must be readable at its address and of the loop's type. The memory must be aligned and
-/// as long as the elements. Nothing else may use it.
+/// writable for the elements, and nothing else may use it.
 pub type FillLoop = unsafe fn(*const u8, usize, *mut u8, usize);
 
 /// The loops that are compiled with the library, for `f32` and `f64`.
@@ -57,7 +57,7 @@ pub const fn normal_loop<T: Float>() -> &'static FillLoop {
     compiled_or!(T, NORMAL, fill_loop::<T, fill::Normal> as FillLoop)
 }
 
-/// Writes `count` elements by an `F`, from the position `start` on.
+/// Writes `count` elements with a fill of type `F`, from the position `start` on.
 ///
 /// # Safety
 ///
@@ -89,7 +89,7 @@ impl<T: AnyElement, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
-        // Computed in a buffer, so that `fill` cannot read memory that was not written.
+        // Computed in a buffer, so that `fill` cannot read uninitialised memory.
         let mut stage = [T::zero(); RUN];
         let mut start = self.start;
         for part in out.chunks_mut(RUN) {

@@ -5,8 +5,8 @@ struct Operands {
 
 #define CS_BLOCK cs_digits<I>::elements
 
-// Returns the natural logarithm of a positive, normal number. This and `turn` are equal to the
-// functions of `normal.rs`, operation by operation; no operation is contracted with another.
+// Returns the natural logarithm of a positive, normal number. `ln` and `turn` are equal to the
+// functions of `normal.rs`, operation by operation. No operation is contracted with another.
 CS_FN double ln(double x) {
     const u64 root_half = 0x3FE6A09E667F3BCDull, one = 0x3FF0000000000000ull;
     u64 shifted = cs_bits<u64>(x) + (one - root_half);
@@ -43,7 +43,7 @@ CS_FN void turn(double x, double& sine_of, double& cosine_of) {
     cosine_of = (nearest + 1) & 2 ? -second : second;
 }
 
-// Returns a number between 0 and 1, both excluded.
+// Returns a number between 0 and 1, excluding both.
 CS_FN double open_uniform_at(const u32 (&words)[4], int at) {
     return ((double)(number_at(words, 2 * at) >> 12) + 0.5) * (1.0 / (double)(1ll << 52));
 }

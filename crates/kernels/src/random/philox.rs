@@ -3,7 +3,7 @@
 //! The counter consists of the number of a block of four words, the block's sequence, and the
 //! number of refusals. A refusal is a draw at this position that was not used.
 
-/// The number of words that one application of the cipher yields.
+/// The number of words that one application of the cipher returns.
 const BLOCK_WORDS: usize = 4;
 
 /// The number of blocks that are computed together, in vectors.
@@ -28,15 +28,15 @@ fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WOR
     counter
 }
 
-/// Combines two words, the lower one first, to a number.
+/// Combines two words, with the lower word first, to a number.
 #[inline(always)]
 pub fn number(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
 /// The words of a seed from `start` on. A seed has many sequences of words. Draws for different
-/// purposes use different sequences. Otherwise, a later draw could use words again that a normal
-/// number consumed.
+/// purposes use different sequences. Otherwise, a later draw could reuse words that a normal number
+/// consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     pub seed: u64,
@@ -45,7 +45,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Visits the members of the structure of that name in `draws.cuh`.
+    /// Visits the members of the structure `Draws` of `draws.cuh`.
     pub fn operands(self, visit: &mut dyn FnMut(u64)) {
         [self.seed, u64::from(self.sequence), self.start]
             .into_iter()
@@ -61,8 +61,8 @@ impl Draws {
         }
     }
 
-    /// Returns the draws from the last multiple of `words` on, and the number of words that it is
-    /// further back.
+    /// Returns the draws from the last multiple of `words` on, and the number of words from the
+    /// multiple to the start.
     #[inline(always)]
     pub fn align(self, words: usize) -> (Self, usize) {
         let back = self.start % words as u64;
@@ -70,14 +70,14 @@ impl Draws {
         (Self { start, ..self }, back as usize)
     }
 
-    /// Returns a block, after `refusals` refusals.
+    /// Returns the block with this index, after `refusals` refusals.
     #[inline(always)]
     fn block(self, index: u64, refusals: u32) -> [u32; BLOCK_WORDS] {
         let counter = [index as u32, (index >> 32) as u32, self.sequence, refusals];
         philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 
-    /// Returns the first two words as a number, after `refusals` refusals; the start must be even.
+    /// Returns the first two words as a number, after `refusals` refusals. The start must be even.
     #[inline(always)]
     pub fn pair(self, refusals: u32) -> u64 {
         let (aligned, at) = self.align(BLOCK_WORDS);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_sequence_of_draws_does_not_depend_on_its_parts() {
-        // Across the carry from the low word of a block's index to the high one.
+        // The draws cross the carry from the low word of a block's index to the high word.
         let draws = Draws {
             seed: 0x1234_5678_9ABC_DEF0,
             sequence: 1,

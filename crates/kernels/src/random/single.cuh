@@ -5,9 +5,9 @@ struct Operands {
 
 #define CS_BLOCK cs_digits<I>::elements
 
-// This and `turn` are equal to the functions of `single.rs`, operation by operation. Every fused
-// operation is an `__fmaf_rn`, and no product is an operand of a plain sum, so that nothing else is
-// contracted.
+// `minus_ln` and `turn` are equal to the functions of `single.rs`, operation by operation. Every
+// fused operation is an `__fmaf_rn`. No product is an operand of a plain sum, so that the compiler
+// contracts nothing else.
 
 // Returns -ln((word + 1/2) / 2^32).
 CS_FN float minus_ln(u32 word) {

@@ -1,14 +1,14 @@
 //! Normal numbers in `f32` (Box and Muller, 1958), for elements of 24 binary digits or fewer.
 //!
-//! As in [`normal`](super::normal), every step has one possible result. Steps are additions,
-//! multiplications, square roots, and multiplications with an addition that are explicitly rounded
-//! once. No product is an operand of a plain sum, so a compiler has nothing left to contract. `f64`
-//! would cost a consumer GPU 32 or 64 times as much.
+//! As in [`normal`](super::normal), every operation has one possible result. The operations are
+//! additions, multiplications, square roots, and explicitly fused multiply-adds. No product is an
+//! operand of a plain sum, so the compiler contracts nothing else. `f64` would cost a consumer GPU
+//! 32 or 64 times as much.
 //!
-//! Two quantities are computed as integers, because `f32` would lose their bits. These are the
-//! distance of a number to one, and the eighth of a turn that contains an angle. So all numbers
-//! have a relative error below 2^-21, also the smallest and the largest. The numbers reach from
-//! 6.76 down to 0. The polynomials are from Cephes (Moshier, 1992).
+//! Two quantities are computed as integers, because `f32` would lose their bits. The quantities are
+//! the distance of a number to one, and an angle within an eighth of a turn. Therefore all numbers,
+//! including the smallest and the largest, have a relative error below 2^-21. The numbers reach
+//! from 6.76 down to 0. The polynomials are from Cephes (Moshier, 1992).
 
 use std::f32::consts::LN_2;
 
@@ -36,14 +36,15 @@ fn minus_ln(word: u32) -> f32 {
         -2.499_999_4e-1,
         3.333_333e-1,
     ];
-    // 2^-n (1 + f), where 1 + f is between √½ and √2. For this range, the bits of √½ are subtracted
-    // before the exponent is read, and added after.
+    // 2^-n (1 + f), where 1 + f is between √½ and √2. To get this range, the bits of √½ are
+    // subtracted before the exponent is read, and added afterwards.
     const ROOT_HALF: u32 = 0x3F35_04F3;
     const ONE: u32 = 0x3F80_0000;
     let shifted = (word as f32 + 0.5).to_bits() + (ONE - ROOT_HALF);
     let n = 127 + 32 - (shifted >> 23) as i32;
     let f = f32::from_bits((shifted & 0x007F_FFFF) + ROOT_HALF) - 1.0;
-    // Above √½, f is the negative distance to one, whose last bits the sum above has lost.
+    // Above √½, f is the negative distance to one. The sum above has lost the last bits of this
+    // distance.
     let is_near = word >= 0xB504_F334;
     let missing = ((!word << 1) | 1) as f32 * 0.5f32.powi(33);
     let (n, f) = if is_near { (0, -missing) } else { (n, f) };
@@ -58,11 +59,11 @@ fn minus_ln(word: u32) -> f32 {
     n.mul_add(LN_2, -f) + n.mul_add(LN_2_REST, -beyond)
 }
 
-/// Returns the sine and the cosine of `(word + 1/2) / 2^32` turns; neither is ever 0.
+/// Returns the sine and the cosine of `(word + 1/2) / 2^32` turns. Neither is ever 0.
 #[inline(always)]
 fn turn(word: u32) -> (f32, f32) {
     const STEP: f32 = (std::f64::consts::PI / (1u64 << 32) as f64) as f32;
-    // The nearest quarter turn, and the odd number of steps from there.
+    // The number of the nearest quarter turn, and the odd number of steps from this quarter turn.
     let quarter = word.wrapping_add(1 << 29) >> 30;
     let steps = (word.wrapping_sub(quarter << 30) << 1 | 1) as i32;
     let angle = steps as f32 * STEP;
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
     use std::f64::consts::PI;
 
-    /// Returns the exact numbers, computed in `f64`, which holds the words exactly.
+    /// Returns the normal numbers, computed in `f64`, which represents the words exactly.
     fn exact([first, second]: [u32; 2]) -> [f64; 2] {
         let scale = 0.5f64.powi(32);
         let logarithm = if first >> 31 == 0 {
@@ -111,7 +112,8 @@ mod tests {
         [radius * cosine, radius * sine]
     }
 
-    /// Returns words of all sizes: near both ends, near where the arithmetic changes, and between.
+    /// Returns words of all magnitudes: near both ends, near the boundaries of the arithmetic's
+    /// cases, and in between.
     fn words() -> impl Iterator<Item = u32> {
         let middles = (0..31).map(|power| 1 << power);
         let bounds = [0, 0xB504_F334, 1 << 31, 3 << 30, 3 << 29, 5 << 29, 7 << 29];

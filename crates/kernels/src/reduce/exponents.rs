@@ -6,9 +6,10 @@ use crate::element::scalar::{Real, convert, math};
 use crate::vector::rolled;
 use crate::{AnyElement, Element, Float};
 
-/// exp(x − `scale`), summed over several x.
+/// The sum of exp(x − `scale`) over several x.
 ///
-/// The scale is the largest x. It may be infinite: if x equals it, their difference is taken as 0.
+/// The scale is the largest x. It may be infinite: if x equals the scale, their difference counts
+/// as 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Exponents<A> {
     scale: A,
@@ -16,7 +17,7 @@ pub struct Exponents<A> {
 }
 
 impl<A: Real> Exponents<A> {
-    /// Returns the sum over the elements of both.
+    /// Returns the sum over the elements of both sums.
     #[inline(always)]
     fn merge<const FMA: bool>(self, other: Self) -> Self {
         let apart = if other.scale == self.scale {
@@ -40,8 +41,7 @@ impl<A: Real> Exponents<A> {
         }
     }
 
-    /// Returns the sum over `values`, of which there is at least one. Finds the largest value
-    /// first.
+    /// Returns the sum over `values`, which are not empty. Finds the largest value first.
     #[inline(always)]
     fn of_all<const FMA: bool, T: Element>(values: &[T]) -> Self
     where
@@ -72,14 +72,14 @@ impl<A: Real> Exponents<A> {
         Self { scale: most, sum }
     }
 
-    /// Returns the scale of exponentials whose largest x is `most`: none if that is infinite or
-    /// NaN.
+    /// Returns the scale of exponentials whose largest x is `most`: `most`, or 0 if `most` is
+    /// infinite or NaN.
     #[inline(always)]
     fn finite(most: A) -> A {
         if most.is_finite() { most } else { A::zero() }
     }
 
-    /// Like [`of_all`](Self::of_all), for several rows side by side.
+    /// Sums like [`of_all`](Self::of_all), for several rows side by side.
     #[inline(always)]
     fn of_rows<const FMA: bool, T: Element>(columns: &[[T; ACCUMULATORS]]) -> [Self; ACCUMULATORS]
     where
@@ -128,7 +128,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     type Inner = Self;
     type Output = T;
     type Partial = Exponents<T::Accumulator>;
-    // In `f64` for every type, because the partial results may be many.
+    // The total is in `f64` for every type, because there may be many partial results.
     type Total = Exponents<f64>;
 
     fn nothing() -> Option<T> {
@@ -181,7 +181,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     }
 }
 
-/// [`Logsumexp`] with results in `f64`, which keep their digits when a logit is subtracted.
+/// [`Logsumexp`] with results in `f64`, which keep enough digits when a logit is subtracted.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy;
 

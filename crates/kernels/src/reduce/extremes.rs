@@ -8,8 +8,8 @@ use super::{
 use crate::Element;
 use crate::vector::rolled;
 
-/// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. There
-/// must be one. A block of values is compared as a whole, without a branch.
+/// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. One of
+/// the values must equal `wanted`. A block of values is compared as a whole, without a branch.
 #[inline(always)]
 fn position<T: Element>(values: &[T], wanted: T) -> usize {
     let (blocks, _) = values.as_chunks::<ACCUMULATORS>();
@@ -30,11 +30,12 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
     skipped
 }
 
-/// Elements of a block: two for each accumulator.
+/// The number of elements of a block: two for each accumulator.
 const BLOCK: usize = 2 * ACCUMULATORS;
 
-/// Returns the best element of `blocks`, or the first NaN among them. NaN compares with nothing, so
-/// it is searched for separately from the accumulators, two elements in one instruction.
+/// Returns the best element of `blocks`, or the first NaN among them. A comparison with NaN is
+/// always false, so NaN is searched for separately from the accumulators. One instruction tests two
+/// elements.
 #[inline(always)]
 fn best_of<const FMA: bool, T: Element>(
     blocks: &[[T; BLOCK]],
@@ -68,7 +69,8 @@ fn is_same<T: Element>(left: T, right: T) -> bool {
     (left == right) | (is_nan(&left) & is_nan(&right))
 }
 
-/// The reducers that keep the best element. The first NaN is better than everything.
+/// Declares the reducers that return the best element. The first NaN is better than every other
+/// element.
 macro_rules! extreme {
     ($(
         $name:literal $value:ident, $index_name:literal $index:ident: $better:tt,
@@ -117,7 +119,7 @@ macro_rules! extreme {
                     Self::of(partial, value)
                 }
 
-                /// Uses [`best_of`] where elements compare in one instruction.
+                /// Uses [`best_of`] if elements compare in one instruction.
                 #[inline(always)]
                 fn reduce<const FMA: bool>(values: &[T], first: usize) -> T {
                     let is_computed = size_of::<T>() == size_of::<T::Accumulator>();

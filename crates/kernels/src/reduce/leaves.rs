@@ -1,11 +1,12 @@
-//! The loops over elements, for one reducer and one type of elements.
+//! The loops over elements, for a reducer and an element type.
 //!
-//! Totals and partial results are arguments, not fields, so that the compiler knows that nothing
-//! else points to them.
+//! Totals and partial results are arguments, not fields, so that the compiler knows that they are
+//! not aliased.
 //!
-//! The totals are finished by a pass of their own. So `var` and `std` share loops, and so do
-//! `logsumexp` and `cross_entropy`, and rows of any length. These loops are the library's largest
-//! code. The price is the additional pass, which matters only if there are many totals per element.
+//! A separate pass finishes the totals. Therefore `var` and `std` share loops, `logsumexp` and
+//! `cross_entropy` share loops, and rows of any length share loops. These loops are the library's
+//! largest code. The cost is the additional pass, which matters only if there are many totals per
+//! element.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -16,13 +17,13 @@ use crate::blocks::BLOCK;
 use crate::reduce::{ACCUMULATORS, Reducer};
 use crate::vector::{BASELINE_FMA, is_baseline, rolled};
 
-/// Rows that are reduced before their results are merged into the totals.
+/// The number of rows that are reduced before their results are merged into the totals.
 pub const BLOCK_ROWS: usize = 16;
 
-/// Rows that are added to the partial results in one pass.
+/// The number of rows that are added to the partial results in one pass.
 const GROUP: usize = 4;
 
-/// The longest rows that are reduced side by side.
+/// The maximum length of rows that are reduced side by side.
 const SHORT: usize = 16;
 
 /// Returns the loops with the instructions that the library is compiled for.
@@ -86,11 +87,11 @@ pub struct Rows {
     /// The address of the first element.
     pub values: *const u8,
     pub count: usize,
-    /// The length of a row, at least 1.
+    /// The length of a row, which is at least 1.
     pub length: usize,
     /// The number of each row's first element.
     pub first: usize,
-    /// `true` if there is one row, and the place of its total has the total of the earlier
+    /// `true` if there is one row, and its slot in the totals already has the total of the earlier
     /// elements.
     pub continues: bool,
 }
@@ -99,8 +100,8 @@ pub struct Rows {
 ///
 /// # Safety
 ///
-/// The rows must be of elements of `T`, at least one each, which may be read. `totals` must have
-/// space for one total per row. If `continues`, it must contain the total of the earlier elements.
+/// The rows must have readable elements of `T`, at least one in each row. `totals` must have space
+/// for one total for each row. If `continues`, it must contain the total of the earlier elements.
 #[inline(always)]
 unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, totals: &mut Scratch) {
     let Rows { length, first, .. } = *rows;
@@ -114,7 +115,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
             true => short_rows::<F, T, FMA>(values, (length, first), totals),
             false => 0,
         };
-        // A loop of its own, because rows may be as short as one element.
+        // A separate loop, because rows may be as short as one element.
         for (slot, row) in totals[together..].iter_mut().zip(each.skip(together)) {
             slot.write(F::total(reduced::<F, T, FMA>(row, first), length));
         }
@@ -143,7 +144,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
     }
 }
 
-/// Returns the partial result for `values`, the first of which has the number `first`.
+/// Returns the partial result for `values`. The first value has the number `first`.
 #[inline(always)]
 fn reduced<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -155,7 +156,7 @@ fn reduced<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Like [`reduced`], out of line, so that several loops share the code.
+/// Reduces values like [`reduced`]. Not inlined, so that several loops share the code.
 #[inline(never)]
 fn reduced_apart<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -164,8 +165,8 @@ fn reduced_apart<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     F::reduce::<FMA>(values, first)
 }
 
-/// Reduces rows of at most [`SHORT`] elements, one in each accumulator. Returns the number of
-/// reduced rows. Rows that do not fill the accumulators are left.
+/// Reduces rows of at most [`SHORT`] elements, one row in each accumulator. Returns the number of
+/// reduced rows. The last rows, which do not fill the accumulators, are not reduced.
 #[inline(always)]
 fn short_rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -190,31 +191,31 @@ fn short_rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     groups.len() * ACCUMULATORS
 }
 
-/// Outputs side by side, in one or several runs, and rows of their elements.
+/// Outputs side by side, in one or several runs, and the rows of elements that are reduced to them.
 #[derive(Debug)]
 pub struct Columns {
     /// The address of the first row's first element.
     pub values: *const u8,
-    /// The number of elements from the beginning of a row to the next.
+    /// The stride between rows, in elements.
     pub stride: usize,
-    /// The outputs of a run.
+    /// The number of outputs in a run.
     pub width: usize,
-    /// The rows that are read. The rows of the next run follow them.
+    /// The rows to read. The rows of the next run follow these rows.
     pub rows: Range<usize>,
-    /// All rows that are reduced to the totals. If `all` has more rows than `rows`, there is one
-    /// run.
+    /// All rows that are reduced to the totals. If `all` has more rows than `rows`, there is only
+    /// one run.
     pub all: Range<usize>,
     pub runs: usize,
 }
 
 /// Reduces rows to totals, block by block. The first row of a block writes the partial results of
-/// outputs, the first block writes their totals.
+/// the outputs. The first block writes the totals of the outputs.
 ///
 /// # Safety
 ///
-/// The rows must be of elements of `T`, which may be read. `partials` must have room for the
-/// partial results of a run, `totals` for the totals of all runs. Both must be as this function
-/// left them after the rows before `rows`, if there are such rows in `all`.
+/// The rows must have readable elements of `T`. `partials` must have space for the partial results
+/// of a run, and `totals` for the totals of all runs. If `all` has rows before `rows`, both must be
+/// unchanged since this function reduced these rows.
 #[inline(always)]
 unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     columns: &Columns,
@@ -259,8 +260,8 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
             }
             if stop == end {
                 let (is_first, count) = (opened == all.start, end - opened);
-                // SAFETY: all rows of the block are in the partial results; the first block has
-                // written the totals.
+                // SAFETY: the partial results include all rows of the block, and the first block
+                // has written the totals.
                 unsafe { close::<F, T, FMA>(own, partials, is_first, count) };
             }
         }
@@ -268,12 +269,12 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Adds one element to each of `partials`. If `opens`, writes the partial result of the element
+/// Adds one element to each of `partials`. If `opens`, writes the partial results of the elements
 /// instead.
 ///
 /// # Safety
 ///
-/// Partial results that are not opened must have been written.
+/// If not `opens`, the partial results must have been written.
 #[inline(always)]
 unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [MaybeUninit<F::Partial>],
@@ -307,12 +308,12 @@ unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Adds one element of each of several rows to each of `partials`, in one pass. If `opens`, the
-/// first row writes `partials` instead.
+/// Adds the elements of several rows to `partials`, in one pass: each partial result gets one
+/// element of each row. If `opens`, the first row writes `partials` instead.
 ///
 /// # Safety
 ///
-/// Partial results that are not opened must have been written.
+/// If not `opens`, the partial results must have been written.
 #[inline(always)]
 unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [MaybeUninit<F::Partial>],
@@ -369,7 +370,7 @@ unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
         return;
     }
     let pairs = totals.iter_mut().zip(partials);
-    // Two loops, so that neither has a branch.
+    // There are two loops, so that neither has a branch.
     if is_first {
         for (total, partial) in pairs {
             // SAFETY: by this function's contract.
@@ -384,11 +385,11 @@ unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Merges the first `count` totals of `right` into as many totals of `left`.
+/// Merges the first `count` totals of `right` into the first `count` totals of `left`.
 ///
 /// # Safety
 ///
-/// Both must have as many totals, which were written.
+/// `left` and `right` must have `count` totals that were written.
 pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
     left: &mut Scratch,
     right: &Scratch,
@@ -412,7 +413,7 @@ pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
 ///
 /// # Safety
 ///
-/// The totals must have been written. `out` must have room for `count` results, and nothing else
+/// The totals must have been written. `out` must be writable for `count` results, and nothing else
 /// may read or write it.
 #[inline(always)]
 unsafe fn finish<F: Reducer<T>, T: AnyElement>(
@@ -432,18 +433,19 @@ unsafe fn finish<F: Reducer<T>, T: AnyElement>(
     }
 }
 
-/// Returns the first `count` values of `P` in scratch memory.
+/// Returns the first `count` values of type `P` in scratch memory.
 ///
 /// # Safety
 ///
-/// There must be room for as many. `P` must need no larger alignment than [`Scratch`] has.
+/// The memory must have space for `count` values. The alignment of `P` must be at most the
+/// alignment of [`Scratch`].
 #[inline(always)]
 unsafe fn typed<P>(scratch: &Scratch, count: usize) -> &[MaybeUninit<P>] {
     // SAFETY: by this function's contract.
     unsafe { std::slice::from_raw_parts(scratch.as_ptr().cast(), count) }
 }
 
-/// Like [`typed`], to write to.
+/// Returns the values like [`typed`], for writes.
 ///
 /// # Safety
 ///
@@ -458,7 +460,7 @@ unsafe fn typed_mut<P>(scratch: &mut Scratch, count: usize) -> &mut [MaybeUninit
 ///
 /// # Safety
 ///
-/// They must exist at `values`, and nothing may write to them.
+/// The elements must exist at `values`, and nothing may write to them.
 #[inline(always)]
 unsafe fn part<'a, T>(values: *const T, start: usize, count: usize) -> &'a [T] {
     // SAFETY: by this function's contract.

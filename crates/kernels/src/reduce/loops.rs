@@ -1,5 +1,5 @@
-//! The table of loops over elements: all code that is compiled for each reducer and type of
-//! elements.
+//! The table of loops over elements, with all code that is compiled for each reducer and element
+//! type.
 
 use std::mem::MaybeUninit;
 
@@ -12,13 +12,14 @@ use crate::reduce::{
 use crate::vector::has_vectors;
 use crate::{AnyElement, DType};
 
-/// Scratch memory for totals and for partial results of any type.
+/// Scratch memory for totals and partial results of any type.
 pub type Scratch = [MaybeUninit<u128>];
 
-/// The largest size of a total and of a partial result, in elements of [`Scratch`].
+/// The maximum size of a total, and of a partial result, in elements of [`Scratch`].
 pub const MOST_UNITS: usize = 2;
 
-/// The loops of a reducer for elements of one type, and the sizes of what they read and write.
+/// The loops of a reducer for elements of one type, with the sizes of the values that they read and
+/// write.
 #[derive(Debug)]
 pub struct ReductionLoops {
     pub element_bytes: usize,
@@ -29,22 +30,23 @@ pub struct ReductionLoops {
     pub element: DType,
     /// The type of the results.
     pub output: DType,
-    /// Returns the result for no elements, if there is one.
+    /// The function that returns the result for no elements, if there is one.
     pub nothing: fn() -> Option<Bits>,
-    /// Merges totals into as many others, whose elements precede theirs.
+    /// The function that merges totals into other totals. The elements of the other totals come
+    /// first.
     pub merge: unsafe fn(&mut Scratch, &Scratch, usize),
-    /// The loops for the baseline of the architecture, and for vectors.
+    /// The loops for the baseline of the architecture, and the loops for vectors.
     by_instructions: [LeafLoops; 2],
 }
 
-/// The loops of a [`ReductionLoops`] that are compiled for each set of instructions.
+/// The loops of a [`ReductionLoops`] that are compiled for each instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafLoops {
-    /// Reduces rows; see [`leaves`].
+    /// The loop that reduces rows; see [`leaves`].
     pub rows: unsafe fn(&Rows, &mut Scratch),
-    /// Reduces columns; see [`leaves`].
+    /// The loop that reduces columns; see [`leaves`].
     pub columns: unsafe fn(&Columns, &mut Scratch, &mut Scratch),
-    /// Writes the results of totals; see [`leaves`].
+    /// The loop that writes the results of totals; see [`leaves`].
     pub finish: unsafe fn(&Scratch, usize, *mut u8, usize),
 }
 
@@ -69,7 +71,7 @@ impl ReductionLoops {
         }
     }
 
-    /// Returns the loops for the best instructions that the processor has.
+    /// Returns the loops for the best instruction set that the processor has.
     #[inline(always)]
     pub fn leaves(&self) -> &LeafLoops {
         &self.by_instructions[usize::from(has_vectors())]
@@ -77,12 +79,12 @@ impl ReductionLoops {
 }
 
 /// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
-/// others are compiled where they are used.
+/// loops for other types are compiled where they are used.
 pub type ReductionTable = [ReductionLoops; 2];
 
-/// A reducer with loops that are compiled with the library.
+/// A reducer whose loops are compiled with the library.
 pub trait Compiled {
-    /// The loops.
+    /// The table of the loops.
     const LOOPS: &'static ReductionTable;
 }
 
@@ -104,11 +106,11 @@ macro_rules! compiled {
 
 compiled!(Sum Mean Prod Max Min Argmax Argmin Var Std Norm All Any Logsumexp CrossEntropy);
 
-/// Returns the loops of `F` for elements of `T`. The result is a reference. If a constant contained
-/// a function's address, the compiler would compile the function at the constant's use.
+/// Returns the loops of `F` for elements of `T`. Returns a reference, because a constant with a
+/// function's address would make the compiler compile the function wherever the constant is used.
 pub const fn reduction_loops_of<F: Reducer<T> + Compiled, T: AnyElement>() -> &'static ReductionLoops
 {
-    // A constant condition, so that no loop is compiled if the table has one.
+    // A constant condition, so that no loop is compiled if the table has an entry.
     if const { (T::DTYPE as usize) < size_of::<ReductionTable>() / size_of::<ReductionLoops>() } {
         &F::LOOPS[T::DTYPE as usize]
     } else {

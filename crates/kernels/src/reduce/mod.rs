@@ -1,8 +1,8 @@
-//! Reducers: how elements become one result, on the host and in CUDA C++.
+//! Reducers, which reduce elements to one result, on the host and in CUDA C++.
 //!
-//! A reducer is a type without values. Its methods are the reduction on the host; its texts are the
-//! reduction in CUDA C++. The kernels of both devices run it; `cachescope` has the methods of
-//! arrays.
+//! A reducer is a type without values. Its methods are the reduction on the host, and its CUDA
+//! source is the reduction on a GPU. The kernels of both devices run reducers; `cachescope` has the
+//! methods of arrays.
 
 mod exponents;
 mod extremes;
@@ -24,26 +24,26 @@ use crate::element::scalar::Arithmetic;
 use crate::vector::{is_baseline, rolled};
 use crate::{AnyElement, Element};
 
-/// The number of partial results side by side: enough to keep several adders of the longest vectors
-/// busy.
+/// The number of partial results side by side. It is large enough to keep several adders of the
+/// longest vectors busy.
 pub const ACCUMULATORS: usize = 32;
 
-/// A way of reducing elements of `T`, as a type without values.
+/// A reduction of elements of `T`, as a type without values.
 ///
 /// `index` counts elements along the reduced axis, or in row-major order of all elements. `FMA` is
-/// whether the processor multiplies and adds in one instruction. Every function must be inlined,
+/// true if the processor multiplies and adds in one instruction. Every function must be inlined;
 /// see [`vector`](crate::vector).
 pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The name in error messages.
     const NAME: &'static str;
 
-    /// The rule by which gradients pass back; `None` if it is not known.
+    /// The rule of the reduction's gradient; `None` if it is unknown.
     const RULE: Option<ReductionRule> = None;
 
     /// `true` if the result depends on the positions of elements.
     const POSITIONAL: bool = false;
 
-    /// The reducer in CUDA C.
+    /// The reducer in CUDA C++.
     const CUDA: CudaReducer;
 
     /// The reducer whose loops reduce the elements. Reducers that differ only in
@@ -59,7 +59,7 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The result of a part of a block.
     type Partial: Copy + Send;
 
-    /// The result of several blocks.
+    /// The result of one or several blocks.
     type Total: Copy + Send;
 
     /// Returns the result for no elements, if there is one.
@@ -71,12 +71,13 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// Adds one element to `partial`.
     fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial;
 
-    /// Returns the partial result for `values`, of which there is at least one; the first has index
+    /// Returns the partial result for `values`, which are not empty. The first value has index
     /// `first`.
     fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
 
-    /// Returns the partial results of rows of one length, which are not empty. `columns` has the
-    /// elements of all rows at a position, position by position; the first has index `first`.
+    /// Returns the partial results of rows of equal length, which are not empty. `columns` has, for
+    /// each position, the elements of all rows at the position. The first position has index
+    /// `first`.
     #[inline(always)]
     fn reduce_rows<const FMA: bool>(
         columns: &[[T; ACCUMULATORS]],
@@ -96,14 +97,14 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// Returns the total of one block of `count` elements.
     fn total(partial: Self::Partial, count: usize) -> Self::Total;
 
-    /// Merges two totals; all elements of `left` precede all of `right`.
+    /// Merges two totals. All elements of `left` precede all elements of `right`.
     fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total;
 
     /// Returns the result for `count` elements.
     fn finish(total: Self::Total, count: usize) -> Self::Output;
 }
 
-/// The rules by which gradients pass back through reductions, and through softmax functions.
+/// The rules of the gradients of reductions and softmax functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReductionRule {
     Sum,
@@ -120,18 +121,18 @@ pub enum ReductionRule {
 
 /// A reducer in CUDA C++, as types and expressions. `T` is the type in which elements are computed,
 /// and `R` the stored type of the result. `A` is the type of sums, and `M` the type of means. Names
-/// with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
+/// that begin with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaReducer {
-    /// The type of a partial result, which takes in a few elements one by one.
+    /// The type of a partial result, which a few elements are added to one by one.
     pub partial: &'static str,
     /// The type of a total.
     pub total: &'static str,
-    /// The size of a total for any types; the text asserts that it suffices.
+    /// A sufficient size of a total for any types. The source asserts that the size is sufficient.
     pub total_bytes: usize,
     /// The partial result for the element `x` with the number `i`.
     pub open: &'static str,
-    /// The partial result `a` with one more element.
+    /// The partial result `a` after one more element.
     pub step: &'static str,
     /// The total of the partial result `a` of `n` elements.
     pub whole: &'static str,
@@ -141,14 +142,14 @@ pub struct CudaReducer {
     pub finish: &'static str,
 }
 
-/// A reducer that takes elements in any order and grouping, so that several accumulators can each
+/// A reducer whose elements may be in any order and grouping, so that several accumulators can each
 /// reduce some of them.
 pub trait Unordered<T: AnyElement>: Reducer<T> {
     /// Merges two partial results of one block.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
 }
 
-/// Does [`Reducer::reduce`] with several accumulators.
+/// Implements [`Reducer::reduce`] with several accumulators.
 #[inline(always)]
 fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -188,13 +189,13 @@ fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Returns the larger of two values, or NaN if one is NaN.
+/// Returns the larger of two values, or NaN if either is NaN.
 #[inline(always)]
 fn larger<T: Element, const FMA: bool>(one: T, other: T) -> T {
     <extremes::Max as Reducer<T>>::step::<FMA>(one, other, 0)
 }
 
-/// Returns the largest of `values`, of which there is at least one, or NaN if one is NaN.
+/// Returns the largest of `values`, which are not empty, or NaN if a value is NaN.
 #[inline(always)]
 pub fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
     <extremes::Max as Reducer<T>>::reduce::<FMA>(values, 0)
@@ -206,15 +207,16 @@ pub fn add_accumulators<A: Arithmetic, const FMA: bool>(accumulators: [A; ACCUMU
     join_accumulators::<_, FMA>(accumulators, A::plus)
 }
 
-/// The accumulators of one vector.
+/// The number of accumulators in one vector.
 const FEW: usize = ACCUMULATORS / 4;
 
 /// Merges all accumulators, starting with accumulators that are far apart.
 ///
-/// The last [`FEW`] are merged out of line. Inline, the compiler would split the accumulators into
-/// pairs from the beginning, because the end needs pairs. Out of line, accumulators stay whole
-/// vectors up to the call. The loop that fills the accumulators must stay inline. A function's
-/// arguments are passed in memory, so each iteration would write the accumulators to memory.
+/// The merge of the last [`FEW`] is not inlined. If it were, the compiler would split the
+/// accumulators into pairs from the beginning, because the last merges need pairs. Because it is
+/// not, accumulators remain whole vectors up to the call. The loop that fills the accumulators must
+/// be inlined, because a function's arguments are passed in memory: each iteration would write the
+/// accumulators to memory.
 #[inline(always)]
 fn join_accumulators<P: Copy, const FMA: bool>(
     accumulators: [P; ACCUMULATORS],
@@ -253,7 +255,7 @@ pub trait Visit<T: AnyElement> {
     fn visit<F: Reducer<T>>(&mut self);
 }
 
-/// Visits the reducers that every element type has.
+/// Visits the reducers that support every element type.
 #[cfg(any(test, feature = "testing"))]
 pub fn visit_sums<T: AnyElement>(visitor: &mut impl Visit<T>) {
     visitor.visit::<sums::Sum>();
@@ -280,7 +282,7 @@ pub fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
 mod tests {
     use super::*;
 
-    /// Returns the names that an expression of CUDA C uses.
+    /// Returns the names in an expression of CUDA C++.
     fn names(text: &str) -> Vec<&str> {
         text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
             .filter(|word| word.starts_with(|c: char| c.is_alphabetic()))

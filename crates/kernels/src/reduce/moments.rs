@@ -7,8 +7,8 @@ use crate::vector::rolled;
 use crate::{AnyElement, Element};
 
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the
-/// distances. `shift` is one of the elements or near them, which keeps the squares small. Both sums
-/// are in `f64`: the sums of an `f32` may be out of its range.
+/// distances. `shift` is one of the elements or near the elements, which keeps the squares small.
+/// Both sums are in `f64`, because the sums of `f32` elements may exceed the range of `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockMoments<A> {
     shift: A,
@@ -16,7 +16,8 @@ pub struct BlockMoments<A> {
     squares: f64,
 }
 
-/// Sums of squares from here on have their digits, though some of the squares underflow.
+/// A bound on sums of squares. From the bound on, the digits are accurate although some of the
+/// squares underflow.
 const LEAST_SQUARES: f64 = 1e-28;
 
 impl<A: AnyElement + Arithmetic> BlockMoments<A> {
@@ -30,7 +31,7 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         }
     }
 
-    /// Returns the sums of `values` around `shift`, their mean.
+    /// Returns the sums of `values` around `shift`, the mean of the values.
     #[inline(always)]
     fn around<const FMA: bool, T: AnyElement>(shift: A, values: &[T]) -> Self {
         let zero = A::zero();
@@ -62,8 +63,7 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         }
     }
 
-    /// Returns the sums of `values` around their mean, for squares that are out of the range of
-    /// `A`.
+    /// Returns the sums of `values` around their mean. Used if the squares exceed the range of `A`.
     #[cold]
     fn around_in_f64<T: AnyElement>(values: &[T]) -> Self {
         let elements = || values.iter().map(|&value| convert::<A, T>(value).to_f64());
@@ -83,10 +83,10 @@ fn square<A: AnyElement>(distance: A) -> f64 {
     distance * distance
 }
 
-/// The number of elements, their mean, and the sum of their squared distances from it.
+/// The number of elements, their mean, and the sum of their squared distances from the mean.
 ///
-/// In `f64` for every type, because the means of blocks differ by little, and these differences
-/// count.
+/// The fields are in `f64` for every type, because the means of blocks differ by little, and these
+/// differences matter.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
     count: f64,
@@ -102,7 +102,7 @@ impl Moments {
         Self {
             count,
             mean: block.shift.to_f64() + mean,
-            // Rounding must not make the sum of squares negative; NaN stays.
+            // Rounding must not make the sum of squares negative. NaN remains NaN.
             squares: not_negative(block.squares - sum * mean),
         }
     }
@@ -161,7 +161,7 @@ macro_rules! moments {
                 #[inline(always)]
                 fn open(value: T, _index: usize) -> Self::Partial {
                     let shift: MeanOf<T> = convert(value);
-                    // 0, or NaN if the element is infinite or NaN.
+                    // The difference is NaN, not 0, if the element is infinite or NaN.
                     let distance = shift.minus(shift);
                     BlockMoments {
                         shift,

@@ -9,16 +9,16 @@ use super::{
 use crate::vector::rolled;
 use crate::{AnyElement, Element};
 
-/// Elements above this are scaled down before they are squared.
+/// The bound above which elements are scaled down before they are squared.
 const LARGE: f64 = f64::from_bits((1023 + 486) << 52);
-/// Elements below this are scaled up before they are squared.
+/// The bound below which elements are scaled up before they are squared.
 const SMALL: f64 = f64::from_bits((1023 - 511) << 52);
-/// The scale of the elements above [`LARGE`].
+/// The scale factor of the elements above [`LARGE`].
 const DOWN: f64 = f64::from_bits((1023 - 538) << 52);
-/// The scale of the elements below [`SMALL`].
+/// The scale factor of the elements below [`SMALL`].
 const UP: f64 = f64::from_bits((1023 + 537) << 52);
 
-/// The sums of squares of the large, the middle and the small elements, each at its own scale.
+/// The sums of squares of the large, the middle and the small elements, each with a separate scale.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Squares {
     large: f64,
@@ -27,15 +27,15 @@ pub struct Squares {
 }
 
 impl Squares {
-    /// Returns whether squares of values of `T` may be outside of the range of `f64`. This is true
-    /// only for `f64`.
+    /// Returns whether squares of values of `T` may exceed the range of `f64`, which is true only
+    /// for `f64`.
     #[inline(always)]
     fn are_scaled<T: Element>() -> bool {
         TypeId::of::<T>() == TypeId::of::<f64>()
     }
 
-    /// Returns whether `x`, converted from a `T`, must be scaled, so that it does not belong to
-    /// `middle`.
+    /// Returns whether `x`, converted from a `T`, must be scaled. If it must, its square is not
+    /// part of `middle`.
     #[inline(always)]
     fn is_scaled<T: Element>(x: f64) -> bool {
         let is_extreme = (x.abs() > LARGE) | ((x.abs() < SMALL) & (x != 0.0));
@@ -51,7 +51,7 @@ impl Squares {
                 ..self
             };
         }
-        // NaN is neither large nor small, so `middle` gets it.
+        // NaN is neither large nor small, so it is added to `middle`.
         let large = if x > LARGE { x * DOWN } else { 0.0 };
         let small = if x < SMALL { x * UP } else { 0.0 };
         let middle = if (large == 0.0) & (small == 0.0) {
@@ -78,7 +78,7 @@ impl Squares {
     fn root(self) -> f64 {
         // `!=` is true for NaN too.
         if self.large != 0.0 {
-            // Next to the large elements, the small ones do not change the result.
+            // If there are large elements, the small elements do not change the result.
             return (self.large + self.middle * DOWN * DOWN).sqrt() / DOWN;
         }
         let middle = self.middle.sqrt();

@@ -6,9 +6,9 @@ use crate::element::scalar::{Arithmetic, convert};
 
 /// A sum and its rounding error.
 ///
-/// Within a block, an accumulator adds at most a few tens of elements. From block to block the
-/// rounding error is carried along (Knuth's TwoSum). So the error of a sum does not grow with its
-/// length.
+/// Within a block, an accumulator adds at most a few tens of elements. From block to block, the
+/// rounding error is carried along (Knuth's TwoSum). Therefore the error of a sum does not grow
+/// with its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Compensated<A> {
     sum: A,
@@ -30,7 +30,7 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
         Self { error, ..self }.with(other.sum)
     }
 
-    /// Returns [`merge`](Self::merge) with a value that has no error.
+    /// Merges the sum with a value without a rounding error, like [`merge`](Self::merge).
     #[inline(always)]
     pub fn with(self, value: A) -> Self {
         let sum = self.sum.plus(value);
@@ -63,7 +63,7 @@ pub(super) fn is_nan<T: PartialEq>(value: &T) -> bool {
 /// The type in which the mean of elements of `T` is computed.
 pub(super) type MeanOf<T> = <<T as AnyElement>::Average as AnyElement>::Accumulator;
 
-/// The reducers that add elements, each with the type of the sum and the result.
+/// Declares the reducers that add elements, each with the types of the sum and the result.
 macro_rules! sums {
     ($(
         $name:literal $reducer:ident by $rule:ident in $accumulator:ty as $output:ty:
@@ -79,7 +79,7 @@ macro_rules! sums {
                 const CUDA: CudaReducer = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
                     // A thread's elements are far apart in memory, so large elements of both signs
-                    // may cancel in the thread's sum. A GPU has the time to carry rounding errors
+                    // may cancel in the thread's sum. A GPU has spare time to carry rounding errors
                     // along. If the accumulator is wider than `T`, its extra digits hold the
                     // rounding errors of a few elements.
                     let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {

@@ -7,15 +7,16 @@ use crate::sort::digits::{Rank, as_keys, initialised};
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, Element, Float};
 
-/// The number of elements that are skipped together if none of them may be among the first.
+/// The number of elements that are skipped together if none of them may be among the first `kept`.
 const TOGETHER: usize = 128;
 
 /// Returns the ranks of the first `kept` elements in sorted order, for a `kept` far below the
 /// length.
 ///
-/// Elements that may be among the first are held in `items`. When `items` is full, only the first
-/// `kept` of them stay, and later elements must precede the last of these. So nearly all elements
-/// are skipped after one comparison. In the worst order, each element is moved a few times.
+/// Elements that may be among the first `kept` are stored in `items`. When `items` is full, it is
+/// reduced to its first `kept` items. Later elements must precede the last of these items.
+/// Therefore nearly all elements are skipped after one comparison. In the worst order, each element
+/// is moved a few times.
 ///
 /// # Safety
 ///
@@ -53,7 +54,7 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
             items[held].write(rank);
             held += 1;
             if held == items.len() {
-                // SAFETY: all of them have been written.
+                // SAFETY: all items have been written.
                 let items = unsafe { initialised(items) };
                 limit = Some(*items.select_nth_unstable(kept - 1).1);
                 held = kept;
@@ -91,8 +92,8 @@ impl<T: Element> Loop<()> for AnyBefore<'_, T> {
     }
 }
 
-/// Writes two elements of a lane: the one at the task's position in sorted order, and the next one.
-/// If an element of the lane is NaN, both are NaN.
+/// Writes two elements of a lane: the element at the task's position in sorted order, and the next
+/// element. If an element of the lane is NaN, writes NaN twice.
 ///
 /// # Safety
 ///
@@ -102,7 +103,7 @@ pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Row
     let keys = &mut as_keys::<T::Key, u64>(items)[..length];
     // SAFETY: by this function's contract.
     unsafe { write_keys(lane, keys) };
-    // SAFETY: all of them have been written.
+    // SAFETY: all keys have been written.
     let keys = unsafe { initialised(keys) };
     let (_, &mut first, above) = keys.select_nth_unstable(task.nth);
     let (next, last) =
@@ -112,7 +113,7 @@ pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Row
                 (Some(next.map_or(key, |next| next.min(key))), last.max(key))
             });
     let nan = T::from_f64(f64::NAN).key();
-    // NaN is last in sorted order.
+    // NaN is last in sorted order, so a NaN in the lane is the last element.
     let [first, next] = match next {
         _ if last == nan => [nan; 2],
         Some(next) => [first, next],

@@ -1,41 +1,41 @@
 //! Radix sort from the lowest digit on (Knuth, "The Art of Computer Programming", volume 3, section
-//! 5.2.5, algorithm R). Each pass moves the items from one of two rows to the other. Few items, and
-//! items with many digits, are sorted by comparisons instead.
+//! 5.2.5, algorithm R). Each pass moves the items from one of two rows to the other row. If the
+//! items are few or have many digits, they are sorted by comparisons instead.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
 use crate::element::scalar::RadixDigits;
 
-/// The longest row that is sorted by comparisons. For short rows, comparisons are faster, and need
-/// no second row.
+/// The maximum length of rows that are sorted by comparisons. For short rows, comparisons are
+/// faster, and need no second row.
 pub const SHORT: usize = 256;
 
-/// The length from which a row is sorted by digits of more bits: fewer passes are worth the larger
-/// tables.
+/// The minimum length of rows that are sorted by digits of more bits, because fewer passes outweigh
+/// the larger tables.
 const LONG: usize = 1 << 13;
 
-/// The bits of a digit in a row of [`LONG`] items or more.
+/// The number of bits of a digit in a row of [`LONG`] items or more.
 const LONG_BITS: u32 = 11;
 
 /// The largest row that is sorted as a whole. A larger row is first divided by its keys' highest
-/// bits. So the parts stay in the cache while they are sorted.
+/// bits, so that the parts stay in the cache while they are sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
 /// The number of highest bits by which a row of more than [`CACHED_BYTES`] is divided.
 const PART_BITS: u32 = 8;
 
-/// The maximum number of bytes that all passes of a radix sort move for each item. Above this,
+/// The maximum number of bytes that all passes of a radix sort move for each item. For more bytes,
 /// comparisons are faster.
 const MOVED_BYTES: usize = 64;
 
 /// The number of items whose digits are counted together, one digit after another.
 const TOGETHER: usize = 4096;
 
-/// A key, and below it the position of its element. So no two ranks are equal, and every sort of
-/// ranks is stable.
+/// A key, and in lower bits the position of its element. Therefore no two ranks are equal, and
+/// every sort of ranks is stable.
 pub trait Rank: RadixDigits + Send + Sync {
-    /// The lowest bit of the key.
+    /// The number of the key's lowest bit.
     const KEY: u32;
 
     fn new(key: u64, position: usize) -> Self;
@@ -71,12 +71,13 @@ impl Rank for u128 {
     }
 }
 
-/// Sorts `items` by their key, the bits from `first` on. The items must already be in order of the
-/// lower bits. Returns the row that holds the sorted items.
+/// Sorts `items` by the bits of their keys from `first` on. The items must already be in order of
+/// the lower bits. Returns the row that holds the sorted items.
 ///
 /// # Safety
 ///
-/// All of `items` must have been written. `spare` must be as long, unless the items are few.
+/// All of `items` must have been written. The length of `spare` must be at least the length of
+/// `items`, unless the items are few.
 pub unsafe fn by_digits<'a, D: RadixDigits>(
     items: &'a mut [MaybeUninit<D>],
     spare: &'a mut [MaybeUninit<D>],
@@ -117,7 +118,7 @@ pub unsafe fn by_digits<'a, D: RadixDigits>(
     }
 }
 
-/// The keys of items: the `bits` bits from the bit `first` on, relative to the least item.
+/// The keys of items: `bits` bits, from the bit `first` on, relative to the least item.
 struct Keys<D> {
     least: D,
     first: u32,
@@ -130,7 +131,8 @@ impl<D: RadixDigits> Keys<D> {
     ///
     /// # Safety
     ///
-    /// All of `items` must have been written, and `spare` must be as long.
+    /// All of `items` must have been written, and the length of `spare` must be the length of
+    /// `items`.
     unsafe fn sort_parts<'a>(
         &self,
         items: &'a mut [MaybeUninit<D>],
@@ -150,7 +152,7 @@ impl<D: RadixDigits> Keys<D> {
         // SAFETY: as above.
         for &item in unsafe { &*initialised(items) } {
             let place = &mut ends[part(item)];
-            // Every position is written once, because the parts were counted. In the end, each
+            // Every position is written once, because the parts were counted. After the loop, each
             // entry is the end of its part.
             spare[*place].write(item);
             *place += 1;
@@ -175,7 +177,8 @@ impl<D: RadixDigits> Keys<D> {
     ///
     /// # Safety
     ///
-    /// All of `items` must have been written, and `spare` must be as long.
+    /// All of `items` must have been written, and the length of `spare` must be the length of
+    /// `items`.
     unsafe fn sort<'a, const BITS: u32, const VALUES: usize, const MOST: usize>(
         &self,
         items: &'a mut [MaybeUninit<D>],
@@ -199,7 +202,7 @@ impl<D: RadixDigits> Keys<D> {
         }
         let (mut from, mut to) = (items, spare);
         for (index, counts) in counts.iter_mut().enumerate() {
-            // If the digit is equal in all items, this pass changes nothing.
+            // If the digit is equal in all items, the pass would change nothing.
             if counts.contains(&(length as u32)) {
                 continue;
             }
@@ -207,7 +210,7 @@ impl<D: RadixDigits> Keys<D> {
             for count in counts.iter_mut() {
                 next += std::mem::replace(count, next);
             }
-            // SAFETY: `from` is `items`, or was written by the pass before.
+            // SAFETY: `from` is `items`, or was written by the previous pass.
             for &item in unsafe { &*initialised(from) } {
                 let place = &mut counts[digit(item, index)];
                 // Every position is written once, because the digits were counted.
@@ -246,6 +249,6 @@ pub fn as_keys<K: RadixDigits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [May
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
     // SAFETY: the keys take no more memory than the row, and the alignment of the row suits them
-    // (checked). They need not have been written.
+    // (checked). The keys need not have been written.
     unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), count) }
 }

@@ -1,4 +1,4 @@
-//! The lanes that are sorted, and the keys of their elements.
+//! The lanes to sort, and the keys of their elements.
 
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -8,15 +8,15 @@ use crate::vector::{Loop, vectorised};
 use crate::walk::Walk;
 use crate::{AnyElement, Element};
 
-/// The lanes of an array along an axis, and the lanes that are written.
+/// The lanes of an array along an axis, and the lanes to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     /// A walk over the first elements of the lanes of both arrays.
     pub firsts: Walk<2>,
-    /// The number of elements of a lane, and the step between them.
+    /// The number of elements of a lane, and their stride.
     pub length: usize,
     pub step: isize,
-    /// The number of elements of a lane that is written, and the step between them.
+    /// The number of elements of a written lane, and their stride.
     pub kept: usize,
     pub kept_step: isize,
     pub task: Task,
@@ -32,7 +32,7 @@ pub struct Lane<'a, T, O> {
 impl<T: Element, O: AnyElement> Lane<'_, T, O> {
     /// # Safety
     ///
-    /// The lane must be readable, and have a `position`.
+    /// The lane must be readable, and have the `position`.
     #[inline(always)]
     pub unsafe fn get(self, position: usize) -> T {
         let from = self
@@ -44,7 +44,7 @@ impl<T: Element, O: AnyElement> Lane<'_, T, O> {
 
     /// # Safety
     ///
-    /// The lane that is written must be the caller's, and have a `position`.
+    /// Only the caller may access the written lane, which must have the `position`.
     #[inline(always)]
     pub unsafe fn set(self, position: usize, value: O) {
         let to = self
@@ -66,11 +66,11 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
         (self.lanes.step == 1).then(|| unsafe { from_raw_parts(self.from, self.lanes.length) })
     }
 
-    /// Returns the lane that is written, if it is contiguous.
+    /// Returns the written lane, if it is contiguous.
     ///
     /// # Safety
     ///
-    /// The lane must be the caller's alone during `'a`.
+    /// Only the caller may access the written lane during `'a`.
     pub unsafe fn run_to_write(self) -> Option<&'a mut [MaybeUninit<O>]> {
         // SAFETY: by this function's contract.
         (self.lanes.kept_step == 1).then(|| unsafe { from_raw_parts_mut(self.to, self.lanes.kept) })
@@ -81,7 +81,7 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
 ///
 /// # Safety
 ///
-/// The lane must be readable, and there must be as many keys as elements.
+/// The lane must be readable, and the number of keys must be the number of elements.
 pub unsafe fn write_keys<T: Element, O: AnyElement>(
     lane: Lane<'_, T, O>,
     keys: &mut [MaybeUninit<T::Key>],
@@ -119,7 +119,7 @@ impl<T: Element> Loop<[MaybeUninit<T::Key>]> for KeysOf<'_, T> {
     }
 }
 
-/// A loop that writes the values of keys, as many as it has slots.
+/// A loop that writes the values of keys, one for each slot of the output.
 #[derive(Debug)]
 pub struct Values<'a, K> {
     pub keys: &'a [K],

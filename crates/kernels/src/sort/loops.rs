@@ -16,17 +16,18 @@ use crate::{AnyElement, DType, Element, Float};
 /// The memory of a lane's rows of items.
 #[derive(Debug)]
 pub struct Rows {
-    /// The first row, which has the slots of the task.
+    /// The first row, with the slots of the task.
     pub items: *mut u8,
-    /// The second row, which may have no slots.
+    /// The second row, which may be empty.
     pub spare: *mut u8,
     pub spare_slots: usize,
 }
 
-/// A function that writes a lane from a lane of elements, with rows of items as scratch memory.
+/// A function that reads a lane of elements and writes a lane, with rows of items as scratch
+/// memory.
 ///
-/// The elements must be of the loop's type and readable. The lane that is written must be the
-/// caller's to write to. The rows must be aligned, and nothing else may hold them.
+/// The elements must be of the loop's type and readable. Only the caller may access the written
+/// lane. The rows must be aligned, and nothing else may hold them.
 type LaneLoop = unsafe fn(&Lanes, *const u8, *mut u8, &Rows);
 
 /// A loop, and the size of its items.
@@ -48,13 +49,13 @@ impl LaneKernel {
 /// The loops for items of 64 and of 128 bits.
 #[derive(Debug)]
 pub struct Widths {
-    /// `None` if a key takes more than half of an item.
+    /// The loop for items of 64 bits. `None` if a key takes more than half of an item.
     narrow: Option<LaneLoop>,
     wide: LaneLoop,
 }
 
 impl Widths {
-    /// Returns the loop for the shortest items that a key and a position below `length` fit.
+    /// Returns the loop for the shortest items that hold a key and a position below `length`.
     pub fn for_length(&self, length: usize) -> LaneKernel {
         match self.narrow {
             Some(narrow) if u32::try_from(length).is_ok() => LaneKernel::of::<u64>(narrow),
@@ -69,16 +70,16 @@ pub struct SortLoops {
     pub element: DType,
     pub sort: Widths,
     pub rank: Widths,
-    /// Writes two elements by their rank, if the elements are floats.
+    /// The loop that writes two elements by their rank, if the elements are floats.
     pub choose: Option<LaneLoop>,
     pub firsts: FirstsLoop,
 }
 
-/// A function that writes, for each element of a range, whether it is the first of equal ones. The
-/// elements are sorted.
+/// A function that writes, for each element of a range of sorted elements, whether it is the first
+/// of several equal elements.
 ///
-/// The elements must be of the loop's type and readable. The flags of the range must be the
-/// caller's to write to.
+/// The elements must be of the loop's type and readable. Only the caller may access the flags of
+/// the range.
 type FirstsLoop = unsafe fn(*const u8, *mut u8, Range<usize>);
 
 impl SortLoops {
@@ -116,7 +117,7 @@ pub const fn sort_loops_of<T: Element>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of::<T>())
 }
 
-/// Like [`sort_loops_of`], for floats, whose loops also select by rank.
+/// Returns the loops like [`sort_loops_of`], for floats, whose loops also select by rank.
 pub const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of_floats::<T>())
 }
@@ -149,7 +150,7 @@ unsafe fn choose<T: Float>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &R
 ///
 /// As for a [`FirstsLoop`].
 unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) {
-    // The element before the first one is the first one itself.
+    // For the first element, the previous element is the element itself.
     let start = range.start.saturating_sub(1);
     // SAFETY: by this function's contract.
     let (values, flags): (&[T], &mut [MaybeUninit<bool>]) = unsafe {
@@ -165,8 +166,8 @@ unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) 
     vectorised(Firsts { values }, tail);
 }
 
-/// The loop of [`firsts`], which compares each value with the one before. Equal elements have equal
-/// keys, even if they are NaN.
+/// The loop of [`firsts`], which compares each value with the previous value. Equal elements have
+/// equal keys, even if they are NaN.
 struct Firsts<'a, T> {
     values: &'a [T],
 }

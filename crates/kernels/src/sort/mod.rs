@@ -23,27 +23,27 @@ pub struct Task {
     pub direction: Direction,
     /// The wanted position in sorted order.
     pub nth: usize,
-    /// The rows of items that the task needs, one or two, and their length.
+    /// The number of rows of items that the task needs, one or two.
     pub rows: usize,
-    /// See `rows`.
+    /// The length of the rows.
     pub slots: usize,
 }
 
-/// Two rows of the length that a task needs. The second is empty if the task needs one, or if the
-/// rows are short.
+/// Two rows of the length that a task needs. The second row is empty if the task needs only one, or
+/// if the rows are short.
 type RowPair<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
 /// Writes the sorted elements of a lane.
 ///
 /// # Safety
 ///
-/// The lane must be readable. The lane that is written must be the caller's to write to, and as
-/// long. The rows must be as long as the lane.
+/// The lane must be readable. Only the caller may access the written lane. The written lane and the
+/// rows must be as long as the lane.
 unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): RowPair<'_, R>) {
     let keys = &mut as_keys::<T::Key, R>(items)[..lane.lanes.length];
     // SAFETY: by this function's contract.
     if !unsafe { write_keys(lane, keys) } {
-        // SAFETY: all of them have been written.
+        // SAFETY: all keys have been written.
         let keys = unsafe { by_digits(keys, as_keys(spare), 0) };
         // SAFETY: by this function's contract.
         match unsafe { lane.run_to_write() } {
@@ -57,10 +57,10 @@ unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): R
         }
         return;
     }
-    // If one key belongs to several values, each value is read at the position in its rank.
-    // SAFETY: by this function's contract.
+    // If a key belongs to several values, each value is read at the position in its rank. SAFETY:
+    // by this function's contract.
     for (position, rank) in unsafe { ranks(lane, (items, spare)) }.iter().enumerate() {
-        // SAFETY: as above, and the positions are of this lane.
+        // SAFETY: as above, and the positions are within the lane.
         unsafe { lane.set(position, lane.get(rank.position())) };
     }
 }
@@ -69,7 +69,7 @@ unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): R
 ///
 /// # Safety
 ///
-/// As for [`sort_lane`], except that the lane that is written may be shorter.
+/// As for [`sort_lane`], except that the written lane may be shorter.
 unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: RowPair<'_, R>) {
     // SAFETY: by this function's contract.
     for (position, rank) in unsafe { ranks(lane, rows) }.iter().enumerate() {
@@ -108,7 +108,7 @@ unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
     // If many elements are wanted and the keys have few digits, a full sort is faster than a
     // partition.
     if kept == length || size_of::<R>() == size_of::<u64>() {
-        // SAFETY: the loop has written all of them.
+        // SAFETY: the loop has written all items.
         return unsafe { &by_digits(items, spare, R::KEY)[..kept] };
     }
     // SAFETY: as above.

@@ -1,15 +1,15 @@
-//! The order of sorts, and the place of a value among sorted ones.
+//! The order of sorts, and the position of a value among sorted values.
 
 /// The order of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Smallest value first.
+    /// Ascending order, with the smallest value first.
     Ascending,
-    /// Largest value first.
+    /// Descending order, with the largest value first.
     Descending,
 }
 
-/// The side of equal elements that a value is inserted at.
+/// The side of equal elements at which a value is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Before all equal elements.

@@ -1,9 +1,9 @@
-//! Texts that are assembled when the user's crate is compiled.
+//! Source text that is assembled when the user's crate is compiled.
 
 use crate::element::plain::{Bits, bits_of};
 use crate::{AnyElement, DType};
 
-/// Returns the bytes of all parts.
+/// Returns the total length of the parts in bytes.
 pub const fn length(parts: &[&str]) -> usize {
     let (mut length, mut part) = (0, 0);
     while part < parts.len() {
@@ -13,7 +13,7 @@ pub const fn length(parts: &[&str]) -> usize {
     length
 }
 
-/// Returns the parts one after another; `N` is their [`length`].
+/// Returns the concatenated parts. `N` is their [`length`].
 pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
     let mut bytes = [0; N];
     let (mut at, mut part) = (0, 0);
@@ -30,7 +30,7 @@ pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
     bytes
 }
 
-/// Returns `bytes` as text.
+/// Returns `bytes` as a string.
 pub const fn of(bytes: &'static [u8]) -> &'static str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -38,7 +38,7 @@ pub const fn of(bytes: &'static [u8]) -> &'static str {
     }
 }
 
-/// One value, with its text.
+/// A constant value, with its source in C++.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     pub(super) value: (DType, Bits),
@@ -47,7 +47,8 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// A bound above the length of any value: an `f64` is `cs_bits<f64>(0x400921fb54442d18ull)`.
+    /// A bound above the length of any value's source. An `f64` is
+    /// `cs_bits<f64>(0x400921fb54442d18ull)`.
     const MOST: usize = 40;
 
     const fn and(mut self, text: &str) -> Self {
@@ -60,7 +61,7 @@ impl Constant {
         self
     }
 
-    /// Appends the lowest `count` digits of `bits`, in base 16.
+    /// Appends the lowest `count` hexadecimal digits of `bits`.
     const fn and_digits(mut self, bits: u64, mut count: u32) -> Self {
         while count > 0 {
             count -= 1;
@@ -71,7 +72,7 @@ impl Constant {
     }
 }
 
-/// Returns `value` in C++, exact to the last bit, which decimals would not guarantee.
+/// Returns `value` in C++, exact to the last bit. Decimals would not guarantee exactness.
 pub const fn constant<T: AnyElement>(value: T) -> Constant {
     let own = bits_of(value);
     let bits = own.low();
@@ -93,7 +94,7 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
             .and("cs_bits<f64>(0x")
             .and_digits(bits, 16)
             .and("ull)"),
-        // The cast wraps, so it converts the bits of a negative number to this number.
+        // The cast wraps, so it converts the unsigned bits of a negative number to the number.
         _ => empty
             .and("cs_cast<")
             .and(T::DTYPE.in_cuda())
@@ -103,7 +104,7 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
     }
 }
 
-/// Returns the text of `constant`.
+/// Returns the source of `constant`.
 pub const fn of_constant(constant: &'static Constant) -> &'static str {
     of(constant.bytes.split_at(constant.length).0)
 }
@@ -114,7 +115,7 @@ mod tests {
 
     use super::{constant, of_constant};
 
-    /// The texts of constants.
+    /// Declares the sources of constants.
     macro_rules! texts {
         ($($value:expr),+ $(,)?) => {
             [$(of_constant(&const { constant($value) })),+]
