@@ -5,8 +5,8 @@ use std::hint::black_box;
 use cachescope::record::{EventKind, RecordOptions, Recording};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
-/// Work after a call. Without it, the call would be a tail call of its caller, which leaves no
-/// frame.
+/// Does work after a call. Without this work, the call would be a tail call, which leaves no frame
+/// of the caller.
 fn used(array: Array<f32>) -> Result<Array<f32>> {
     Ok(black_box(array))
 }
@@ -26,7 +26,7 @@ fn other_caller() -> Result<Array<f32>> {
     used(innermost()?)
 }
 
-/// Leaves no frame.
+/// Allocates in a tail call, so that this function leaves no frame.
 #[inline(never)]
 fn from_the_tail() -> Result<Array<f32>> {
     Array::ones([1000])
@@ -98,7 +98,7 @@ fn frames_of_this_crate_are_left_out() -> Result<()> {
     assert_eq!(profile.stacks.len(), 2);
     for stack in &profile.stacks {
         assert!(stack[0].file.ends_with("tests/backtraces.rs"), "{stack:?}");
-        // Without debug information, frames have no files and functions have mangled names.
+        // Without debug information, frames have no files, and functions have mangled names.
         let own = |frame: &cachescope::record::Frame| frame.function.starts_with("cachescope::");
         assert!(!stack.iter().any(own), "{stack:?}");
     }

@@ -28,7 +28,8 @@ fn indices_out_of_range() {
         let says = ["bincount", &number, "below 3", "[3]"];
         refused(places(&[0, 2, bad]).bincount(3), KIND, &says);
     }
-    // Valid indices before the bad one wrote nothing, neither here nor through the other handle.
+    // The valid indices before the bad index wrote nothing, neither to this array nor through the
+    // other handle.
     assert_eq!(target.to_vec().unwrap(), [1.0; 6]);
     target.fill(5.0).unwrap();
     let bad = places(&[0, 0, 3]).unsqueeze(0).unwrap();
@@ -66,7 +67,7 @@ fn slices_that_there_are_not() {
     let a = ones(&[4, 3]);
     let all = SliceInfoElem::from(..);
     let slice = |start, end, step| SliceInfoElem::Slice { start, end, step };
-    // ndarray's macro has no such step, but a selection can be made without it.
+    // ndarray's macro rejects a step of 0, but a selection can be built without the macro.
     refused(
         a.slice([slice(0, None, 0), all]),
         KIND,

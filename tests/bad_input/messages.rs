@@ -1,4 +1,4 @@
-//! The whole text of messages: the operation, what was given, what was expected.
+//! The complete text of error messages: the operation, the given values, and the expected values.
 
 use cachescope::grad::nn::Embedding;
 use cachescope::ndarray::s;
@@ -125,7 +125,7 @@ fn of_products_and_layers_name_what_was_expected() {
     }
 }
 
-/// On a CUDA device the kernel finds the bad values, and a later call reports them.
+/// On a CUDA device, the kernel finds the bad indices, and a later call reports them.
 #[test]
 fn of_indices_out_of_range_name_the_axis_and_the_shape() {
     let a = ones(&[2, 3]);

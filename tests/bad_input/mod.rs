@@ -1,5 +1,5 @@
-//! Bad input, one test for each kind. Every operation that may get it returns an error of the right
-//! kind and never panics. The error names the operation, the shapes and the mistake.
+//! Bad input, one test for each kind. Every operation that may get bad input returns an error of
+//! the right kind and never panics. The error names the operation, the shapes and the mistake.
 
 // Left out of builds of the whole workspace, which enable `safetensors`.
 #[cfg(all(feature = "npy", not(feature = "safetensors")))]
@@ -17,7 +17,8 @@ use std::panic::Location;
 
 use cachescope::{Array, ErrorKind, Result};
 
-/// Checks that a call failed with this kind, and that its message contains all of these words.
+/// Checks that a call failed with this kind of error, and that the message contains all of these
+/// words.
 #[track_caller]
 fn refused<T>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
     let error = result.err().expect("that is no input for it");

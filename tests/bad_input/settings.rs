@@ -1,12 +1,12 @@
-//! Settings outside of their domain: every function with a number that has one, and every value
-//! that is not in it.
+//! Settings outside of their domain: every function with a number that has a domain, and every kind
+//! of value outside of the domain.
 
 use cachescope::{Array, ErrorKind, Result};
 use half::{bf16, f16};
 
 use super::ones;
 
-/// A call with a setting, its name, and the values that it refuses.
+/// A call with a setting, the setting's name, and the values that the call refuses and takes.
 struct Setting {
     name: &'static str,
     setting: &'static str,

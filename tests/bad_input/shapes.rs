@@ -1,4 +1,4 @@
-//! Shapes, axes and devices that do not go together.
+//! Shapes, axes and devices that do not match.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, INFER, concat, select, stack};
@@ -22,7 +22,7 @@ fn shapes_that_do_not_match() {
     refused(a.lt(&b).eval(), KIND, &with("lt"));
     refused(select(a.gt(0.0), &a, &b).eval(), KIND, &with("select"));
     refused(select(b.gt(0.0), &a, 0.0).eval(), KIND, &with("select"));
-    // The error names the first mistake, whatever the rest of the expression is.
+    // The error names the first mistake, independent of the rest of the expression.
     refused(((&a + &b) * ones(&[7])).exp().eval(), KIND, &with("add"));
     refused((&a + &b).sum(), KIND, &with("add"));
     refused((&a + &b).max_axis(0), KIND, &with("add"));
@@ -62,7 +62,7 @@ fn shapes_that_do_not_match() {
         KIND,
         &["scatter_add", "[2, 3]", "[2, 5]"],
     );
-    // The indices fit the target; the source fits neither.
+    // The indices fit the target. The source fits neither of them.
     let source = a.clone().scatter_add(&indices, &b, 1);
     refused(source, KIND, &["scatter_add", "[2, 3]", "[2, 5]", "[2, 4]"]);
 }
@@ -101,7 +101,7 @@ fn axes_out_of_range() {
         refused(a.argsort(axis), KIND, &with("argsort"));
         refused(a.topk(1, axis), KIND, &with("topk"));
     }
-    // The axis of an insertion may be one larger.
+    // The axis of an insertion may be one more than the last axis.
     for axis in [3, -4] {
         refused(
             a.unsqueeze(axis),
@@ -123,7 +123,7 @@ fn axes_out_of_range() {
     let scalar = ones(&[]);
     refused(scalar.sum_axis(0), KIND, &["sum", "axis 0", "[]"]);
     refused(scalar.sum_axis(-1), KIND, &["sum", "axis -1", "[]"]);
-    // A valid axis, but its length is not 1.
+    // The axis is valid, but its length is not 1.
     refused(a.squeeze(1), KIND, &["squeeze", "axis 1", "[2, 3]"]);
 }
 
@@ -218,7 +218,7 @@ fn other_lengths() {
 #[test]
 fn ranks_above_eight() {
     const KIND: ErrorKind = ErrorKind::InvalidShape;
-    // An error prints no more axes than an array may have.
+    // An error prints at most as many axes as an array may have.
     let words = ["[1, 1, 1, 1, 1, 1, 1, 1, …]", "rank 9"];
     let with = |operation| [operation, words[0], words[1]];
     refused(Array::<f32>::zeros([1; 9]), KIND, &words);
@@ -231,7 +231,7 @@ fn ranks_above_eight() {
     refused(eight.unsqueeze(0), KIND, &with("unsqueeze"));
     let indices = Array::<i64>::zeros([1, 1]).unwrap();
     refused(eight.take(&indices, 0), KIND, &words);
-    // A rank far above the limit.
+    // The rank is far above the limit.
     refused(Array::<u8>::zeros(vec![1; 300]), KIND, &["rank 300"]);
 }
 

@@ -1,4 +1,4 @@
-//! Calls that fail because of the elements, or because there are none.
+//! Calls that fail because of the elements' values, or because there are no elements.
 
 use cachescope::{Array, ErrorKind, concat, stack};
 
@@ -48,7 +48,7 @@ fn integers_divided_by_zero_give_zero() {
     macro_rules! lowest {
         ($($type:ident)+) => {
             $(
-                // One element, and more elements than one block has.
+                // Arrays with one element, and with more elements than a block.
                 for length in [1, 5000] {
                     let a = Array::full(length, $type::MIN).unwrap();
                     let quotients = (&a / -1).eval().unwrap().to_vec().unwrap();

@@ -36,7 +36,7 @@ fn windows_that_do_not_fit() {
     );
 
     let image = ones(&[1, 4, 5]);
-    // Not a function, so that errors have the lines of the calls.
+    // A macro and not a function, so that errors have the lines of the calls.
     macro_rules! pools {
         ($($name:ident)+) => {
             $(
@@ -118,7 +118,7 @@ fn kernels_that_do_not_fit() {
     const MISMATCH: ErrorKind = ErrorKind::ShapeMismatch;
     const INVALID: ErrorKind = ErrorKind::InvalidArgument;
     let x = ones(&[1, 4, 5, 6]);
-    // Not a closure, so that errors have the lines of the calls.
+    // A macro and not a closure, so that errors have the lines of the calls.
     macro_rules! with {
         ($shape:expr, $options:expr) => {
             x.conv2d(&ones($shape), $options)

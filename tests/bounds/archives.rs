@@ -1,17 +1,17 @@
-//! Archives made by hand, with claims that no writer would write.
+//! Handmade archives, with claims that no writer would write.
 
 use std::io::Write;
 
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// Returns a file of NumPy: its dictionary, and the bytes after its header.
+/// Returns a NumPy file with this dictionary, and with these bytes after its header.
 pub(crate) fn npy(dictionary: &str, elements: &[u8]) -> Vec<u8> {
     let header = format!("{dictionary:<117}\n");
     [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
 }
 
-/// Returns a file of NumPy with an array of bytes, of one axis.
+/// Returns a NumPy file with an array of bytes, of one axis.
 pub(crate) fn npy_of_bytes(elements: &[u8]) -> Vec<u8> {
     let count = elements.len();
     let dictionary = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}");
@@ -21,7 +21,7 @@ pub(crate) fn npy_of_bytes(elements: &[u8]) -> Vec<u8> {
 /// An entry of an archive, with the fields that the archive claims.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    /// In the central directory, and in the header before the data.
+    /// The names in the central directory, and in the header before the data.
     pub(crate) names: [&'static str; 2],
     pub(crate) is_deflated: bool,
     pub(crate) crc: u32,
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// Returns the archive of `entries`; if `is_long`, with the end of a ZIP64 archive.
+/// Returns the archive of `entries`. If `is_long`, with the end of a ZIP64 archive.
 pub(crate) fn archive(entries: &[Entry], is_long: bool) -> Vec<u8> {
     let (mut file, mut list) = (Vec::new(), Vec::new());
     for entry in entries {

@@ -1,5 +1,5 @@
-//! Damaged and hostile files of NumPy. The result is the same array or an error, in memory that is
-//! bounded by the file's length.
+//! Damaged and hostile NumPy files. Reading a file returns the original array or an error, and uses
+//! memory that is bounded by the file's length.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::bounds::archives::{self, Entry};
 use crate::bounds::heap::peak_of;
 
-/// A test's own path; the file is removed on drop.
+/// The path of a test's own file, which is removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -22,8 +22,8 @@ impl Scratch {
         Self(std::env::temp_dir().join(unique))
     }
 
-    /// Writes these bytes to the file, in place: some file systems write through to the disk if a
-    /// file is emptied first.
+    /// Writes these bytes to the file. It overwrites the file in place, because some file systems
+    /// write through to the disk if a file is emptied first.
     pub(crate) fn hold(&self, bytes: &[u8]) -> io::Result<()> {
         let mut options = File::options();
         let mut file = options
@@ -48,13 +48,13 @@ impl Drop for Scratch {
     }
 }
 
-/// The heap that reading takes for a file of any length: a buffer of constant size, and the texts
+/// The heap memory that reading a file of any length uses: a buffer of constant size, and the texts
 /// of errors.
 const FIXED_BYTES: u64 = 16 << 10;
 
-/// Reads a file of `bytes`, and checks that the memory for it is bounded by their number.
+/// Reads a file of `bytes`, and checks that the length of the file bounds the memory for it.
 ///
-/// The device's pool caches nothing, so the reserved bytes are the requested ones.
+/// The device's pool caches nothing, so the reserved bytes are the requested bytes.
 #[track_caller]
 fn bounded<R>(scratch: &Scratch, bytes: &[u8], read: impl FnOnce(&Path) -> Result<R>) -> Result<R> {
     let device = Device::host_with(DeviceConfig {
@@ -87,7 +87,7 @@ fn bounded<R>(scratch: &Scratch, bytes: &[u8], read: impl FnOnce(&Path) -> Resul
     outcome
 }
 
-/// Reads one array of an archive, and returns whether it is the one that was written.
+/// A function that reads one array of an archive, and returns whether it is the written array.
 type Reads = fn(&mut NpzReader) -> Result<bool>;
 
 fn reads<T: Element>(
@@ -103,8 +103,8 @@ fn reads<T: Element>(
 const FLOATS: [f32; 4] = [1.5, -2.0, 0.25, 4.0];
 const WIDE: [f64; 6] = [0.1, 1.0, 2.0, -3.0, 4e300, 5.0];
 
-/// Writes arrays of several types and ranks, and returns how each is read. No element is 0, because
-/// a comparison does not see the sign of 0.
+/// Writes arrays of several types and ranks, and returns the functions that read them. No element
+/// is 0, because a comparison does not distinguish the signs of 0.
 fn written(name: &str, is_compressed: bool) -> Result<(Vec<u8>, [Reads; 4])> {
     let scratch = Scratch::new(name);
     let mut file = if is_compressed {
@@ -126,8 +126,8 @@ fn written(name: &str, is_compressed: bool) -> Result<(Vec<u8>, [Reads; 4])> {
     Ok((fs::read(&scratch).unwrap(), reads))
 }
 
-/// Checks that each array of the archive is whole or an error, and returns the number of whole
-/// ones.
+/// Checks that each array of the archive is complete or an error, and returns the number of
+/// complete arrays.
 #[track_caller]
 fn whole_or_errors(scratch: &Scratch, bytes: &[u8], reads: &[Reads]) -> usize {
     let whole = bounded(scratch, bytes, |path| {
@@ -237,7 +237,7 @@ pub(crate) fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     assert!(error.location().is_some(), "{error}");
 }
 
-/// Reads `name` from the archive of these entries.
+/// Reads `name` from the archive with these entries.
 fn read_one(name: &str, entries: &[Entry], is_long: bool) -> Result<Array<u8>> {
     let scratch = Scratch::new("by-hand.npz");
     let bytes = archives::archive(entries, is_long);
@@ -256,7 +256,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
     });
     fails(header, ErrorKind::Io, "within its header");
     for is_deflated in [false, true] {
-        // Only the array's header claims more bytes than the entry has.
+        // The array's header claims more bytes than the entry has. All other claims are true.
         let honest = Entry::new("a.npy", &claims, is_deflated);
         let read = read_one("a", slice::from_ref(&honest), false);
         fails(
@@ -264,7 +264,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             ErrorKind::Io,
             "takes 4294967000 bytes, of which it has 150",
         );
-        // The entry claims these bytes as well, as many as deflate could have made from the data.
+        // The entry also claims these bytes, as many as deflate could have made from the data.
         let most = if is_deflated {
             1032 * honest.stored_bytes
         } else {
@@ -293,7 +293,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             "has room for",
         );
     }
-    // If the claim is possible for deflate, missing bytes are found when the data end.
+    // If deflate could have made the claimed bytes, missing bytes are found at the end of the data.
     let claims = archives::npy(&huge.replace("4294967000", "70000"), &[1; 150]);
     let entry = Entry {
         size_bytes: 128 + 70000,
@@ -303,7 +303,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
     Ok(())
 }
 
-/// Checks that no data that deflate can make are refused as a claim.
+/// Checks that data of the highest ratio that deflate can reach are not refused as a claim.
 #[test]
 fn what_is_compressed_best_is_read() -> Result<()> {
     let zeros = vec![0; 4 << 20];
@@ -327,7 +327,7 @@ fn an_entry_is_as_long_as_its_array() {
             ErrorKind::Io,
             "ends before its data do",
         );
-        // The central directory claims one byte less, or one more, than there are.
+        // The central directory claims one byte less, or one byte more, than the data have.
         let data = archives::npy_of_bytes(&[1, 2, 3, 4]);
         let entry = Entry::new("a.npy", &data, is_deflated);
         for size_bytes in [entry.size_bytes - 1, entry.size_bytes + 1] {
@@ -342,7 +342,7 @@ fn an_entry_is_as_long_as_its_array() {
                 "{size_bytes}"
             );
         }
-        // The data are longer than the central directory and the array claim.
+        // The data are longer than the claims of the central directory and of the array.
         let longer = Entry::new("a.npy", &[&data[..], &[5]].concat(), is_deflated);
         let entry = Entry {
             size_bytes: entry.size_bytes,
@@ -356,12 +356,12 @@ fn an_entry_is_as_long_as_its_array() {
     }
 }
 
-/// The decoder reports an early end if its stream breaks off; the entry's data do not end there.
+/// The decoder reports an early end if its stream breaks off, although the entry's data continue.
 #[test]
 fn a_stream_that_breaks_off_behind_the_array_is_an_error() {
     let mut entry = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 4]), true);
     let other = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 5]), true);
-    // The stream lacks its end, and its numbers do not match the checksum.
+    // The stream has no end, and its numbers do not match the checksum.
     entry.data.clone_from(&other.data);
     entry.data.pop();
     entry.stored_bytes = entry.data.len() as u32;

@@ -11,7 +11,7 @@ static COUNTING: Counting = Counting;
 
 #[derive(Clone, Copy)]
 struct Heap {
-    /// Bytes that this thread allocated, less those it freed.
+    /// The bytes that this thread allocated, minus the bytes that it freed.
     live_bytes: i64,
     peak_bytes: i64,
 }
@@ -25,7 +25,7 @@ thread_local! {
     };
 }
 
-/// Counts a change. During it, `more_bytes` more than before are in use.
+/// Counts a change of the bytes in use. While it happens, `more_bytes` additional bytes are in use.
 fn count(more_bytes: usize, fewer_bytes: usize) {
     let mut heap = HEAP.get();
     heap.live_bytes += more_bytes as i64;
@@ -34,8 +34,8 @@ fn count(more_bytes: usize, fewer_bytes: usize) {
     HEAP.set(heap);
 }
 
-// SAFETY: each method passes its arguments on to the system's allocator as they are; counting
-// allocates nothing, for the cell is initialised as a constant and has no destructor.
+// SAFETY: each method passes its arguments unchanged to the system's allocator. Counting allocates
+// nothing, because the cell is initialised as a constant and has no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Counts a reallocation as a copy.
+        // A reallocation counts as a copy.
         count(size, layout.size());
         // SAFETY: by this function's own contract.
         unsafe { System.realloc(address, layout, size) }
@@ -63,7 +63,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Returns the peak of this thread's heap during `work`, less the bytes at its beginning.
+/// Returns the peak of this thread's heap during `work`, minus the bytes at the beginning.
 pub(crate) fn peak_of<R>(work: impl FnOnce() -> R) -> (R, u64) {
     let before = HEAP.get().live_bytes;
     HEAP.set(Heap {

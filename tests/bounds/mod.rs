@@ -1,6 +1,6 @@
-//! Memory for input from outside, and for programs of any length. It is bounded by the input's
-//! size, not by what the input claims. The tests run on the host, where a device's memory is the
-//! process's, too.
+//! The memory for input from outside, and for programs of any length. The memory is bounded by the
+//! size of the input, not by the claims of the input. The tests run on the host, where a device's
+//! memory is also memory of the process.
 
 #[cfg(feature = "npy")]
 mod archives;

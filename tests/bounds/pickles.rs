@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The memo number of a value, by which the pickle refers to it again.
+/// The memo number of a value, by which the pickle refers to the value again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memo(u32);
 
@@ -28,7 +28,7 @@ impl Pickler {
         self.bytes
     }
 
-    /// Writes a text, or a reference if it was written before.
+    /// Writes a text, or a reference if the text was written before.
     pub(crate) fn text(&mut self, text: &str) {
         if let Some(&memo) = self.texts.get(text) {
             return self.again(memo);
@@ -86,7 +86,7 @@ impl Pickler {
         }
     }
 
-    /// Writes a dictionary of texts and numbers.
+    /// Writes a dictionary with texts and numbers as values.
     pub(crate) fn dict(&mut self, texts: &[(&str, &str)], numbers: &[(&str, u64)]) {
         self.begin_dict();
         for (key, text) in texts {
@@ -115,7 +115,7 @@ impl Pickler {
     }
 }
 
-/// Returns a snapshot whose lists `segments` and `device_traces` are written by two functions.
+/// Returns a snapshot, in which two functions write the lists `segments` and `device_traces`.
 pub(crate) fn snapshot(
     segments: impl FnOnce(&mut Pickler),
     traces: impl FnOnce(&mut Pickler),

@@ -55,8 +55,8 @@ fn short(device: &Device, scope: &ScopeHandle, first_bytes: usize) -> Result<Vec
     Ok(buffers?.iter().map(Buffer::address).collect())
 }
 
-/// Checks that short entries are planned: the third of three entries follows the plan. A fourth
-/// entry that differs shows this by diverging.
+/// Checks that short entries are planned: the third of three entries follows the plan. A different
+/// fourth entry diverges, which shows that there is a plan.
 #[track_caller]
 fn plans_short_entries(device: &Device, scope: &ScopeHandle) -> Result<()> {
     for _ in 0..2 {
@@ -126,8 +126,8 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
     Ok(())
 }
 
-/// A recorded allocation's drop is recorded even after the record is full, within the entry or
-/// after it.
+/// If a recorded allocation is dropped after the record is full, the drop is recorded, within the
+/// entry or after it.
 #[test]
 fn drops_are_noted_after_the_record_is_full() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Bump] {
@@ -148,11 +148,11 @@ fn drops_are_noted_after_the_record_is_full() -> Result<()> {
         }
         let record = device.cache_record("long");
         assert_eq!(record.len() as u64, RECORDED);
-        // After all that is recorded, and the drops of all but two of it.
+        // The first drop comes after all recorded events: all allocations, and all drops but two.
         assert_eq!(record[0].freed_at, Some(2 * RECORDED - 2), "{policy}");
         assert_eq!(record[1].freed_at, None);
         assert_eq!(stats(&device).unrecorded, 100);
-        // This entry has another buffer of the escaped one's number.
+        // In this entry, another buffer has the number of the escaped buffer.
         let _entry = scope.enter();
         let (other, another) = (Buffer::new(&device, 512)?, Buffer::new(&device, 512)?);
         drop(second);
@@ -188,8 +188,8 @@ fn blocks_of_a_dropped_record_return_as_usual() -> Result<()> {
     Ok(())
 }
 
-/// An entry that is too long is recorded in vain. Later entries are therefore recorded less and
-/// less often. After a short entry, one more entry is needed to make a plan.
+/// The record of an entry that is too long is not used. Therefore later entries are recorded less
+/// and less often. After a short entry, one more entry is needed to make a plan.
 #[test]
 fn entries_that_stay_long_are_seldom_recorded() -> Result<()> {
     let (device, scope) = scope(planned())?;
@@ -227,7 +227,7 @@ fn the_longest_entry_that_is_planned() -> Result<()> {
     Ok(())
 }
 
-/// An entry that leaves its plan counts as long as all of it, with the steps that followed the
+/// An entry that leaves its plan counts with all its steps, including the steps that followed the
 /// plan.
 #[test]
 fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
@@ -246,14 +246,14 @@ fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
         PLANNED - 100,
         "of the entry planned by"
     );
-    // It was followed up to there, and is as good a plan as before.
+    // The entry followed the plan up to this step, so the plan remains valid.
     pairs(&device, &scope, PLANNED - 100)?;
     assert_eq!(stats(&device).divergences, 1);
     plans_short_entries(&device, &scope)
 }
 
-/// Entries of the greatest length that is planned and recorded. If they were shorter, several would
-/// be planned together.
+/// These entries have the maximum length that is planned and recorded. If they were shorter,
+/// several of them would be planned together.
 #[test]
 fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let (device, scope) = scope(CacheConfig {
@@ -286,7 +286,7 @@ fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let before = stats(&device).divergences;
     window(2048, PLANNED)?;
     assert_eq!(stats(&device).divergences, before);
-    // It has room for shorter requests, and for no longer ones.
+    // The plan has space for shorter requests, but not for longer ones.
     window(512, PLANNED)?;
     assert_eq!(stats(&device).divergences, before);
     window(4096, PLANNED)?;

@@ -1,4 +1,4 @@
-//! Snapshots that are made to take more memory or time than their length is worth.
+//! Snapshots that are made to use more memory or time than their length justifies.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,18 @@ use cachescope_tools::trace::{Snapshot, profiles};
 use crate::bounds::heap::peak_of;
 use crate::bounds::pickles::{Pickler, snapshot, trace};
 
-/// The memory that reading a file may take: for each byte, and at any length.
+/// The memory that reading a file may use: a number of bytes for each byte of the file, and a
+/// number for any file.
 const BYTES_PER_BYTE: u64 = 64;
 const BYTES_FOR_ANY: u64 = 2 << 20;
 
-/// The time that reading a file may take on a busy machine.
+/// The time that reading a file may take on a busy machine: for each byte of the file, and for any
+/// file.
 const TIME_PER_BYTE: Duration = Duration::from_micros(1);
 const TIME_FOR_ANY: Duration = Duration::from_secs(3);
 
-/// Runs `read` over a file of `bytes`; asserts that it takes memory and time in proportion.
+/// Runs `read` over a file of `bytes`. Asserts that memory and time are bounded in proportion to
+/// the length.
 #[track_caller]
 pub(crate) fn bounded<R>(bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> R {
     let begin = Instant::now();
@@ -33,14 +36,14 @@ pub(crate) fn bounded<R>(bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> R {
     result
 }
 
-/// Reads a file as a snapshot and as profiles.
+/// Reads a file as a snapshot, and as profiles.
 #[track_caller]
 pub(crate) fn read(bytes: &[u8]) -> (Result<Snapshot>, Result<Vec<Profile>>) {
     let snapshot = bounded(bytes, |bytes| Snapshot::read("file", bytes));
     (snapshot, bounded(bytes, |bytes| profiles("file", bytes)))
 }
 
-/// Asserts that both readers refuse a file at `place`, since it refers to values too often.
+/// Asserts that both readers refuse a file at `place`, because it refers to values too often.
 #[track_caller]
 fn refused(bytes: &[u8], place: &str) {
     let (snapshot, profiles) = read(bytes);
@@ -74,7 +77,7 @@ fn a_block_may_overlap_any_number_of_freed_ones() {
     assert_eq!(profiles.unwrap()[0].events.len() as u64, 2 * count + 1);
 }
 
-/// A segment of 1 GiB with these blocks, on a device.
+/// Writes a segment of 1 GiB with these blocks, on a device.
 pub(crate) fn segment(
     pickler: &mut Pickler,
     device: u64,
@@ -220,7 +223,7 @@ fn sharing_within_reason_is_read() {
         |pickler| {
             pickler.begin_list();
             pickler.begin_list();
-            // The texts, the frame and the list of frames are in the file once.
+            // The file contains the texts, the frame and the list of frames only once.
             let mut frames = None;
             for number in 0..5000u64 {
                 pickler.begin_dict();
@@ -416,7 +419,7 @@ fn segments_that_span_many_reserved_ranges_are_decided_once() {
         },
     );
     let profile = read(&bytes).1.unwrap().remove(0);
-    // The gaps between the ranges were reserved at the beginning.
+    // The gaps between the ranges were already reserved at the beginning.
     let bytes: u64 = profile.segments.iter().map(|segment| segment.bytes).sum();
     assert_eq!(profile.segments.len() as u64, count);
     assert_eq!(bytes, (1 << 60) - (count << 20));

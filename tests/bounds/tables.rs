@@ -1,4 +1,4 @@
-//! Tables whose rows take more memory than their length is worth.
+//! Tables whose rows use more memory than their length justifies.
 
 use std::fmt::Write;
 

@@ -55,7 +55,7 @@ fn a_step_beyond_a_memory_limit_releases_what_it_can_compute_again() -> Result<(
         let stats = device.memory_stats();
         assert!(stats.recomputed_bytes > 0);
         assert!(stats.peak_reserved_bytes <= 5 << 20);
-        // Constants that cannot be computed again do not fit.
+        // Constants cannot be recomputed, and do not fit into the limit.
         let masks = |x: &Array<f32>| {
             let mut y = x.clone();
             for _ in 0..16 {
@@ -74,10 +74,10 @@ fn a_step_beyond_a_memory_limit_releases_what_it_can_compute_again() -> Result<(
     Ok(())
 }
 
-/// The middle one of three parts.
+/// The middle of three parts.
 const MIDDLE: std::ops::Range<usize> = 100_000..200_000;
 
-/// Operands that no step saves are not kept to compute a result again.
+/// A budget does not keep operands for recomputation if no step saves them.
 #[test]
 fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
     let device = Device::host_with(DeviceConfig {
@@ -107,7 +107,8 @@ fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
     Ok(())
 }
 
-/// A budget that a tape sets itself, under a memory limit, is not a promise that can be broken.
+/// A tape may set a budget itself under a memory limit. If it exceeds this budget, there is no
+/// error.
 #[test]
 fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
     let device = Device::host_with(DeviceConfig {
@@ -123,7 +124,7 @@ fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
         }
         drop(Array::<u8>::zeros(2_600_000)?);
         for number in 0..8 {
-            // Cannot be computed again.
+            // The mask cannot be recomputed.
             let mask = Array::full(100_000, number as f32)?;
             y = (y * mask).sin().eval()?;
         }
@@ -135,7 +136,8 @@ fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
     Ok(())
 }
 
-/// A value that was computed in the memory of a part of another one begins inside of it.
+/// A value may be computed in the memory of another value's part. Then it begins inside of the
+/// block.
 #[test]
 fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
     let x = Array::<f64>::rand(100)?;
@@ -148,7 +150,8 @@ fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
         part.sin().eval()?.square().sum()
     };
     let expected = hvp(&x, &v, loss)?;
-    // The first pass names its least budget, and the second pass a larger one.
+    // The error of the first pass names the pass's least budget, and the error of the second pass a
+    // larger one.
     let mut least = 0;
     let product = loop {
         let _budget = activation_budget(least);
@@ -165,7 +168,8 @@ fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
     Ok(())
 }
 
-/// Pressure on one device releases values of that device, whatever the cost of others.
+/// Pressure on one device releases only values of this device, independent of the cost of other
+/// values.
 #[test]
 fn pressure_releases_values_of_its_device() -> Result<()> {
     let limited = Device::host_with(DeviceConfig {

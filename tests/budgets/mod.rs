@@ -1,4 +1,4 @@
-//! Activation budgets: what is released is computed again, and gradients keep their bits.
+//! Activation budgets: released values are recomputed, and the bits of gradients do not change.
 
 mod limits;
 mod random;
@@ -118,7 +118,7 @@ fn gradients_have_the_same_bits_with_every_budget() -> Result<()> {
         recomputed = report.recomputed_bytes;
         let text = report.to_string();
         assert!(text.contains("tests/budgets/mod.rs"), "{report}");
-        // A line is of the program, or of a layer.
+        // A line is in the program, or in a layer.
         assert!(!text.contains("derivatives"), "{report}");
     }
     let (some, report) = gradients(Some(least))?;
@@ -323,7 +323,7 @@ fn a_long_chain_needs_no_stack_and_few_runs() -> Result<()> {
     assert_eq!(value_and_grad(&x, chain)?.1, expected);
     let operations = budget.report().recomputed_operations;
     assert!(operations < 3 * length, "{operations} of {length}");
-    // An error in the middle drops the tape.
+    // An error in the middle of the loss drops the tape.
     let failing = |x: &Array<f32>| {
         let y = chain(x)?;
         y.reshape([3, 3])

@@ -1,4 +1,4 @@
-//! Random programs: the gradients have the same bits with a budget.
+//! Random programs, whose gradients have equal bits with and without a budget.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn random_program(x: &Array<f32>, seed: u64) -> Result<Array<f32>> {
             _ => checkpoint(&one, |own| own.cos().eval()?.exp().eval()?.tanh().eval())?,
         };
         match choices.below(3) {
-            // The program holds the value no more.
+            // The program drops its handle on the value.
             0 => {
                 let place = choices.below(values.len());
                 values[place] = next;
@@ -80,7 +80,7 @@ fn random_program(x: &Array<f32>, seed: u64) -> Result<Array<f32>> {
     (sum + x.mean()?).eval()
 }
 
-/// Rows of a matrix.
+/// The selection of rows of a matrix.
 trait SelectRow {
     fn select_row(&self, row: isize) -> Result<Array<f32>>;
 }

@@ -1,4 +1,4 @@
-//! Test bodies of a rank and the results they expect, for groups on any engine.
+//! Test bodies of a rank, with the expected results, for groups on any engine.
 
 use cachescope::collective::{Exchanged, Group, Reduce};
 use cachescope::ndarray::s;
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 /// A reduction, and its result from the values of all ranks.
 type Expected = (Reduce, fn(&[usize]) -> f64);
 
-/// Returns rank `rank`'s value at `place`: a small whole number, which every type represents.
+/// Returns the value of rank `rank` at `place`: a small whole number, which every type represents.
 fn given(rank: usize, place: usize) -> usize {
     (3 * rank + 5 * place) % 7
 }
@@ -20,7 +20,7 @@ fn array<T: Element>(rank: usize, count: usize, of: impl Fn(usize) -> T) -> Resu
     )
 }
 
-/// Checks every reduction of a type, for sizes around the units in which ranks divide the work.
+/// Checks every reduction of a type, for lengths near the units in which ranks divide the work.
 fn reduces<T: Element + PartialEq + std::fmt::Debug>(
     group: &Group,
     of: fn(usize) -> T,
@@ -93,15 +93,16 @@ pub(crate) fn means_and_complex_numbers(group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// Returns rank `rank`'s values for sums that round: each rank's have another magnitude.
+/// Returns the values of rank `rank` for sums that round. The values of each rank have a different
+/// magnitude.
 fn rounded(rank: usize, count: usize) -> Vec<f32> {
     let scale = 1e3_f32.powi(rank as i32);
     let own = |place: usize| (place as f32 * 0.37 + rank as f32).sin() * scale;
     (0..count).map(own).collect()
 }
 
-/// Rounded sums are in the order of the ranks, whichever rank computes them: they repeat bit by
-/// bit.
+/// Rounded sums are in the order of the ranks, independent of the rank that computes them.
+/// Therefore they are reproducible bit by bit.
 pub(crate) fn sums_are_in_the_order_of_the_ranks(group: &Group) -> Result<()> {
     let size = group.size();
     for count in [10_000, 300_000] {
@@ -203,7 +204,7 @@ pub(crate) fn arrays_are_sent_and_received_in_order(group: &Group) -> Result<()>
     Ok(())
 }
 
-/// Groups that share ranks have separate messages.
+/// Groups that share ranks do not receive each other's messages.
 pub(crate) fn messages_of_groups_are_separate(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
     let other = group.split(0, 0)?;
@@ -233,14 +234,15 @@ pub(crate) fn views_are_read_and_written(group: &Group) -> Result<()> {
     assert_eq!(columns.shape(), [2, 3]);
     let expected = [1.0, 5.0, 9.0, 3.0, 7.0, 11.0].map(summed);
     assert_eq!(columns.to_vec()?, expected);
-    // A view is written; the other elements stay, and so does an array that shares the memory.
+    // A view is written. The other elements do not change, nor does an array that shares the
+    // memory.
     let mut changed = whole.clone();
     exchange(group, &mut changed.slice_mut(s![0, ..])?)?;
     let expected = [0.0, 1.0, 2.0, 3.0].map(summed);
     assert_eq!(changed.to_vec()?[..4], expected);
     assert_eq!(changed.to_vec()?[4..], whole.to_vec()?[4..]);
     assert_eq!(whole.to_vec()?[0], rank);
-    // An array that shares its memory gets a copy.
+    // An array that shares its memory is copied before the write.
     let mut shared = whole.clone();
     exchange(group, &mut shared)?;
     assert_eq!(whole.to_vec()?[3], 3.0 + rank);

@@ -1,4 +1,4 @@
-//! Results of collective calls on threads, compared with results that one rank computes alone.
+//! The results of collective calls on threads, compared with results that one rank computes alone.
 
 use std::sync::Barrier;
 

@@ -1,4 +1,4 @@
-//! Parameters and states in files, which any number of ranks loads.
+//! Parameters and states in files. Any number of ranks can load them.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{Adam, OptimizerState, Stateful};
@@ -12,7 +12,7 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("cachescope-ranks-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (weights, state) = (folder.join("weights.npz"), folder.join("state.npz"));
-    // Four steps on three ranks. After the second step, the state is saved.
+    // Trains four steps on three ranks. The state is saved after the second step.
     let expected = Group::threads(3, |group| {
         let mut network = Network::new(4)?;
         let mut parallel = DataParallel::new(&group).bucket_bytes(200, 400);

@@ -10,7 +10,7 @@ use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Result};
 /// Runs `body` on each rank and returns each rank's result, which may be an error.
 fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Result<()>> {
     let recorded = Outcomes::new(size);
-    // `Group::threads` may fail, too, with an error that no rank waited for.
+    // `Group::threads` may also fail, with an error that no rank waited for.
     let _whole = Group::threads(size, |group| {
         recorded.record(group.rank(), body(&group));
         Ok(())
@@ -18,8 +18,8 @@ fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Resu
     recorded.all()
 }
 
-/// The results of the ranks, each in its own slot. There is no mutex, because ThreadSanitizer does
-/// not see the order that the standard library's locks bring when threads wait for them.
+/// The results of the ranks, each in a separate slot. There is no mutex, because ThreadSanitizer
+/// does not recognise the order that a waiting lock of the standard library establishes.
 struct Outcomes(Vec<OnceLock<Result<()>>>);
 
 impl Outcomes {
@@ -96,7 +96,7 @@ fn another_type_or_operation_is_an_error_on_all_ranks() {
     );
 }
 
-/// The group remains usable on all ranks.
+/// After a disagreement, the group remains usable on all ranks.
 #[test]
 fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     let sums = Group::threads(2, |group| {
@@ -116,8 +116,8 @@ fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     Ok(())
 }
 
-/// Without checks a call does not wait: the error is returned by a read, by synchronisation, and by
-/// the call that waits for the end of the ranks.
+/// Without checks, a call does not wait. The error is returned by a read, by a synchronisation, and
+/// by the call that waits for the end of the ranks.
 #[test]
 fn without_checks_the_reader_gets_the_error() {
     let all = outcomes(2, |group| {
@@ -163,7 +163,8 @@ fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
     }
 }
 
-/// Checks the error of ranks 0 and 1 if rank 2 runs `body` and ends, and that they return in time.
+/// Checks the errors of ranks 0 and 1 if rank 2 runs `body` and ends. Also checks that ranks 0 and
+/// 1 return in time.
 fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
     for checks in [true, false] {
         let began = Instant::now();
@@ -288,7 +289,7 @@ fn groups_in_two_orders_are_an_error() {
     }
 }
 
-/// A deadlock of three ranks: no two of them wait for each other.
+/// This is a deadlock of three ranks, in which no two ranks wait for each other.
 #[test]
 fn a_deadlock_of_groups_is_an_error() {
     let all = outcomes(3, |group| {
@@ -328,7 +329,7 @@ fn a_group_is_not_used_after_its_end() -> Result<()> {
     Ok(())
 }
 
-/// One rank drops a group that the other one still uses.
+/// One rank drops a group that the other rank still uses.
 #[test]
 fn a_group_that_a_rank_dropped_is_an_error() -> Result<()> {
     Group::threads(2, |group| {

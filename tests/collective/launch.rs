@@ -1,4 +1,4 @@
-//! Processes under `mpirun`, with a time limit.
+//! Processes under `mpirun`, which have a time limit.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(crate) const PART: &str = "CACHESCOPE_MPI_PART";
 pub(crate) struct Ended {
     pub(crate) is_success: bool,
     pub(crate) ran_too_long: bool,
-    /// Their standard output and standard error.
+    /// The standard output and standard error of the processes.
     pub(crate) output: String,
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn has_mpirun() -> bool {
     version.is_ok_and(|version| version.status.success())
 }
 
-/// Returns the program that runs others on the emulated device, if it is built: `cargo build -p
-/// cuda-emulator`.
+/// Returns the program that runs other programs on the emulated device, if it is built:
+/// `cargo build -p cuda-emulator`.
 fn emulator() -> Option<PathBuf> {
     let own = std::env::current_exe().expect("the path of this program");
     let folder = own.parent()?.parent()?;
@@ -43,10 +43,11 @@ pub(crate) fn has_emulator() -> bool {
     ended.is_some_and(|ended| ended.is_ok_and(|ended| ended.status.success()))
 }
 
-/// Runs this program as `size` ranks, or directly as one, for at most `longest`.
+/// Runs this program as `size` ranks under `mpirun`, or directly if `size` is 1, for at most
+/// `longest`.
 pub(crate) fn start(part: &Part, size: usize, longest: Duration) -> Ended {
     let own = std::env::current_exe().expect("the path of this program");
-    // `timeout` ends `mpirun` by a signal that lets `mpirun` end the ranks.
+    // `timeout` sends a signal to `mpirun`, which then ends the ranks.
     let mut command = Command::new("timeout");
     command
         .arg("--kill-after=10")

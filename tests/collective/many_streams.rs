@@ -1,5 +1,4 @@
-//! Groups on devices with more than 64 streams: ranks wait for the work they need, and for no other
-//! work.
+//! Groups on devices with more than 64 streams. Ranks wait only for the work that they need.
 
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, Stream};
 /// The timeout that ends a deadlock.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A host device whose streams work as late as stream order allows.
+/// Returns a host device whose streams run work as late as the stream order allows.
 fn delaying() -> Device {
     let config = DeviceConfig {
         delay_streams: true,
@@ -19,8 +18,8 @@ fn delaying() -> Device {
     Device::host_with(config).unwrap()
 }
 
-/// Sums the ranks' arrays and divides by their number, over and over: the mean of the ranks'
-/// numbers.
+/// Repeatedly sums the ranks' arrays and divides by the number of ranks. The result is the mean of
+/// the ranks' numbers.
 fn average_over_and_over(group: &Group, device: &Device) -> Result<()> {
     let _current = device.enter();
     let size = group.size() as f32;
@@ -82,8 +81,8 @@ fn a_group_succeeds_after_many_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// An array that a failed exchange should have written has its error, also once another group
-/// exchanges.
+/// If a failed exchange should have written an array, the array has its error, even after another
+/// group exchanged.
 #[test]
 fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
     let device = delaying();
@@ -129,7 +128,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
         let _current = device.enter();
         let group = group.checks(false).timeout(TIMEOUT);
         if group.rank() == 0 {
-            // Without rank 1 this is not done, and must not be waited for.
+            // Without rank 1, this call is not completed, and nothing may wait for it.
             let mut x = Array::full(100, 1.0_f32)?;
             group.all_reduce_in_place(&mut x, Reduce::Sum)?;
             for sum in &sums {
@@ -147,7 +146,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
     Ok(())
 }
 
-/// A generator of random programs: all ranks generate the same one.
+/// A generator of random programs. All ranks generate the same program.
 struct Random(u64);
 
 impl Random {
@@ -159,7 +158,7 @@ impl Random {
     }
 }
 
-/// A step of a random program over arrays of whole numbers; each rank has all arrays.
+/// A step of a random program over arrays of whole numbers. Each rank has all arrays.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     AllReduce {
@@ -174,13 +173,13 @@ enum Step {
         array: usize,
         stream: usize,
     },
-    /// Adds another array, which one stream reads while others may.
+    /// Adds another array, which one stream reads while other streams may read it.
     AddArray {
         array: usize,
         other: usize,
         stream: usize,
     },
-    /// Drops the array and allocates another on a stream.
+    /// Drops the array, and allocates another array on a stream.
     Replace {
         array: usize,
         stream: usize,
@@ -192,7 +191,7 @@ enum Step {
 
 const ARRAYS: usize = 3;
 const LENGTH: usize = 257;
-/// Sums of ranks stay below this.
+/// The exclusive bound of sums of ranks.
 const MODULUS: i64 = 1_000_003;
 
 fn program(random: &mut Random, ranks: usize, streams: usize) -> Vec<Step> {
@@ -296,8 +295,8 @@ fn run(program: &[Step], group: &Group, streams: &[Stream]) -> Result<[i64; ARRA
 
 #[test]
 fn random_programs_of_ranks_with_many_streams_compute_what_numbers_do() -> Result<()> {
-    // The numbers of ranks and of streams for each rank. With the ranks' own streams, there are 60
-    // to 200 streams in all.
+    // The numbers of ranks, and of streams for each rank. Including the ranks' own streams, there
+    // are 60 to 200 streams.
     let sizes = [
         (2, 29),
         (3, 66),

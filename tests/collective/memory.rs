@@ -1,4 +1,4 @@
-//! The memory of collective calls: scopes serve it like any other.
+//! The memory of collective calls, which scopes serve like other memory.
 
 use cachescope::collective::{Group, Reduce};
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent};
@@ -40,7 +40,7 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
     Ok(())
 }
 
-/// A block that a call still reads or writes is not reused.
+/// A block is not reused while a call reads or writes it.
 #[test]
 fn memory_in_flight_is_not_reused() -> Result<()> {
     Group::threads(2, |group| {
@@ -67,7 +67,7 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
     Ok(())
 }
 
-/// A recording has each call, with the line that began it, on the rank's host stream.
+/// A recording contains each call, with the line that began the call, on the rank's host stream.
 #[test]
 fn exchanges_are_recorded() -> Result<()> {
     Group::threads(2, |group| {
@@ -98,8 +98,8 @@ fn exchanges_are_recorded() -> Result<()> {
     Ok(())
 }
 
-/// Ranks share a device. A rank may wait for the device before it makes a call that another rank
-/// has begun.
+/// The ranks share a device. A rank may wait for the device before it makes a call that another
+/// rank has already begun.
 #[test]
 fn a_wait_for_the_device_does_not_wait_for_other_ranks() -> Result<()> {
     let device = device()?;
@@ -121,7 +121,7 @@ fn a_wait_for_the_device_does_not_wait_for_other_ranks() -> Result<()> {
     Ok(())
 }
 
-/// A failure ends with its group: the shared device remains usable.
+/// A failure ends with its group, and the shared device remains usable.
 #[test]
 fn a_device_works_after_a_failed_group() -> Result<()> {
     let device = device()?;
@@ -130,7 +130,7 @@ fn a_device_works_after_a_failed_group() -> Result<()> {
         let group = group.checks(false);
         let mut x = Array::<f32>::ones(3 + group.rank())?;
         group.all_reduce_in_place(&mut x, Reduce::Sum)?;
-        // Later calls of the group fail, too.
+        // Later calls of the group also fail.
         let mut y = Array::<f32>::ones(3)?;
         let late = group
             .all_reduce_in_place(&mut y, Reduce::Sum)
@@ -149,7 +149,7 @@ fn a_device_works_after_a_failed_group() -> Result<()> {
     Ok(())
 }
 
-/// The number of a stream that was dropped is reused by a new stream of the device, but not by a
+/// After a stream is dropped, its number is reused by a new stream of the device, but not by a
 /// rank's host stream.
 #[test]
 fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {

@@ -1,5 +1,5 @@
-//! Groups of ranks that are threads: results, failures and memory. `mpi.rs` with `launch` and
-//! `ranks` is a target of its own.
+//! Groups of ranks that are threads: results, failures and memory. `mpi.rs`, with `launch` and
+//! `ranks`, is a separate target.
 
 mod bodies;
 mod calls;

@@ -1,6 +1,6 @@
 //! Ranks that are processes. This program starts itself under `mpirun`, once for each case, and
-//! each process runs the case's rank. It shares `bodies` with the suite `collective`, whose ranks
-//! are threads.
+//! each process runs the case's rank. The program shares `bodies` with the suite `collective`,
+//! whose ranks are threads.
 
 mod bodies;
 mod launch;
@@ -15,22 +15,22 @@ use ranks::PARTS;
 /// The expected end of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All end without an error.
+    /// All processes end without an error.
     Success,
-    /// Some end with one, or are ended.
+    /// Some processes end with an error, or are terminated.
     Failure,
 }
 
 /// A case: the code of each rank, and the expected end.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// The numbers of ranks to run with; 1 is a process without `mpirun`.
+    /// The numbers of ranks to run with. 1 is a process without `mpirun`.
     pub(crate) sizes: &'static [usize],
     pub(crate) rank: fn() -> cachescope::Result<()>,
     pub(crate) outcome: Outcome,
     /// The number of ranks that must print `ranks::HEARD`.
     pub(crate) heard: usize,
-    /// On the emulated device: the value of `CACHESCOPE_MPI_CUDA`.
+    /// The value of `CACHESCOPE_MPI_CUDA` on the emulated device; `None` for cases on the host.
     pub(crate) takes_device_memory: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! The code of each process, by case.
+//! The code that each process runs, by case.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result};
 use crate::Outcome::{Failure, Success};
 use crate::{Part, bodies};
 
-/// The text that a rank prints when it has received the expected error.
+/// The text that a rank prints after it has received the expected error.
 pub(crate) const HEARD: &str = "[heard]";
 
-/// Longer than the time limit of a case: the sleep of a rank that hangs.
+/// The sleep of a rank that hangs, which is longer than the time limit of a case.
 const FOR_EVER: Duration = Duration::from_secs(1000);
 
 pub(crate) const PARTS: &[Part] = &[
@@ -119,8 +119,8 @@ fn calls() -> Result<()> {
     group.barrier()
 }
 
-/// Repeats the calls of the host. The emulated device's memory is host memory, so MPI can access it
-/// with `CACHESCOPE_MPI_CUDA` on or off.
+/// Repeats the calls of the host. The emulated device's memory is host memory, so MPI can access
+/// the memory with `CACHESCOPE_MPI_CUDA` on or off.
 fn calls_on_a_device() -> Result<()> {
     assert!(
         Device::current().to_string().starts_with("cuda"),
@@ -146,7 +146,7 @@ fn alone() -> Result<()> {
     bodies::a_world_of_one(&group)
 }
 
-/// Compares results on processes with those on threads, bit by bit, rounding included.
+/// Compares results on processes with results on threads, bit by bit, including rounding.
 fn as_on_threads() -> Result<()> {
     let group = Group::mpi()?;
     let given = |rank: usize, count: usize| {
@@ -206,7 +206,7 @@ fn disagreements() -> Result<()> {
     bodies::groups_divide(&group)
 }
 
-/// Checks that the read returns the error.
+/// Checks that a read returns the error.
 fn without_checks() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
@@ -218,7 +218,7 @@ fn without_checks() -> Result<()> {
     group.all_reduce_in_place(&mut x, Reduce::Sum)?;
     let error = x.to_vec().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
-    // No call has waited for the failed one and reported its error, so later calls fail too.
+    // No call has waited for the failed call and reported its error, so later calls fail, too.
     let mut y = Array::<f32>::zeros(3)?;
     let late = group.all_reduce_in_place(&mut y, Reduce::Sum);
     assert!(late.and_then(|()| y.to_vec()).is_err());
@@ -230,7 +230,7 @@ fn letters() -> Result<()> {
     let group = Group::mpi()?;
     let (own, size) = (group.rank(), group.size());
     let (next, before) = ((own + 1) % size, (own + size - 1) % size);
-    // A receive of another length fails: the array stays as it was, and the message is lost.
+    // A receive of another length fails. The array is unchanged, and the message is lost.
     for count in [3, 1_500_000] {
         group.send(&Array::full(count, 1.0f32)?, next)?;
         group.send(&Array::full(count, 2.0f32)?, next)?;
@@ -241,7 +241,7 @@ fn letters() -> Result<()> {
         group.recv(&mut x, before)?;
         assert!(x.to_vec()? == vec![2.0; count]);
     }
-    // The message is sent while its rank sleeps.
+    // The message is sent while the receiving rank sleeps.
     if own == 0 {
         group.send(&Array::full(4_000_000, 3.0f32)?, 1)?;
         std::thread::sleep(Duration::from_millis(500));
@@ -257,7 +257,7 @@ fn letters() -> Result<()> {
     Ok(())
 }
 
-/// Checks that messages that nobody receives do not keep the processes from ending.
+/// Checks that messages that are never received do not keep the processes from ending.
 fn never_received() -> Result<()> {
     let group = Group::mpi()?;
     if group.rank() == 1 {
@@ -289,7 +289,7 @@ fn two_orders(checks: bool) -> Result<()> {
     Ok(())
 }
 
-/// A deadlock of three ranks: no two of them wait for each other.
+/// Makes a deadlock of three ranks, in which no two ranks wait for each other.
 fn a_circle() -> Result<()> {
     let group = Group::mpi()?;
     let own = group.rank();
@@ -307,12 +307,13 @@ fn a_circle() -> Result<()> {
     Ok(())
 }
 
-/// Lets rank 2 end without a reason, otherwise than the others.
+/// Lets rank 2 run `otherwise` and end without a reason.
 fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
     leaves_for("it has ended", checks, &|_| otherwise())
 }
 
-/// Lets rank 2 do something else than the others, whose error names it and how it ended.
+/// Lets rank 2 run `otherwise`. Checks that the error of the other ranks names rank 2 and the
+/// reason of its end.
 fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<()>) -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
@@ -326,7 +327,7 @@ fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<(
     let exchanged = group.all_reduce_in_place(&mut x, Reduce::Sum);
     let error = exchanged.and_then(|()| x.to_vec()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Communication);
-    // One of the others may receive this text from the other one.
+    // A rank may receive this text from the other remaining rank.
     let text = error.to_string();
     let expected = format!("rank 2 takes part no longer: {reason}");
     assert!(text.contains(&expected), "{text}");
@@ -349,7 +350,7 @@ fn fails_with_a_reason() -> Result<()> {
     })
 }
 
-/// A rank that failed does not end the others, which come to their next call later.
+/// Lets a rank fail. The failure does not end the other ranks, which make their next call later.
 fn fails_long_before() -> Result<()> {
     let group = Group::mpi()?;
     group.barrier()?;
@@ -372,7 +373,7 @@ fn panics() -> Result<()> {
     panic!("this rank panics");
 }
 
-/// `mpirun` ends the other ranks when one aborts.
+/// Lets a rank abort, after which `mpirun` ends the other ranks.
 fn dies() -> Result<()> {
     let group = Group::mpi()?;
     group.barrier()?;
@@ -390,7 +391,7 @@ fn hangs() -> Result<()> {
         std::thread::sleep(FOR_EVER);
     }
     let text = group.barrier().unwrap_err().to_string();
-    // The two other ranks do not time out at once: the first one names the cause for both.
+    // The two other ranks do not time out at once. The first of them names the cause for both.
     assert!(text.contains("rank 1 has not come within 200ms"), "{text}");
     heard();
     Ok(())

@@ -11,7 +11,7 @@ use cachescope::{
 };
 use half::f16;
 
-/// Some layers, of two types.
+/// A network of some layers, of two types.
 #[derive(Debug, Parameters)]
 pub(crate) struct Network {
     first: Array<f64>,
@@ -39,7 +39,7 @@ impl Network {
         })
     }
 
-    /// Returns the mean over the samples.
+    /// Returns the mean of the losses of the samples.
     pub(crate) fn loss(&self, x: &Array<f64>) -> Result<Array<f64>> {
         let mut y = (x.matmul(&self.first)? + self.bias.as_ref().unwrap())
             .relu()
@@ -79,8 +79,8 @@ fn data() -> Result<Array<f64>> {
     whole(&[SAMPLES, 5], 99)
 }
 
-/// A layer whose training has only numbers that `f64` and `f32` represent exactly. Sums then do not
-/// depend on the order.
+/// A layer whose training has only numbers that `f64` and `f32` represent exactly, so that sums do
+/// not depend on the order.
 #[derive(Debug, Parameters)]
 struct Exact {
     weights: Array<f64>,
@@ -89,7 +89,7 @@ struct Exact {
     unused: Array<f32>,
 }
 
-/// The learning rate: a power of two, as are the sizes of a batch's parts.
+/// The learning rate, a power of two like the sizes of a batch's parts.
 const RATE: f64 = 1.0 / 64.0;
 const BATCH: usize = 16;
 
@@ -138,7 +138,8 @@ fn alone() -> Result<Vec<f64>> {
 /// Trains on several ranks, with buckets of `bytes` bytes, and with sharded states if `divides`.
 fn together(group: &Group, bytes: usize, divides: bool) -> Result<Vec<f64>> {
     let data = data()?;
-    // Each rank starts with other parameters; `broadcast` replaces them by rank 0's.
+    // Each rank begins with different parameters. `broadcast` replaces them by the parameters of
+    // rank 0.
     let mut network = Exact::new(7 + group.rank() as u64)?;
     let mut parallel = DataParallel::new(group).bucket_bytes(bytes, bytes);
     parallel.broadcast(&mut network)?;
@@ -214,7 +215,7 @@ fn a_batch_in_parts_gives_the_gradients_of_the_whole() -> Result<()> {
         parallel.accumulate(&network, |network| loss(network, 0))?;
         parallel.accumulate(&network, |network| loss(network, 1))?;
         let (_, gradients) = parallel.value_and_grad(&network, |network| loss(network, 2))?;
-        // Nothing is left of them.
+        // After `value_and_grad`, no accumulated gradients are left.
         let (_, alone) = parallel.value_and_grad(&network, |network| loss(network, 2))?;
         assert_ne!(alone.values()?, gradients.values()?);
         gradients.values()
@@ -225,7 +226,7 @@ fn a_batch_in_parts_gives_the_gradients_of_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// Compares every elementwise optimizer, sharded, with one that each rank has as a whole.
+/// Every elementwise optimizer is compared, sharded, with an unsharded optimizer on each rank.
 #[test]
 fn divided_states_step_like_whole_ones() -> Result<()> {
     fn steps<O: Stateful + Send>(optimizer: fn() -> O, size: usize) -> Result<()> {
@@ -270,7 +271,7 @@ fn whole_batch(group: &Group) -> Result<Array<f64>> {
     data()?.take(&batch[0], 0)
 }
 
-/// Makes a step by the trait's methods alone.
+/// Makes a step with the trait's methods alone.
 fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Network) -> Result<()> {
     let mut number = 0;
     let mut next = || {
@@ -287,7 +288,7 @@ fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Netwo
     optimizer.step_one(next(), &mut network.unused, &gradients.unused)
 }
 
-/// Each rank stores its part of the states only.
+/// Each rank stores only its part of the states.
 #[test]
 fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     let live = |divides: bool| {
@@ -317,7 +318,7 @@ fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     Ok(())
 }
 
-/// In a scope, a warm step reserves nothing, and a gradient has one offset on all ranks.
+/// In a scope, a warm step reserves nothing, and the offset of a gradient is equal on all ranks.
 #[test]
 fn a_warm_step_allocates_nothing() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
@@ -353,7 +354,8 @@ fn a_warm_step_allocates_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A gradient that is a matrix product is written directly into its bucket: it is in memory once.
+/// A gradient that is a matrix product is written directly into its bucket, so that it is in memory
+/// only once.
 #[test]
 fn products_are_written_into_their_buckets() -> Result<()> {
     let bytes = 4 << 18;
@@ -412,7 +414,7 @@ fn impossible_arguments_are_errors() -> Result<()> {
         parallel.accumulate(&Array::ones(3)?, loss)?;
         let error = parallel.value_and_grad(&Array::ones(1)?, loss).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        // A parameter of no elements, alone of its type.
+        // A parameter without elements, which is the only parameter of its type.
         let mut both = (Array::<f32>::ones(3)?, Array::<f16>::ones(0)?);
         let mut optimizer = Sharded::new(&group, Sgd::new(0.5))?;
         let of_both = |both: &(Array<f32>, Array<f16>)| both.0.sum();

@@ -1,4 +1,4 @@
-//! Random files: written by a grammar, of opcodes, deeply nested, and damaged.
+//! Random files: files of a grammar, files of opcodes, deeply nested files, and damaged files.
 
 use crate::bounds::pickles::{Memo, Pickler, snapshot};
 
@@ -26,7 +26,7 @@ impl Random {
         values[self.below(values.len())]
     }
 
-    /// Returns a length: mostly short, sometimes up to `most`.
+    /// Returns a random length, mostly short, and sometimes up to `most`.
     fn length(&mut self, most: usize) -> usize {
         let bits = self.below(most.ilog2() as usize + 1);
         self.below(2 << bits).min(most)
@@ -48,14 +48,16 @@ pub(super) fn file(random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// Writes a snapshot in which anything may be shared, and sometimes something is of another kind.
+/// A writer of snapshots in which any value may be shared, and sometimes a value is of another
+/// kind.
 struct Grammar<'r> {
     random: &'r mut Random,
-    /// Remembered blocks, lists of blocks, segments, entries, traces, frames and lists of frames.
+    /// The remembered blocks, lists of blocks, segments, entries, traces, frames and lists of
+    /// frames.
     shared: [Vec<Memo>; 7],
-    /// One value in this number is new; the others are shared.
+    /// The reciprocal of the share of new values. The other values are shared.
     sharing: usize,
-    /// One value in this number is of another kind.
+    /// The reciprocal of the share of values of another kind.
     sense: usize,
     /// The maximum number of elements of a list.
     most: usize,
@@ -91,7 +93,7 @@ impl<'r> Grammar<'r> {
         pickler.end_list();
     }
 
-    /// Writes a value of a kind, which may be one that was written before.
+    /// Writes a value of a kind. The value may be one that was already written.
     fn value(&mut self, kind: usize, pickler: &mut Pickler, new: fn(&mut Self, &mut Pickler)) {
         if self.random.one_in(self.sense) {
             return self.nonsense(pickler);
@@ -134,7 +136,7 @@ impl<'r> Grammar<'r> {
                 .pick(&[0, 1, i64::MAX as u64, 1 << 62, u64::MAX]),
             _ => 512 * self.random.below(60) as u64,
         };
-        // Not more than most readers accept, unless nonsense is wanted.
+        // At most the value that most readers accept, unless nonsense is wanted.
         pickler.int(if self.sense > 10_000 {
             number >> 1
         } else {
@@ -151,7 +153,7 @@ impl<'r> Grammar<'r> {
         }
     }
 
-    /// Writes an address, mostly one that blocks at other addresses do not reach.
+    /// Writes an address, mostly an address that other blocks do not reach.
     fn address(&mut self, pickler: &mut Pickler, key: &str) {
         pickler.text(key);
         if self.random.one_in(20) {
@@ -271,7 +273,7 @@ impl<'r> Grammar<'r> {
     }
 }
 
-/// Opcodes that need few operands or none, with these.
+/// Opcodes that need few operands or none, together with their operands.
 const OPCODES: [&[u8]; 26] = [
     b"(",
     b"0",
@@ -375,7 +377,7 @@ fn rows(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Changes a file in some places.
+/// Damages a file in some places.
 fn damage(random: &mut Random, file: &mut Vec<u8>) {
     for _ in 0..1 + random.length(8) {
         let at = random.below(file.len() + 1);

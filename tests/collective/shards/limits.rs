@@ -1,4 +1,4 @@
-//! The errors of divided optimizers, and the memory of their states.
+//! The errors of sharded optimizers, and the memory of their states.
 
 use cachescope::cache_scope;
 use cachescope::collective::{DataParallel, Group, Sharded};
@@ -34,7 +34,7 @@ struct OtherNames {
     first: Array<f64>,
 }
 
-/// The models have equal numbers of elements, or of parameters.
+/// The models have equal numbers of elements, or equal numbers of parameters.
 #[test]
 fn another_model_of_equal_length_is_refused() -> Result<()> {
     Group::threads(2, |group| {
@@ -60,7 +60,7 @@ fn another_model_of_equal_length_is_refused() -> Result<()> {
         refused(step, &["3 parameters", "2"]);
         assert_eq!((own.1.to_vec()?, other.1.to_vec()?), (before, vec![1.0; 4]));
 
-        // The shapes are equal, the names are not.
+        // The shapes are equal, but the names are not.
         let mut named = Named {
             first: ones(&[4])?,
             second: ones(&[4])?,
@@ -75,7 +75,7 @@ fn another_model_of_equal_length_is_refused() -> Result<()> {
         let step = fresh.value_and_step(&mut other, &mut optimizer, |own| loss(own, 1.0));
         refused(step, &["`first`", "`second`"]);
 
-        // The first step finds that the state is for other parameters.
+        // The first step detects that the state is for other parameters.
         let mut optimizer = Sharded::new(&group, Adam::new(0.5))?;
         optimizer.set_state(&state)?;
         let step = fresh.value_and_step(&mut own, &mut optimizer, |own| loss(own, 1.0));

@@ -58,7 +58,7 @@ fn random(shapes: &[Shapes], seed: u64) -> Result<Vec<Block>> {
     shapes.iter().map(block).collect()
 }
 
-/// The weighted sum of the squares of all elements.
+/// A visitor that computes the weighted sum of the squares of all elements.
 struct Squares {
     weight: f64,
     sum: Array<f64>,
@@ -80,7 +80,7 @@ fn loss<P: Parameters>(parameters: &P, weight: f64) -> Result<Array<f64>> {
     Ok(squares.sum)
 }
 
-/// The names, shapes and bits of all arrays.
+/// A list of the names, shapes and bits of all arrays.
 #[derive(Default)]
 struct Listed {
     place: Vec<String>,
@@ -126,13 +126,13 @@ enum Before {
     Buckets(usize, usize),
     /// Accumulates gradients of another part of the batch.
     Accumulate,
-    /// Accumulates gradients of another part of the batch, in other buckets.
+    /// Accumulates gradients of another part of the batch, with other bucket sizes.
     AccumulateInBuckets(usize, usize),
     /// Moves the state to a new optimizer.
     Move,
     /// Sets the state again.
     Again,
-    /// Moves the state through an optimizer that is not sharded.
+    /// Moves the state to a new optimizer, through an optimizer that is not sharded.
     Whole,
 }
 
@@ -149,7 +149,7 @@ fn before() -> impl Strategy<Value = Before> {
     ]
 }
 
-/// A training with sharded states, and one with whole states.
+/// Two trainings, one with sharded states and one with whole states.
 struct Both<O> {
     group: Group,
     make: fn() -> O,
@@ -251,9 +251,9 @@ impl<O: Steps> Both<O> {
         Ok(())
     }
 
-    /// Compares the gathered state with the other optimizer's.
+    /// Compares the gathered state with the state of the unsharded optimizer.
     fn checked_state(&mut self) -> Result<OptimizerState<Vec<Block>>> {
-        // Values do not matter, only names and shapes.
+        // The values are irrelevant. Only names and shapes are used.
         let like = random(&self.shapes, 9)?;
         let state = self.divided.2.state(&like)?;
         let expected = self.whole.2.state(&like)?;
@@ -298,7 +298,7 @@ proptest! {
         compared.unwrap();
     }
 
-    /// A training is saved to a file in the middle, and continued by another number of ranks.
+    /// A training is saved to a file in the middle, and continued with another number of ranks.
     #[cfg(feature = "npy")]
     #[test]
     fn divided_states_survive_a_file_of_other_ranks(
@@ -339,7 +339,8 @@ proptest! {
         };
         halves(sizes.0, bytes.0, false).unwrap();
         halves(sizes.1, bytes.1, true).unwrap();
-        // One rank, without a file. The mean over equal gradients of up to four ranks is rounded.
+        // The expected training runs on one rank, without a file. The mean over the equal gradients
+        // of up to four ranks is rounded.
         let mut expected = random(shapes, 3).unwrap();
         let mut optimizer = Adam::new(0.01);
         for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Divided states of parameters in half precision, which are stored in `f32`.
+//! Sharded states of parameters in half precision. The states are stored in `f32`.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{Adam, Stateful};
@@ -29,7 +29,7 @@ fn states<T: Float>(optimizer: &mut Adam, own: &Network<T>) -> Result<Vec<f64>> 
 }
 
 fn divides_exactly<T: Float>(size: usize) -> Result<()> {
-    // One rank, without division.
+    // The expected training runs on one rank, without sharding.
     let (mut expected, mut whole) = (network::<T>()?, Adam::new(0.01));
     let mut halfway = None;
     for (step, scale) in GRADIENTS.into_iter().enumerate() {
@@ -55,7 +55,7 @@ fn divides_exactly<T: Float>(size: usize) -> Result<()> {
                 Ok(sum)
             })?;
             if step == 2 {
-                // Another optimizer continues, also before its first step.
+                // Another optimizer continues the training, also before its first step.
                 let state = optimizer.state(&own)?;
                 let mut again = Adam::new(0.01);
                 again.set_state(&own, &state)?;

@@ -24,14 +24,15 @@ const SOURCES: [(&str, &str); 25] = sources!(
 /// The costs of calls by the virtual clock: the table of the library's simulations.
 const COSTS: &str = include_str!("../../../crates/memory/src/costs/h100.csv");
 
-/// The libraries that have one source each; all other sources make the driver.
+/// The libraries that have one source each. All other sources are of the driver.
 const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];
 
-/// Returns the folder with the libraries, below `target`; compiles them if they are not there yet.
+/// Returns the folder with the libraries, below `target`. Compiles the libraries if they do not
+/// exist.
 ///
 /// # Errors
 ///
-/// If g++ is missing or fails, or the folder cannot be written; the text gives the reason.
+/// If g++ is missing or fails, or if the folder cannot be written. The text states the reason.
 pub fn build(target: &Path) -> Result<PathBuf, String> {
     let version = Command::new("g++").arg("-dumpfullversion").output();
     let version = version.map_err(|error| format!("g++ cannot be run: {error}"))?;
@@ -43,7 +44,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
         return Ok(folder);
     }
     fs::create_dir_all(target).map_err(in_folder)?;
-    // Test binaries that start at the same time wait for the first one.
+    // Test binaries that start at the same time wait until the first one has compiled.
     let lock = File::create(target.join("cuda-emulator.lock")).map_err(in_folder)?;
     lock.lock().map_err(in_folder)?;
     if folder.is_dir() {
@@ -58,7 +59,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
     let costs = format!("R\"costs({COSTS})costs\"\n");
     fs::write(draft.join("costs.inc"), costs).map_err(in_folder)?;
     compile(&draft)?;
-    // A folder of this name is complete: it gets the name last.
+    // A folder with this name is complete, because it is renamed last.
     fs::rename(&draft, &folder).map_err(in_folder)?;
     Ok(folder)
 }
@@ -72,7 +73,7 @@ fn compile(folder: &Path) -> Result<(), String> {
     for stem in stems {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
-        // Loops over matrices and rows are worth more optimisation.
+        // Loops over matrices and rows take longer, so they are compiled with more optimisation.
         let level = if matches!(stem, "cublas" | "cusolver" | "cufft" | "nccl") {
             "-O2"
         } else {

@@ -1,4 +1,4 @@
-//! The emulator's own functions for tests: counts, injected failures and the virtual clock.
+//! The emulator's additional functions for tests: counts, injected failures and the virtual clock.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -8,41 +8,41 @@ use libloading::os::unix::{Library, RTLD_NOW, Symbol};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Allocations by `cuMemAlloc`.
+    /// The number of allocations by `cuMemAlloc`.
     pub allocations: u64,
-    /// Bytes of the allocations by `cuMemAlloc`.
+    /// The bytes of the allocations by `cuMemAlloc`.
     pub allocated_bytes: u64,
-    /// Allocations by `cuMemHostAlloc`.
+    /// The number of allocations by `cuMemHostAlloc`.
     pub host_allocations: u64,
-    /// Allocations from memory pools.
+    /// The number of allocations from memory pools.
     pub pool_allocations: u64,
-    /// Allocations by `cuMemCreate`.
+    /// The number of allocations by `cuMemCreate`.
     pub physical: u64,
-    /// Reservations by `cuMemAddressReserve`.
+    /// The number of reservations by `cuMemAddressReserve`.
     pub reservations: u64,
-    /// Mappings by `cuMemMap`.
+    /// The number of mappings by `cuMemMap`.
     pub mappings: u64,
-    /// Streams.
+    /// The number of streams.
     pub streams: u64,
-    /// Events.
+    /// The number of events.
     pub events: u64,
-    /// Modules.
+    /// The number of modules.
     pub modules: u64,
-    /// Graphs.
+    /// The number of graphs.
     pub graphs: u64,
-    /// Graphs that can be launched.
+    /// The number of graphs that can be launched.
     pub executables: u64,
-    /// Memory pools except the default ones.
+    /// The number of memory pools, without the default pools.
     pub pools: u64,
-    /// Primary contexts that were ever retained.
+    /// The number of primary contexts that were ever retained.
     pub contexts: u64,
-    /// Work that no stream has run yet.
+    /// The number of pieces of work that no stream has run yet.
     pub pending: u64,
-    /// Bytes of the devices' memory that are in use.
+    /// The bytes of the devices' memory that are in use.
     pub used_bytes: u64,
-    /// Communicators of NCCL.
+    /// The number of NCCL communicators.
     pub communicators: u64,
-    /// Ranges of memory that are registered with a communicator.
+    /// The number of memory ranges that are registered with a communicator.
     pub registrations: u64,
 }
 
@@ -53,13 +53,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Returns the emulator that is loaded; `None` if none is, as on a real device.
+    /// Returns the loaded emulator; `None` if none is loaded, as on a real device.
     #[must_use]
     pub fn of_process() -> Option<Self> {
-        // SAFETY: by this name the loader finds a library that is loaded, or a driver that is safe
-        // to load.
+        // SAFETY: with this name, the loader finds a library that is already loaded, or a driver
+        // that is safe to load.
         let driver = unsafe { Library::open(Some("libcuda.so"), RTLD_NOW) }.ok()?;
-        // SAFETY: the symbol is only looked for.
+        // SAFETY: the symbol is looked up, but not used.
         unsafe { driver.get::<*const ()>(b"emulator_calls\0") }.ok()?;
         Some(Self { driver })
     }
@@ -74,11 +74,11 @@ impl Control {
     #[must_use]
     pub fn calls(&self) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");
-        // SAFETY: the function accepts a null name, which means all functions.
+        // SAFETY: the function accepts a null name, which represents all functions.
         unsafe { calls(std::ptr::null()) }
     }
 
-    /// Returns the number of calls of this function.
+    /// Returns the number of calls of the driver function `name`.
     #[must_use]
     pub fn calls_of(&self, name: &str) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");
@@ -86,14 +86,15 @@ impl Control {
         unsafe { calls(c_name(name).as_ptr()) }
     }
 
-    /// Lets the `n`-th call from now fail with that error of the driver; 0: none.
+    /// Makes the `n`-th call from now fail with this error of the driver. 0 disables the failure.
     pub fn fail_call(&self, n: u64, error: i32) {
         let fail = self.function::<unsafe extern "C" fn(u64, c_int)>(c"emulator_fail_call");
         // SAFETY: takes plain numbers.
         unsafe { fail(n, error) }
     }
 
-    /// Lets the `n`-th call of this function from now fail with that error; 0: none.
+    /// Makes the `n`-th call of the function `name` from now fail with this error. 0 disables the
+    /// failure.
     pub fn fail_named(&self, name: &str, n: u64, error: i32) {
         type Fail = unsafe extern "C" fn(*const c_char, u64, c_int);
         let fail = self.function::<Fail>(c"emulator_fail_named");
@@ -101,11 +102,13 @@ impl Control {
         unsafe { fail(c_name(name).as_ptr(), n, error) }
     }
 
-    /// Runs `work` before the calling thread's `n`-th call of this function from now, from 1. The
-    /// call is then as late as a device may be, and other threads may call the driver meanwhile.
+    /// Runs `work` before the calling thread's `n`-th call of the function `name` from now, where
+    /// `n` is at least 1. `work` delays the call like a slow device, and other threads may call the
+    /// driver meanwhile.
     pub fn before_named<F: FnOnce() + 'static>(&self, name: &str, n: u64, work: F) {
         unsafe extern "C" fn run<F: FnOnce()>(work: *mut c_void) {
-            // SAFETY: the address is of the box below, and this runs once.
+            // SAFETY: the address is the address of the box below, and this function runs only
+            // once.
             let work = unsafe { Box::from_raw(work.cast::<F>()) };
             work();
         }
@@ -117,8 +120,9 @@ impl Control {
         unsafe { before(c_name(name).as_ptr(), n, run::<F>, work.cast()) }
     }
 
-    /// Lets the next compilations of kernels wait for each other until `count` of them run. A
-    /// compilation that waits for half a minute fails: the others are prevented from starting.
+    /// Makes the next compilations of kernels wait for each other until `count` of them run. If a
+    /// compilation waits for 30 seconds, it fails: something else, such as a lock, kept the others
+    /// from starting.
     pub fn meet_compilations(&self, count: u32) {
         let meet = self.function::<unsafe extern "C" fn(u32)>(c"emulator_meet");
         // SAFETY: takes a plain number.
@@ -142,21 +146,21 @@ impl Control {
         unsafe { complaints() }
     }
 
-    /// Takes the last `count` misuses back, which were provoked: they are not reported at exit.
+    /// Removes the last `count` misuses, which the test provoked, so that they are not reported at
+    /// exit.
     pub fn forgive(&self, count: u64) {
         let forgive = self.function::<unsafe extern "C" fn(u64)>(c"emulator_forgive");
         // SAFETY: takes a plain number.
         unsafe { forgive(count) }
     }
 
-    /// The text of the last misuse.
+    /// Returns the text of the last misuse.
     #[must_use]
     pub fn last_complaint(&self) -> String {
         type Last = unsafe extern "C" fn(*mut c_char, usize);
         let last = self.function::<Last>(c"emulator_last_complaint");
         let mut text = [0; 1024];
-        // SAFETY: the function writes a text and its terminating zero into at most `text.len()`
-        // bytes.
+        // SAFETY: the function writes at most `text.len()` bytes, including a terminating zero.
         unsafe { last(text.as_mut_ptr().cast(), text.len()) };
         let text = CStr::from_bytes_until_nul(&text);
         text.map_or_else(
@@ -172,7 +176,7 @@ impl Control {
         unsafe { run() }
     }
 
-    /// Returns the host's virtual clock in microseconds; `None` if it does not run.
+    /// Returns the host's virtual clock in microseconds; `None` if the clock does not run.
     #[must_use]
     pub fn clock(&self) -> Option<f64> {
         let clock = self.function::<unsafe extern "C" fn() -> f64>(c"emulator_clock");
@@ -180,7 +184,8 @@ impl Control {
         Some(unsafe { clock() }).filter(|&time| time >= 0.0)
     }
 
-    /// Returns the time of all calls of this function by the virtual clock, in microseconds.
+    /// Returns the total time of all calls of the driver function `name` by the virtual clock, in
+    /// microseconds.
     #[must_use]
     pub fn spent(&self, name: &str) -> f64 {
         let spent = self.function::<unsafe extern "C" fn(*const c_char) -> f64>(c"emulator_spent");

@@ -2,7 +2,7 @@
 //! anything loads the real ones.
 //!
 //! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs
-//! are the names that cudarc tries first, so its `dlopen` finds what is loaded already.
+//! are the names that cudarc tries first, so its `dlopen` finds the loaded libraries.
 
 mod build;
 mod control;
@@ -30,10 +30,10 @@ pub const LIBRARIES: [&str; 6] = [
     "libnccl.so",
 ];
 
-/// Makes the process run on a CUDA device: the real one if there is one, else the emulated one. If
-/// there is neither, prints the reason and ends the process.
+/// Makes the process run on a CUDA device: the real device if there is one, otherwise the emulated
+/// device. If there is neither, prints the reason and ends the process.
 ///
-/// To be called before `main` only, while there is one thread and no driver was loaded.
+/// Must be called before `main`, while there is only one thread and no driver is loaded.
 pub fn start(target: &Path) {
     set("CACHESCOPE_DEVICE", "cuda:0".as_ref());
     if has_device() {
@@ -41,7 +41,7 @@ pub fn start(target: &Path) {
     }
     match build(target) {
         Ok(folder) => {
-            // A second run finds the kernels of the first, if the same compiler made them.
+            // A second run reuses the kernels of the first run, if one compiler made them.
             set("CACHESCOPE_KERNEL_CACHE", &folder.join("kernels"));
             load(&folder);
         }
@@ -58,18 +58,18 @@ pub fn start(target: &Path) {
 ///
 /// # Panics
 ///
-/// If the loader refuses one.
+/// If the loader refuses a library.
 pub fn load(folder: &Path) {
     for name in LIBRARIES {
         load_one(&folder.join(name));
     }
 }
 
-/// Loads one library for as long as the process lives; its dependencies come first.
+/// Loads one library for as long as the process lives. Its dependencies must be loaded before.
 ///
 /// # Panics
 ///
-/// If the loader refuses it.
+/// If the loader refuses the library.
 pub fn load_one(path: &Path) {
     // SAFETY: the initialisers of the emulator's libraries set up plain data.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
@@ -101,22 +101,22 @@ fn has_real_device() -> bool {
     })
 }
 
-/// Returns whether a variable is set and neither empty nor 0.
+/// Returns whether an environment variable is set and neither empty nor 0.
 #[must_use]
 pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Prints why a test is skipped. `println!` would show it only with `--nocapture`: libtest captures
-/// what a test that passes prints.
+/// Prints why a test is skipped. `println!` would print only with `--nocapture`, because libtest
+/// captures the output of successful tests.
 pub fn print_skipped(reason: &str) {
     let name = thread::current().name().unwrap_or("main").to_owned();
     let _ = writeln!(io::stderr(), "skipped: {name}: {reason}");
 }
 
-/// Sets an environment variable. To be called only before there are threads.
+/// Sets an environment variable. Must be called before the process starts other threads.
 fn set(name: &str, value: &Path) {
-    // SAFETY: called before `main` alone, when no other thread can read the environment.
+    // SAFETY: called only before `main`, when no other thread can read the environment.
     unsafe { env::set_var(name, value) };
 }
 
@@ -137,8 +137,8 @@ pub fn default_target() -> PathBuf {
     target.join("tmp")
 }
 
-/// Returns a command that runs the program on a CUDA device: the real one if there is one, else the
-/// emulated one. If there is neither, prints the reason and returns `None`.
+/// Returns a command that runs the program on a CUDA device: the real device if there is one,
+/// otherwise the emulated device. If there is neither, prints the reason and returns `None`.
 #[must_use]
 pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
     let mut command = Command::new(program);

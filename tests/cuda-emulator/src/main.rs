@@ -1,7 +1,7 @@
 //! Runs a program with the emulated CUDA loaded first: `cuda-emulator target/debug/deps/arrays-…
 //! --list`.
 //!
-//! With no program, prints what the environment needs.
+//! Without a program, prints the required environment variables.
 
 use std::env;
 use std::os::unix::process::CommandExt;

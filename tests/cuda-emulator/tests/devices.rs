@@ -1,11 +1,11 @@
-//! The library's own CUDA device on the emulator, or on a real device where there is one.
+//! The library's own CUDA device on the emulator, or on a real device if there is one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cachescope::{Array, Device, Result, cache_scope};
 use cuda_emulator::Control;
 
-/// Locks a mutex for one test at a time, because calls are counted for the whole process.
+/// Returns a lock that one test at a time holds, because calls are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,5 +1,5 @@
 //! Expressions over all kinds of operands, assignments, random numbers and comparisons on the
-//! emulator, or on a real device if there is one: bit by bit the host's results.
+//! emulator, or on a real device if there is one. The results are equal to the host's, bit by bit.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
@@ -33,7 +33,7 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     same("dense", &|| (table()? * 2.0 + table()?).eval())?;
     same("a row", &|| (table()? + row()?).eval())?;
     same("a column", &|| (table()? * column()? + row()?).eval())?;
-    // Kernels of one type, which differ in the side that is broadcast.
+    // Kernels of one type that differ in the broadcast side.
     same("a column on the right", &|| (table()? - column()?).eval())?;
     same("a column on the left", &|| (column()? - table()?).eval())?;
     same("one element", &|| {
@@ -56,7 +56,7 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     })
 }
 
-/// Lengths near the borders of the tiles of 32 by 32 by which transposed operands are read.
+/// Lengths near the boundaries of the tiles of 32 by 32 in which transposed operands are read.
 #[test]
 fn transposed_operands_are_read_by_tiles() -> Result<()> {
     for (rows, columns) in [
@@ -116,7 +116,7 @@ fn axes_of_tiles_are_found_among_several() -> Result<()> {
     for one in orders {
         for other in orders {
             let back = |order: [usize; 3]| {
-                // An array that has the table's shape after its axes are permuted in this order.
+                // The array has the table's shape after its axes are permuted in this order.
                 let mut dims = [0; 3];
                 for (axis, from) in order.into_iter().enumerate() {
                     dims[from] = [9, 34, 65][axis];
@@ -239,8 +239,9 @@ fn arrays_are_written_in_place() -> Result<()> {
     })
 }
 
-/// Every sign, exponent and seven digits, followed by less than half a unit of the last digit, by
-/// exactly half, and by more. NaN keeps its sign and its upper digits.
+/// Numbers with every sign, exponent and seven digits. The digits are followed by less than half a
+/// unit of the last digit, by exactly half a unit, or by more. NaN keeps its sign and its upper
+/// digits.
 #[test]
 fn halves_are_rounded_as_on_the_host() -> Result<()> {
     let ends = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
@@ -254,7 +255,7 @@ fn halves_are_rounded_as_on_the_host() -> Result<()> {
         let wanted = bf16::from_f32(value);
         assert_eq!(found.to_bits(), wanted.to_bits(), "{:#x}", value.to_bits());
     }
-    // Hardware has a single NaN of this type.
+    // The hardware has only one NaN of this type.
     let found = x.cast::<f16>().eval()?.to_vec()?;
     for (&value, found) in values.iter().zip(found) {
         let wanted = f16::from_f32(value);

@@ -33,8 +33,8 @@ fn build(name: &str) -> PathBuf {
     profile.unwrap().join("examples").join(name)
 }
 
-/// Runs an example, and asserts that it calls functions that allocate at most `most` times. Its
-/// loop has far more steps, so a call in each step would exceed the limit.
+/// Runs an example. Asserts that it calls functions that allocate at most `most` times. The
+/// example's loop has far more steps, so a call in each step would exceed the limit.
 #[track_caller]
 fn takes_at_most(most: u64, name: &str) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -95,7 +95,7 @@ fn cudarc_kernels() {
     takes_at_most(24, "cudarc_kernels");
 }
 
-/// Runs on the host's own device.
+/// Runs on the host device.
 #[test]
 fn host_buffers() {
     let output = Command::new(build("host_buffers")).output().unwrap();

@@ -1,11 +1,11 @@
-//! The script that runs the tests on a real GPU, over programs that only return an outcome.
+//! The script that runs the tests on a real GPU, applied to programs that only return an outcome.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A suite of three tests. One of them breaks the context: after it every call in the process
+/// A suite of three tests. One of them breaks the context, after which every call in the process
 /// fails.
 const BREAKING: &str = r#"#!/bin/bash
 case "$*" in
@@ -15,7 +15,7 @@ case "$*" in
 esac
 "#;
 
-/// An executable with these suites, which have two modules each.
+/// Returns an executable with these suites, which have two modules each.
 fn well(suites: &str) -> String {
     format!(
         r#"#!/bin/bash

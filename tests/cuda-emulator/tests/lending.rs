@@ -1,4 +1,4 @@
-//! Foreign kernels and copies, through cudarc, on exported arrays; and imported memory of cudarc's.
+//! Foreign kernels and copies, through cudarc, on exported arrays; and imported memory of cudarc.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,8 +21,8 @@ extern "C" __global__ void saxpy(float* y, const float* x, float a, unsigned lon
 }
 "#;
 
-/// A test's own device. No other test runs beside it, because live objects are counted for the
-/// whole process.
+/// The device of a test. No other test runs at the same time, because live objects are counted for
+/// the whole process.
 struct Place {
     device: Device,
     complaints: u64,
@@ -74,7 +74,8 @@ fn launch(
     assert_eq!(x.stream().cu_stream(), stream.cu_stream());
     let mut builder = stream.launch_builder(saxpy);
     builder.arg(&mut y).arg(&x).arg(&a).arg(&n);
-    // SAFETY: these are the kernel's parameters, and it stays within `n` elements.
+    // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within `n`
+    // elements.
     unsafe { builder.launch(LaunchConfig::for_num_elems(n as u32)) }.unwrap();
     Ok(())
 }
@@ -97,8 +98,8 @@ fn a_kernel_runs_between_operations() -> Result<()> {
     Ok(())
 }
 
-/// Between the export and the launch, the stream's position was recorded: that event is not after
-/// the kernel.
+/// Between the export and the launch, the stream's position was recorded. The recorded event does
+/// not wait for the kernel.
 #[test]
 fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
     let place = Place::new()?;
@@ -114,7 +115,8 @@ fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
         assert_eq!((&z + 1.0).eval()?.to_vec()?, [4.0; N]);
         let mut builder = stream.launch_builder(&saxpy);
         builder.arg(&mut y).arg(&x).arg(&a).arg(&n);
-        // SAFETY: these are the kernel's parameters, and it stays within `n` elements.
+        // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within
+        // `n` elements.
         unsafe { builder.launch(LaunchConfig::for_num_elems(n as u32)) }?;
     }
     let _guard = other.enter();
@@ -235,7 +237,8 @@ fn a_stream_of_cudarcs_outlives_the_device() -> Result<()> {
         stream.synchronize()?;
         second.synchronize()?;
     }
-    // The first device's two streams, and perhaps one that makes cudarc count several.
+    // The first device has two streams, and perhaps one more that makes cudarc count several
+    // streams.
     let after = Control::of_process().map(|control| control.report().streams);
     assert!(
         after <= before.map(|before| before + 3),
@@ -286,15 +289,16 @@ fn a_view_held_over_a_graphs_launch_is_ordered_after_it() -> Result<()> {
         graph.launch()?; // On the default stream.
         let mut builder = cuda_stream.launch_builder(&saxpy);
         builder.arg(&mut sum).arg(&lent).arg(&1.0f32).arg(&N);
-        // SAFETY: these are the kernel's parameters, and it stays within `N` elements.
+        // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within
+        // `N` elements.
         unsafe { builder.launch(LaunchConfig::for_num_elems(N as u32)) }?;
     }
     assert_eq!(y.to_vec()?, [4.0; N]);
     Ok(())
 }
 
-/// Between a view's address and the work on it the library holds no lock: a launch could be
-/// enqueued in between.
+/// Between the request of a view's address and the work on the view, the library holds no lock.
+/// Therefore a launch could be enqueued in between.
 #[test]
 fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()> {
     let place = Place::new()?;
@@ -362,7 +366,8 @@ fn slices_of_cudarcs_keep_their_order_across_streams_of_ours() -> Result<()> {
     let mut y = second.clone_htod(&vec![5.0f32; N])?;
     let mut builder = second.launch_builder(&saxpy);
     builder.arg(&mut y).arg(&x).arg(&2.0f32).arg(&N);
-    // SAFETY: these are the kernel's parameters, and it stays within `N` elements.
+    // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within `N`
+    // elements.
     unsafe { builder.launch(LaunchConfig::for_num_elems(N as u32)) }?;
     assert_eq!(second.clone_dtoh(&y)?, [7.0; N]);
     Ok(())
@@ -382,8 +387,8 @@ fn imported_memory_is_released_after_the_last_kernel() -> Result<()> {
         drop(slice);
         counted.fetch_add(1, Ordering::SeqCst);
     };
-    // SAFETY: the slice owns the memory and is not touched until the destructor drops it; the
-    // stream that wrote to it is the current one.
+    // SAFETY: the slice owns the memory and is not used until the destructor drops it; the stream
+    // that wrote to the memory is the current stream.
     let x = unsafe { Array::<f32>::from_raw_parts(&device, address, N, destructor)? };
     let mut y = Array::full(N, 0.0f32)?;
     launch(&stream, &saxpy, &mut y, 2.0, &x)?;

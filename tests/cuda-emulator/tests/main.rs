@@ -21,10 +21,10 @@ use std::path::Path;
 
 use cuda_emulator::{Run, Suite};
 
-/// Runs on the real device if there is one.
+/// A run on the real device if there is one.
 const CUDA: Run = Run::cuda().always();
 
-/// Runs on the emulator, with or without a real device.
+/// The variable that selects the emulator, with or without a real device.
 const EMULATOR: (&str, &str) = ("CACHESCOPE_CUDA_EMULATOR", "1");
 
 fn start() {

@@ -1,6 +1,6 @@
 //! The arguments of a test executable.
 
-/// The arguments of libtest that select tests, and the others.
+/// The arguments of libtest that select tests, and the other arguments.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     filters: Vec<String>,
@@ -8,11 +8,11 @@ pub(super) struct Arguments {
     is_exact: bool,
     pub(super) wants_list: bool,
     pub(super) wants_help: bool,
-    /// The options that libtest gets.
+    /// The options that are passed to libtest.
     pub(super) others: Vec<String>,
 }
 
-/// The options of libtest whose value may be an argument of its own.
+/// The options of libtest whose value may be a separate argument.
 const WITH_VALUE: [&str; 6] = [
     "--test-threads",
     "--color",
@@ -46,7 +46,7 @@ impl Arguments {
         found
     }
 
-    /// Returns whether libtest would run the test of that name.
+    /// Returns whether libtest would run the test with this name.
     pub(super) fn select(&self, test: &str) -> bool {
         let matches = |text: &String| match self.is_exact {
             true => test == text,

@@ -1,11 +1,11 @@
-//! Test executables of several suites, each of which runs in a process of its own.
+//! Test executables of several suites. Each suite runs in a separate process.
 //!
-//! A process has one driver, one environment and one set of counters, and tests assert what these
-//! hold. So the executable starts itself anew for each suite, on the host and on a CUDA device.
+//! A process has one driver, one environment and one set of counters, and tests assert their
+//! states. Therefore the executable starts itself again for each suite, on the host and on a CUDA
+//! device.
 //!
-//! A suite is a module of the executable. The arguments are libtest's: `pools:: --nocapture`
-//! runs the suite `pools` on each device that it is for. `CACHESCOPE_DEVICE` selects the runs on
-//! that device.
+//! A suite is a module of the executable. The arguments are libtest's: `pools:: --nocapture` runs
+//! the suite `pools` on each of its devices. `CACHESCOPE_DEVICE` selects the runs on one device.
 
 mod arguments;
 
@@ -19,13 +19,13 @@ use std::time::Duration;
 
 use arguments::Arguments;
 
-/// The time limit of a suite; only a suite that hangs takes longer.
+/// The time limit of a suite. Only a suite that hangs takes longer.
 const MOST_TIME: Duration = Duration::from_secs(15 * 60);
 
-/// The variable with the name of the run that a process is.
+/// The environment variable with the name of the run that a process executes.
 const RUN: &str = "CACHESCOPE_TEST_RUN";
 
-/// The exit code if a test fails, as libtest has it.
+/// The exit code if a test fails, equal to libtest's.
 const FAILED: i32 = 101;
 
 /// A module of tests, and the devices that they run on.
@@ -33,7 +33,7 @@ const FAILED: i32 = 101;
 pub struct Suite {
     /// The module.
     pub name: &'static str,
-    /// The runs; each is a process.
+    /// The runs of the suite. Each run is a process.
     pub runs: &'static [Run],
 }
 
@@ -49,14 +49,14 @@ pub struct Run {
     is_possible: bool,
 }
 
-/// The runs on the emulator that a run is one of.
+/// The condition on which a run uses the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
-    /// Run in any case.
+    /// Always.
     Always,
-    /// Run if `CACHESCOPE_EMULATOR_ALL=1`.
+    /// If `CACHESCOPE_EMULATOR_ALL=1`.
     All,
-    /// Run if `CACHESCOPE_EMULATOR_ALL=long`.
+    /// If `CACHESCOPE_EMULATOR_ALL=long`.
     Long,
 }
 
@@ -64,7 +64,7 @@ enum Tier {
 enum RunDevice {
     Host,
     Cuda,
-    /// Prepared by the function, before `main`.
+    /// A device that the function prepares before `main`.
     Own(fn()),
 }
 
@@ -87,27 +87,29 @@ impl Run {
         Self::new(RunDevice::Host)
     }
 
-    /// Returns a run on the real CUDA device where there is one, else on the emulated one if
-    /// `CACHESCOPE_EMULATOR_ALL=1`: most such runs compile hundreds of kernels.
+    /// Returns a run on the real CUDA device if there is one. Otherwise, the run is on the emulated
+    /// device if `CACHESCOPE_EMULATOR_ALL=1`, because most runs compile hundreds of kernels.
     #[must_use]
     pub const fn cuda() -> Self {
         Self::new(RunDevice::Cuda)
     }
 
-    /// Returns a run in a process that calls `prepare` before `main`, while it has one thread.
+    /// Returns a run in a process that calls `prepare` before `main`, while the process has one
+    /// thread.
     #[must_use]
     pub const fn own(prepare: fn()) -> Self {
         Self::new(RunDevice::Own(prepare))
     }
 
-    /// Leaves out the tests whose names contain one of these texts. Each comes with the reason.
+    /// Excludes the tests whose names contain one of these texts. Each text is paired with the
+    /// reason.
     #[must_use]
     pub const fn without(mut self, tests: &'static [(&'static str, &'static str)]) -> Self {
         self.skipped = tests;
         self
     }
 
-    /// Leaves out these tests on a real device, as [`without`](Self::without) does on every device.
+    /// Excludes these tests on a real device, like [`without`](Self::without) on every device.
     #[must_use]
     pub const fn without_on_hardware(
         mut self,
@@ -117,7 +119,7 @@ impl Run {
         self
     }
 
-    /// Sets variables of the environment.
+    /// Sets environment variables.
     #[must_use]
     pub const fn with(mut self, variables: &'static [(&'static str, &'static str)]) -> Self {
         self.variables = variables;
@@ -138,7 +140,7 @@ impl Run {
         self
     }
 
-    /// Runs on the emulator if `CACHESCOPE_EMULATOR_ALL=long` alone, because the run takes many
+    /// Runs on the emulator only if `CACHESCOPE_EMULATOR_ALL=long`, because the run takes many
     /// minutes.
     #[must_use]
     pub const fn long(mut self) -> Self {
@@ -146,7 +148,7 @@ impl Run {
         self
     }
 
-    /// Leaves out the run in a build that cannot do it.
+    /// Excludes the run from builds in which it is not possible.
     #[must_use]
     pub const fn only_if(mut self, is_possible: bool) -> Self {
         self.is_possible = is_possible;
@@ -161,7 +163,8 @@ impl Run {
         }
     }
 
-    /// Returns the value of `CACHESCOPE_EMULATOR_ALL` without which the emulator does not run this.
+    /// Returns the value of `CACHESCOPE_EMULATOR_ALL` that the emulator requires for this run, if
+    /// the variable does not have it.
     fn lacks(&self) -> Option<&'static str> {
         let all = env::var("CACHESCOPE_EMULATOR_ALL").unwrap_or_default();
         let is_emulated = matches!(self.device, RunDevice::Cuda);
@@ -172,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Returns whether this run is possible, and on the device that `CACHESCOPE_DEVICE` names.
+    /// Returns whether this run is possible, and is on the device that `CACHESCOPE_DEVICE` names.
     fn is_selected(&self) -> bool {
         let wanted = env::var("CACHESCOPE_DEVICE").unwrap_or_default();
         self.is_possible && (wanted.is_empty() || wanted.starts_with(self.device_name()))
@@ -188,8 +191,8 @@ impl Run {
         skipped.any(|(text, _)| test.contains(text))
     }
 
-    /// Returns the test executable's command for this run, without arguments. If there is no such
-    /// device, prints the reason and returns `None`.
+    /// Returns the test executable's command for this run, without arguments. If the device does
+    /// not exist, prints the reason and returns `None`.
     fn command(&self, target: &Path) -> Option<Command> {
         let program = env::current_exe().expect("a process knows its program");
         let mut command = match self.device {
@@ -206,9 +209,10 @@ impl Run {
     }
 }
 
-/// Makes a test executable run each suite of a table in a process of its own.
+/// Makes a test executable run each suite of a table in a separate process.
 ///
-/// All of it happens before `main`, where a process has one thread and may change its environment.
+/// The suites are started before `main`, when a process has one thread and may change its
+/// environment.
 #[macro_export]
 macro_rules! run_suites {
     ($suites:expr) => {
@@ -228,7 +232,7 @@ macro_rules! run_suites {
     };
 }
 
-/// Does the work of [`run_suites!`], before `main`.
+/// Implements [`run_suites!`], before `main`.
 pub fn start_suites(suites: &[Suite], target: &Path) {
     if let Ok(name) = env::var(RUN) {
         prepare(suites, &name);
@@ -254,7 +258,7 @@ fn name_of(suite: &Suite, run: &Run) -> String {
     format!("{} on {}", suite.name, run.device_name())
 }
 
-/// Makes this process the run of that name.
+/// Makes this process execute the run with this name.
 fn prepare(suites: &[Suite], name: &str) {
     let all = suites
         .iter()
@@ -276,7 +280,7 @@ fn all_tests() -> Vec<String> {
     let program = env::current_exe().expect("a process knows its program");
     let output = Command::new(program)
         .args(["--list", "--format", "terse"])
-        // A process that knows its run does as libtest does.
+        // A process that knows its run behaves like libtest.
         .env(RUN, "none")
         .output();
     let output = output.expect("the test executable can be started");
@@ -285,7 +289,7 @@ fn all_tests() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Prints what [`run_all`] would run, and ends the process.
+/// Prints the tests that [`run_all`] would run, and ends the process.
 fn list(suites: &[Suite], tests: &[&String]) {
     let is_real = crate::has_device();
     let is_run = |test: &str| {
@@ -318,7 +322,7 @@ fn run_all(suites: &[Suite], tests: &[&String], options: &[String], target: &Pat
     FAILED
 }
 
-/// Runs these tests of a suite, and returns whether all is well.
+/// Runs these tests of a suite, and returns whether all succeed without misuse of the emulator.
 fn succeeds(
     suite: &Suite,
     run: &Run,
@@ -347,7 +351,7 @@ fn succeeds(
     command.arg("--exact").args(tests);
     println!("\n     Suite {name}");
     let (passes, misused) = run_to_end(&name, command);
-    // The emulator's own suites misuse it on purpose.
+    // The emulator's own suites misuse the emulator on purpose.
     passes && (!misused || matches!(run.device, RunDevice::Own(_)))
 }
 
@@ -360,7 +364,7 @@ fn run_to_end(name: &str, mut command: Command) -> (bool, bool) {
     let mut child = command
         .spawn()
         .expect("the test executable can be started anew");
-    // Its ends of the pipe would keep the pipe open.
+    // The command holds ends of the pipe, which would keep the pipe open.
     drop(command);
     let (ended, end) = channel();
     let reader = thread::spawn(move || {
@@ -370,14 +374,14 @@ fn run_to_end(name: &str, mut command: Command) -> (bool, bool) {
             misused |= line.starts_with("cuda-emulator: ") && line.contains(" misuses in all");
             println!("{line}");
         }
-        // After a timeout, nothing receives this.
+        // After a timeout, nothing receives this message.
         let _ = ended.send(());
         misused
     });
     if end.recv_timeout(MOST_TIME) == Err(RecvTimeoutError::Timeout) {
         println!("{name} is stopped after {} s", MOST_TIME.as_secs());
-        // The child may have ended meanwhile. The reader is not joined: a grandchild may hold the
-        // pipe.
+        // The child may have ended meanwhile. The reader is not joined, because a grandchild may
+        // hold the pipe.
         let _ = child.kill().and_then(|()| child.wait());
         return (false, false);
     }

@@ -6,7 +6,7 @@ use half::f16;
 
 use crate::along::both;
 
-/// More elements than the largest `f16`.
+/// A number of elements above the largest `f16`.
 const MANY: usize = 70_000;
 
 type Loss = fn(&Array<f16>) -> Result<Array<f16>>;

@@ -3,7 +3,7 @@ use half::f16;
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Short lines, long lines, and lines in parts; contiguous ones and strided ones.
+/// Shapes with short lines, long lines, and lines in parts, which are contiguous or strided.
 const SHAPES: [&[usize]; 10] = [
     &[1],
     &[5],
@@ -17,7 +17,7 @@ const SHAPES: [&[usize]; 10] = [
     &[2, 3, 4, 5],
 ];
 
-/// Sums of integers are exact.
+/// Sums of integers are exact, so that they show whether every element is added.
 #[test]
 fn running_sums_take_every_element() -> Result<()> {
     for shape in SHAPES {
@@ -85,7 +85,7 @@ fn softmax_is_as_near_as_on_the_host() -> Result<()> {
     of_floats::<f16>(f16::from_f32, 1e-3)
 }
 
-/// Lines that fit a block's own memory, and lines that do not.
+/// Some lines fit into a block's own memory, and some lines do not.
 #[test]
 fn softmax_of_special_values_is_as_on_the_host() -> Result<()> {
     let (inf, nan) = (f32::INFINITY, f32::NAN);

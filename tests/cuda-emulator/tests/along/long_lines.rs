@@ -1,5 +1,5 @@
-//! Softmax and log-softmax of lanes that fit a block's own memory, in packs or not, and of lanes
-//! that do not. The results are compared with the host's and with general properties.
+//! Softmax and log-softmax of lanes that fit into a block's own memory, in packs or not, and of
+//! lanes that do not fit. The results are compared with the host's and with general properties.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};
@@ -14,9 +14,10 @@ fn alike<T: Float>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>)
     near(&what, 2.0 * tolerance, &one, &other)
 }
 
-/// Checks lanes of at least `least` elements, whose values depend on the elements' numbers.
+/// Checks lanes of at least `least` elements. The elements' values depend on their numbers.
 fn lanes<T: Float>(of: fn(f32) -> T, tolerance: f64, least: usize) -> Result<()> {
-    // The first that does not fit; around packs of 4, 8 and 16; around one part and several.
+    // Lengths around the first that does not fit, around packs of 4, 8 and 16, and around one part
+    // and several parts.
     let lengths =
         [0, 1, 2, 3, 7, 8, 15, 16, 4095, 4096, 4097, 8193, 12_289].map(|more| least + more);
     for length in lengths {
@@ -39,7 +40,7 @@ fn long_lanes_of_every_float() -> Result<()> {
     lanes(bf16::from_f32, 8e-3, 8193)
 }
 
-/// Lanes of whole packs, and others, for a thread, a warp and a block.
+/// Lanes of whole packs, and other lanes, for a thread, a warp and a block.
 #[test]
 fn short_lanes_of_every_float() -> Result<()> {
     fn of<T: Float>(of: fn(f32) -> T, tolerance: f64) -> Result<()> {
@@ -64,7 +65,7 @@ fn short_lanes_of_every_float() -> Result<()> {
     of(bf16::from_f32, 8e-3)
 }
 
-/// Operands that are not read in packs, or whose lanes do not begin with a pack.
+/// Operands that are not read in packs, or whose lanes do not begin at a pack.
 #[test]
 fn long_lanes_of_any_operands() -> Result<()> {
     let values = floats(4 * 9003);
@@ -88,7 +89,7 @@ fn long_lanes_of_any_operands() -> Result<()> {
     near("an expression", 5e-7, &sums(&host)?, &sums(&cuda)?)
 }
 
-/// The maximum rises again and again, is found at once, or follows elements that do not count.
+/// The maximum rises repeatedly, is found at once, or follows elements that do not count.
 #[test]
 fn the_scale_is_found_on_the_way() -> Result<()> {
     let length = 20_011;
@@ -132,7 +133,7 @@ fn the_scale_is_found_on_the_way() -> Result<()> {
         ),
     ];
     for (what, values) in lines {
-        // The lane begins at every distance from a pack's border.
+        // The lane begins at every distance from a pack's boundary.
         for begin in 0..5 {
             let [host, cuda] = both(&values, &[1, length])?;
             let part = |x: Array<f32>| x.slice(s![.., begin..]);
@@ -142,7 +143,7 @@ fn the_scale_is_found_on_the_way() -> Result<()> {
     Ok(())
 }
 
-/// Rounding errors of a sum of equal parts do not grow with the lane.
+/// Rounding errors of a sum of equal parts do not grow with the length of the lane.
 #[test]
 fn shares_of_a_long_lane_are_exact() -> Result<()> {
     let [_, cuda] = both(&vec![0.25f32; 3 << 18], &[3, 1 << 18])?;

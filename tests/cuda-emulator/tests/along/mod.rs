@@ -20,7 +20,7 @@ fn both<T: Element>(values: &[T], shape: &[usize]) -> Result<[Array<T>; 2]> {
     Ok([array, copy])
 }
 
-/// Returns numbers in no order that a test could mistake for a correct one.
+/// Returns numbers in an irregular order, so that a wrong order of results shows.
 fn numbers(count: usize) -> impl Iterator<Item = u64> {
     let next = |state: &u64| Some(state.wrapping_mul(6364136223846793005).wrapping_add(99));
     std::iter::successors(Some(7), next)
@@ -34,7 +34,7 @@ fn floats(count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Checks that both arrays have the same elements; all NaN are equal.
+/// Checks that both arrays have equal elements. All NaN count as equal.
 #[track_caller]
 fn same<T: Element>(what: &str, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     assert_eq!(host.shape(), cuda.shape(), "{what}");
@@ -51,7 +51,8 @@ fn same<T: Element>(what: &str, host: &Array<T>, cuda: &Array<T>) -> Result<()> 
     Ok(())
 }
 
-/// Checks that elements differ by at most `tolerance` of the host's, or of 1 if that is larger.
+/// Checks that elements differ by at most `tolerance`, relative to the host's element, or to 1 if
+/// that is larger.
 #[track_caller]
 fn near<T: Element>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     assert_eq!(host.shape(), cuda.shape(), "{what}");

@@ -45,8 +45,8 @@ fn special(number: u64) -> f32 {
     }
 }
 
-/// Lines that one block sorts: with few different values, so that ties show whether the sort is
-/// stable.
+/// Lines that one block sorts. They have few different values, so that ties show whether the sort
+/// is stable.
 #[test]
 fn short_lines_are_sorted_as_on_the_host() -> Result<()> {
     for shape in [&[1][..], &[2], &[100], &[2048], &[30, 7], &[3, 4, 5]] {
@@ -67,8 +67,8 @@ fn long_lines_are_sorted_as_on_the_host() -> Result<()> {
     check::<i16>(&[3, 2100], |number| number as i16)
 }
 
-/// Lengths near multiples of both tile lengths (2048 and 4096 elements), in one line and in several
-/// lines, each of which has its own tiles.
+/// Lengths near multiples of both tile lengths (2048 and 4096 elements). There is one line, or
+/// several lines with separate tiles.
 #[test]
 fn tiles_end_anywhere() -> Result<()> {
     for length in [2049, 4095, 4096, 4097, 8191, 8193, 12_289, 16_384, 20_481] {
@@ -81,8 +81,8 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
-/// Lines of three tiles, enough of them for a block to count two tiles of a line. The last block of
-/// a line counts one.
+/// The lines have three tiles. There are enough lines that a block counts two tiles of a line. The
+/// last block of a line counts one.
 #[test]
 fn many_long_lines_are_sorted() -> Result<()> {
     let shape = [700, 8193];
@@ -92,8 +92,8 @@ fn many_long_lines_are_sorted() -> Result<()> {
     Ok(())
 }
 
-/// Elements that differ in all bits of their type; few values, so that a tile has runs of each; and
-/// one value, so that all elements have one digit.
+/// The elements differ in all bits of their type, have few values, or are equal. With few values, a
+/// tile has runs of each value. If they are equal, all elements have one digit.
 #[test]
 fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     fn of<T: Element>(from: fn(u64) -> T) -> Result<()> {

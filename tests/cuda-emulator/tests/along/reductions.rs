@@ -3,8 +3,8 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Shapes for outputs of short rows, of long rows and of rows in parts, and for the same kinds of
-/// columns.
+/// Shapes whose outputs are of short rows, of long rows and of rows in parts, and of corresponding
+/// kinds of columns.
 const SHAPES: [&[usize]; 12] = [
     &[1],
     &[7],
@@ -20,7 +20,7 @@ const SHAPES: [&[usize]; 12] = [
     &[3, 1, 4, 5],
 ];
 
-/// Sums of integers are exact, so that an element which is left out or counted twice shows.
+/// Sums of integers are exact, so that a missing element or an element that is counted twice shows.
 #[test]
 fn every_element_counts_once() -> Result<()> {
     for shape in SHAPES {
@@ -40,7 +40,7 @@ fn every_element_counts_once() -> Result<()> {
 fn positions_are_those_of_the_first() -> Result<()> {
     for shape in SHAPES {
         let count = shape.iter().product();
-        // Few different values, so that there are ties in every part.
+        // The values have few different numbers, so that there are ties in every part.
         let mut values: Vec<f32> = numbers(count).map(|number| (number % 5) as f32).collect();
         for iteration in 0..2 {
             let [host, cuda] = both(&values, shape)?;
@@ -53,7 +53,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
                 let what = format!("argmin of {shape:?} along {axis}, {iteration}");
                 same(&what, &host.argmin_axis(axis)?, &cuda.argmin_axis(axis)?)?;
             }
-            // The result is the first of several NaN.
+            // If there are several NaN, the result is the first NaN.
             for index in (count / 2..count).step_by(11) {
                 values[index] = f32::NAN;
             }
@@ -62,7 +62,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
     Ok(())
 }
 
-/// Finds the last element of each column, and the largest.
+/// The operands are views with strides of both signs, and broadcast expressions.
 #[test]
 fn operands_may_have_any_layout() -> Result<()> {
     let values: Vec<i64> = numbers(24 * 50).map(|number| number as i64).collect();
@@ -134,8 +134,8 @@ fn halves_are_computed_in_f32() -> Result<()> {
     of_floats::<bf16>(bf16::from_f32, 8e-3)
 }
 
-/// The error of a sum must not grow with the number of elements. One after another, the sum of 2^20
-/// times 0.1 is off by more than a hundred.
+/// The error of a sum must not grow with the number of elements. If 0.1 were added 2^20 times one
+/// after another, the error would exceed a hundred.
 #[test]
 fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let values = vec![0.1_f32; 1 << 20];
@@ -151,7 +151,7 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     Ok(())
 }
 
-/// Large terms of both signs cancel at any position, and no digit of the rest is lost.
+/// Large terms of both signs cancel at any position, and the sum of the other terms loses no digit.
 #[test]
 fn terms_that_cancel_cost_no_digits() -> Result<()> {
     for count in [3, 255, 1024, 30_000] {
@@ -168,7 +168,7 @@ fn terms_that_cancel_cost_no_digits() -> Result<()> {
     Ok(())
 }
 
-/// Means of a few elements each differ by less than the last place of a billion.
+/// The means of parts with a few elements differ by less than the last place of a billion.
 #[test]
 fn a_variance_far_from_zero_keeps_its_digits() -> Result<()> {
     let noise = |at: usize| ((at * 37) % 17) as f64 * 0.125;

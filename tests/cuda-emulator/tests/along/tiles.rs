@@ -1,14 +1,15 @@
-//! Cumulative sums and products of lanes that are divided into tiles, near the tiles' borders.
+//! Cumulative sums and products of lanes that are divided into tiles, near the tiles' boundaries.
 
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Number, Result, graph};
 use half::{bf16, f16};
 
 use crate::along::{both, floats, numbers, same};
 
-/// Elements of a tile that is a piece of one lane; a lane of at least four such pieces has tiles.
+/// The number of elements of a tile that is a piece of one lane. A lane of at least four pieces has
+/// tiles.
 const TILE: usize = 2048;
 
-/// Returns lengths near one tile and near as many tiles as a warp looks at together.
+/// Returns lengths near one tile, and near the number of tiles that a warp examines together.
 fn lengths() -> impl Iterator<Item = usize> {
     let tiles = [4, 5, 32, 33, 34, 65].into_iter();
     tiles.flat_map(|tiles| [tiles * TILE - 1, tiles * TILE, tiles * TILE + 1])
@@ -69,7 +70,7 @@ fn sums_of_strided_tiles_continue_too() -> Result<()> {
     Ok(())
 }
 
-/// Checks sums and products that no type rounds: any order has the same bits.
+/// Checks sums and products that no type rounds, so that any order returns equal bits.
 fn exact<T: Element + Number>(of: fn(u64) -> T) -> Result<()>
 where
     T::Total: Element,
@@ -82,7 +83,7 @@ where
         for axis in 0..shape.len() as isize {
             same(&what, &host.cumsum(axis)?, &cuda.cumsum(axis)?)?;
         }
-        // Ones, and few enough twos that the product does not overflow.
+        // Ones, and few enough twos that their product does not overflow.
         let factors: Vec<T> = (0..count as u64)
             .map(|n| of(1 + u64::from(n % 4000 == 77)))
             .collect();
@@ -128,7 +129,7 @@ fn tiles_of_complex_numbers() -> Result<()> {
         let narrow: Vec<Complex<f32>> = (values.iter())
             .map(|z| Complex::new(z.re as f32, z.im as f32))
             .collect();
-        // Powers of i.
+        // The factors are powers of i.
         let turns = |n: u64| [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)][n as usize % 4];
         let turns: Vec<Complex<f64>> = (numbers(count).map(turns))
             .map(|(re, im)| Complex::new(re, im))
@@ -153,8 +154,8 @@ fn tiles_of_complex_numbers() -> Result<()> {
     Ok(())
 }
 
-/// A tile's sums are merged with the sum of all earlier tiles, from the first on. The bits are as
-/// if all elements were merged one after another.
+/// The sums of a tile are merged with the sum of all earlier tiles, in order. Therefore the bits of
+/// a sum do not depend on the length of the lane.
 #[test]
 fn the_grouping_is_that_of_the_shape() -> Result<()> {
     let length = 40 * TILE + 3;
@@ -180,10 +181,11 @@ fn the_grouping_is_that_of_the_shape() -> Result<()> {
     Ok(())
 }
 
-/// The tiles' published sums belong to one launch, on any stream, and to each launch of a graph.
+/// The sums that the tiles publish belong to one launch, on any stream, and to each launch of a
+/// graph.
 #[test]
 fn launches_share_nothing() -> Result<()> {
-    // The device is new: a capture on a shared device would make other tests' calls fail.
+    // The device is new, because a capture on a shared device would make other tests' calls fail.
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _guard = device.enter();
     let streams = [device.new_stream()?, device.new_stream()?];

@@ -62,7 +62,7 @@ fn parts_are_sent_to_their_ranks() -> Result<()> {
         assert_eq!(exchanged.to_vec()?, parts);
         assert_eq!(narrow.to_vec()?, [0, 1, 2]);
         assert_eq!(given.to_vec()?, [1; 5]);
-        // A ring: ranks of even number send first.
+        // The ranks form a ring: ranks of even number send first.
         let (next, before) = ((own + 1) % size, (own + size - 1) % size);
         let mut came = Array::<i32>::zeros([6, 2])?;
         if own == 0 {
@@ -146,7 +146,8 @@ fn loss(weights: &Array<f32>, x: &Array<f32>) -> Result<Array<f32>> {
     x.matmul(weights)?.square().mean()
 }
 
-/// Trains two steps with rates and batches that are powers of two: every number is exact.
+/// Trains two steps with rates and batch sizes that are powers of two, so that every number is
+/// exact.
 fn learn(
     group: Option<&Group>,
     mut step: impl FnMut(&mut Array<f32>, &Array<f32>) -> Result<()>,

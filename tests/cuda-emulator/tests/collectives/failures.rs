@@ -31,7 +31,7 @@ fn a_disagreement_is_an_error_on_all_ranks() -> Result<()> {
     all_of(all).map(drop)
 }
 
-/// Without a timeout, NCCL and the device would wait for ever.
+/// Without a timeout, NCCL and the device would wait forever.
 #[test]
 fn a_missing_rank_is_an_error_in_time() -> Result<()> {
     let _alone = alone();
@@ -47,23 +47,23 @@ fn a_missing_rank_is_an_error_in_time() -> Result<()> {
         }
         let mut x = Array::<f32>::ones(1000)?;
         group.all_reduce_in_place(&mut x, Reduce::Sum)?;
-        // Every wait returns the error.
+        // Every wait returns the error, also the second one.
         for _ in 0..2 {
             let error = x.to_vec().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Communication, "{error}");
             assert!(error.to_string().contains("within 300ms"), "{error}");
         }
         assert!(device.synchronize().is_err());
-        // The group cannot be used any more.
+        // The group is no longer usable.
         assert!(group.all_reduce_in_place(&mut x, Reduce::Sum).is_err());
         Ok(())
     });
-    // The device waits for all of its work, as the rank does at its end.
+    // The device waits for all of its work, as a rank does at its end.
     assert_eq!(
         all[0].as_ref().unwrap_err().kind(),
         ErrorKind::Communication
     );
-    // The failure ends with the group; the device remains usable.
+    // The failure ends with the group, and the device remains usable.
     let device = Device::cuda_with(0, Default::default())?;
     let _current = device.enter();
     assert_eq!(Array::full(3, 2.0f32)?.to_vec()?, [2.0; 3]);

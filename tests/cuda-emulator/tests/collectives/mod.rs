@@ -1,5 +1,5 @@
-//! Groups of CUDA devices: NCCL on emulated devices, whose streams run as late as possible; and
-//! threads that transfer a device's arrays.
+//! Groups of CUDA devices: NCCL on emulated devices, whose streams run work as late as possible,
+//! and threads that transfer a device's arrays.
 
 mod calls;
 mod failures;
@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::collective::{Group, NcclId};
 use cachescope::{Device, DeviceConfig, Result};
 
-/// The number of emulated devices of this process, as the table of suites sets it.
+/// The number of emulated devices of this process, which the table of suites sets.
 const DEVICES: usize = 4;
 
 /// Returns a lock that one test at a time holds. The emulator counts the calls of the whole
-/// process, and a call of one test may run the work of another test's devices.
+/// process. Besides, a call of one test may run the work of another test's devices.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

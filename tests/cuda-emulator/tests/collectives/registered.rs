@@ -1,5 +1,5 @@
-//! Memory that is registered with NCCL: each segment once, and no longer than the segment lives. If
-//! memory is freed while it is registered, the emulator counts a misuse.
+//! Memory that is registered with NCCL. Each segment is registered once, and no longer than the
+//! segment lives. If memory is freed while it is registered, the emulator counts a misuse.
 
 use cachescope::collective::Reduce;
 use cachescope::{Array, DeviceConfig, Result, cache_scope};

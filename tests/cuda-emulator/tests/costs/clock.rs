@@ -1,5 +1,5 @@
 //! The virtual clock: a call takes its time from the table, work takes the time of its bytes, and a
-//! wait takes the rest.
+//! wait takes the remaining time of the work.
 
 use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result};
@@ -50,8 +50,8 @@ fn memory_calls_take_the_time_of_the_table() -> Result<()> {
     Ok(())
 }
 
-/// A kernel takes the bytes that it reads and writes, divided by the bandwidth. A wait takes this
-/// time.
+/// A kernel takes the time of the bytes that it reads and writes, divided by the bandwidth. A wait
+/// takes this time.
 #[test]
 fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     let lock = EmulatorLock::take();

@@ -61,7 +61,7 @@ fn random_allocations_call_no_driver_after_their_first_repetition() -> Result<()
     Ok(())
 }
 
-/// The library over the emulated driver makes the calls that it makes over the simulated one.
+/// The library makes equal calls over the emulated driver and over the simulated driver.
 #[test]
 fn the_simulated_driver_counts_what_the_emulated_one_counts() -> Result<()> {
     let lock = EmulatorLock::take();

@@ -1,5 +1,5 @@
-//! The driver's calls for memory, and their cost by the emulator's virtual clock: a simulation, not
-//! a measurement of a GPU.
+//! The driver's calls for memory, and their cost by the emulator's virtual clock. The cost is a
+//! simulation, not a measurement of a GPU.
 
 mod clock;
 mod growth;
@@ -15,7 +15,7 @@ use cuda_emulator::Control;
 pub(super) fn prepare() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     cuda_emulator::start(target);
-    // SAFETY: there is one thread yet.
+    // SAFETY: the process has only one thread.
     unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", target.join("kernels-that-count")) };
 }
 
@@ -47,8 +47,7 @@ const WAITING: [&str; 4] = [
     "cuMemFree_v2",
 ];
 
-/// The lock that one test holds. The emulator counts for the whole process, so tests run one at a
-/// time.
+/// The lock that one test at a time holds, because the emulator counts for the whole process.
 struct EmulatorLock {
     control: Control,
     _lock: MutexGuard<'static, ()>,

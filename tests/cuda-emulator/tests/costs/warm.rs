@@ -1,4 +1,4 @@
-//! A warm step makes no call for memory and waits only for its result, under every policy and
+//! A warm step makes no call for memory, and waits only for its result, under every policy and
 //! without scopes.
 
 use std::collections::VecDeque;
@@ -19,8 +19,8 @@ const BATCH: usize = 24;
 /// A pool, and the policy of the scope that steps run in, if any.
 type Way = (PoolKind, Option<Policy>);
 
-/// Plans of steps without a pattern rarely need another slab, however long they run. Such a slab is
-/// a new segment if the pool does not split segments.
+/// The way that some tests exclude. Plans of steps without a pattern rarely need another slab,
+/// however long they run. If the pool does not split segments, such a slab is a new segment.
 const NEVER_QUIET: Way = (PoolKind::Binned, Some(Policy::Plan));
 
 const POLICIES: [Option<Policy>; 5] = [
@@ -40,7 +40,7 @@ fn batch(images: usize) -> Result<Dataset> {
     })
 }
 
-/// Runs `step` in the scope of its way, if any.
+/// Runs `step` in the scope of its way, if the way has one.
 fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
     match policy {
         None => step(),
@@ -134,7 +134,7 @@ fn a_warm_step_with_gradients_calls_no_driver() -> Result<()> {
     })
 }
 
-/// Lengths recur in an order without a pattern, as in batches of texts.
+/// Lengths recur in an order without a pattern, like batches of texts.
 #[test]
 fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     everywhere(|lock, _, way| {
@@ -165,21 +165,20 @@ fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     })
 }
 
-/// Activations of a small transformer, in bytes for each token.
+/// The activations of a small transformer, in bytes for each token.
 const LAYERS: [usize; 30] = [
     4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
     12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
     128_000,
 ];
 
-/// Blocks of a few to hundreds of megabytes with drifting lengths, of which some are live at a
-/// time.
+/// Blocks of up to hundreds of megabytes have drifting lengths. Some of them are live at a time.
 #[test]
 fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
         everywhere(|lock, device, way| {
-            // While few pages are reserved, they are released until the bound has risen; under Plan
-            // that takes longer.
+            // While few pages are reserved, pages are released until the bound has risen. Under
+            // Plan, the bound rises more slowly.
             let learns_long = share > 1 && way.1 == Some(Policy::Plan);
             if way == NEVER_QUIET || learns_long {
                 return Ok(());
@@ -210,7 +209,7 @@ fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() 
             assert_quiet(lock, &what, || (0..400).try_for_each(|_| turn_of()))?;
             if way == (PoolKind::BestFit, Some(Policy::Recycle)) {
                 let peak_bytes = device.memory_stats().peak_reserved_bytes as f64;
-                // The bound includes two pages, for small and for large blocks.
+                // The bound includes two pages, one for small blocks and one for large blocks.
                 let bound_bytes = 1.2 * working_set_bytes as f64 + f64::from(4 << 20);
                 assert!(peak_bytes < bound_bytes, "{what}: {peak_bytes}");
             }

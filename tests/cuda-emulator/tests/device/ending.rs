@@ -25,8 +25,8 @@ fn arrays_outlive_their_device_s_handles() {
     }
 }
 
-/// The device's end destroys the handle of each stream that multiplied, its workspace, and what was
-/// captured.
+/// The end of the device destroys the handle and the workspace of each stream that multiplied, and
+/// the captured graphs.
 #[test]
 fn memory_of_products_and_graphs_is_released() {
     let lock = EmulatorLock::take();
@@ -90,11 +90,11 @@ fn the_end_of_the_process_is_quiet() {
     }
 }
 
-/// A device and an array, which are left at the end of the process.
+/// A device and an array that are alive at the end of the process.
 static KEPT: Mutex<Option<(Device, Array<u32>)>> = Mutex::new(None);
 
-/// Destructors of C run in the reverse order of their registration. This one is registered before
-/// `main` and before the driver is loaded, so it runs after the driver's end.
+/// Destructors of C run in the reverse order of their registration. This destructor is registered
+/// before `main` and before the driver is loaded, so it runs after the driver's end.
 pub(crate) fn drop_after_the_driver() {
     extern "C" fn drop_late() {
         let late = KEPT.lock().map(|mut kept| kept.take());

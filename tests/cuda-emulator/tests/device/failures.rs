@@ -6,7 +6,7 @@ use cachescope::{
 
 use crate::device::{EmulatorLock, POOLS, device, numbers};
 
-/// Uses every function of a device, except kernels.
+/// Uses every function of a device except kernels.
 fn program(pool: PoolKind) -> Result<()> {
     let config = DeviceConfig {
         pool,
@@ -38,7 +38,8 @@ fn program(pool: PoolKind) -> Result<()> {
     device.synchronize()
 }
 
-/// Returns the number of objects that the driver kept, one for each failed call that releases.
+/// Returns the number of objects that the driver did not release. There is one for each failed call
+/// that releases.
 fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
     let counts = |report: cuda_emulator::Report| {
         [
@@ -76,7 +77,7 @@ fn each_failed_call_is_an_error_or_is_recovered() {
         let calls = lock.control.calls() - before;
         let (mut errors, mut kept) = (0, 0);
         for call in 1..=calls {
-            // If the device is exhausted, that is not an error of the driver.
+            // If the device is out of memory, the error is not an error of the driver.
             let codes: &[i32] = match pool {
                 PoolKind::BestFit => &[999, 2],
                 _ => &[999],
@@ -122,8 +123,8 @@ fn assert_honest(error: &Error) {
     }
 }
 
-/// Drops an array whose memory the driver does not free. The drop leaves the error to the next call
-/// that checks.
+/// Drops an array whose memory the driver does not free. The next call that checks for errors
+/// returns the error.
 fn fail_to_free(lock: &EmulatorLock, array: Array<u8>) {
     let device = array.device().clone();
     lock.control.fail_named("cuMemFreeAsync", 1, 1);
@@ -195,7 +196,7 @@ fn pages_of_a_failed_commit_are_released() {
         let first = Array::<u8>::zeros(1 << 20).unwrap();
         let before = lock.control.report();
         lock.control.fail_named("cuMemCreate", 4, 2);
-        // As a separate segment, which needs no pages.
+        // A separate segment needs no pages.
         let second = Array::<u8>::full(12 << 20, 3).unwrap();
         assert_eq!(lock.control.report().mappings, before.mappings);
         assert!(second.to_vec().unwrap().iter().all(|&byte| byte == 3));
@@ -211,7 +212,7 @@ fn pages_of_a_failed_commit_are_released() {
     lock.end();
 }
 
-/// A page that the driver does not unmap stays mapped and is used again.
+/// If the driver does not unmap a page, the page stays mapped and is reused.
 #[test]
 fn a_page_that_stays_is_used_again() {
     let lock = EmulatorLock::take();

@@ -9,7 +9,7 @@ use crate::device::EmulatorLock;
 use crate::device::opening::{is_child, run_child};
 
 /// Returns the number of kernels that a process with this cache and these settings compiles, and
-/// the sum that it computes.
+/// the sum that the process computes.
 fn told(cache: &Path, settings: &[(&str, &str)]) -> String {
     let cache = ("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap());
     let output = run_child("kernels", "child_adds", &[settings, &[cache]].concat());
@@ -57,8 +57,7 @@ fn a_compiler_newer_than_the_driver_is_an_error_with_both_versions() {
     let _ = fs::remove_dir_all(cache);
 }
 
-/// Two threads with different kernels, whose compilations overlap; then four threads with one
-/// kernel.
+/// Two threads compile different kernels at the same time. Then four threads compile one kernel.
 #[test]
 fn child_compiles_by_threads() {
     if !is_child() {
@@ -111,7 +110,7 @@ fn different_kernels_are_compiled_at_the_same_time_and_each_once() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// An operation of several kernels, whose compilations overlap.
+/// An operation compiles several kernels at the same time.
 #[test]
 fn child_compiles_for_an_operation() {
     if !is_child() {
@@ -144,7 +143,7 @@ fn the_kernels_of_an_operation_are_compiled_at_the_same_time() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// Returns a path of the test's own, where nothing exists.
+/// Returns a separate path for the test, at which nothing exists.
 fn nowhere(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
@@ -175,7 +174,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// Another compiler, or another device, compiles a text to other code.
+/// Another compiler, or another device, compiles a source to different code.
 #[test]
 fn a_kernel_is_of_its_compiler_and_its_device() {
     let _lock = EmulatorLock::take();

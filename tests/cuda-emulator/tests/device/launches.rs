@@ -1,4 +1,4 @@
-//! The number of launches of an operation, which is how often it reads its operand.
+//! The number of launches of an operation, which is the number of times that it reads its operand.
 
 use cachescope::{Array, PoolKind, Result};
 
@@ -66,8 +66,8 @@ fn softmax_of_long_lanes_reads_them_twice() -> Result<()> {
     Ok(())
 }
 
-/// A transposed operand is read by a separate kernel if lines are not too short for tiles, and
-/// without a copy.
+/// A transposed operand is read without a copy. If its lines are long enough for tiles, a separate
+/// kernel reads it.
 #[test]
 fn transposed_operands_are_read_by_tiles() -> Result<()> {
     let loaded = |shape: [usize; 2]| {

@@ -65,7 +65,7 @@ fn a_full_device_reuses_freed_memory() {
                 );
                 drop(held);
             }
-            // The size differs from before.
+            // The size differs from the earlier size.
             let all = Array::<u8>::zeros(DEVICE_BYTES * 3 / 4).unwrap();
             drop(all);
             assert!(
@@ -97,7 +97,7 @@ fn pages_between_live_blocks_are_released() {
         for (seed, array) in &arrays {
             assert_eq!(array.to_vec().unwrap(), numbers(*seed, count));
         }
-        // In the gaps of the freed blocks.
+        // The block is placed in the gaps of the freed blocks.
         let large = Array::<u8>::full(9 * MIB, 5).unwrap();
         assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 5));
     }
@@ -124,8 +124,8 @@ fn the_driver_s_pool_keeps_freed_memory_until_a_trim() {
     lock.end();
 }
 
-/// Blocks change streams: the next stream must not see the writes of the one before too early or
-/// too late.
+/// Blocks change streams. The work of the previous stream must be ordered before the work of the
+/// next stream.
 #[test]
 fn memory_that_changes_streams_is_ordered() {
     for pool in POOLS {
@@ -199,7 +199,7 @@ fn a_stream_waits_for_the_previous_user_of_its_memory() {
     }
 }
 
-/// A release in the order of a stream would be recorded if the stream is captured.
+/// A release in stream order would be recorded if the stream is captured.
 #[test]
 fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
     let lock = EmulatorLock::take();
@@ -233,7 +233,8 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
             };
             let graph = graph::capture(&device, || {
                 stats(0);
-                // Drops on another thread, and in some rounds on the thread that captures.
+                // The array is dropped on another thread, and in some rounds on the thread that
+                // captures.
                 let dropping = std::thread::scope(|scope| scope.spawn(|| drop(array)).join());
                 dropping.unwrap();
                 drop(own);
@@ -273,7 +274,7 @@ fn idle_streams_are_not_queried() {
             assert_eq!(device.memory_stats().reserved_bytes, 0);
         });
         assert_eq!(events, 0);
-        // One event is enough for all blocks that wait for the same work.
+        // One event suffices for all blocks that wait for the same work.
         let arrays = [1, 2, 3].map(|_| Array::<u8>::zeros(MIB).unwrap());
         let events = lock.calls_of("cuEventRecord", || {
             drop(arrays);
@@ -301,7 +302,7 @@ fn a_limit_bounds_what_is_taken_from_the_device() {
     lock.end();
 }
 
-/// Small arrays share a window of the memory that a kernel touches; large arrays span many.
+/// Small arrays share a window of the memory that a kernel touches. Large arrays span many windows.
 #[test]
 fn what_only_the_device_touches_is_hidden_from_the_host() {
     let _lock = EmulatorLock::take();

@@ -1,5 +1,5 @@
-//! CUDA devices on the emulator, by the library's public API: opening, memory, transfers, streams,
-//! kernels on disk, failures of the driver, and the end.
+//! CUDA devices on the emulator, through the library's public API: opening, memory, transfers,
+//! streams, kernels on disk, failures of the driver, and the end.
 
 mod ending;
 mod failures;
@@ -20,7 +20,7 @@ use cuda_emulator::{Control, Report};
 const DEVICE_BYTES: usize = 64 << 20;
 const DEVICES: usize = 3;
 
-/// Prepares the process before `main`: the emulator runs even if there is a real device, because
+/// Prepares the process before `main`. The emulator is used even if there is a real device, because
 /// these tests count its calls.
 pub(super) fn prepare() {
     let settings = [
@@ -30,7 +30,7 @@ pub(super) fn prepare() {
     ];
     for (name, value) in settings {
         if std::env::var_os(name).is_none() {
-            // SAFETY: there is one thread yet.
+            // SAFETY: the process has only one thread.
             unsafe { std::env::set_var(name, value) };
         }
     }
@@ -44,8 +44,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// The lock that one test holds. The emulator counts for the whole process, so tests run one at a
-/// time.
+/// The lock that one test at a time holds, because the emulator counts for the whole process.
 struct EmulatorLock {
     control: Control,
     before: Report,
@@ -73,7 +72,8 @@ impl EmulatorLock {
         self.control.calls_of(name) - before
     }
 
-    /// Checks that the devices of this turn left nothing behind except what the process keeps.
+    /// Checks that the devices of this test released all objects, except those that the process
+    /// keeps.
     #[track_caller]
     fn end(&self) {
         let kept = Report {
@@ -85,7 +85,7 @@ impl EmulatorLock {
         self.assert_no_misuse();
     }
 
-    /// Checks that this many pools were destroyed with memory in them, because a test made frees
+    /// Checks that `count` pools were destroyed with memory in them, because a test made frees
     /// fail, and that there was no other misuse.
     #[track_caller]
     fn forgive_pools(&self, count: u64) {
@@ -107,7 +107,7 @@ impl EmulatorLock {
     }
 }
 
-/// Returns a new device with that pool.
+/// Returns a new device with this kind of pool.
 fn device(pool: PoolKind) -> Device {
     let config = DeviceConfig {
         pool,

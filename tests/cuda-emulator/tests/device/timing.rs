@@ -1,4 +1,4 @@
-//! The device times in a recording.
+//! The times of device work in a recording.
 
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Array, PoolKind, Result, graph};
@@ -48,7 +48,7 @@ fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
         let kernels = kernels();
         assert!(kernels.windows(2).all(|pair| {
             let end = pair[0].time.as_nanos() + u128::from(pair[0].bytes);
-            // The driver's clock has steps of half a microsecond.
+            // The driver's clock has a resolution of half a microsecond.
             end <= pair[1].time.as_nanos() + 1_000
         }));
     }
@@ -69,7 +69,7 @@ fn what_was_submitted_before_a_recording_is_not_its() -> Result<()> {
         }
         let later = device.record(RecordOptions::default())?;
         x.update(|x| x + 1.0)?;
-        // A read waits, too.
+        // A read also waits.
         assert_eq!(x.to_vec()?, [7.0; 1000]);
         let count = |recording: &Recording| {
             let events = recording.events();

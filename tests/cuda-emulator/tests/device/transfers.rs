@@ -4,7 +4,7 @@ use cachescope::{Array, Device, Element, PoolKind, Stream};
 
 use crate::device::{EmulatorLock, device, numbers};
 
-/// Counts near the length of a staging buffer, and counts of several buffers.
+/// Counts near the length of a staging buffer, and counts that need several buffers.
 const COUNTS: [usize; 9] = [
     1,
     1000,
@@ -95,7 +95,7 @@ fn an_upload_waits_for_nothing_and_one_stream_needs_no_event() {
     lock.end();
 }
 
-/// More bytes than the staging buffers hold, before the device has copied any.
+/// More bytes than the staging buffers hold are enqueued, before the device has copied any.
 #[test]
 fn staging_memory_is_bounded_and_used_again() {
     let lock = EmulatorLock::take();
@@ -119,7 +119,7 @@ fn staging_memory_is_bounded_and_used_again() {
     lock.end();
 }
 
-/// A staging buffer serves two streams, of which one is done long before the other.
+/// A staging buffer serves two streams. One of them is done long before the other.
 #[test]
 fn staging_memory_is_kept_for_every_stream_that_reads_it() {
     let lock = EmulatorLock::take();

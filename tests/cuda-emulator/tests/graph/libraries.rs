@@ -1,5 +1,6 @@
-//! Handles and plans of NVIDIA's libraries that come and go during a capture. Some of their calls
-//! wait for the whole context, which would end the captures of all devices and threads in it.
+//! Handles and plans of NVIDIA's libraries that are created and destroyed during a capture. Some
+//! calls of the libraries wait for the whole context, which would end the captures of all devices
+//! and threads in it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -28,7 +29,8 @@ fn assert_captured(device: &Device, beside: impl FnOnce() -> Result<()>) -> Resu
     Ok(())
 }
 
-/// Returns a device that has handles and a plan: it multiplied, factorized and transformed.
+/// Returns a device that has multiplied, factorized and transformed, so that it has handles and a
+/// plan.
 fn used_device() -> Result<Device> {
     let device = device();
     let _guard = device.enter();
@@ -65,7 +67,7 @@ fn another_thread_needs_a_new_plan_during_a_capture() -> Result<()> {
         });
         assert_captured(&device, || {
             has_begun.recv().expect("the other thread begins");
-            // If the plan were made now, it would end the capture.
+            // If the plan were made at this time, it would end the capture.
             thread::sleep(Duration::from_millis(100));
             Ok(())
         })?;

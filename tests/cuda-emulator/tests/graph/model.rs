@@ -1,8 +1,8 @@
 //! Random programs that capture and launch graphs on several streams and threads, compared with the
 //! results of the program in order.
 //!
-//! The model represents memory by cells: one for each block that arrays share. A graph is a list of
-//! changes to cells. A launch repeats these changes, whichever array has the cell by then.
+//! The model represents memory by cells, one for each block that arrays share. A graph is a list of
+//! changes to cells. A launch repeats these changes, even if another array has the cell by then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,10 +27,10 @@ const POLICIES: [Policy; 4] = [Policy::Plan, Policy::Recycle, Policy::Bump, Poli
 #[derive(Clone, Debug)]
 enum Work {
     Make(usize, i32),
-    /// Makes an array of the sum of two.
+    /// Makes an array with the sum of two arrays.
     Add(Index, Index),
     Fill(Index, i32),
-    /// Adds another array to three times itself.
+    /// Replaces an array by three times the array plus another array.
     Update(Index, Index),
     Clone(Index),
     Drop(Index),
@@ -41,8 +41,8 @@ enum Step {
     Work(Work),
     /// Runs on another thread, which ends before the program continues.
     Elsewhere(usize, Work),
-    /// Captures on a stream, in a scope or in none. The first array that the body makes may escape.
-    /// The body may run twice before as a warm-up, with or without that escape.
+    /// Captures on a stream, with or without a scope. The first array that the body makes may
+    /// escape. The body may run twice before the capture as a warm-up, with or without the escape.
     Capture {
         stream: usize,
         scope: Option<usize>,
@@ -126,16 +126,17 @@ enum Change {
     Update(Cell, Cell, Cell),
 }
 
-/// A graph, and what each launch does.
+/// A graph, and the changes that each launch makes.
 type Captured = (Graph, Arc<[Change]>);
 
-/// The arrays by their cells, and the expected values of the cells; `None` if a value is undefined.
+/// The arrays with their cells, and the expected values of the cells; `None` if a value is
+/// undefined.
 #[derive(Default)]
 struct Model {
     live: Vec<(Array<i32>, Cell)>,
     cells: Vec<Option<Vec<i32>>>,
     lengths: Vec<usize>,
-    /// During a capture: the changes that a launch will make.
+    /// The changes that a launch will make, during a capture.
     recorded: Option<Vec<Change>>,
 }
 
@@ -150,7 +151,7 @@ impl Model {
         (!self.live.is_empty()).then(|| of.index(self.live.len()))
     }
 
-    /// Returns two operands of one length.
+    /// Returns two operands of equal length.
     fn pair(&self, left: Index, right: Index) -> Option<(usize, usize)> {
         let left = self.at(left)?;
         let len = self.live[left].0.len();

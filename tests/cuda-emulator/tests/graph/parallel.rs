@@ -1,8 +1,9 @@
-//! Launches concurrent with other threads that use the same arrays.
+//! Launches that are concurrent with other threads that use the same arrays.
 //!
 //! A launch and an operation on one array have one of two outcomes. A third outcome means that one
-//! of them did not wait for the other. The emulator shows this, because a stream that nothing waits
-//! for does not run its work. `CACHESCOPE_GRAPH_ROUNDS` sets the number of rounds.
+//! of them did not wait for the other. The emulator makes this outcome visible, because a stream
+//! that nothing waits for does not run its work. `CACHESCOPE_GRAPH_ROUNDS` sets the number of
+//! rounds.
 
 use std::cell::Cell;
 use std::hint;
@@ -44,7 +45,7 @@ impl Beside<'_> {
     }
 }
 
-/// Waits a little. The first waits only spin, so that both threads begin together.
+/// Waits briefly. The first waits only spin, so that both threads begin at about one time.
 fn wait(iterations: &mut u32) {
     *iterations += 1;
     if *iterations < 2000 {
@@ -65,7 +66,7 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Runs `rounds`, while another thread runs `other` in each.
+/// Runs `rounds`, while another thread runs `other` in each round.
 fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> T {
     let (begun, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -82,8 +83,8 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
                 wait(&mut iterations);
             }
         });
-        // Ends the other thread on every way out, also on a panic; otherwise the scope would wait
-        // for ever.
+        // Ends the other thread at every exit, including a panic. Otherwise the scope would wait
+        // forever.
         struct Ending<'a>(&'a AtomicBool);
         impl Drop for Ending<'_> {
             fn drop(&mut self) {
@@ -101,7 +102,7 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
 /// An array x, and a graph on its own stream that replaces x by 3 x + 1.
 struct Shared {
     x: Mutex<Array<i32>>,
-    /// The source of x, if x is computed from another array into the graph's slab.
+    /// The source of x; `None` if x is not computed from another array into the graph's slab.
     y: Option<Array<i32>>,
     graph: Graph,
     own: Stream,
@@ -217,8 +218,8 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
             for round in 0..rounds() {
                 shared.write().unwrap().prepare(before)?;
                 beside.together(|| shared.read().unwrap().graph.launch())?;
-                // The next launch is ordered after the read. It is done before the read's result is
-                // checked.
+                // The next launch is ordered after the read. The launch is done before the read's
+                // result is checked.
                 let after = tripled(before);
                 shared.write().unwrap().prepare(after)?;
                 shared.read().unwrap().graph.launch()?;
@@ -237,7 +238,7 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
     Ok(())
 }
 
-/// Pending work of the last launches or writes does not reach the next user of the memory.
+/// Pending work of the last launches or writes does not affect the next user of the memory.
 #[test]
 fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
     for planned in [false, true] {
@@ -261,7 +262,7 @@ fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
     Ok(())
 }
 
-/// Another thread's work on the capturing stream is done or refused, never recorded.
+/// Another thread's work on the capturing stream is executed or refused, but never recorded.
 #[test]
 fn work_beside_a_capture_is_done_or_refused() -> Result<()> {
     let device = device();

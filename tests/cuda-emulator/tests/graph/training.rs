@@ -1,4 +1,4 @@
-//! A training step by gradients as a graph.
+//! A training step with gradients as a graph.
 
 use cachescope::grad::optim::{Adam, AdamW, Sgd, Stateful};
 use cachescope::grad::{Optimizer, Parameters, value_and_grad};
@@ -18,7 +18,7 @@ struct Training<O> {
     classes: Array<i64>,
 }
 
-/// Moves a network by its gradients.
+/// A way to update a network by its gradients.
 trait Move {
     fn step(&mut self, network: &mut Network, gradients: &Network) -> Result<()>;
 }
@@ -36,7 +36,7 @@ macro_rules! moves {
 moves! { Sgd Adam AdamW }
 
 impl<O: Move> Training<O> {
-    /// Returns the same state on every call.
+    /// Returns an equal state on every call.
     fn new(optimizer: O) -> Result<Self> {
         let mut generator = Generator::new(5);
         let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
@@ -86,7 +86,8 @@ fn assert_close(some: &[f32], others: &[f32]) {
     }
 }
 
-/// The count and the rate are on the device: each launch is a step of its own, with a new rate.
+/// The count and the rate are on the device, so that each launch is a separate step with a new
+/// rate.
 #[test]
 fn a_whole_step_with_adam_is_captured() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -111,7 +112,7 @@ fn a_whole_step_with_adam_is_captured() -> Result<()> {
     }
     assert_close(&captured.parameters()?, &eager.parameters()?);
     assert_eq!(captured.optimizer.read_steps()?, 9);
-    // A step that is not a launch continues with this count.
+    // A step without a launch continues with this count.
     captured.step()?;
     eager.step()?;
     assert_close(&captured.parameters()?, &eager.parameters()?);
@@ -120,7 +121,7 @@ fn a_whole_step_with_adam_is_captured() -> Result<()> {
     Ok(())
 }
 
-/// A captured write of the rate or the count would be repeated by each launch.
+/// Each launch would repeat a captured write of the rate or the count.
 #[test]
 fn a_capture_with_a_rate_that_was_not_written_is_an_error() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -179,7 +180,7 @@ fn a_training_step_with_gradients_is_captured() -> Result<()> {
     Ok(())
 }
 
-/// Like the examples: an optimizer that counts its steps, and inputs that change between launches.
+/// As in the examples, an optimizer counts its steps, and inputs change between launches.
 #[test]
 fn gradients_are_captured_and_steps_are_not() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;

@@ -1,4 +1,4 @@
-//! Plans of cuFFT: which ones are kept, for which users, and how failures are handled.
+//! Plans of cuFFT: the plans that are kept, their users, and the handling of failures.
 
 use cachescope::{
     Array, Complex, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, fft, graph,
@@ -7,7 +7,7 @@ use cuda_emulator::Control;
 
 type C64 = Complex<f64>;
 
-/// Doubles the numbers, by a transform and its inverse.
+/// Doubles the numbers, with a transform and its inverse.
 fn step(x: &mut Array<C64>) -> Result<()> {
     cache_scope!("transforms", policy = Policy::Plan, {
         let spectrum = fft::fft(x, 0)?;
@@ -30,7 +30,7 @@ fn assert_counts(ones: &Array<C64>) -> Result<()> {
     assert_all(&sum, ones.len() as f64)
 }
 
-/// One test, because injected failures affect the whole process.
+/// There is only one test, because injected failures affect the whole process.
 #[test]
 fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -60,7 +60,8 @@ fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     let Some(control) = &control else {
         return Ok(());
     };
-    // If there is no memory for another plan's tables, all plans are destroyed except the graph's.
+    // If there is not enough memory for another plan's tables, all plans except the graph's are
+    // destroyed.
     let row = Array::full(1000, C64::ONE)?;
     control.fail_named("cufftMakePlanMany64", 1, 2);
     assert_counts(&row)?;
@@ -93,7 +94,7 @@ fn pending_transforms_keep_their_plans() -> Result<()> {
     let lengths = 2..150;
     let rows = lengths.map(|length| Array::full(length, C64::ONE));
     let rows = rows.collect::<Result<Vec<_>>>()?;
-    // No result is read until all plans were made.
+    // No result is read before all plans are made.
     let spectra = rows.iter().map(|row| fft::fft(row, 0));
     let spectra = spectra.collect::<Result<Vec<_>>>()?;
     for spectrum in &spectra {
