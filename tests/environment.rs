@@ -1,5 +1,5 @@
-//! Environment variables. Each test runs this test binary as a process with one of the `child_…`
-//! tests below.
+//! Environment variables. Each test runs this test binary as a separate process, with one of the
+//! `child_…` tests below.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -159,7 +159,7 @@ fn the_pool_is_chosen_by_name() {
     assert!(own.starts_with(by_program), "{own}");
 }
 
-/// A temporary path; the file is removed on drop.
+/// The path of a temporary file, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -210,7 +210,7 @@ fn a_log_has_the_pages_that_a_pool_reserves() {
         "child_allocates_three_units",
         &[("CACHESCOPE_PROFILE", log.path())],
     );
-    // The process-wide device keeps its segments to the end.
+    // The device of the process keeps its segments until the end.
     assert_eq!(log.rows(), [("allocate".to_owned(), 2 << 20)]);
 }
 

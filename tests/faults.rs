@@ -1,5 +1,5 @@
-//! Programs in which each reservation fails in turn. A program ends in an error or succeeds, its
-//! results are right, and nothing leaks.
+//! Programs in which each reservation fails in turn. A program ends with an error or succeeds, its
+//! results are correct, and nothing leaks.
 
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
 use under_test::device_with;
@@ -7,9 +7,9 @@ use under_test::device_with;
 /// The way in which a device reserves memory.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
-    /// By pages; an array has some pages to itself.
+    /// By pages. An array has some pages alone.
     InPlace,
-    /// By whole segments; every array has its own.
+    /// By whole segments. Every array has a separate segment.
     BySegments,
 }
 
@@ -52,7 +52,7 @@ fn device(fault: Option<FaultPlan>, growth: Growth) -> Device {
     device_with(config).unwrap()
 }
 
-/// Runs the program, checks that it leaves nothing behind, and returns whether it succeeded.
+/// Runs the program, checks that it releases all memory, and returns whether it succeeded.
 fn survives(fault: Option<FaultPlan>, policy: Policy, growth: Growth) -> bool {
     let device = device(fault, growth);
     let outcome = program(&device, policy, growth.len());
@@ -84,7 +84,7 @@ fn setups() -> impl Iterator<Item = (Policy, Growth)> {
 fn each_reservation_may_fail() {
     for (policy, growth) in setups() {
         assert!(survives(None, policy, growth));
-        // One failure costs a retry, and then the reservation succeeds.
+        // One failure only causes a retry, which succeeds.
         assert!((1..12).all(|nth| survives(Some(FaultPlan::Nth(nth)), policy, growth)));
     }
 }

@@ -1,18 +1,18 @@
-//! A training step's gradients, compared with finite differences: the results of the step's
-//! operations must be consistent, as functions and their derivatives.
+//! A training step's gradients, compared with finite differences. The results of the step's
+//! operations must be consistent with their derivatives.
 
 use cachescope::{Array, Generator, Result, cache_scope, select};
 
-/// The distance of the two points of a finite difference. In `f64` its error is about 1e-8, both
-/// from rounding and from curvature.
+/// The distance between the two points of a finite difference. In `f64`, the errors of rounding and
+/// of curvature are about 1e-8.
 const STEP: f64 = 1e-4;
 const TOLERANCE: f64 = 1e-7;
 
-/// A network of two layers on a few examples: tanh, and cross-entropy of a softmax.
+/// A network of two layers on a few examples, with tanh and the cross-entropy of a softmax.
 struct Network {
     inputs: Array<f64>,
     labels: Array<i64>,
-    /// The weights and biases of both layers, in their order.
+    /// The weights and biases of both layers, in order.
     parameters: [Array<f64>; 4],
 }
 

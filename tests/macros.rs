@@ -1,9 +1,9 @@
-//! The suite of the macros, which `renamed` runs from edition 2021, again from this edition, and on
-//! a CUDA device.
+//! The suite of the macros. `renamed` runs it from edition 2021, from this edition, and on a CUDA
+//! device.
 
 #![deny(warnings)]
 
-// A crate decides what `::core` means; the expansion does not depend on it.
+// A crate determines the meaning of `::core`. The expansion must not depend on it.
 extern crate alloc as core;
 extern crate cachescope as scoped;
 

@@ -1,6 +1,7 @@
-//! The suites of the library. Each runs in a process of its own, on the host, and on a CUDA device
-//! where that tests something new: the real one where there is one, else the emulated one. There,
-//! few suites run without `CACHESCOPE_EMULATOR_ALL=1`.
+//! The suites of the library. Each suite runs in a separate process, on the host, and on a CUDA
+//! device if the device tests something new. The CUDA device is the real device if there is one,
+//! otherwise the emulated device. On the emulated device, few suites run without
+//! `CACHESCOPE_EMULATOR_ALL=1`.
 
 #[cfg(feature = "backtraces")]
 mod backtraces;
@@ -24,10 +25,11 @@ mod train_digits;
 use cuda_emulator::{Run, Suite};
 use proptest::test_runner::{FailurePersistence, FileFailurePersistence};
 
-/// Larger than any limit of a test; memory that is not touched costs nothing.
+/// The memory of the emulated device. It exceeds the limit of every test, because untouched memory
+/// costs nothing.
 const MEMORY: (&str, &str) = ("CACHESCOPE_EMULATOR_MEMORY", "17179869184");
-/// The emulator checks that the host does not access the device's memory. That takes time in every
-/// call that waits.
+/// The variable that makes the emulator check that the host does not access the device's memory.
+/// The check takes time in every call that waits.
 const GUARD: (&str, &str) = ("CACHESCOPE_EMULATOR_GUARD", "1");
 
 const HOST: Run = Run::host();
@@ -36,14 +38,14 @@ const GUARDED: Run = CUDA.with(&[MEMORY, GUARD]);
 
 const HAS_CUDA: bool = cfg!(feature = "cuda");
 
-/// Reasons why tests of the host do not hold on CUDA.
+/// The reason why some tests of the host are not valid on CUDA.
 const DEFERRED: &str =
     "a drop waits for nothing there, so that a segment is released by the next call";
 const LATER: &str = "there, a bad index is returned by the next call that waits";
 const EARLY: &str = "a real device may have done the work before anybody looks whether it has";
 
-/// One test at a time, because all share one context. A release waits for all of its streams,
-/// including those that another test delays.
+/// One test runs at a time, because all tests share one context. A release waits for all streams of
+/// the context, including streams that another test delays.
 const ALONE: Run = CUDA.serial();
 
 const POOLS: Run = ALONE.without(&[
@@ -83,7 +85,7 @@ static SUITES: [Suite; 17] = [
     suite("scopes", &[HOST, CUDA.always()]),
     suite("streams", &[HOST, STREAMS]),
     suite("stress", &[HOST, CUDA]),
-    // Reservations that are worth failing are of millions of elements.
+    // The reservations in this suite are of millions of elements.
     suite("faults", &[HOST, CUDA.long()]),
     suite("recording", &[HOST]),
     suite("backtraces", &[HOST]),
@@ -97,14 +99,14 @@ static SUITES: [Suite; 17] = [
     suite("collective", &[HOST]),
     suite("budgets", &[HOST]),
     suite("dry_runs", &[HOST]),
-    // Epochs are of hundreds of steps.
+    // The epochs in this suite have hundreds of steps.
     suite("train_digits", &[HOST, CUDA.long()]),
 ];
 
 cuda_emulator::run_suites!(&SUITES);
 
-/// Returns where proptest stores the seeds of failures: `tests/proptest-regressions`. Its default
-/// is the root of the repository.
+/// Returns where proptest stores the seeds of failures: `tests/proptest-regressions`. Proptest's
+/// default is the root of the repository.
 fn regressions() -> Option<Box<dyn FailurePersistence>> {
     let folder = "tests/proptest-regressions";
     Some(Box::new(FileFailurePersistence::SourceParallel(folder)))

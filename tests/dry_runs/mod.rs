@@ -1,4 +1,4 @@
-//! Devices without data: what a program needs, as a real run needs it.
+//! Dry-run devices: the memory that a program needs is equal to that in a real run.
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -26,7 +26,8 @@ fn like(config: DeviceConfig) -> MetaOptions {
     }
 }
 
-/// Asserts that a dry run has the peaks of a real run, and what it allocated on each line.
+/// Asserts that the peaks and the allocations of each line are equal in a dry run and in a real
+/// run.
 #[track_caller]
 fn agrees(config: &DeviceConfig, program: fn() -> Result<()>) {
     let real = Device::host_with(config.clone()).unwrap();
@@ -51,7 +52,7 @@ fn agrees(config: &DeviceConfig, program: fn() -> Result<()>) {
     assert_eq!(figures(dry.by_call_site()), figures(sites));
 }
 
-/// Asserts it for each pool that a host has.
+/// Asserts the agreement for each pool of a host device.
 #[track_caller]
 fn agrees_for_all_pools(program: fn() -> Result<()>) {
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
@@ -110,7 +111,7 @@ impl Network {
     }
 }
 
-/// Some steps of training, with a batch that grows.
+/// Trains some steps, with a batch that grows.
 fn training() -> Result<()> {
     let mut network = Network::new()?;
     let mut optimizer = AdamW::new(0.01);
@@ -172,7 +173,7 @@ fn reads_give_zeros_and_nothing_is_written() -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes of memory that this process uses.
+/// Returns the bytes of resident memory of this process.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -218,7 +219,7 @@ fn what_does_not_fit_is_an_error_with_its_report() {
     assert!(error.is_out_of_memory());
     assert!(error.to_string().contains("meta"), "{error}");
     assert!(error.to_string().contains("dry_runs/mod.rs"), "{error}");
-    // Idle memory of another scope is released before that.
+    // Before that, idle memory of another scope is released.
     let config = DeviceConfig {
         memory_limit: Some(24 << 20),
         ..Default::default()

@@ -1,4 +1,4 @@
-//! Operations that compute in blocks: their scratch memory is counted, and not listed.
+//! Operations that compute in blocks. Their scratch memory is counted, but not listed.
 
 use cachescope::grad::value_and_grad;
 use cachescope::record::{EventKind, Profile};
@@ -8,7 +8,8 @@ use cachescope::{
 
 use super::{agrees, agrees_for_all_pools};
 
-/// Attention of heads and queries that take several blocks, forward and backward, in a scope.
+/// Computes attention forward and backward in a scope, for heads and queries that need several
+/// blocks.
 fn blocks() -> Result<()> {
     let q = Array::<f32>::rand([2, 3, 520, 8])?;
     for _ in 0..2 {

@@ -1,5 +1,5 @@
 //! Arrays over memory that was allocated elsewhere. They are used like any other array. Their
-//! memory is released once, as soon as possible, by the next call that checks for it.
+//! memory is released only once, by the next call that checks for memory to release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Calls {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Returns an array over the test's own memory, which the destructor overwrites.
+    /// Returns an array over memory of the test, which the destructor overwrites.
     fn taken_in(&self, device: &Device, value: i32) -> Result<Array<i32>> {
         let mut values = vec![value; N];
         let address = values.as_mut_ptr().expose_provenance() as u64;
@@ -37,7 +37,7 @@ impl Calls {
             values.fill(-1);
             calls.0.fetch_add(1, Ordering::SeqCst);
         };
-        // SAFETY: the vector is not touched until the destructor is called.
+        // SAFETY: the vector is not used until the destructor is called.
         unsafe { Array::from_raw_parts(device, address, N, destructor) }
     }
 }
@@ -114,7 +114,7 @@ fn what_is_refused_stays_the_callers() {
     assert_eq!(calls.count(), 0);
 }
 
-/// The alignment of a `Complex<f32>` is 4, although its size is 8: it is not a word of 8 bytes.
+/// The alignment of a `Complex<f32>` is 4, although its size is 8, so it is not a word of 8 bytes.
 #[test]
 fn complex_numbers_may_begin_between_words() -> Result<()> {
     let device = device();
@@ -127,7 +127,8 @@ fn complex_numbers_may_begin_between_words() -> Result<()> {
     let own = Array::from_slice(&numbers, [3, 4])?;
     let address = (start + 4 * skipped) as u64;
     assert_eq!(address % 8, 4);
-    // SAFETY: the vector has the numbers there, and is not touched until the destructor is called.
+    // SAFETY: the vector has the numbers at the address, and is not used until the destructor is
+    // called.
     let foreign = unsafe { Array::from_raw_parts(&device, address, [3, 4], || drop(memory)) }?;
     let rows = Array::from_slice(&[2, 0], 2)?;
     let mask = Array::from_slice(&[true, false, true], 3)?;
@@ -168,7 +169,7 @@ fn empty_imports_are_released_too() -> Result<()> {
         let destructor = move || {
             counted.0.fetch_add(1, Ordering::SeqCst);
         };
-        // SAFETY: there is no element.
+        // SAFETY: the array has no elements.
         let array = unsafe { Array::<f64>::from_raw_parts(&device, address, [3, 0], destructor)? };
         assert_eq!((array.to_vec()?, array.address()), (vec![], address));
     }
@@ -260,7 +261,7 @@ fn a_panic_of_a_destructor_is_reported_later() -> Result<()> {
         drop(value);
         panic!("a destructor fails");
     };
-    // SAFETY: the box is not touched until the destructor is called.
+    // SAFETY: the box is not used until the destructor is called.
     drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, destructor)? });
     // The next import runs the destructor and returns its error.
     fails(calls.taken_in(&device, 1), ErrorKind::Panic, &["panicked"]);
@@ -282,7 +283,7 @@ fn a_destructor_may_use_the_device() -> Result<()> {
         assert_eq!(array.sum().unwrap().item().unwrap(), N as i64);
         counted.0.fetch_add(1, Ordering::SeqCst);
     };
-    // SAFETY: the vector is not touched until the destructor is called.
+    // SAFETY: the vector is not used until the destructor is called.
     drop(unsafe { Array::<i64>::from_raw_parts(&device, address, N, destructor)? });
     let _scope = device.scope("inner").enter();
     let _guard = device.enter();

@@ -1,4 +1,4 @@
-//! Arrays of other crates and of files.
+//! Arrays of other crates, and arrays in files.
 
 mod dlpack;
 mod foreign;
@@ -10,7 +10,7 @@ mod serde;
 
 use cachescope::{ErrorKind, Result};
 
-/// Asserts that `outcome` is an error of `kind` whose text contains every one of `texts`.
+/// Asserts that `outcome` is an error of `kind` whose text contains all of `texts`.
 #[track_caller]
 fn fails<T>(outcome: Result<T>, kind: ErrorKind, texts: &[&str]) {
     match outcome {

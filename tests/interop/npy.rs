@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::interop::fails;
 
-/// A test's own path; the file is removed on drop.
+/// The path of a test's own file, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -17,7 +17,7 @@ impl Scratch {
         Self(std::env::temp_dir().join(unique))
     }
 
-    /// Creates a file of these bytes.
+    /// Creates a file with these bytes.
     fn holding(name: &str, bytes: &[u8]) -> Self {
         let scratch = Self::new(name);
         fs::write(&scratch.0, bytes).unwrap();
@@ -37,7 +37,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns a file of version 1 as NumPy writes it.
+/// Returns a file of version 1, in NumPy's format.
 fn file(dictionary: &str, elements: &[u8]) -> Vec<u8> {
     let header = format!("{dictionary:<117}\n");
     [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
@@ -113,7 +113,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
     let array = Array::<bool>::read_npy(&scratch)?;
     assert_eq!(array.shape(), [2, 3]);
     assert_eq!(array.to_vec()?, [true, false, true, false, true, false]);
-    // Version 2, whose header may be longer.
+    // The header of version 2 may be longer.
     let dictionary = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n";
     let head = [
         b"\x93NUMPY\x02\x00",
@@ -128,7 +128,8 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
 
 #[test]
 fn views_of_many_parts_are_written_in_order() -> Result<()> {
-    // The array is longer than a buffer of reads and writes, whose size its rows do not divide.
+    // The array is longer than the buffer of reads and writes, and the size of the buffer is not a
+    // multiple of a row's size.
     let array = Array::arange(0, 3 * 7001, 1)?.reshape([7001, 3])?;
     let scratch = Scratch::new("parts.npy");
     for view in [
@@ -271,7 +272,7 @@ fn a_header_cannot_claim_more_than_the_file_has() -> Result<()> {
     Ok(())
 }
 
-/// The file that `np.savez_compressed(file, weights=…, mask=…)` of NumPy 2.4 wrote, the mask in
+/// A file that `np.savez_compressed(file, weights=…, mask=…)` of NumPy 2.4 wrote. The mask is in
 /// Fortran order.
 const ARCHIVE: &str = "\
     504b03042d000000080000002100d55e6705ffffffffffffffff0b001400776569676874732e6e7079010010\
@@ -345,9 +346,9 @@ fn archives_are_written_for_others() -> Result<()> {
     Ok(())
 }
 
-/// Reads NumPy's file cut off anywhere and with any bit flipped: the result is the same arrays or
-/// an error. (More such files, and the memory that reading them takes, are tested in
-/// `tests/bounds`.)
+/// NumPy's file is read truncated at any position, and with any bit flipped. The result is the
+/// original arrays or an error. (`tests/bounds` tests more damaged files, and the memory that
+/// reading them takes.)
 #[test]
 fn damaged_files_are_errors_or_the_same_arrays() -> Result<()> {
     let whole = archive();

@@ -1,4 +1,4 @@
-//! Checks that no folder is part of a cycle of imports, at any level of any crate. Files of one
+//! Checks that no folder is part of a cycle of imports, at any level of any crate. The files of a
 //! folder may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub(super) const CRATES: [&str; 10] = [
 
 type ModulePath = Vec<String>;
 
-/// The modules of a crate with the paths that each names, resolved through re-exports.
+/// The modules of a crate, each with the paths that it names, resolved through re-exports.
 struct Crate {
     named: BTreeMap<ModulePath, Vec<ModulePath>>,
     /// The items that a module imports or re-exports, by module and name.
@@ -150,7 +150,7 @@ fn imported_paths(code: &str) -> Vec<Vec<String>> {
     paths
 }
 
-/// Adds the paths of the import `tree` behind the path `before`.
+/// Appends the paths of the import `tree`, each prefixed by `before`, to `paths`.
 fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     let tree = tree.trim();
     let names = |text: &str| {
@@ -194,7 +194,7 @@ fn inline_paths(code: &str) -> impl Iterator<Item = Vec<String>> {
     paths.filter(|path| path.len() > 1 && ["crate", "super", "self"].contains(&path[0].as_str()))
 }
 
-/// Returns the path from the root of the crate, if it begins with `crate`, `super` or `self`.
+/// Returns the path from the root of the crate, if `path` begins with `crate`, `super` or `self`.
 fn resolve(path: &[String], module: &ModulePath) -> Option<ModulePath> {
     let ups = path.iter().take_while(|name| *name == "super").count();
     let resolved = match path[0].as_str() {
@@ -209,7 +209,7 @@ fn resolve(path: &[String], module: &ModulePath) -> Option<ModulePath> {
     (!resolved.is_empty()).then_some(resolved)
 }
 
-/// Returns a way from `from` back to it, if there is one.
+/// Returns a cycle of imports from `from` back to `from`, if there is one.
 fn cycle(from: &str, imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     let mut ways = vec![vec![from.to_owned()]];
     let mut seen = BTreeSet::new();

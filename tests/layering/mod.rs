@@ -1,5 +1,5 @@
-//! Checks the architecture: no module names one above its own layer, and `unsafe` is only in the
-//! files that may have it.
+//! Checks the architecture: no module names a module of a higher layer, and `unsafe` is only in
+//! files that may contain it.
 
 mod cycles;
 mod names;
@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 /// A crate of the workspace, by its folder below the root.
 struct Layers {
     folder: &'static str,
-    /// From the bottom up; a module may name itself and the layers before it.
+    /// The layers from the bottom up. A module may name modules of its own layer and of lower
+    /// layers.
     layers: &'static [&'static [&'static str]],
-    /// The files and folders that may have `unsafe`.
+    /// The files and folders that may contain `unsafe`.
     with_unsafe: &'static [&'static str],
-    /// An item that the crate's root exports from a layer, if there is any.
+    /// An item that the crate's root exports from a layer, if there is one.
     exported: Option<&'static str>,
 }
 
@@ -127,8 +128,8 @@ const CRATES: [Layers; 4] = [
     },
 ];
 
-/// Names that are not layers: a crate's root, and the `macro_rules!` entry points, which only their
-/// callers expand.
+/// Names that are not layers: a crate's root, and the entry points of `macro_rules!`, which only
+/// their callers expand.
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 impl Layers {
@@ -169,8 +170,8 @@ impl Layers {
         sources
     }
 
-    /// Returns the items that the crate's root exports, with their layers: a use of an item is a
-    /// use of its layer.
+    /// Returns the items that the crate's root exports, with their layers, because a use of an item
+    /// is a use of its layer.
     fn exports(&self, lib: &str) -> Vec<(String, usize)> {
         let mut exports = Vec::new();
         for statement in lib.split(';') {
@@ -192,7 +193,7 @@ impl Layers {
     }
 }
 
-/// Returns a file's code without comments, which may name any module.
+/// Returns a file's code without comments, because comments may name any module.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();
     lines.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()))
@@ -202,7 +203,7 @@ fn module_of(file: &str) -> &str {
     file.split('/').next().unwrap().trim_end_matches(".rs")
 }
 
-/// Returns the modules that a line names by `crate::…`, including braced lists.
+/// Returns the modules that a line names with `crate::…`, including braced lists.
 fn named_modules(line: &str) -> Vec<&str> {
     let after = line.split("crate::").skip(1);
     let mut named = Vec::new();

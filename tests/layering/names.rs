@@ -1,4 +1,4 @@
-//! Checks of names: of types, and of the files of modules.
+//! Checks of the names of types, and of the files of modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::cycles::CRATES;
 
-/// The maximum number of files that define a type of one name: two, or as many twins by feature or
+/// The maximum number of files that define a type of one name. The types may differ by feature or
 /// by platform.
 const MOST_FILES: usize = 2;
 
@@ -20,7 +20,7 @@ fn sources() -> Vec<PathBuf> {
     files(folders.collect(), &is_test)
 }
 
-/// Returns the files of all packages, with tests, benchmarks and examples.
+/// Returns the files of all packages, including tests, benchmarks and examples.
 fn all_files() -> Vec<PathBuf> {
     let is_skipped = |path: &Path| path.ends_with("target") || path.ends_with(".git");
     let files = files(vec![root().to_owned()], &is_skipped);
@@ -32,7 +32,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Returns the files of Rust code in `folders`, without those that are `skipped`.
+/// Returns the Rust files in `folders`, without files that are `skipped`.
 fn files(mut folders: Vec<PathBuf>, is_skipped: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -101,7 +101,7 @@ fn no_file_has_more_than_500_lines() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-/// By `#[path]` or by `#[cfg_attr]`: the folders are the modules.
+/// A module could set a path with `#[path]` or `#[cfg_attr]`, but the folders must be the modules.
 #[test]
 fn no_module_has_a_path_of_its_own() {
     let mut places = Vec::new();

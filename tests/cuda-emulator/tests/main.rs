@@ -57,13 +57,13 @@ static SUITES: [Suite; 15] = [
     suite("indexing", &[CUDA]),
     suite("products", &[CUDA]),
     suite("programs", &[CUDA]),
-    // The suite needs four devices, and few machines have as many.
+    // The suite needs four devices, which few machines have.
     suite(
         "collectives",
         &[Run::own(start).with(&[EMULATOR, ("CACHESCOPE_EMULATOR_DEVICES", "4")])],
     ),
-    // The clock runs, and the device has the memory of the GPU that the costs are for. Only touched
-    // memory takes memory of the host.
+    // The clock runs, and the device has the memory of the GPU that the costs are for. Memory that
+    // is not touched needs no memory of the host.
     suite(
         "costs",
         &[Run::own(costs::prepare).with(&[
@@ -72,7 +72,7 @@ static SUITES: [Suite; 15] = [
             ("CACHESCOPE_EMULATOR_COSTS", "1"),
         ])],
     ),
-    // The device has the memory and the multiprocessors of the device without data.
+    // The device has the memory and the multiprocessors of the device of a dry run.
     suite(
         "dry_runs",
         &[Run::own(start).with(&[

@@ -1,4 +1,4 @@
-//! Matrix products on the emulated device: equal to the host's.
+//! Matrix products on the emulated device, which are equal to the host's.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Device, DeviceConfig, Numeric, Result};

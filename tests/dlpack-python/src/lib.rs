@@ -1,5 +1,5 @@
 //! Functions over arrays for `check.py`, which calls them through `ctypes`. A function that fails
-//! returns null or `false`, and leaves its message.
+//! returns null or `false`, and stores its error message.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -13,15 +13,15 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// An array of any type of elements.
+/// An array of any element type.
 pub trait Handle {
-    /// Exports the array, as a tensor with a version or without.
+    /// Exports the array, as a tensor with or without a version.
     fn export(&self, is_versioned: bool) -> Result<*mut c_void>;
 
-    /// Exports the array for writing, and takes it.
+    /// Exports the array for writing, and consumes the array.
     fn hand_over(self: Box<Self>) -> Result<*mut c_void>;
 
-    /// Sets every element.
+    /// Sets every element of the array.
     fn fill(&mut self, value: f64) -> Result<()>;
 
     /// Returns the address of the first element.
@@ -49,7 +49,7 @@ impl<T: AnyElement> Handle for Array<T> {
     }
 }
 
-/// Calls a generic function for the type that NumPy names so.
+/// Calls a generic function for the type with this NumPy name.
 macro_rules! by_name {
     ($name:expr, $function:ident($($argument:expr),*)) => {
         match $name {
@@ -108,7 +108,7 @@ unsafe fn import<T: AnyElement>(
     Ok(Box::new(array?))
 }
 
-/// Returns the value, or leaves the message and returns `failed`.
+/// Returns the value. If there is an error, stores its message and returns `failed`.
 fn leave<R>(outcome: Result<R>, failed: R) -> R {
     outcome.unwrap_or_else(|error| {
         let message = CString::new(error.to_string()).unwrap_or_default();
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn take(
 ///
 /// # Safety
 ///
-/// The array was returned by a function of this library, and lives.
+/// The array was returned by a function of this library, and is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn give(array: *mut Box<dyn Handle>, is_versioned: bool) -> *mut c_void {
     // SAFETY: by the contract.
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn address(array: *mut Box<dyn Handle>) -> u64 {
 ///
 /// # Safety
 ///
-/// As for `give`; the array is not used again.
+/// As for `give`; the array must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn release(array: *mut Box<dyn Handle>) {
     // SAFETY: by the contract.

@@ -1,12 +1,13 @@
-//! Runs `check.py` with the library of this package. Without NumPy it says that it was skipped.
+//! Runs `check.py` with the library of this package. Without NumPy, prints that the test was
+//! skipped.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The name of an environment variable with the Python that has NumPy and others.
+/// The environment variable with the path of a Python that has NumPy and the other packages.
 const PYTHON: &str = "CACHESCOPE_PYTHON";
 
-/// Fails without a NumPy that imports writable tensors.
+/// A Python program that fails without a NumPy that imports writable tensors.
 const NUMPY: &str =
     "import numpy, sys; sys.exit(numpy.lib.NumpyVersion(numpy.__version__) < '2.3.0')";
 

@@ -1,5 +1,6 @@
 //! The two evaluators of the host, and boxed expressions, must agree bit by bit. A build with debug
-//! assertions has only the blocked evaluator; an optimised one compares it with the fused one.
+//! assertions has only the blocked evaluator. An optimised build compares the blocked evaluator
+//! with the fused evaluator.
 
 use cachescope::{
     AnyElement, Array, Bitwise, BoxedLazy, Complex, Element, Expr, Float, Integer, IntoExpr, Lazy,
@@ -9,15 +10,15 @@ use half::{bf16, f16};
 use ndarray::s;
 use proptest::prelude::*;
 
-/// Returns the elements with all their digits. All NaN are equal, because it is unspecified which
-/// of two NaN an operation returns.
+/// Returns the elements with all their digits. All NaN count as equal, because it is unspecified
+/// which of two NaN an operation returns.
 fn digits<T: AnyElement>(array: &Array<T>) -> Vec<String> {
     let values = array.to_vec().unwrap().into_iter();
     values.map(|value| format!("{value:?}")).collect()
 }
 
-/// Compares the expression's own loop, if it has one, with the library's loops, whole and over
-/// views.
+/// Compares the expression's own loop, if it has one, with the library's loops, on whole arrays and
+/// on views.
 fn agree<E: Expr>(name: &str, lazy: &Lazy<E>) {
     let fused = lazy.eval().unwrap();
     let blocked = lazy.boxed().eval().unwrap();
@@ -61,7 +62,7 @@ fn elements<T: Element>(length: usize) -> Array<T> {
     Array::from_vec((0..length).map(value).collect(), length).unwrap()
 }
 
-/// The callback of `functions!`: every row, for the elements of its kind.
+/// The callback of `functions!`, which tests every row for the element types of its kind.
 macro_rules! rows {
     ($lane:ident $(
         $(#[doc = $doc:literal])+
@@ -242,18 +243,18 @@ fn integers_have_the_same_bits() {
     rows_of_bits(&x, &y);
 }
 
-/// One operand or step of a random expression.
+/// An operand or an operation of a random expression.
 #[derive(Clone, Debug)]
 enum Step {
     /// Pushes one of the arrays.
     Array(usize),
     /// Pushes a value.
     Value(f32),
-    /// Pops one value and pushes another.
+    /// Pops one value and pushes its function.
     Unary(usize),
     Binary(usize),
     Ternary(usize),
-    /// Pushes a value again, by its distance from the top.
+    /// Pushes a value again, which is given by its distance from the top.
     Again(usize),
 }
 
@@ -297,7 +298,8 @@ fn binary(op: usize, (a, x): Pair, (b, y): Pair) -> Pair {
     }
 }
 
-/// Returns the expression lazily, and eagerly one operation after another.
+/// Returns the expression, built lazily, and its value, computed eagerly one operation after
+/// another.
 fn built(steps: &[Step], arrays: &[Array<f32>]) -> Pair {
     let mut stack: Vec<Pair> = vec![(arrays[0].lazy().boxed(), arrays[0].clone())];
     for step in steps {
@@ -389,7 +391,7 @@ proptest! {
         let (lazy, array) = built(&steps, &arrays);
         let shape = array.shape();
         prop_assert_eq!(digits(&lazy.eval().unwrap()), digits(&array));
-        // Into a part of a larger array.
+        // The target is a part of a larger array.
         let mut target = Array::<f32>::zeros(shape).unwrap();
         target.assign(&lazy).unwrap();
         prop_assert_eq!(digits(&target), digits(&array));
@@ -450,7 +452,7 @@ fn a_sum_that_a_loop_builds_is_not_deep() {
         parts[1].eval().unwrap().to_vec().unwrap()[7],
         1.0 + 1000.0 * 500.5
     );
-    // Nested to the right: every operand waits for the last.
+    // The expression is nested to the right, so every operand waits for the last operand.
     let mut nested = x.lazy().boxed();
     for _ in 0..500 {
         nested = (&x - nested).boxed();
@@ -458,7 +460,7 @@ fn a_sum_that_a_loop_builds_is_not_deep() {
     assert_eq!(nested.eval().unwrap().to_vec().unwrap(), vec![1.0; 3000]);
 }
 
-/// For rare elements, the fused loop calls the blocked evaluator, over the target's shape.
+/// For rare elements, the fused loop calls the blocked evaluator, with the target's shape.
 #[test]
 fn single_values_fill_a_target_whatever_they_are() {
     for value in [1e30_f32, f32::NAN, 0.5] {

@@ -1,5 +1,5 @@
-//! The evaluators of the host. This is a separate target, because it is compiled a second time with
-//! optimisation, where expressions have loops of their own.
+//! The evaluators of the host. This is a separate target, because it is also compiled with
+//! optimisation, where expressions have separate loops.
 
 mod agreement;
 mod recorded;
@@ -7,8 +7,8 @@ mod together;
 
 use cuda_emulator::{Run, Suite};
 
-/// Thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of the host's
-/// evaluators are left out.
+/// There are thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of
+/// the host's evaluators are excluded.
 const CUDA: Run = Run::cuda()
     .with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")])
     .without(&[("agreement::", "between the evaluators of the host")]);

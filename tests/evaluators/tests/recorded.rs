@@ -1,4 +1,4 @@
-//! With either evaluator, a recording has the operation and its line.
+//! With either evaluator, a recording contains the operation and its line.
 
 use cachescope::grad::value_and_grad;
 use cachescope::record::{EventKind, RecordOptions};
@@ -25,7 +25,8 @@ fn evaluating_and_assigning_are_one_operation_of_their_line_each() -> Result<()>
     Ok(())
 }
 
-/// A backward pass evaluates expressions of its own, which broadcast. Its line is the loss's.
+/// A backward pass evaluates its own expressions, which broadcast. They are attributed to the line
+/// of the loss.
 #[test]
 fn a_backward_pass_reports_lines_of_the_program_alone() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;

@@ -92,8 +92,8 @@ fn new_values_are_made_of_old_ones() -> Result<()> {
     update((&mut a, &mut b), |(a, b)| (b, a))?;
     assert_eq!((&a, &b), (&old_b, &old_a), "exchanged");
     assert_eq!((a.address(), b.address()), addresses);
-    // The targets have different shapes: a target that another expression reads elsewhere is
-    // written last.
+    // The targets have different shapes. If another expression reads a target at other positions,
+    // the target is written last.
     let (mut table, mut row) = (ramp(1200).reshape([30, 40])?, ramp(40));
     let (old_table, old_row) = (table.to_uncached()?, row.to_uncached()?);
     update((&mut table, &mut row), |(table, row)| {
@@ -126,7 +126,7 @@ fn what_others_share_keeps_its_values() -> Result<()> {
         (a, b),
         ((ramp(100) + 1.0).eval()?, (ramp(100) * 2.0).eval()?)
     );
-    // One value for all, and other types.
+    // One value fills a whole target, and the targets have different types.
     let (mut x, mut count) = (ramp(50), Array::<i64>::zeros(50)?);
     update((&mut x, &mut count), |(x, count)| {
         (0.5, count + x.gt(0.0).cast::<i64>())
@@ -183,12 +183,12 @@ fn a_small_operand_of_a_broadcast_is_computed_once() -> Result<()> {
         let mut z = x.to_uncached()?;
         z.update(|z| z / divisor())?;
         assert_eq!(z, y);
-        // The whole expression is computed once, if the target broadcasts it.
+        // If the target broadcasts the whole expression, it is computed once.
         let before = takes();
         z.assign(a.exp())?;
         assert_eq!(takes() - before, 1);
         assert_eq!(z, a.exp().eval()?.broadcast_to([400, 300])?);
-        // A small subexpression is not worth it, and neither is one of the target's size.
+        // If a subexpression is small, or has the target's size, it is not computed separately.
         let few = x.slice(s![..10, ..10])?;
         let before = takes();
         (&few / (a.slice(s![..10, ..])?.exp() + 1.0)).eval()?;

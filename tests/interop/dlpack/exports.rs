@@ -1,4 +1,5 @@
-//! Exports: a tensor has the array's memory and layout, and pins the memory until its end.
+//! Exports. A tensor has the array's memory and layout, and pins the memory until the tensor is
+//! deleted.
 
 use std::thread;
 
@@ -222,7 +223,7 @@ fn a_writable_export_waits_for_readers() -> Result<()> {
     Ok(())
 }
 
-/// On each device that the tests run on.
+/// The test runs on each device of the suite.
 #[test]
 fn a_tensor_names_its_device() -> Result<()> {
     let device = Device::current();
@@ -243,7 +244,7 @@ fn a_tensor_names_its_device() -> Result<()> {
     let again = unsafe { Array::<f32>::from_dlpack(x.to_dlpack()?)? };
     assert_eq!((again.device(), again.address()), (&device, x.address()));
     {
-        // The device is found if another one is current.
+        // The tensor's device is found even if another device is current.
         let _guard = self::device().enter();
         // SAFETY: as above.
         let found = unsafe { Array::<f32>::from_dlpack(again.to_dlpack()?)? };
@@ -253,7 +254,7 @@ fn a_tensor_names_its_device() -> Result<()> {
     x.fill(5.0)?;
     assert_eq!((&again + &x).eval()?.to_vec()?, [7.0; 100]);
     device.synchronize()?;
-    // Other tests use the default stream of this device meanwhile.
+    // Meanwhile, other tests use the default stream of this device.
     let stream = device.new_stream()?;
     let _stream = stream.enter();
     let captured = graph::capture(&device, || x.to_dlpack().map(drop));

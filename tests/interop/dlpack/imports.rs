@@ -1,4 +1,4 @@
-//! Imports: an array has the tensor's memory and layout, and ends the tensor once.
+//! Imports. An array has the tensor's memory and layout, and deletes the tensor once.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -13,9 +13,10 @@ use cachescope::{Array, Device, ErrorKind, MetaOptions, Result, dry_run};
 use super::{Calls, Producer, delaying, device};
 use crate::interop::fails;
 
-/// Imports the elements of a producer.
+/// Imports a producer's elements as an array.
 ///
-/// The producers of these tests follow the rules of DLPack, or break only those that are checked.
+/// The producers of these tests follow the rules of DLPack, or break only rules that the import
+/// checks.
 #[track_caller]
 fn import(tensor: *mut DLManagedTensorVersioned) -> Result<Array<f32>> {
     // SAFETY: as above; each tensor is imported once.
@@ -28,7 +29,7 @@ fn import_legacy(tensor: *mut DLManagedTensor) -> Result<Array<f32>> {
     unsafe { Array::from_dlpack_legacy(tensor) }
 }
 
-/// Shape, strides, index of the first value, and the expected values.
+/// The shape, the strides, the index of the first value, and the expected values.
 type Case<'a> = (&'a [i64], Option<&'a [i64]>, usize, &'a [f32]);
 
 const CASES: &[Case<'_>] = &[
@@ -178,7 +179,7 @@ fn a_write_reaches_writable_memory_and_no_other() -> Result<()> {
         write(&mut array)?;
         assert_ne!(array.address(), address);
         assert_eq!(array, expected);
-        // SAFETY: a view has the memory.
+        // SAFETY: a view has the memory, which is alive.
         let values = unsafe { std::slice::from_raw_parts(values, 4) };
         assert_eq!(
             (values, view.to_vec()?),
@@ -186,7 +187,8 @@ fn a_write_reaches_writable_memory_and_no_other() -> Result<()> {
         );
         assert_eq!(kept.0.load(Ordering::SeqCst), 0);
 
-        // The only array over the memory, and what was exported from it.
+        // The view is the only array over the memory, except for a tensor that was exported from
+        // it.
         let mut view = view;
         let again = super::Consumer(view.clone().into_dlpack()?);
         assert_eq!(again.flags(), DLPACK_FLAG_BITMASK_READ_ONLY);
@@ -209,7 +211,7 @@ fn the_only_array_over_read_only_memory_does_not_export_it_writable() -> Result<
     Ok(())
 }
 
-/// A function that breaks a tensor, and the kind and parts of the message of the error.
+/// A function that breaks a tensor, with the kind and parts of the message of the expected error.
 type Fault = (
     fn(&mut DLManagedTensorVersioned),
     ErrorKind,
@@ -350,7 +352,7 @@ fn length(tensor: &mut DLManagedTensorVersioned, length: i64) {
 }
 
 fn stride(tensor: &mut DLManagedTensorVersioned, stride: i64) {
-    // SAFETY: as above, and strides.
+    // SAFETY: as above, and the tensor has strides.
     unsafe { tensor.dl_tensor.strides.write(stride) };
 }
 
@@ -365,7 +367,7 @@ fn a_refused_tensor_is_released_once() {
     for &(spoil, kind, texts) in FAULTS {
         let (producer, calls) = Producer::new(12, &[2, 3], Some(&[6, 2]));
         let tensor = producer.versioned(0, 0);
-        // SAFETY: the tensor is the test's until it is imported.
+        // SAFETY: the test owns the tensor until it is imported.
         spoil(unsafe { &mut *tensor });
         fails(import(tensor), kind, texts);
         assert_eq!(calls.count(), 1, "{texts:?}");
@@ -392,7 +394,7 @@ fn a_failed_import_releases_the_tensor() -> Result<()> {
         drop(value);
         panic!("a destructor fails");
     };
-    // SAFETY: the box is not touched until the destructor is called.
+    // SAFETY: the box is not used until the destructor is called.
     drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, destructor)? });
     let (producer, calls) = Producer::new(3, &[3], None);
     fails(

@@ -28,7 +28,8 @@ fn delaying() -> Device {
     Device::host_with(config).unwrap()
 }
 
-/// The sizes and offsets that C compilers give the structures of `dlpack.h` on 64-bit platforms.
+/// The structures have the sizes and offsets that C compilers give the structures of `dlpack.h` on
+/// 64-bit platforms.
 #[test]
 fn structures_have_the_layout_of_c() {
     assert_eq!((size_of::<DLDevice>(), size_of::<DLDataType>()), (8, 4));
@@ -46,7 +47,7 @@ fn structures_have_the_layout_of_c() {
     assert_eq!(offset_of!(DLManagedTensorVersioned, dl_tensor), 32);
 }
 
-/// A model of a consumer: it has a tensor until it drops, which calls the deleter.
+/// A model of a consumer. It owns a tensor, and calls the tensor's deleter on drop.
 struct Consumer(*mut DLManagedTensorVersioned);
 
 // SAFETY: the deleter of a tensor may be called on any thread.
@@ -94,7 +95,7 @@ impl Drop for Consumer {
     }
 }
 
-/// A model of a producer: its memory, and the number of calls of its deleter.
+/// A model of a producer, with its memory and the number of calls of its deleter.
 struct Producer {
     values: Vec<f32>,
     shape: Vec<i64>,
@@ -103,8 +104,8 @@ struct Producer {
 }
 
 impl Producer {
-    /// Returns the values 0, 1, … in a tensor of that shape and strides, and the number of calls of
-    /// the deleter. The deleter overwrites the values.
+    /// Returns the values 0, 1, … in a tensor of this shape and these strides, and the number of
+    /// calls of the deleter. The deleter overwrites the values.
     fn new(count: usize, shape: &[i64], strides: Option<&[i64]>) -> (Box<Self>, Calls) {
         let calls = Calls::default();
         let producer = Self {
@@ -159,7 +160,7 @@ impl Producer {
 
     /// # Safety
     ///
-    /// `context` is a leaked producer that nothing uses any more.
+    /// `context` is a leaked producer that nothing uses any longer.
     unsafe fn end(context: *mut c_void) {
         // SAFETY: by the contract.
         let mut producer = unsafe { Box::from_raw(context.cast::<Self>()) };
@@ -169,7 +170,7 @@ impl Producer {
 }
 
 unsafe extern "C" fn end_versioned(tensor: *mut DLManagedTensorVersioned) {
-    // SAFETY: the producer leaked both boxes, and the consumer calls this once.
+    // SAFETY: the producer leaked both boxes, and the consumer calls this function once.
     unsafe { Producer::end(Box::from_raw(tensor).manager_ctx) };
 }
 

@@ -1,1 +1,1 @@
-//! Nothing: the package is there for its tests.
+//! An empty library; the package exists for its tests.

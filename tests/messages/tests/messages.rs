@@ -1,16 +1,16 @@
-//! Mistakes that the compiler finds, each with the message and the place that the user sees.
-//! The folders are calls of macros (`macros`), the use of arrays and expressions (`arrays`),
-//! gradients (`gradients`), and features that are off (`features`).
+//! Mistakes that the compiler reports, each with the message and the location that the user sees.
+//! There is a folder for calls of macros (`macros`), for arrays and expressions (`arrays`), for
+//! gradients (`gradients`), and for disabled features (`features`).
 //!
-//! `TRYBUILD=overwrite cargo test --package messages` writes the expected messages anew.
+//! `TRYBUILD=overwrite cargo test --package messages` updates the expected messages.
 
 use std::fs;
 use std::path::Path;
 
-/// Mistakes by what they are made in.
+/// The folders of mistakes.
 const FOLDERS: [&str; 4] = ["arrays", "features", "gradients", "macros"];
 
-/// Lines of a screen.
+/// The number of lines of a screen.
 const SCREEN: usize = 40;
 
 #[test]
@@ -43,9 +43,9 @@ fn messages_are_short_and_name_types_in_full() {
     assert!(messages > 50, "only {messages} were found");
 }
 
-/// Asserts that a message is no longer than a screen, and that the compiler wrote none of its types
-/// to a file. The compiler shortens only types, below the lines that show code. The line in which
-/// it names such a file is not compared.
+/// Asserts that a message fits on a screen, and that the compiler wrote none of the message's types
+/// to a file. The compiler shortens only types, and only below the lines that show code. If it
+/// writes a type to a file, the comparison ignores the line that names the file.
 #[track_caller]
 fn check(message: &str, path: &Path) {
     let lines = message.lines().count();

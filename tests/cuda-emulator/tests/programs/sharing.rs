@@ -1,4 +1,4 @@
-//! Threads on their own streams, which exchange arrays.
+//! Threads on separate streams that exchange arrays.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,13 +6,13 @@ use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope};
 
 use crate::programs::turn;
 
-/// The number of operations of all threads together.
+/// The total number of operations of all threads.
 const OPERATIONS: usize = 10_000;
 const THREADS: usize = 2;
 const PLACES: usize = 8;
 const LENGTH: usize = 200;
 
-/// An array, and its expected contents.
+/// An array with its expected contents.
 #[derive(Clone, Debug)]
 struct Known {
     array: Array<i32>,
@@ -39,7 +39,7 @@ fn together(left: &[i32], right: &[i32], function: impl Fn(i32, i32) -> i32) -> 
         .collect()
 }
 
-/// Returns the result of an operation, as computed by the device and by the host.
+/// Returns the result of an operation, computed by the device and by the host.
 fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
     let (array, values) = match operation {
         0 => (
@@ -53,7 +53,7 @@ fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
             })
         }),
         2 => {
-            // In place if the array is not shared, else in a copy.
+            // The update is in place if the array is not shared, otherwise in a copy.
             let mut array = left.array;
             array.update(|x| x - &right.array)?;
             (

@@ -1,4 +1,4 @@
-//! Steps of the example `train_digits` under a driver that fails.
+//! Steps of the example `train_digits` with a driver whose calls fail.
 
 use cachescope::{
     Array, Device, DeviceConfig, ErrorKind, Generator, Policy, Result, cache_scope, graph,
@@ -12,7 +12,7 @@ use shared::model::Model;
 
 const BATCH: usize = 12;
 
-/// Codes of the driver.
+/// Error codes of the driver.
 const UNKNOWN: i32 = 999;
 const OUT_OF_MEMORY: i32 = 2;
 
@@ -60,8 +60,8 @@ fn a_model_learns_what_it_does_on_the_host() -> Result<()> {
     Ok(())
 }
 
-/// Whichever call fails with whichever code, the run ends with its result or with an error that
-/// names the failure. It leaves almost nothing: only what the driver refuses to release.
+/// For each call and each error code, the run ends with its result or with an error that names the
+/// failure. Only objects that the driver refuses to release remain.
 #[test]
 fn each_failed_call_is_an_error_or_recovered() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -112,7 +112,7 @@ fn each_failed_call_is_an_error_or_recovered() -> Result<()> {
     Ok(())
 }
 
-/// The device is full from the n-th reservation on.
+/// From the n-th reservation on, the device is full.
 #[test]
 fn a_full_device_is_an_error_at_each_allocation() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -145,7 +145,7 @@ fn a_captured_step_learns_as_well() -> Result<()> {
     let mut model = Model::new(8, &mut Generator::new(1))?;
     let batch = batch()?;
     let mut loss = Array::<f32>::zeros([])?;
-    // Two eager steps, and the third as a graph.
+    // Two steps are eager, and the third is a graph.
     let mut losses = Vec::new();
     for _ in 0..2 {
         cache_scope!("step", policy = Policy::Plan, {

@@ -82,7 +82,8 @@ fn what_cannot_be_recorded_ends_the_capture() {
     }
 }
 
-/// Calls that wait for a context end a capture in it, also a relaxed one of another thread.
+/// A call that waits for a context ends every capture in the context, even a relaxed capture of
+/// another thread.
 #[test]
 fn a_wait_for_the_context_ends_a_relaxed_capture_of_another_thread() {
     let device = Device::new();
@@ -138,7 +139,7 @@ fn a_capture_spreads_along_events_and_must_be_joined() {
     let memory = device.memory(16);
     // SAFETY: the handles are the emulator's.
     unsafe {
-        // A wait from outside of the capture into it.
+        // Waits from outside of the capture for an event within the capture.
         ok(sys::cuEventRecord(event, b));
         begin(a);
         let waited = sys::cuStreamWaitEvent(a, event, 0);

@@ -1,5 +1,5 @@
-//! One device for each test, by cudarc: an error of one test's kernels does not affect another
-//! test.
+//! A separate device for each test, through cudarc, so that an error of one test's kernels does not
+//! affect another test.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
@@ -12,7 +12,7 @@ use cudarc::nvrtc::sys as nvrtc;
 
 pub(crate) use sys::CUresult as Code;
 
-/// Locked by one test at a time, because the counts are the process's.
+/// The lock that one test at a time holds, because the counts are of the whole process.
 static TURN: Mutex<()> = Mutex::new(());
 static NEXT: AtomicI32 = AtomicI32::new(0);
 
@@ -22,7 +22,8 @@ pub(crate) fn ok(code: Code) {
     assert_eq!(code, Code::CUDA_SUCCESS);
 }
 
-/// Makes the context of a device that no test has used yet current; returns its ordinal.
+/// Makes the context of a device that no test has used yet current, and returns the device's
+/// ordinal.
 pub(crate) fn enter_another() -> i32 {
     let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
     enter(ordinal);
@@ -118,7 +119,7 @@ impl Device {
         unsafe { sys::cuStreamSynchronize(stream) }
     }
 
-    /// Compiles a text and loads its function `kernel`.
+    /// Compiles a source and loads its function `kernel`.
     pub(crate) fn kernel(&self, text: &str) -> sys::CUfunction {
         let image = compile(text).unwrap_or_else(|log| panic!("{log}"));
         self.load(&image).expect("the image loads")
@@ -141,7 +142,7 @@ impl Device {
         Ok(function)
     }
 
-    /// Launches with 64-bit arguments.
+    /// Launches a kernel with 64-bit arguments.
     pub(crate) fn launch(
         &self,
         kernel: sys::CUfunction,
@@ -172,11 +173,11 @@ impl Device {
     }
 }
 
-/// Returns the "cubin" of a text, or the compiler's log.
+/// Returns the "cubin" of a source, or the compiler's log.
 pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
     let text = CString::new(text).expect("no zero byte");
     let mut program = null_mut();
-    // SAFETY: every buffer is as long as the emulator was queried for.
+    // SAFETY: every buffer has the length that the emulator returned.
     unsafe {
         let success = nvrtc::nvrtcResult::NVRTC_SUCCESS;
         let made = nvrtc::nvrtcCreateProgram(

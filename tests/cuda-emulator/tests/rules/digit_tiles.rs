@@ -1,5 +1,5 @@
-//! The look-back of the radix sort's tiles (`digit_tiles.cuh`), over words as concurrent tiles
-//! leave them. In the emulator tiles never run concurrently.
+//! The look-back of the radix sort's tiles (`digit_tiles.cuh`), over words that concurrent tiles
+//! would have published. In the emulator, tiles never run concurrently.
 
 use crate::rules::device::{Device, ok};
 
@@ -23,7 +23,7 @@ const TILES: usize = 6;
 const DIGITS: usize = 256;
 
 /// Returns a tile's count of a digit. The first tile's count is so large that the sum of all counts
-/// nearly fills the bits of a word below its mark.
+/// nearly fills the bits below a word's mark.
 fn own(tile: usize, digit: usize, bits: u32) -> u64 {
     match tile {
         0 => (1 << (bits - 2)) - 20_000,
@@ -39,8 +39,8 @@ fn check(told: &str, bits: u32) {
     let device = Device::new();
     let stream = device.stream();
     let kernel = device.kernel(&TEXT.replace("TOLD", told));
-    // By digit, other tiles have published their inclusive count or only their own; the first tile
-    // always the inclusive one.
+    // Depending on the digit, a tile has published its inclusive count or only its own count. The
+    // first tile has always published its inclusive count.
     let word = |tile: usize, digit: usize| {
         let is_all = tile == 0 || digit >> (tile - 1) & 1 != 0;
         match is_all {
@@ -57,7 +57,7 @@ fn check(told: &str, bits: u32) {
         device.memory(DIGITS * 8),
     );
     device.fill(memory, 0, (TILES + 2) * DIGITS * bytes / 4, stream);
-    // SAFETY: `memory` has two tiles more than `words`, whose length is copied.
+    // SAFETY: `memory` has space for two more tiles than `words`, whose length is copied.
     ok(unsafe {
         cudarc::driver::sys::cuMemcpyHtoDAsync_v2(
             memory,

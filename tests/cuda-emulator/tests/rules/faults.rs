@@ -1,11 +1,11 @@
-//! Faults of kernels are reported, and any call can be made to fail.
+//! Reports of the faults of kernels, and injected failures of calls.
 
 use cudarc::driver::sys;
 
 use crate::rules::device::{Code, Device, ok};
 
 /// Runs a kernel of one pointer on a new device, over two blocks of 64 threads. Returns the error
-/// of the wait for it, and the report.
+/// of the wait for the kernel, and the report.
 fn outcome(body: &str) -> (Code, String) {
     let device = Device::new();
     let (stream, memory) = (device.stream(), device.memory(1 << 16));
@@ -87,7 +87,7 @@ fn faults_of_kernels_are_reported_with_the_thread() {
     assert_eq!(outcome(within), (Code::CUDA_SUCCESS, String::new()));
 }
 
-/// If a barrier is missing, a kernel that reads a neighbour's value finds garbage in one of two
+/// If a barrier is missing, a kernel that reads a neighbour's value reads garbage in one of two
 /// launches, for any neighbour.
 #[test]
 fn a_missing_barrier_shows() {

@@ -1,4 +1,5 @@
-//! The memory's tables of numbers and structures, beside cudarc's, which are made from the headers.
+//! The tables of numbers and structures in the crate of the memory, compared with cudarc's, which
+//! are generated from the headers.
 
 use std::ffi::c_uint;
 use std::fmt::Debug;

@@ -1,10 +1,10 @@
-//! Kernels are compiled and run thread by thread, and their faults are reported.
+//! Kernels are compiled, and run thread by thread. Their faults are reported.
 
 use cudarc::driver::sys;
 
 use crate::rules::device::{Code, Device, compile, ok};
 
-/// Sums of 64-bit numbers by blocks, with shuffles and both kinds of shared memory.
+/// A kernel that sums 64-bit numbers by blocks, with shuffles and both kinds of shared memory.
 const SUMS: &str = r#"
 struct Operands { const unsigned long long* values; unsigned long long count; };
 __device__ __forceinline__ unsigned long long warp_sum(unsigned long long value) {
@@ -54,7 +54,7 @@ fn a_kernel_with_barriers_and_shuffles_sums() {
     assert_eq!(device.control.complaints(), before);
 }
 
-/// Checks the number that each block draws, in the order in which the blocks run.
+/// Each block draws a number, in the order in which the blocks run.
 #[test]
 fn blocks_run_backwards_in_every_other_launch() {
     let device = Device::new();

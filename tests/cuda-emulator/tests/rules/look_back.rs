@@ -1,6 +1,7 @@
 //! The look-back of a scan's tile (`look_back.cuh`), while other tiles publish their sums in any
-//! order. The emulator runs blocks one after another: in a whole scan, all sums are published when
-//! a tile looks back. Here, threads of another warp act as the other tiles.
+//! order. The emulator runs blocks one after another, so in a whole scan, all earlier sums are
+//! published when a tile looks back. In these tests, threads of another warp act as the other
+//! tiles.
 
 use std::iter;
 
@@ -10,7 +11,7 @@ use crate::rules::device::{Device, ok};
 
 const LOOK_BACK: &str = include_str!("../../../../src/ops/cuda/look_back.cuh");
 
-/// Sums that depend on the order and the grouping of their terms.
+/// The type of the sums, which depend on the order and the grouping of their terms.
 const BEFORE: &str = r"
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -20,8 +21,8 @@ CS_FN S cs_merge(S a, S b) { return S{a.sum * 31 + b.sum, a.rest * 33 + b.sum + 
 CS_FN S own_of(u64 tile) { return S{5 * tile + 1, 7 * tile}; }
 ";
 
-/// The first warp looks back from `tile`. The second one publishes sums by the script; its first
-/// `ahead` steps precede the look-back.
+/// The first warp looks back from `tile`. The second warp publishes sums by the script. The first
+/// `ahead` steps of the script precede the look-back.
 const KERNEL: &str = r#"
 CS_FN void told(u64 step, u32* told, S* own, S* all) {
     const u64 tile = step / 4;
@@ -83,7 +84,7 @@ struct Looking {
     addresses: [u64; 5],
 }
 
-/// The largest number of tiles; a script has at most twice as many steps.
+/// The maximum number of tiles. A script has at most twice as many steps.
 const MOST: usize = 128;
 
 impl Looking {
@@ -102,13 +103,13 @@ impl Looking {
     }
 
     /// Returns the tile whose published prefix the look-back from `tile` uses, for each thread
-    /// order of the emulator. Checks the sum.
+    /// order of the emulator. Also checks the sum.
     fn look(&self, script: &[u64], ahead: usize, tile: u64) -> [u64; 2] {
         [(); 2].map(|()| {
             let [told, own, all, steps, results] = self.addresses;
             let (device, stream) = (&self.device, self.stream);
             device.fill(told, 0, MOST, stream);
-            // Memory of sums that are not published holds no valid sum.
+            // Until its sum is published, a tile's memory holds no valid sum.
             device.fill(own, 0xdead_beef, 4 * MOST, stream);
             device.fill(all, 0xdead_beef, 4 * MOST, stream);
             let bytes = size_of_val(script);
@@ -173,8 +174,8 @@ fn a_tile_waits_for_a_late_predecessor() {
     };
     for tile in [1, 2, 5, 32, 33, 40, 64, 65, 100] {
         for round in 0..6 {
-            // Each tile publishes its own sum and then the inclusive one; the first tile only the
-            // latter. Apart from that, the order is random.
+            // Each tile publishes its own sum and then its inclusive sum. The first tile publishes
+            // only its inclusive sum. Apart from these rules, the order is random.
             let mut script: Vec<u64> = (0..tile).flat_map(|own| [own; 2]).skip(1).collect();
             for place in (1..script.len()).rev() {
                 script.swap(place, number(place + 1));
@@ -187,8 +188,8 @@ fn a_tile_waits_for_a_late_predecessor() {
                 seen[own] = true;
                 *step = 4 * *step + what;
             }
-            // In this round, the tiles publish only their own sums. The first tile, which all wait
-            // for, is the last.
+            // In this round, the tiles publish only their own sums. All tiles wait for the first
+            // tile, which publishes last.
             if round == 0 {
                 script.retain(|&step| step != ALL);
                 script.extend(iter::once(ALL));

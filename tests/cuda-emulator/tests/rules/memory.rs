@@ -44,7 +44,7 @@ fn freed_memory_is_no_memory() {
         assert_eq!(beyond, Code::CUDA_ERROR_INVALID_VALUE);
     }
     assert_eq!(device.control.complaints(), before + 3);
-    // The launch succeeds; the wait returns the error, and so does every later call.
+    // The launch succeeds. The wait returns the error, and so does every later call.
     ok(device.launch(kernel, [1, 1, 0], &[memory], stream));
     assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     let launched = device.launch(kernel, [1, 1, 0], &[other], stream);
@@ -64,7 +64,7 @@ fn freeing_waits_for_work_and_freeing_pinned_memory_does_not() {
     assert_eq!(device.control.report().pending, 0);
     assert_eq!(device.words(b, 1024, stream), [7; 1024]);
     let mut pinned = null_mut();
-    // SAFETY: only the emulator reads the memory after it is freed, and reports that.
+    // SAFETY: only the emulator reads the memory after it is freed, and reports the read.
     unsafe {
         ok(sys::cuMemHostAlloc(&raw mut pinned, 4096, 0));
         ok(sys::cuMemcpyHtoDAsync_v2(b, pinned, 4096, stream));
@@ -121,7 +121,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
         let beside = sys::cuMemsetD32Async(range, 7, 1, stream);
         assert_eq!(beside, Code::CUDA_ERROR_INVALID_VALUE);
 
-        // Pages live as long as their handle or a mapping of them.
+        // Pages live as long as their handle or one of their mappings.
         ok(sys::cuMemRelease(handle));
         assert_eq!((device.control.report().physical, device.used()), (1, page));
         let kept = sys::cuMemAddressFree(range, 4 * page);
@@ -130,7 +130,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
         ok(sys::cuMemUnmap(range + page as u64, page));
         assert_eq!((device.control.report().physical, device.used()), (0, 0));
         ok(sys::cuMemAddressFree(range, 4 * page));
-        // The fill's memory was unmapped before the fill ran: nothing waited for it.
+        // The fill's memory was unmapped before the fill ran, because nothing waited for the fill.
         assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
@@ -168,8 +168,8 @@ fn a_pool_frees_in_stream_order() {
         ok(sys::cuMemFreeAsync(first, a));
         let twice = sys::cuMemFreeAsync(first, a);
         assert_eq!(twice, Code::CUDA_ERROR_INVALID_VALUE);
-        // The other stream must not get a block whose free is not done yet on this stream; this
-        // stream may.
+        // The other stream must not get a block whose free is not done yet on this stream. This
+        // stream may get the block.
         let other = take(MIB, b);
         assert_ne!(other, first);
         assert_eq!(take(MIB, a), first);

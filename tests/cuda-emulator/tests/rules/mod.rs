@@ -1,4 +1,4 @@
-//! The emulator's guarantees to the tests that run on it, by cudarc's own functions; and parts of
+//! The emulator's guarantees to the tests that run on it, through cudarc's functions. Also parts of
 //! kernels, in which threads of a test act as other blocks.
 
 mod capture;

@@ -1,5 +1,6 @@
-//! Whole kernels of scans by tiles, where earlier tiles have published no more than their own sums,
-//! as on a device that runs tiles concurrently. The emulator would run each tile to its end first.
+//! Whole kernels of scans by tiles. Earlier tiles have only published their own sums, as on a
+//! device that runs tiles concurrently. The emulator would run each tile to its end before the next
+//! tile.
 
 use cudarc::driver::sys;
 
@@ -12,8 +13,8 @@ macro_rules! text {
 }
 
 /// The part of the kernel that is generated from an expression and its operation. The sum up to an
-/// element is 31 times the sum before it, plus the element. It depends on the order, but not on the
-/// grouping.
+/// element is 31 times the sum before it, plus the element. The sum depends on the order of the
+/// elements, but not on their grouping.
 const SUMS: &str = r"
 #define CS_THREADS 256
 #define CS_ROWS 4
@@ -78,14 +79,14 @@ struct Scan {
 }
 
 impl Scan {
-    /// Checks all results of the tiles from `first` on, which the kernel computes. The inclusive
-    /// sums of tile `known` are published; of the tiles between it and `first`, only their own sums
-    /// are.
+    /// Checks all results of the tiles from `first` on, which the kernel computes. Before `first`,
+    /// the inclusive sum of tile `known` is published, and only the own sums of the tiles between
+    /// `known` and `first`.
     fn check(&self, device: &Device, kernel: sys::CUfunction, [known, first]: [usize; 2]) {
         let stream = device.stream();
         let (inner, parts) = (self.inner, self.length.div_ceil(self.tile));
-        // Lines with a stride are interleaved, so there are `inner` of them; otherwise, there are
-        // three.
+        // Lines with a stride are interleaved, so the number of lines is `inner`. Without a stride,
+        // there are three lines.
         let lines = if inner > 1 { inner } else { 3 };
         let count = lines * self.length;
         let side = 256 / self.lanes;
@@ -118,7 +119,7 @@ impl Scan {
         let tickets = [(first * groups) as u64];
         let copied = |bytes: &[u8]| {
             let address = device.memory(bytes.len());
-            // SAFETY: the memory is as long as `bytes`, which are copied.
+            // SAFETY: the memory has the length of `bytes`, which are copied.
             ok(unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) });
             address
         };
@@ -148,14 +149,14 @@ impl Scan {
             }
         }
         for address in [values_at, ticket, told, own, all, results] {
-            // SAFETY: nothing uses it any more.
+            // SAFETY: nothing uses the memory any longer.
             ok(unsafe { sys::cuMemFree_v2(address) });
         }
     }
 }
 
-/// The last tile with an inclusive sum, and the first tile that is not published: neighbours, at
-/// the distance that a warp looks back over at once, and further apart.
+/// The last tile with an inclusive sum, and the first tile that is not published. They are
+/// neighbours, at the distance that a warp looks back over at once, or further apart.
 const STATES: [[usize; 2]; 8] = [
     [0, 1],
     [0, 2],

@@ -38,8 +38,8 @@ fn a_wait_for_an_event_orders_streams() {
         ok(sys::cuEventRecord(event, a));
         device.fill(source, 9, N, a);
         ok(sys::cuStreamWaitEvent(b, event, 0));
-        // Later work on the stream, and a later recording or the destruction of the event, do not
-        // change the wait.
+        // Later work on the stream, a later recording of the event, and the destruction of the
+        // event do not change the wait.
         ok(sys::cuEventRecord(event, a));
         ok(sys::cuEventDestroy_v2(event));
     }
@@ -100,6 +100,6 @@ fn pinned_memory_is_read_when_the_copy_runs_and_pageable_memory_at_once() {
         assert_eq!(device.words(first, N, stream), [3; N]);
         assert_eq!(device.words(second, N, stream), [2; N]);
     }
-    // SAFETY: the address is the emulator's; nothing reads it any more.
+    // SAFETY: the address is the emulator's, and nothing reads the memory any longer.
     ok(unsafe { sys::cuMemFreeHost(pinned) });
 }

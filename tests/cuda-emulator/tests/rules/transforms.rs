@@ -14,10 +14,10 @@ fn done(status: Status) {
     assert_eq!(status, Status::CUFFT_SUCCESS);
 }
 
-/// The layout of numbers: the stride and the distance, in numbers.
+/// The layout of numbers: their stride and the distance between rows, counted in numbers.
 type Places = [i64; 2];
 
-/// A plan that allocates no memory itself, and the size of its work area.
+/// A plan that allocates no memory itself, with the size of its work area.
 #[derive(Clone, Copy)]
 struct Plan {
     handle: i32,
@@ -25,7 +25,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Makes a plan, and waits for its tables.
+    /// Makes a plan, and waits for the plan's tables.
     fn new(
         kind: Type,
         lengths: &[i64],
@@ -117,7 +117,7 @@ impl Plan {
     }
 }
 
-/// Makes a plan for rows of a length, and destroys it.
+/// Makes a plan for rows of this length, and destroys the plan.
 pub(super) fn make_plan(length: i64) -> Result<(), Status> {
     Plan::new(Type::CUFFT_Z2Z, &[length], [1, length], [1, length], 1).map(Plan::destroy)
 }
@@ -143,7 +143,7 @@ fn numbers(count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the sums by definition over complex numbers, of two reals each.
+/// Returns the transform's sums by definition. A complex number is two reals.
 fn sums(row: &[[f64; 2]], sign: f64) -> Vec<[f64; 2]> {
     let n = row.len();
     let term = |k: usize, at: usize| {

@@ -1,12 +1,12 @@
-//! Reductions over several axes, with and without keeping the axes, compared with ndarray's over
-//! one axis after another.
+//! Reductions over several axes, with and without keeping the axes, compared with ndarray's
+//! reductions over one axis after another.
 
 use cachescope::ndarray::{ArrayD, Axis, IxDyn};
 use cachescope::{Array, ErrorKind, Result};
 use proptest::prelude::*;
 
-/// Returns the elements of `x` in groups: the groups are in row-major order of the other axes, and
-/// each group's elements in row-major order of `axes`.
+/// Returns the elements of `x` in groups. The groups are in row-major order of the other axes, and
+/// the elements of each group are in row-major order of `axes`.
 fn groups(x: &ArrayD<i32>, axes: &[usize]) -> Vec<Vec<i32>> {
     let kept = (0..x.ndim()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! Arrays of complex numbers, compared with arithmetic of single numbers in `f64`.
+//! Arrays of complex numbers, compared with the arithmetic of single numbers in `f64`.
 
 use cachescope::ndarray::s;
 use cachescope::{
@@ -9,7 +9,7 @@ use crate::arrays::fails;
 
 type C64 = Complex<f64>;
 
-/// Runs a test for both types of parts, with the error that they may have.
+/// Runs a test for both types of parts, with the maximum error of each.
 macro_rules! for_parts {
     ($test:ident) => {{
         $test::<f32>(2e-6)?;
@@ -17,7 +17,7 @@ macro_rules! for_parts {
     }};
 }
 
-/// Numbers of all directions, of sizes from about 0.1 to 3.
+/// Returns a number with one of many directions and a magnitude from about 0.1 to 3.
 fn value(index: usize) -> C64 {
     let angle = index as f64 * 2.4;
     C64::from_polar(0.1 + (index as f64 * 0.7).sin().abs() * 3.0, angle)
@@ -31,7 +31,7 @@ fn wide<T: Float>(value: Complex<T>) -> C64 {
     C64::new(value.re.to_f64(), value.im.to_f64())
 }
 
-/// An array of the values from number `first` on.
+/// Returns an array of the values from number `first` on.
 fn array<T: Float>(shape: &[usize], first: usize) -> Result<Array<Complex<T>>>
 where
     Complex<T>: Number,
@@ -41,7 +41,8 @@ where
     Array::from_vec(values.collect(), shape)
 }
 
-/// Asserts that the elements are those wanted, each to `error` of the sizes that it was made of.
+/// Asserts that the elements are near the wanted values. `error` is relative to the largest wanted
+/// magnitude, or to 1 if that is larger.
 #[track_caller]
 fn close<T: Float>(found: &Array<Complex<T>>, wanted: &[C64], error: f64) -> Result<()>
 where
@@ -130,7 +131,7 @@ fn numbers_are_made_of_their_parts_and_return_them() -> Result<()> {
         }
         let squares = (x.conj() * &x).re().eval()?;
         assert_eq!(squares.shape(), [6, 50]);
-        // The parts of real numbers.
+        // Real numbers also have parts.
         assert_eq!(re.re().eval()?, re);
         assert_eq!(re.conj().eval()?, re);
         assert_eq!(re.im().eval()?, Array::zeros([6, 50])?);
@@ -145,7 +146,7 @@ fn lengths_and_quotients_do_not_overflow_on_the_way() -> Result<()> {
     where
         Complex<T>: Number<Part = T>,
     {
-        // The square of either is beyond the type.
+        // The squares of both numbers are outside of the type's range.
         let (large, small) = (T::max_value().to_f64() / 4.0, T::epsilon().to_f64().powi(4));
         for size in [large, small, 1.0] {
             let x = Array::from_vec(vec![narrow::<T>(C64::new(0.75 * size, -size))], 1)?;
@@ -163,7 +164,7 @@ fn lengths_and_quotients_do_not_overflow_on_the_way() -> Result<()> {
             .to_vec()?;
         assert_eq!(lengths[..3], [inf, inf, 0.0]);
         assert!(lengths[3].is_nan() && lengths[4].is_nan());
-        // By zero, as the parts by a real zero.
+        // A division by zero divides the parts by a real zero.
         let zero = Array::from_slice(&[narrow::<T>(C64::ZERO)], 1)?;
         let one = Array::from_slice(&[narrow::<T>(C64::new(1.0, -2.0))], 1)?;
         let quotient = wide((&one / &zero).eval()?.item()?);
@@ -244,7 +245,7 @@ fn sums_means_and_products() -> Result<()> {
     for_parts!(check)
 }
 
-/// The product of matrices, one sum after another.
+/// Returns the product of two matrices, with a separate sum for each element.
 fn naive(x: &[C64], y: &[C64], [rows, inner, columns]: [usize; 3]) -> Vec<C64> {
     let element = |at: usize| {
         let (row, column) = (at / columns, at % columns);
@@ -275,7 +276,7 @@ fn products_of_matrices() -> Result<()> {
             let y = array::<T>(&[inner, columns], 11)?;
             let wanted = naive(&elements(&x)?, &elements(&y)?, lengths);
             close(&x.matmul(&y)?, &wanted, 10.0 * error)?;
-            // The product of views with these elements.
+            // The operands are views that have these elements.
             let turned = (x.transpose()?.flip(0)? * narrow::<T>(C64::ONE))
                 .eval()?
                 .flip(0)?
@@ -291,7 +292,7 @@ fn products_of_matrices() -> Result<()> {
             .sum();
         close(&x.dot(&y)?, &[wanted], 10.0 * error)?;
         assert_eq!(x.outer(&y)?, (x.unsqueeze(1)? * &y).eval()?);
-        // Many small ones, and one with many.
+        // A stack of small matrices is multiplied by one matrix.
         let (stack, one) = (array::<T>(&[20, 2, 2], 0)?, array::<T>(&[2, 2], 5)?);
         let wanted: Vec<C64> = elements(&stack)?
             .chunks(4)
@@ -447,7 +448,7 @@ fn a_part_with_gaps_is_written_whole() -> Result<()> {
         let mut written = whole.clone();
         written.slice_mut(s![1..;2, ..;-3])?.assign(&part + &part)?;
         for (row, column) in (0..7).flat_map(|row| (0..9).map(move |column| (row, column))) {
-            // Columns 8, 5 and 2.
+            // The columns 8, 5 and 2 are written.
             let is_written = row % 2 == 1 && column % 3 == 2;
             let expected = match is_written {
                 true => twice.slice(s![row / 2, 2 - column / 3])?,

@@ -5,7 +5,7 @@ use under_test::device_with;
 
 use crate::arrays::{dirty_device, fails};
 
-/// Calls a function for every type that an array can hold.
+/// Calls a function for every element type.
 macro_rules! for_every_element {
     ($function:ident) => {
         $function::<f32>()?;
@@ -91,7 +91,7 @@ fn an_array_like_a_broadcast_one_needs_memory_for_each_element() -> Result<()> {
 fn recycled_memory_never_shows_through() -> Result<()> {
     let device = dirty_device()?;
     let _scope = device.scope("dirty").enter();
-    // Longer than a part that is written at once, and of odd lengths.
+    // Lengths that are longer than a part that is written at once, and odd lengths.
     for length in [1, 1000, 16_385, 70_001] {
         drop(Array::<u8>::full(8 * length, 0xFF)?);
         assert!(
@@ -308,7 +308,7 @@ fn arange_counts_as_numpy_does() -> Result<()> {
     );
     let extremes = Array::arange(i64::MIN, i64::MAX, i64::MAX)?.to_vec()?;
     assert_eq!(extremes, [i64::MIN, -1, i64::MAX - 1]);
-    // If 0.1 were added a thousand times, the error would be larger than this.
+    // If 0.1 were added a thousand times, the error would exceed the bound.
     let tenths = Array::arange(0.0, 1000.0, 0.1)?.to_vec()?;
     assert_eq!(tenths.len(), 10_000);
     assert_eq!(tenths[9_999], 9_999.0 * 0.1);

@@ -1,5 +1,5 @@
-//! The records of copies on write in a scope: their lines, and the lines of the handles that forced
-//! them.
+//! The records of copies on write in a scope. A record has the line of the copy, and the line of
+//! the handle that forced the copy.
 
 use cachescope::ndarray::s;
 use cachescope::{AllocationRecord, Array, CacheConfig, Device, Result, cache_scope, elementwise};
@@ -25,7 +25,8 @@ fn recording_device() -> Result<Device> {
 /// A way to share the memory of an array.
 type Way = fn(&Array<f32>) -> Result<Box<dyn Send>>;
 
-/// Returns the lines of the copies of the last entry, and of the handles that forced them.
+/// Returns the lines of the copies in the last entry, each with the line of the handle that forced
+/// it.
 fn copies(device: &Device) -> Vec<(u32, Option<u32>)> {
     let record = device.cache_record("copies");
     let marked = record.iter().filter(|record| record.is_copy_on_write);
@@ -39,7 +40,7 @@ fn copies(device: &Device) -> Vec<(u32, Option<u32>)> {
     marked.map(lines).collect()
 }
 
-/// Returns the recorded line of a handle: none in builds without debug assertions.
+/// Returns the recorded line of a handle; `None` in builds without debug assertions.
 fn known(line: u32) -> Option<u32> {
     cfg!(debug_assertions).then_some(line)
 }

@@ -77,7 +77,7 @@ fn two_devices_do_not_mix() -> Result<()> {
         ErrorKind::DeviceMismatch,
         "concat: array 0 [3] is on ",
     );
-    // The result is on the arrays' device, whichever device is current.
+    // The result is on the arrays' device, independent of the current device.
     assert_eq!(concat(&[&there, &there], 0)?.device(), &other);
     assert_eq!(there.take(&there, 0)?.device(), &other);
     Ok(())

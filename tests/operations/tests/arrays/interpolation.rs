@@ -1,11 +1,12 @@
-//! Linear interpolation, wherever it is computed: between extreme elements, value and gradient.
+//! Linear interpolation by every function that computes it: between extreme elements, with values
+//! and gradients.
 
 use cachescope::grad::nn::{Upsampling, upsample};
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Float, Result};
 use half::{bf16, f16};
 
-/// Pairs of elements: extreme, infinite, equal, subnormal and ordinary ones.
+/// Returns pairs of elements: extreme, infinite, equal, subnormal and ordinary elements.
 fn pairs<T: Float>() -> Vec<[T; 2]> {
     let (most, inf) = (T::max_value(), T::from_f64(f64::INFINITY));
     let below = T::from_f64(most.to_f64() * (1.0 - T::epsilon().to_f64()));
@@ -36,7 +37,8 @@ fn pairs<T: Float>() -> Vec<[T; 2]> {
     ]
 }
 
-/// Returns the value at the fraction `share` from `a` to `b`. An arm of weight 0 does not count.
+/// Returns the value at the fraction `share` from `a` to `b`. An element of weight 0 does not
+/// count.
 fn between<T: Float>([a, b]: [T; 2], share: f64) -> f64 {
     let [low, high] = [a.to_f64(), b.to_f64()];
     if share == 0.0 || low == high {
@@ -48,8 +50,9 @@ fn between<T: Float>([a, b]: [T; 2], share: f64) -> f64 {
     low * (1.0 - share) + high * share
 }
 
-/// Compares numbers up to two units in the last place, and two of `f64` for the finite elements
-/// `beside` them: the expected number is computed in `f64`, and its parts may cancel.
+/// Compares numbers up to two units in the last place. The expected number is computed in `f64`,
+/// and its parts may cancel. Therefore the bound also has two units of `f64` for the finite
+/// elements `beside` the numbers.
 #[track_caller]
 fn assert_near<T: Float>(found: &[T], expected: &[f64], beside: &[T], what: &str) {
     assert_eq!(found.len(), expected.len());
@@ -68,7 +71,7 @@ fn assert_near<T: Float>(found: &[T], expected: &[f64], beside: &[T], what: &str
     }
 }
 
-/// The sizes that two elements are brought to, and the position of each new element.
+/// Returns the sizes that two elements are resized to, and the position of each new element.
 fn sizes() -> impl Iterator<Item = (usize, Vec<f64>)> {
     [1, 3, 4, 6, 10].into_iter().map(|size| {
         let place = |at: usize| ((2 * at + 1) as f64 / size as f64 - 0.5).clamp(0.0, 1.0);
@@ -137,7 +140,8 @@ fn an_arm_of_weight_0_does_not_count() -> Result<()> {
             f32::INFINITY
         ]
     );
-    // At the elements themselves: every other of three times as many.
+    // A new element at the position of an old element equals the old element, even between
+    // infinities.
     for (own, length) in [(3, 9), (5, 15), (7, 49), (11, 33)] {
         for at in 0..own {
             let mut values = vec![f64::INFINITY; own];

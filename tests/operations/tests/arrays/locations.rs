@@ -1,4 +1,4 @@
-//! Errors and the lines of the program that caused them.
+//! Errors, and the lines of the program that caused the errors.
 
 use std::panic::Location;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use cachescope::{
     update,
 };
 
-/// Checks that an error has the line of this call.
+/// Checks that the location of an error is the line of this call.
 #[track_caller]
 fn assert_location<T>(result: Result<T>) {
     let error = result.err().expect("it fails");
@@ -37,7 +37,7 @@ fn errors_have_the_line_of_the_caller() -> Result<()> {
     let device = Device::host_with(config)?;
     let _guard = device.enter();
     let mut x = Array::<f32>::ones([400, 400])?;
-    // The device is exhausted: each call allocates.
+    // The device's memory is exhausted, so each call that allocates fails.
     assert_location(Array::<f32>::zeros(1 << 20));
     assert_location(Buffer::new(&device, 1 << 30));
     assert_location((&x + 1.0).eval());
@@ -56,7 +56,7 @@ fn errors_have_the_line_of_the_caller() -> Result<()> {
     assert_location(x.update(|x| x + 1.0));
     assert_location(update((&mut x,), |(x,)| (x + 1.0,)));
     drop(kept);
-    // Shapes and axes, through any number of internal calls.
+    // Errors of shapes and axes pass through any number of internal calls.
     let y = Array::<f32>::ones(3)?;
     assert_location((&x + &y).eval());
     assert_location((&x + &y).sum());
@@ -115,20 +115,20 @@ fn errors_of_closures_and_derives_have_the_line_that_called() -> Result<()> {
     let _guard = device.enter();
     assert_location(Array::from_fn([usize::MAX, 2], |_| 0.0));
     assert_location(Array::from_fn(1 << 20, |_| 0.0));
-    // Structures that differ, at the top and inside of a list.
+    // The structures differ at the top level, and inside of a list.
     let (mut own, other) = (layers(1)?, layers(2)?);
     let empty = Layers { rest: vec![None], ..layers(0)? };
     assert_location(own.zip_arrays(&other, &mut Nothing));
     assert_location(own.zip_arrays(&empty, &mut Nothing));
     assert_location(Sgd::new(0.1).step(&mut own, &other));
     assert_location(Sgd::new(0.1).step(&mut own, &empty));
-    // Written functions.
+    // Errors of written functions.
     let (x, y) = (Array::<f32>::ones(3)?, Array::<f32>::ones(2)?);
     assert_location(product(&x, &y).eval());
     assert_location(product(&x, &y).sum());
     assert_location(product(product(&x, 2.0), &y).boxed().max_axis(0));
     assert_location(own.first.update(|x| product(x, &y)));
-    // Functions of parameters.
+    // Errors of functions of parameters.
     assert_location(value_and_grad(&own, |own| own.first.exp().eval()));
     assert_location(value_and_grad(&own, |_| x.sum()));
     assert_location(value_and_grad(&own, |own| own.first.to_uncached()?.sum()));

@@ -1,4 +1,4 @@
-//! Arrays as a user handles them: made, moved, viewed, indexed, compared and printed.
+//! Arrays as a user uses them: construction, moves, views, indexing, comparison and printing.
 
 mod axes;
 mod compare;
@@ -50,7 +50,7 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     }
 }
 
-/// Returns a new host device, whose recycled memory is full of values that no array may have.
+/// Returns a new host device whose recycled memory is full of values that no array may have.
 fn dirty_device() -> Result<Device> {
     device_with(DeviceConfig {
         fill_recycled: Some(0xA5),

@@ -1,4 +1,4 @@
-//! Naive models: an element of a result depends on its coordinates only.
+//! Naive models, in which an element of a result depends only on its coordinates.
 
 use std::cell::OnceCell;
 
@@ -22,7 +22,7 @@ macro_rules! for_types {
 }
 pub(crate) use for_types;
 
-/// Enters a scope whose blocks are recycled full of ones, which are NaN and no valid `bool`.
+/// Enters a scope whose recycled blocks are full of ones, which are NaN and are not a valid `bool`.
 pub(crate) fn dirty_scope() -> (ScopeGuard, DeviceGuard) {
     thread_local! {
         static DEVICE: OnceCell<Device> = const { OnceCell::new() };
@@ -75,14 +75,14 @@ pub(crate) fn value<T: Element>(at: usize) -> T {
     T::from_f64([0.0, 1.0, -2.0, 3.0, 1.0, -0.0, 5.0, 4.0, 0.0, -1.0, 2.0][at * 7 % 11])
 }
 
-/// Returns the array of `element` at each coordinate of `shape`.
+/// Returns an array with the value of `element` at each coordinate of `shape`.
 pub(crate) fn expected<T: Clone>(shape: &[usize], element: impl Fn(&[usize]) -> T) -> ArrayD<T> {
     ArrayD::from_shape_fn(IxDyn(shape), |index| {
         element(index.as_array_view().as_slice().unwrap())
     })
 }
 
-/// Asserts that the array is `expected`, zeros' signs and NaN included.
+/// Asserts that the array equals `expected`, including the signs of zeros, and NaN.
 #[track_caller]
 pub(crate) fn alike<T: Element>(array: &Array<T>, expected: &ArrayD<T>) {
     assert_eq!(array.shape(), expected.shape());

@@ -11,14 +11,14 @@ use under_test::device_with;
 use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
 
-/// A step that writes to an array, or that shares its memory.
+/// A step that writes to an array, or shares the array's memory.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Fill(i32),
     Assign(i32),
     AssignRow(i32),
     Update,
-    /// The part's own elements in reverse.
+    /// Writes the part's own elements in reverse order.
     Reverse(usize),
     AddAssign(i32),
     KeepArray,
@@ -46,7 +46,8 @@ fn steps() -> impl Strategy<Value = Vec<([Choice; 3], Step)>> {
     prop::collection::vec((choices, step), 1..12)
 }
 
-/// Ranges forwards and backwards, with steps, some of them empty, and single indices.
+/// Returns a selection of ranges forwards and backwards, with steps, and of single indices. Some of
+/// the ranges are empty.
 fn selection(dims: &[usize], choices: &[Choice]) -> Vec<SliceInfoElem> {
     let of_axis = |(&length, &(kind, one, other, step)): (&usize, &Choice)| {
         let length = length as isize;
@@ -214,7 +215,7 @@ fn a_handle_that_drops_while_its_array_is_copied_makes_no_second_copy() -> Resul
     })?;
     let _guard = device.enter();
     let mut x = Array::<u8>::ones(2 * MIB)?;
-    // The callback runs after the check for shared memory and before the copy.
+    // The callback runs after the check for shared memory, and before the copy.
     let dropped = Arc::new(Mutex::new(vec![x.clone(), Array::ones(6 * MIB)?]));
     let _pressure = device.on_memory_pressure({
         let dropped = Arc::clone(&dropped);
@@ -287,10 +288,11 @@ fn what_does_not_fit_is_named_and_writes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The writes to views in [`copies`].
+/// The number of writes to views in [`copies`].
 const OF_VIEWS: usize = 5;
 
-/// Copies on several lines, twice on each: first of views, then of arrays.
+/// Makes copies on several lines, twice on each line: first copies of views, and then copies of
+/// arrays.
 fn copies() {
     let x = Array::<f32>::ones([2, 3]).unwrap();
     for _ in 0..2 {
@@ -303,7 +305,7 @@ fn copies() {
         let mut y = x.clone();
         y.assign(2.0).unwrap();
         y.slice_mut(s![.., 0]).unwrap().fill(1.0).unwrap();
-        // If the viewed array is gone, the view shares its memory with the expression only.
+        // If the viewed array is dropped, the view shares its memory only with the expression.
         let mut z = Array::<f32>::ones(6).unwrap().reshape([2, 3]).unwrap();
         let held = &z * 2.0;
         z.fill(1.0).unwrap();
@@ -312,7 +314,7 @@ fn copies() {
     assert_eq!(x.to_vec().unwrap(), [1.0; 6]);
 }
 
-/// Runs this program again, to read what it writes to standard error.
+/// Runs this program again, and reads its output on standard error.
 #[test]
 fn copies_are_reported_once_a_line() {
     const CHILD: &str = "CACHESCOPE_TEST_COPIES";

@@ -26,7 +26,8 @@ fn resolved(index: i64, length: usize) -> usize {
     index.rem_euclid(length as i64) as usize
 }
 
-/// Generates an array, an axis and indices. On the other axes, the two broadcast together.
+/// Generates an array, an axis and indices. On the other axes, array and indices broadcast
+/// together.
 fn with_indices() -> impl Strategy<Value = (Placement, Placement, isize)> {
     let both = |(like, axis): (Placement, isize)| {
         let dims = like.dims();
@@ -47,14 +48,15 @@ fn with_indices() -> impl Strategy<Value = (Placement, Placement, isize)> {
     with_axis().prop_flat_map(both)
 }
 
-/// Returns the shape that both broadcast to, with the length of `indices` on axis `at`.
+/// Returns the shape that array and indices broadcast to, with the length of `indices` on axis
+/// `at`.
 fn common(array: &[usize], indices: &[usize], at: usize) -> Vec<usize> {
     let axes = array.iter().zip(indices).enumerate();
     axes.map(|(axis, (&one, &other))| if axis == at || one == 1 { other } else { one })
         .collect()
 }
 
-/// Returns the coordinates in an array of `dims` that broadcasting maps `index` to.
+/// Returns the coordinates, in an array of shape `dims`, that broadcasting maps `index` to.
 fn within(index: &[usize], dims: &[usize]) -> Vec<usize> {
     let axes = index.iter().zip(dims);
     axes.map(|(&index, &length)| if length == 1 { 0 } else { index })
@@ -97,7 +99,7 @@ fn check_gather<T: Element>(array: &Placement, picks: &Placement, axis: isize) {
     alike(&gathered, &expected);
 }
 
-/// Adds by `plus` in the type `W`, and rounds each sum once.
+/// Computes the additions with `plus` in the type `W`, and rounds each sum once.
 fn check_scatter_add<T: Numeric, W: Numeric>(
     target: &Placement,
     picks: &Placement,
@@ -203,7 +205,8 @@ proptest! {
 
 #[test]
 fn rows_of_embeddings_add_up() -> Result<()> {
-    // Reads and adds many rows of many elements. The gradient of each operation is the other.
+    // Reads and adds many rows of many elements. Each of the two operations is the gradient of the
+    // other.
     let table = Array::arange(0, 5000, 1)?.reshape([50, 100])?;
     let words = Array::from_vec((0..300).map(|at| at * 17 % 50).collect::<Vec<i64>>(), 300)?;
     let rows = table.take(&words, 0)?;
@@ -410,7 +413,7 @@ fn nothing_is_picked_of_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A model that the compiler keeps honest about its own kinds of arrays.
+/// Checks the model itself, with known indices and shapes.
 #[test]
 fn the_model_resolves_indices_as_numpy_does() {
     assert_eq!([-3, -1, 0, 2].map(|index| resolved(index, 3)), [0, 2, 0, 2]);

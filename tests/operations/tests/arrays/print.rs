@@ -97,7 +97,7 @@ fn floats_take_the_notation_that_suits_them_all() -> Result<()> {
     prints(&[1.0, 999.9, -5.0], &[3], "[  1.  999.9  -5. ]")?;
     prints(&[-0.0, 0.0], &[2], "[-0.  0.]")?;
     prints(&[999_999.0f32, 1000.0], &[2], "[999999.   1000.]")?;
-    // Far apart, large, small.
+    // The numbers are far apart, large, or small.
     prints(&[1.0, 1000.1], &[2], "[1.0000e+00 1.0001e+03]")?;
     prints(&[1e6f32, 1.0], &[2], "[1.e+06 1.e+00]")?;
     prints(&[9e-5], &[1], "[9.e-05]")?;
@@ -178,7 +178,7 @@ fn more_than_a_thousand_elements_show_their_edges() -> Result<()> {
         row(1560),
     );
     assert_eq!(matrix.to_string(), expected);
-    // A short axis is shown whole, beside one that is not.
+    // A short axis is printed in full, beside an axis that is not.
     let tall = Array::arange(0, 1200, 1)?.reshape([600, 2])?;
     assert!(
         tall.to_string()

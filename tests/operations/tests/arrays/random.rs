@@ -75,7 +75,8 @@ fn numbers_do_not_depend_on_how_many_threads_compute_them() -> Result<()> {
     fn same<T: Element>(draw: Draw<T>) -> Result<()> {
         let on = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            // Not from the first word on, and in parts that begin within blocks and pairs.
+            // The words do not begin with the first, and are drawn in parts that begin within
+            // blocks and pairs.
             let mut generator = Generator::new(4);
             Array::<f32>::rand_with(&mut generator, 3).unwrap();
             let device = Device::current();
@@ -101,19 +102,20 @@ fn numbers_do_not_depend_on_how_many_threads_compute_them() -> Result<()> {
 #[test]
 fn integers_are_equally_likely_from_low_to_below_high() -> Result<()> {
     let mut generator = Generator::new(11);
-    // The product of the published first two words and the bound.
+    // The product of the first two published words and the bound.
     let first = Array::randint_with(&mut Generator::new(0), 0u64, 100, 1)?.item()?;
     assert_eq!(first, ((0xe169_c58d_6627_e8d5u128 * 100) >> 64) as u64);
     let mut counts = [0i32; 7];
     for value in Array::randint_with(&mut generator, -3i8, 4, 70_000)?.to_vec()? {
         counts[(value + 3) as usize] += 1;
     }
-    // Six standard errors.
+    // The tolerance is six standard errors.
     assert!(
         counts.iter().all(|count| (count - 10_000).abs() < 600),
         "{counts:?}"
     );
-    // For this bound, plain multiplication would prefer some numbers: two thirds of all.
+    // For this bound, plain multiplication would draw two thirds of all numbers with a higher
+    // probability.
     let values = Array::randint_with(&mut generator, 0u64, 3 << 62, 30_000)?.to_vec()?;
     let low = values.iter().filter(|&&value| value < 1 << 62).count() as i32;
     assert!((low - 10_000).abs() < 600, "{low}");
@@ -219,7 +221,8 @@ fn moments<T: Float>(array: &Array<T>) -> Result<(f64, f64)> {
 #[test]
 fn the_numbers_are_distributed_as_they_should_be() -> Result<()> {
     fn distributed<T: Float>() -> Result<()> {
-        // Eight standard errors of a hundred thousand draws, and the rounding of 8-bit digits.
+        // The tolerance is eight standard errors of a hundred thousand draws, plus the rounding of
+        // 8-bit digits.
         let slack = 0.025;
         let mut generator = Generator::new(5);
         let uniform = Array::<T>::rand_with(&mut generator, 100_000)?;
@@ -240,7 +243,7 @@ fn the_numbers_are_distributed_as_they_should_be() -> Result<()> {
         assert!((share(1.0) - 0.6827).abs() < slack);
         assert!((share(2.0) - 0.9545).abs() < slack);
         assert!(values.iter().any(|value| value.abs() > 3.5));
-        // Both numbers of a pair are computed from the same draws and must not be correlated.
+        // Both numbers of a pair are computed from the same words, and must not be correlated.
         let products = values.chunks_exact(2).map(|pair| pair[0] * pair[1]);
         assert!((products.sum::<f64>() / 50_000.0).abs() < slack);
         Ok(())

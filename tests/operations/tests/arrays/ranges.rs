@@ -1,4 +1,4 @@
-//! Ranges of decimals, for every type of floats, and of numbers at the ends of the types.
+//! Ranges of decimals, for every type of floats, and ranges at the ends of the types.
 
 use cachescope::{Array, ErrorKind, Float, Result};
 use half::{bf16, f16};
@@ -24,7 +24,7 @@ impl Decimals {
     }
 }
 
-/// Returns 2,640 ranges in both directions, with ends at and between their values.
+/// Returns 2,640 ranges in both directions, which end at or between their values.
 fn ranges() -> impl Iterator<Item = Decimals> {
     let starts = [0, 10, 50, 100, -100, 250, -30, 700];
     let steps = [1, 3, 5, 10, 15, 20, 30, 40, 60, 70, 90];
@@ -65,7 +65,8 @@ fn holds<T: Float>() -> Result<()> {
             is_before(start.to_f64()).then_some(start),
             "{name}"
         );
-        // The values that are, rounded, before the end. `f64` itself is rounded twice.
+        // The values that are before the end after rounding. The values of `f64` itself are rounded
+        // twice.
         let exact = (0..).map(|index| T::from_f64(range.at(index)));
         let exact: Vec<T> = exact
             .take_while(|value| is_before(value.to_f64()))
@@ -89,7 +90,7 @@ fn no_value_of_a_range_is_at_its_end_or_beyond() -> Result<()> {
     holds::<bf16>()
 }
 
-/// NumPy's `arange` returns one value more for these ranges.
+/// The ranges for which NumPy's `arange` returns one more value.
 const LONGER_IN_NUMPY: [(f64, f64, f64); 18] = [
     (0.0, 2.1, 0.3),
     (0.0, 4.2, 0.6),
@@ -133,7 +134,7 @@ fn ranges_that_are_longer_in_numpy() -> Result<()> {
     Ok(())
 }
 
-/// Ranges that single rounded numbers would miscount, and their lengths.
+/// For these ranges, computation with single rounded numbers would return wrong lengths.
 #[test]
 fn ranges_of_decimals_of_every_size() -> Result<()> {
     fn lengths<T: Float>(rows: &[(f64, f64, f64, usize)]) -> Result<()> {
@@ -228,7 +229,7 @@ fn bins_whose_width_overflows() -> Result<()> {
     wide::<bf16>()
 }
 
-/// Steps that are exact in binary are taken exactly, not as their decimals.
+/// Steps that are exact in binary are used exactly, and not converted to decimals.
 #[test]
 fn binary_steps_stay_exact() -> Result<()> {
     for power in [3, 10, 16, 20] {

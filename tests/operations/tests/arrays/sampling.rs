@@ -8,7 +8,8 @@ use under_test::device_with;
 
 use crate::arrays::fails;
 
-/// Checks counts of draws by Pearson's test, with a level of some 10⁻⁵ at four degrees of freedom.
+/// Checks counts of draws with Pearson's test, at a level of about 10⁻⁵ for four degrees of
+/// freedom.
 #[track_caller]
 fn assert_drawn(drawn: &[i64], weights: &[f64]) {
     let whole: f64 = weights.iter().sum();
@@ -42,8 +43,8 @@ fn draws_have_their_probabilities() -> Result<()> {
         &logits.categorical_with(&mut generator)?.to_vec()?,
         &WEIGHTS,
     );
-    // The first of two draws without replacement has the probabilities of one draw, and the second
-    // has the rest.
+    // The first of two draws without replacement has the probabilities of a single draw. The second
+    // draw has the remaining probabilities.
     let pairs = weights
         .broadcast_to([20_000, 5])?
         .multinomial_with(&mut generator, 2, false)?;
@@ -98,7 +99,7 @@ fn extreme_logits() -> Result<()> {
     Ok(())
 }
 
-/// Rows of weights that are not distributions, and a part of the error.
+/// Rows of weights that are not distributions, each with a part of the expected error.
 const BAD_WEIGHTS: [(&[f64], &str); 9] = [
     (&[f64::INFINITY, 1.0, 1.0], "infinite"),
     (&[1.0, f64::INFINITY, f64::INFINITY], "infinite"),
@@ -111,7 +112,7 @@ const BAD_WEIGHTS: [(&[f64], &str); 9] = [
     (&[0.0, -0.0, -0.0], "no weight above 0"),
 ];
 
-/// Rows of logits that are not distributions, and a part of the error.
+/// Rows of logits that are not distributions, each with a part of the expected error.
 const BAD_LOGITS: [(&[f64], &str); 6] = [
     (&[0.0, f64::NAN, 1.0], "NaN"),
     (&[f64::NAN, f64::NAN, f64::NAN], "NaN"),
@@ -174,7 +175,8 @@ fn refuses<T: Float>(bad: &[(&[f64], &str)], of_weights: bool) -> Result<()> {
 
 #[test]
 fn refuses_rows_that_are_no_distribution() -> Result<()> {
-    // A CUDA device reports rows to whatever waits for it next: other tests have another one.
+    // A CUDA device reports bad rows to whichever call waits next, so this test uses a separate
+    // device.
     let device = device_with(DeviceConfig::default())?;
     let _guard = device.enter();
     for (bad, of_weights) in [(&BAD_WEIGHTS[..], true), (&BAD_LOGITS[..], false)] {
@@ -200,7 +202,7 @@ fn a_refused_draw_leaves_the_generator() -> Result<()> {
     Ok(())
 }
 
-/// The one infinite logit of a row is drawn, and one of −∞ never.
+/// If a row has one infinite logit, it is drawn. A logit of −∞ is never drawn.
 #[test]
 fn infinite_logits() -> Result<()> {
     let (inf, mut generator) = (f32::INFINITY, Generator::new(8));
@@ -215,7 +217,7 @@ fn infinite_logits() -> Result<()> {
     Ok(())
 }
 
-/// Neither the size of weights nor their type changes the probabilities.
+/// The magnitude and the type of weights do not change the probabilities.
 #[test]
 fn weights_of_any_size_are_drawn_in_proportion() -> Result<()> {
     let mut generator = Generator::new(12);
@@ -234,11 +236,11 @@ fn weights_of_any_size_are_drawn_in_proportion() -> Result<()> {
         );
         Ok(())
     };
-    // The largest, whose sum overflows, and the smallest, which are subnormal.
+    // The largest weights have a sum that overflows, and the smallest weights are subnormal.
     for unit in [f64::MAX / 4.0, 1e300, 1.0, 1e-300, 2.0 * f64::from_bits(1)] {
         check(unit)?;
     }
-    // The sum is above the largest number of the type.
+    // The sum exceeds the largest number of the type.
     let many = Array::<f16>::full(1000, f16::from_f32(100.0))?;
     let drawn = many
         .multinomial_with(&mut generator, 10_000, true)?

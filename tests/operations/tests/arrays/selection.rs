@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::arrays::{dirty_device, fails};
 
-/// Returns unordered numbers, the same on every run.
+/// Returns unordered numbers, which are equal in every run.
 fn mixed(count: usize) -> Vec<f32> {
     let mut state = 88_172_645_463_325_252_u64;
     (0..count)
@@ -54,7 +54,7 @@ fn a_masked_assignment_copies_nothing() -> Result<()> {
     assert_eq!(x.to_vec()?, [1.0, -20.0, 3.0, -40.0]);
     let stats = cache_stats("masked assignment").unwrap();
     assert_eq!((stats.misses, stats.copies_on_write), (0, 0));
-    // The other handle's values do not change.
+    // The values of the other handle do not change.
     let kept = x.clone();
     x.masked_assign(&mask, 0.0)?;
     assert_eq!(x.to_vec()?, [1.0, 0.0, 3.0, 0.0]);
@@ -76,7 +76,7 @@ fn of_several_values_for_one_place_the_last_stays() -> Result<()> {
         .map(|place| (0..count).rfind(|value| value % 7 == place).unwrap())
         .collect();
     assert_eq!(last.to_vec()?, wanted);
-    // Into memory that a clone shares, and into an array that is broadcast.
+    // The mask writes into memory that a clone shares, and into a broadcast array.
     let kept = last.clone();
     last.scatter(&Array::full(1, -1)?, &Array::full(1, 99)?, 0)?;
     assert_eq!((last.to_vec()?[6], kept.to_vec()?[6]), (99, wanted[6]));
@@ -100,7 +100,7 @@ fn the_first_of_many_are_those_of_sorting() -> Result<()> {
     special[5] = f32::INFINITY;
     for values in [ascending, descending, few, mixed(count), special] {
         let x = Array::from_vec(values, count)?;
-        // NaN is first, as in the order of `topk`.
+        // NaN comes first, as in the order of `topk`.
         let (values, order) = (x.to_vec()?, x.topk(count, 0)?.1.to_vec()?);
         for k in [1, 2, 10, 63, 64, 65, 300, 9_999, 10_001, count - 1] {
             let (found, places) = x.topk(k, 0)?;
@@ -186,7 +186,7 @@ fn quantiles_beside_nan_and_infinities() -> Result<()> {
     let mut odd = long.to_uncached()?;
     odd.slice_mut(s![1234])?.fill(nan)?;
     assert!(odd.median(0)?.item()?.is_nan() && odd.quantile(0.1, 0)?.item()?.is_nan());
-    // Interpolation between neighbours, exact to the last place.
+    // The interpolation between neighbours is exact to the last place.
     let pair = Array::from_slice(&[1.0_f64, 2.0], 2)?;
     assert_eq!(pair.quantile(0.3, 0)?.item()?, 1.3);
     Ok(())
@@ -305,8 +305,8 @@ fn operators_of_bits_take_every_mix() -> Result<()> {
     Ok(())
 }
 
-/// Checks that the result of each operation that waits is on the array's device, whichever device
-/// is current.
+/// Checks that the result of each operation that waits is on the array's device, independent of the
+/// current device.
 fn elsewhere<T: Element>(x: &Array<T>) -> Result<()> {
     let own = x.device();
     assert_ne!(*own, Device::current());

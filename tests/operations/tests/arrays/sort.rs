@@ -10,14 +10,15 @@ use crate::arrays::fails;
 use crate::arrays::model::{alike, counted, dirty_scope, expected, some_dims};
 use crate::strided::{Placement, placement};
 
-/// Compares elements: NaN is last, and both zeros are equal.
+/// Compares elements. NaN comes last, and both zeros are equal.
 fn order<T: Element>(one: &T, other: &T) -> Ordering {
     let is_nan = |value: &T| value.partial_cmp(value).is_none();
     let by_nan = is_nan(one).cmp(&is_nan(other));
     by_nan.then(one.partial_cmp(other).unwrap_or(Ordering::Equal))
 }
 
-/// Returns a value of a kind: one of a few, so that many are equal; of any size; or a special one.
+/// Returns a value of a kind: one of a few values, so that many are equal; a value of any
+/// magnitude; or a special value.
 fn sample<T: Element>(kind: u8, at: usize) -> T {
     let hash = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = hash ^ (hash >> 29);

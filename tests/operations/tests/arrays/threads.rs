@@ -1,9 +1,9 @@
-//! Copies that are long enough for several threads have the results of one thread.
+//! Copies that are long enough for several threads. Their results equal the results of one thread.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Result, concat, stack};
 
-/// Returns the results of operations on arrays of some megabytes, by every implementation.
+/// Returns the results of operations on arrays of several megabytes, by every implementation.
 fn results(a: &Array<i32>, indices: &Array<i64>, rows: &Array<i64>) -> Result<Vec<Array<i32>>> {
     let turned = a.transpose()?;
     let mut by_row = Array::<i32>::ones([700, 900])?;
@@ -60,7 +60,7 @@ fn several_threads_copy_as_one_does() -> Result<()> {
             assert!(one == other, "result {number} of {threads} threads");
         }
     }
-    // Other tests check the results of one thread. Here, two samples show that results differ.
+    // Other tests check the results of one thread. This test only checks that two samples differ.
     assert_eq!(
         expected[0].slice(s![1, ..])?.to_vec()?,
         a.slice(s![17, ..])?.to_vec()?

@@ -40,7 +40,7 @@ fn the_conversion_traits_do_the_same() -> Result<()> {
 
 #[test]
 fn a_long_transposed_array_arrives_in_order() -> Result<()> {
-    // Rows that are longer and rows that are shorter than a staging buffer.
+    // Some rows are longer than a staging buffer, and some are shorter.
     for (rows, columns) in [(3, 20_000), (20_000, 3), (300, 301)] {
         let host = ndarray::Array2::from_shape_fn((rows, columns), |(row, column)| {
             (row * columns + column) as u64

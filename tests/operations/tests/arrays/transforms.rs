@@ -1,4 +1,4 @@
-//! Fourier transforms, compared with sums by their definition and with each other.
+//! Fourier transforms, compared with sums by definition, and with each other.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, Complex, ErrorKind, Float, Number, Result, complex, fft};
@@ -68,7 +68,7 @@ fn first(x: &ArrayD<C64>, axis: usize, count: usize) -> ArrayD<C64> {
     x.clone().slice_axis_move(Axis(axis), (..count).into())
 }
 
-/// Compares all functions of one axis with the sums.
+/// Compares all functions of one axis with the sums by definition.
 fn agree<T: fft::Signal<Spectrum = Complex<T>>>(
     (z, x): (&Array<Complex<T>>, &Array<T>),
     axis: isize,
@@ -156,8 +156,8 @@ proptest! {
         let z = Array::from_vec(values, shape).unwrap();
         let spectrum = fft::fft(&z, axis).unwrap();
         let back = fft::ifft(&spectrum, axis).unwrap();
-        // Relative to elements of about 1; a single frequency may be as large as the number of
-        // elements.
+        // The tolerance is relative to elements of about 1. A frequency may be as large as the
+        // number of elements, so rounding errors grow.
         assert_close(&wide(&back), &wide(&z), 2e-13);
         let energy = |z: &Array<C64>| wide(z).iter().map(C64::norm_sqr).sum::<f64>();
         let (one, other) = (energy(&z), energy(&spectrum) / n as f64);
@@ -218,7 +218,8 @@ fn recycled_memory_does_not_show() -> Result<()> {
     Ok(())
 }
 
-/// Elements that are not finite stay within their row, and infinities are scaled to themselves.
+/// Elements that are not finite affect only their row. The scale of a transform leaves infinities
+/// unchanged.
 #[test]
 fn rows_do_not_touch_each_other() -> Result<()> {
     let mut values: Vec<C64> = (0..24).map(narrow).collect();
@@ -328,7 +329,7 @@ fn what_cannot_be_transformed_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The functions are generic over their numbers, in programs too.
+/// Functions that are generic over the number type compile, in programs too.
 #[test]
 fn a_program_may_be_generic_over_spectra() -> Result<()> {
     fn power<C: fft::Spectrum>(x: &Array<C>) -> Result<Array<C::Part>> {

@@ -1,4 +1,4 @@
-//! Windows, in which an element occurs several times, and operations that use them.
+//! Windows, in which an element occurs several times, and operations on windows.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, ConvOptions, DeviceConfig, INFER, PadMode, Result, cache_scope, meshgrid};
@@ -85,7 +85,7 @@ fn windows_are_operands_like_any_other() -> Result<()> {
     let (products, wanted) = (windows.matmul(&weights)?, copy.matmul(&weights)?);
     let apart = (products - wanted).abs().max()?.item()?;
     assert!(apart < 1e-12, "{apart}");
-    // A matrix whose rows overlap.
+    // The array is a matrix whose rows overlap.
     let rows = x.flatten()?.windows(&[7])?;
     let (gram, wanted) = (rows.transpose()?.matmul(&rows)?, rows.to_uncached()?);
     let wanted = wanted.transpose()?.matmul(&wanted)?;
@@ -127,7 +127,7 @@ fn one_length_is_inferred() -> Result<()> {
 
 #[test]
 fn long_runs_are_rolled_and_framed_whole() -> Result<()> {
-    // Runs whose offset in a page is a little larger in the target than in the source.
+    // The offset of a run in its page is slightly larger in the target than in the source.
     for (count, shift) in [(70_000, 3), (5_000, 1), (70_000, -5), (4_096, 60), (300, 2)] {
         let x = Array::<i32>::arange(0, count, 1)?;
         let rolled = x.roll(shift, 0)?.to_vec()?;
@@ -158,7 +158,7 @@ fn grids_are_views() -> Result<()> {
     Ok(())
 }
 
-/// Returns the peak of the memory that a function allocates, without its result.
+/// Returns the peak of the memory that a function allocates, excluding its result.
 fn taken<T: cachescope::Element>(function: impl FnOnce() -> Result<Array<T>>) -> Result<u64> {
     let device = cachescope::Device::current();
     let before = device.memory_stats().live_bytes;
@@ -181,7 +181,7 @@ fn convolutions_take_a_block_and_no_more() -> Result<()> {
         padding: [1, 1],
         ..Default::default()
     };
-    // An image with its zeros, the block, and the block's results.
+    // The memory includes an image with its zeros, the block, and the block's results.
     let image = 32 * 42 * 42 * 4;
     let most = image + (1 << 20) + (1 << 20) * 8 / (32 * 9);
     let found = taken(|| x.conv2d(&kernel, padded))?;

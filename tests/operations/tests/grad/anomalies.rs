@@ -9,8 +9,8 @@ use crate::grad::differences::numbers;
 /// The line of the operation in [`loss`] that passes NaN back.
 const LINE: u32 = line!() + 6;
 
-/// A loss whose gradient is NaN: the product passes the root's slope, which is infinite, times
-/// zero.
+/// Returns a loss whose gradient is NaN, because the backward pass multiplies the infinite slope of
+/// the root by zero.
 fn loss(x: &Array<f64>) -> Result<Array<f64>> {
     let scaled = (x * 2.0).eval()?;
     let root = scaled.sqrt().eval()?;
@@ -54,7 +54,7 @@ fn a_guard_inside_of_the_closure_covers_its_backward_pass() -> Result<()> {
     check(value_and_grad(&zero(), guarded));
     check(value_and_step(&mut zero(), &mut Sgd::new(0.1), guarded));
     check(hvp(&zero(), &zero(), guarded));
-    // Its tape has ended.
+    // The tape of the failed pass has ended.
     value_and_grad(&zero(), loss)?;
     Ok(())
 }
@@ -104,7 +104,8 @@ fn memory_of_a_backward_pass_is_missing_at_the_line_of_its_operation() -> Result
     };
     let device = Device::host_with(config)?;
     let _current = device.enter();
-    // 8 MiB: the loss takes one of these, its gradient another.
+    // The array has 8 MiB. The loss needs one more array of this size, and the gradient another
+    // one.
     let x = Array::<f64>::ones(1 << 20)?;
     let line = line!() + 2;
     let error = value_and_grad(&x, |x| {

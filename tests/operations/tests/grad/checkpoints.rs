@@ -1,4 +1,4 @@
-//! Nested checkpoints, whose closures capture parameters or name them among their inputs.
+//! Nested checkpoints whose closures capture parameters, or name parameters among their inputs.
 
 use std::rc::Rc;
 
@@ -14,8 +14,8 @@ const PARAMETERS: usize = 4;
 /// An operation of a program over one running value.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Multiplies by a parameter: by the handle that the closure captured, or by the one among the
-    /// inputs.
+    /// Multiplies by a parameter, through the handle that the closure captured, or through the
+    /// handle among the inputs.
     Multiply {
         parameter: usize,
         is_captured: bool,
@@ -26,8 +26,8 @@ enum Step {
         is_captured: bool,
     },
     Sine,
-    /// Runs the steps in a checkpoint, if it is not `plain`, that names these parameters among its
-    /// inputs.
+    /// Runs the steps in a checkpoint that names these parameters among its inputs. If `plain`,
+    /// runs the steps without a checkpoint.
     Nest([bool; PARAMETERS], Rc<Vec<Step>>),
 }
 
@@ -48,8 +48,8 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// The handles of the parameters: captured by the outermost closure, and among the inputs of the
-/// innermost checkpoint that names them.
+/// The handles of the parameters: the handles that the outermost closure captured, and the handles
+/// among the inputs of the innermost checkpoint that names the parameter.
 #[derive(Clone)]
 struct Handles {
     captured: Vec<Array<f64>>,
@@ -88,8 +88,8 @@ fn run(steps: &[Step], x: &Array<f64>, handles: &Handles, plain: bool) -> Result
                     .map(|parameter| handles.named[parameter].clone())
                     .collect();
                 checkpoint(&(x, named), move |(x, named)| {
-                    // For a parameter that is not among the inputs, the enclosing checkpoint's
-                    // handle is used.
+                    // If a parameter is not among the inputs, the handle of the enclosing
+                    // checkpoint is used.
                     let (mut handles, mut named) = (outer.clone(), named.iter());
                     for (handle, _) in handles.named.iter_mut().zip(names).filter(|it| it.1) {
                         *handle = named.next().expect("it is among the inputs").clone();
@@ -107,7 +107,7 @@ fn loss(steps: &[Step], own: &[Array<f64>], plain: bool) -> Result<Array<f64>> {
         captured: own.to_vec(),
         named: own.to_vec(),
     };
-    // The first parameter is the input, so that the loss depends on a parameter.
+    // The first parameter is the input, so that the loss depends on at least one parameter.
     let y = run(steps, &own[0], &handles, plain)?;
     (y * numbers(&[3], 0.7)).sum()
 }
@@ -144,7 +144,8 @@ proptest! {
     }
 }
 
-/// Returns the parameters after a step within the backward pass, and after a step that follows it.
+/// Returns the parameters after a step within the backward pass, and after a step following the
+/// backward pass.
 fn both(loss: impl Fn(&Vec<Array<f64>>) -> Result<Array<f64>>) -> Result<[Vec<Array<f64>>; 2]> {
     let (mut own, mut expected) = (parameters(), parameters());
     let (_, gradients) = value_and_grad(&expected, &loss)?;

@@ -8,7 +8,7 @@ use crate::grad::differences::{check, numbers};
 
 type Numbers = Array<Complex<f64>>;
 
-/// Returns complex numbers of which both parts depend on `x`.
+/// Returns complex numbers whose real and imaginary parts depend on `x`.
 pub(crate) fn spun(x: &Array<f64>) -> Result<Numbers> {
     complex(x.sin(), x * x - 0.7).eval()
 }
@@ -19,7 +19,7 @@ fn others(shape: &[usize]) -> Numbers {
     complex(&x - 0.5, x.exp()).eval().unwrap()
 }
 
-/// Returns a weighted sum of both parts of all elements; all weights differ.
+/// Returns a weighted sum of the real and imaginary parts of all elements. All weights differ.
 pub(crate) fn weighted(z: &Numbers) -> Result<Array<f64>> {
     let weights = numbers(z.shape(), 1.0);
     (z.re() * &weights + z.im() * (2.0 - &weights)).sum()
@@ -38,7 +38,7 @@ fn functions() {
     });
     check(&x, |x| weighted(&spun(x)?.mul_add(&y, spun(x)?).eval()?));
     check(&x, |x| weighted(&y.mul_add(spun(x)?.conj(), &y).eval()?));
-    // The parts of real numbers.
+    // Real numbers also have parts.
     check(&x, |x| (x.re() + x.im() + x.conj() * x).sum());
 }
 
@@ -58,7 +58,7 @@ fn choices() {
     check(&x, |x| {
         weighted(&select(x.gt(0.5), &y, spun(x)? * spun(x)?).eval()?)
     });
-    // The operand that is not chosen has an infinite slope.
+    // The operand that is not selected has an infinite slope.
     let x = Array::from_slice(&[0.0, 1.0, 2.0], 3).unwrap();
     check(&x, |x| {
         let z = complex(x - 1.0, x * 0.0);

@@ -1,5 +1,5 @@
-//! The lines of warnings of copies before writes: always the program's, whatever call copies. A
-//! call that writes in place is a row of [`CASES`].
+//! Warnings of copies before writes report a line of the program, for each call that copies.
+//! [`CASES`] has a row for each call that writes in place.
 
 use std::process::Command;
 
@@ -20,8 +20,8 @@ fn ones() -> Result<Array<f32>> {
     Array::ones([4, 4])
 }
 
-/// Steps by hand, and inside of a backward pass, while other handles of the parameter are alive. A
-/// macro, so that the line is the row's.
+/// Steps after a backward pass and within a backward pass, while other handles of the parameter are
+/// alive. A macro, so that the line is the line of the row.
 macro_rules! step {
     ($optimizer:expr) => {{
         let (mut optimizer, mut x) = ($optimizer, ones()?);
@@ -32,7 +32,7 @@ macro_rules! step {
     }};
 }
 
-/// Restores a state, and steps, while handles of the state are alive.
+/// Restores a state and steps, while other handles of the state are alive.
 macro_rules! restore {
     ($optimizer:expr) => {{
         let (mut optimizer, mut x) = ($optimizer, ones()?);
@@ -177,7 +177,7 @@ const CASES: &[Case] = &[
     }),
 ];
 
-/// Runs this program again, to read what it writes to standard error.
+/// Runs this program again, and reads its output on standard error.
 #[test]
 fn a_copy_before_a_write_names_a_line_of_the_program() {
     const CHILD: &str = "CACHESCOPE_TEST_COPIES_OF_STEPS";

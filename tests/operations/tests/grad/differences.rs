@@ -3,8 +3,8 @@
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::{Array, ErrorKind, Result};
 
-/// The optimal step of central differences in `f64`: the errors of rounding and of curvature are
-/// equal.
+/// The optimal distance of central differences in `f64`, at which the errors of rounding and of
+/// curvature are equal.
 const STEP: f64 = 6e-6;
 
 /// Compares the gradient of `function` at `x` with finite differences, and the gradient's
@@ -57,8 +57,8 @@ fn check_products(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array
     }
 }
 
-/// Compares the product with the gradient of a directional derivative, by a gradient inside of a
-/// gradient.
+/// Compares the Hessian-vector product with the gradient of a directional derivative, which is a
+/// gradient inside of a gradient.
 #[track_caller]
 fn check_nested(
     product: &Array<f64>,
@@ -70,7 +70,7 @@ fn check_nested(
         let (_, gradient) = value_and_grad(x, &function)?;
         (gradient * along).sum()
     };
-    // A gradient that does not depend on `x` is a constant.
+    // If the gradient does not depend on `x`, the directional derivative is a constant.
     let nested = match value_and_grad(x, directional) {
         Ok((_, nested)) => nested,
         Err(error) if error.kind() == ErrorKind::InvalidArgument => {
@@ -105,7 +105,7 @@ fn check_gradient(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array
     }
 }
 
-/// Returns numbers from 0.13 on that are far from each other and from whole numbers.
+/// Returns numbers from 0.13 on that are not near each other, nor near whole numbers.
 pub(crate) fn numbers(shape: &[usize], scale: f64) -> Array<f64> {
     let count: usize = shape.iter().product();
     let number =

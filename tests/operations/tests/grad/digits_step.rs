@@ -1,4 +1,4 @@
-//! The step of the example `train_digits`, compared with a step whose gradients are derived by
+//! The step of the example `train_digits`, compared with a step whose gradients are written by
 //! hand.
 
 use cachescope::grad::optim::Sgd;
@@ -8,7 +8,7 @@ use cachescope::{Array, Generator, Result};
 use shared::by_hand::Model;
 use shared::dataset::Dataset;
 
-/// Weights and biases of both layers.
+/// The weights and biases of both layers.
 type Weights = [Array<f32>; 4];
 
 fn loss(weights: &Weights, batch: &Dataset) -> Result<Array<f32>> {

@@ -1,4 +1,4 @@
-//! Each function of single elements.
+//! The derivatives of each function of single elements.
 
 use cachescope::grad::{hvp, value_and_grad};
 use cachescope::{Array, Result, select};
@@ -87,7 +87,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         let (_, (a, b, c)) = value_and_grad(&(one(x)?, one(y)?, one(z)?), |(a, b, c)| f(a, b, c))?;
         Ok::<_, cachescope::Error>([a.to_vec()?[0], b.to_vec()?[0], c.to_vec()?[0]])
     };
-    // If the bounds cross, the high one takes precedence.
+    // If the bounds cross, the high bound takes precedence.
     assert_eq!(
         of(0.0, 5.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
         [0.0, 0.0, 1.0]
@@ -100,7 +100,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(0.0, 1.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
         [0.0, 1.0, 0.0]
     );
-    // Equal operands get half of the gradient each.
+    // Each of two equal operands gets half of the gradient.
     assert_eq!(
         of(2.0, 2.0, 0.0, |x, y, _| x.maximum(y).sum())?,
         [0.5, 0.5, 0.0]
@@ -114,7 +114,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(0.0, 0.0, 0.0, |x, n, _| x.powf(n).sum())?,
         [0.0, 0.0, 0.0]
     );
-    // The second derivatives, where the first derivative of a factor is infinite.
+    // Second derivatives are correct if the first derivative of a factor is infinite.
     let zero = Array::from_slice(&[0.0], 1)?;
     let one = Array::from_slice(&[1.0], 1)?;
     for (exponent, expected) in [(0.0, 0.0), (1.0, 0.0), (2.0, 2.0)] {
@@ -123,7 +123,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         let (_, product) = hvp(&zero, &one, |x| x.powi(exponent as i32).sum())?;
         assert_eq!(product.to_vec()?, [expected]);
     }
-    // Just below a multiple of the divisor, where the quotient is rounded up.
+    // The number is just below a multiple of the divisor, where the quotient is rounded up.
     let below = 3.0 * 0.1_f64 - f64::EPSILON / 8.0;
     let quotient = ((below - below % 0.1) / 0.1).round();
     assert_eq!(
@@ -207,7 +207,7 @@ fn the_least_exponent() -> Result<()> {
     Ok(())
 }
 
-/// Derivatives in the range of `f32` that are made of factors whose products may not be.
+/// The derivatives are in the range of `f32`, but products of their factors may not be.
 #[test]
 fn products_of_factors_stay_in_range() -> Result<()> {
     let near = |own: f32, expected: f64| {

@@ -1,5 +1,5 @@
-//! Gradients of arrays without elements: a function that takes such an array is tracked, and the
-//! gradient has its shape.
+//! Gradients of arrays without elements. A function that takes an empty array is tracked, and the
+//! gradient has the array's shape.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::grad::complex::{self, spun};
 use crate::grad::differences::numbers;
 use crate::grad::operations::{LOSSES, LOSSES_OF_OPERANDS, Loss};
 
-/// Returns what is wrong with the gradient of `loss` at `x`, if it has a value there; `None` if
-/// `loss` refuses `x`.
+/// Returns the fault of the gradient of `loss` at `x`, if there is one. Returns `None` if `loss`
+/// refuses `x`.
 fn fault(
     x: &Array<f64>,
     loss: impl Fn(&Array<f64>) -> Result<Array<f64>>,
@@ -35,13 +35,14 @@ fn fault(
     })
 }
 
-/// Returns whether two values are equal, or NaN both: the mean of no elements.
+/// Returns whether two values are equal, or both NaN, such as the mean of no elements.
 fn is_equal(one: &Array<f64>, other: &Array<f64>) -> bool {
     let [one, other] = [one, other].map(|value| value.item().unwrap());
     one == other || (one.is_nan() && other.is_nan())
 }
 
-/// Returns the shape with each axis in turn without elements, and with a batch of none before.
+/// Returns shapes without elements: the shape with each axis in turn of length 0, and the shape
+/// with a leading batch axis of length 0.
 fn without_elements(shape: &[usize]) -> Vec<Vec<usize>> {
     let axes = (0..shape.len()).map(|at| {
         let mut shape = shape.to_vec();
@@ -71,7 +72,7 @@ fn every_operation_that_takes_no_elements_is_tracked() {
 fn every_operand_without_elements_is_tracked() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for (name, shapes, loss) in LOSSES_OF_OPERANDS {
-        // All operands are in a batch of none, or one axis of one operand has no elements.
+        // Either all operands are in an empty batch, or one axis of one operand has length 0.
         let batch: Vec<Vec<usize>> = shapes.iter().map(|own| [&[0], *own].concat()).collect();
         let mut all = vec![batch];
         for (at, shape) in shapes.iter().enumerate() {
@@ -89,7 +90,8 @@ fn every_operand_without_elements_is_tracked() {
                     all[own] = x.clone();
                     loss(&all)
                 };
-                // An operand that has elements has a gradient, which is zeros only if it must be.
+                // If an operand has elements, its gradient need not be zero, but computing it must
+                // not fail.
                 let is_empty = operands[own].is_empty();
                 if let Some(Some(fault)) = fault(&operands[own], of_one)
                     && (is_empty || fault.contains("CS"))
@@ -104,7 +106,7 @@ fn every_operand_without_elements_is_tracked() {
     assert!(count > 50, "only {count}");
 }
 
-/// Rows `shape of x, a loss of x;`, after `@` and a feature if they need one.
+/// Expands rows `shape of x, a loss of x;`, which follow `@` and a feature if they require one.
 macro_rules! losses {
     ($($(@$feature:tt)? $shape:expr, |$x:ident| $loss:expr;)+) => {
         const MORE: &[(&[usize], Loss)] = &[$($(#[cfg(feature = $feature)])? (&$shape, |$x| $loss)),+];
@@ -196,7 +198,7 @@ fn a_batch_of_none_is_tracked() {
         match fault(&x, loss) {
             Some(None) => {}
             Some(Some(fault)) => wrong.push(format!("row {number}, {shape:?}: {fault}")),
-            // The value of no elements is an error for some, with gradients and without.
+            // For some functions, the value of no elements is an error, with and without gradients.
             None => {
                 let [plain, tracked] = [loss(&x).err(), value_and_grad(&x, loss).err()];
                 let kinds = [plain, tracked].map(|error| error.map(|error| error.kind()));

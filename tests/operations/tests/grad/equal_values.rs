@@ -1,7 +1,8 @@
-//! Derivatives through factorizations of matrices with equal values, whose vectors are not unique.
+//! Derivatives through factorizations of matrices with equal values, for which the vectors are not
+//! unique.
 //!
-//! The losses do not depend on the choice of vectors, so each has derivatives. Differences of
-//! gradients at matrices beside these are the reference.
+//! The losses do not depend on the choice of vectors, so their derivatives exist. The reference is
+//! differences of gradients at neighbouring matrices.
 
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::linalg::{self, MatrixNorm};
@@ -23,7 +24,7 @@ fn item(x: Result<Array<f64>>) -> f64 {
     x.unwrap().item().unwrap()
 }
 
-/// Returns a rotation of three axes.
+/// Returns a rotation in three dimensions.
 fn rotation() -> Array<f64> {
     linalg::qr(&numbers(&[3, 3], 1.0)).unwrap().0
 }
@@ -42,7 +43,7 @@ fn diagonal(values: &[f64]) -> Array<f64> {
     values.diag(0).unwrap()
 }
 
-/// Returns the symmetric part: the factorizations read only one triangle.
+/// Returns the symmetric part, because the factorizations read only one triangle.
 fn part(x: &Array<f64>) -> Result<Array<f64>> {
     ((x + t(x)?) * 0.5).eval()
 }
@@ -53,7 +54,7 @@ fn columns(a: &Array<f64>, of_rows: usize) -> Array<f64> {
     Array::from_slice(&rows[..of_rows * n], [of_rows, n]).unwrap()
 }
 
-/// Returns square matrices of three rows: of each rank, with equal values and without.
+/// Returns square matrices of three rows, of each rank, with and without equal values.
 fn squares() -> Vec<(&'static str, Array<f64>)> {
     let rows = columns(&rotation(), 2);
     vec![
@@ -84,8 +85,8 @@ fn directions(shape: &[usize]) -> Vec<Array<f64>> {
     vec![own, exchange, third]
 }
 
-/// Returns the largest difference between `hvp` and differences of gradients at matrices whose
-/// values are distinct, and between `jvp` and differences of losses.
+/// Returns the errors of `hvp` and of `jvp`. The reference is differences of gradients, and of
+/// losses, at matrices with distinct values.
 fn errors(x: &Array<f64>, along: &Array<f64>, loss: Loss) -> [f64; 2] {
     const STEP: f64 = 1e-3;
     let at = |by: f64| (x + along * by).eval().unwrap();
@@ -176,7 +177,7 @@ fn every_loss_of_a_square_matrix_has_derivatives() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Losses that have derivatives at matrices without a value 0.
+/// Losses that are differentiable at matrices without the value 0.
 const OF_REGULAR: &[(&str, Loss)] = &[
     ("inv", |x| linalg::inv(x)?.square().sum()),
     ("solve", |x| {
@@ -278,7 +279,7 @@ fn exact_second_derivatives_of_determinants() -> Result<()> {
     assert!(error.item()? < 1e-15);
     let (_, product) = hvp(&diagonal(&[2.0; 3]), &Array::eye(3)?, linalg::det)?;
     assert!((product - diagonal(&[4.0; 3])).abs().max()?.item()? < 1e-14);
-    // In a batch, each matrix has its own rank.
+    // In a batch, the ranks of the matrices differ.
     let batch = cachescope::stack(&[&Array::eye(2)?, &Array::zeros([2, 2])?, &exchange], 0)?;
     let along = cachescope::stack(&[&exchange, &exchange, &exchange], 0)?;
     let (_, product) = hvp(&batch, &along, |x| linalg::det(x)?.sum())?;

@@ -1,5 +1,5 @@
-//! Factors of the program and sums over several passes, for `f16` and `bf16` at all sizes of
-//! numbers, against `f64`. An operation of the kind is a row of [`each_operation`].
+//! Factors that a program multiplies by, and sums over several passes, for `f16` and `bf16` at all
+//! magnitudes, compared with `f64`. [`each_operation`] has a row for each operation.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::arithmetic::{axpy, dot, norm, scale};
@@ -9,7 +9,7 @@ use cachescope::grad::{Optimizer, value_and_grad};
 use cachescope::{Array, Float, Result, manual_seed};
 use half::{bf16, f16};
 
-/// From below the smallest normal `f16` up to almost the largest.
+/// Magnitudes from below the smallest normal `f16` up to almost the largest `f16`.
 const SIZES: [f64; 11] = [1e-7, 1e-6, 1e-5, 1e-3, 0.1, 1.0, 10.0, 1e3, 1e4, 3e4, 6e4];
 const PARTS: usize = 1000;
 
@@ -22,7 +22,8 @@ fn of<T: Float>(value: f64) -> T {
 fn assert_rounded<T: Float>(what: &str, own: T, expected: f64) {
     let own = own.to_f64();
     let rounded = of::<T>(expected).to_f64();
-    // Half of a step of the narrow type, twice: `expected` and the value in `f32` differ.
+    // The tolerance is half of a unit of the narrow type, twice, because `expected` and the value
+    // in `f32` may differ.
     let least = match T::MANTISSA_DIGITS == f16::MANTISSA_DIGITS {
         true => 6e-8,
         false => 1e-40,
@@ -32,7 +33,7 @@ fn assert_rounded<T: Float>(what: &str, own: T, expected: f64) {
     assert!(is_near, "{what}: {own} is not {expected}");
 }
 
-/// Returns the slope of a part, within the range of `f16`.
+/// Returns the slope of a part, which is within the range of `f16`.
 fn slope<T: Float>(size: f64, part: usize) -> T {
     of(size * (1.0 - 0.125 * (part % 8) as f64))
 }
@@ -236,7 +237,7 @@ fn operations_in_bf16_round_once() -> Result<()> {
     each_operation::<bf16>()
 }
 
-/// Factors out of the range of `f32`, whose products are in it.
+/// The factors are out of the range of `f32`, but their products are within it.
 #[test]
 fn factors_beyond_f32() -> Result<()> {
     for (x, factor) in [
@@ -263,7 +264,7 @@ fn factors_beyond_f32() -> Result<()> {
         let wide = scale(factor, &Array::full(1, bf16::from_f32(x))?)?.item()?;
         assert_rounded("bf16", wide, bf16::from_f32(x).to_f64() * factor);
     }
-    // Norms from 1e-29 to 1e39 are scaled to norms far below.
+    // Norms from 1e-29 to 1e39 are scaled to much smaller norms.
     for size in [1e-30_f32, 1.0, 1e30, 1e38] {
         for most in [1e-37, 1e-20, 1.0] {
             let gradients = Array::full(100, size)?;

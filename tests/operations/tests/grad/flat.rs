@@ -1,5 +1,5 @@
-//! Softmax, and what is made of it, where one weight is nearly 1: derivatives keep the digits of
-//! the others.
+//! Softmax, and functions that consist of softmax, if one weight is nearly 1: derivatives keep the
+//! digits of the other weights.
 
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::{Array, Float, Result, attention};
@@ -7,14 +7,14 @@ use half::bf16;
 
 use super::narrow::number;
 
-/// Returns the weights of two logits of which the first is `apart` above the second, and their
-/// product.
+/// Returns the weights of two logits, the first of which exceeds the second by `apart`, and the
+/// product of the weights.
 fn weights(apart: f64) -> ([f64; 2], f64) {
     let small = 1.0 / (1.0 + apart.exp());
     ([1.0 - small, small], small * (1.0 - small))
 }
 
-/// Asserts that values are within a part of `tolerance` of what is expected.
+/// Asserts that values are within a relative `tolerance` of the expected values.
 #[track_caller]
 fn assert_near<T: Float>(values: &Array<T>, expected: &[f64], tolerance: f64) {
     let values = values.cast::<f64>().eval().unwrap().to_vec().unwrap();
@@ -43,7 +43,8 @@ fn tangents_of_softmax_keep_their_digits() -> Result<()> {
     tangents_of_softmax::<bf16>(5.0, 1e-2)
 }
 
-/// One query of `apart`, and the keys and values 1 and 0: the result is the first weight.
+/// There is one query of `apart`, and the keys and the values are 1 and 0, so that the result is
+/// the first weight.
 fn gradient_of_attention<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let query = Array::from_slice(&[number::<T>(apart)], [1, 1])?;
     let keys = Array::from_slice(&[T::one(), T::zero()], [2, 1])?;
@@ -66,7 +67,8 @@ fn gradients_of_attention_keep_their_digits() -> Result<()> {
     gradient_of_attention::<bf16>(17.0, 2e-2)
 }
 
-/// The loss of either class has the second derivative of the logarithm of the sum.
+/// For either class, the second derivative of the loss is the second derivative of the logarithm of
+/// the sum.
 fn curvature_of_cross_entropy<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let logits = Array::from_slice(&[number::<T>(apart), T::zero()], [1, 2])?;
     let along = Array::from_slice(&[T::one(), T::zero()], [1, 2])?;

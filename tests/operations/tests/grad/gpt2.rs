@@ -1,4 +1,4 @@
-//! GPT-2 of the example, compared with Hugging Face's code: `tests/reference/gpt2.py`.
+//! The GPT-2 of the example, compared with Hugging Face's code: `tests/reference/gpt2.py`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn expected() -> NpzReader {
     NpzReader::open(folder().join("expected.npz")).unwrap()
 }
 
-/// Asserts that no element differs by more than `most`, relative to the largest one.
+/// Asserts that no element differs by more than `most`, relative to the largest element.
 #[track_caller]
 fn assert_close(own: &Array<f32>, expected: &Array<f32>, most: f32) {
     assert_eq!(own.shape(), expected.shape());
@@ -83,7 +83,7 @@ fn writes_the_tokens_of_generate() -> Result<()> {
     let written = expected.read::<i64>("written")?.to_vec()?;
     let network = network();
     assert_eq!(network.generate(&prompt, 13, GREEDY)?, written);
-    // Beyond the context, and shorter than it.
+    // The text is longer than the context, or shorter.
     assert_eq!(network.generate(&prompt, 50, GREEDY)?, written);
     assert_eq!(network.generate(&prompt, 1, GREEDY)?, written[..1]);
     manual_seed(1);
@@ -107,7 +107,7 @@ fn cached_scores_are_those_of_a_whole_pass() -> Result<()> {
     let whole = network.forward(&tokens)?;
     let mut cache = KeyValueCache::new(&network, 2, 16)?;
     let mut end = 0;
-    // The second part begins behind earlier tokens, and has several.
+    // The second part of the text begins after earlier tokens, and has several tokens.
     for length in [3, 4, 1, 1, 7] {
         let part = tokens.slice(s![.., end..end + length])?;
         end += length;
@@ -168,7 +168,7 @@ fn trains_further_and_is_written_as_published() -> Result<()> {
     Ok(())
 }
 
-/// Writes a file with the arrays of the network in `bf16`, changed by `change`, and reads it.
+/// Writes a file with the network's arrays in `bf16`, which `change` modifies, and reads the file.
 fn read_changed(
     name: &str,
     change: impl FnOnce(&mut HashMap<String, (Vec<usize>, Vec<f32>)>),
@@ -245,7 +245,7 @@ fn errors_name_the_array() {
         arrays.insert("lm_head.weight".into(), (vec![300, 32], vec![0.0; 9600]));
     });
     assert!(head.unwrap_err().contains("\"lm_head.weight\" differs"));
-    // The width of 32 is not a multiple of 64, and so the heads have to be given.
+    // The width of 32 is not a multiple of 64, so the number of heads must be given.
     let path = folder().join("model.safetensors");
     let error = Gpt2::read_file(&path, None).unwrap_err().to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! Training in half precision with parameters in `f32`, by converted structures.
+//! Training in half precision, with parameters in `f32` and converted structures.
 
 use cachescope::grad::nn::{
     Attention, BatchNorm, Conv2d, ConvTranspose2d, Embedding, GroupNorm, Gru, LayerNorm, Linear,

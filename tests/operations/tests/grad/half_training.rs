@@ -16,7 +16,7 @@ use shared::digits::Digits;
 const BATCH: usize = 50;
 const TRAIN: usize = 1500;
 
-/// A network of the script, with its name there.
+/// A network of the script, with the name that the script uses.
 trait Network: Parameters {
     const NAME: &'static str;
 
@@ -64,7 +64,7 @@ struct Block<T: Float> {
 }
 
 impl<T: Float> Block<T> {
-    /// Applies products and attention in `C`, and the norms in `T`. The sum of the branches is in
+    /// Computes products and attention in `C`, and the norms in `T`. The sum of the branches is in
     /// `T`.
     fn forward<C: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
         let seen = self.first.forward(x)?.cast::<C>().eval()?;
@@ -77,7 +77,7 @@ impl<T: Float> Block<T> {
     }
 }
 
-/// Reads an image as a sequence of its rows.
+/// A transformer that reads an image as a sequence of its rows.
 #[derive(Parameters, CastParameters)]
 struct Transformer<T: Float> {
     places: Array<T>,
@@ -128,7 +128,7 @@ impl Network for Transformer<f32> {
     }
 }
 
-/// The transformer with every value in `C`, also the sums of the branches.
+/// The transformer with every value in `C`, including the sums of the branches.
 #[derive(Parameters)]
 struct Converted(Transformer<f32>);
 
@@ -144,7 +144,8 @@ impl Network for Converted {
     }
 }
 
-/// The script's initial values: matrices of hashed numbers, by the number of the parameter.
+/// A visitor that sets the script's initial values: matrices of hashed numbers, by the number of
+/// the parameter.
 struct Initialize {
     number: u32,
     is_bias: bool,
@@ -192,7 +193,7 @@ fn data() -> Result<(Array<f32>, Array<i64>)> {
     Ok((images.take(&order, 0)?, labels.take(&order, 0)?))
 }
 
-/// The losses of the steps, and the share of the test images that are right.
+/// The losses of the steps, and the share of the test images that are classified correctly.
 struct Trained {
     losses: Vec<f32>,
     right: f32,
@@ -245,8 +246,8 @@ fn reference() -> NpzReader {
     NpzReader::open(path).unwrap()
 }
 
-/// Compares the losses of the first 100 steps with PyTorch's, to `bound`. Then rounding alone makes
-/// trainings differ, PyTorch's own last losses by a half.
+/// Compares the losses of the first 100 steps with PyTorch's, up to `bound`. After these steps,
+/// rounding alone makes trainings differ: PyTorch's own last losses differ by a half.
 fn agrees<N: Network, C: Float>(optimizer: &mut impl Optimizer, bound: f32) -> Result<()> {
     let case = format!("{}.{}.losses", N::NAME, C::NAME);
     let losses = reference().read::<f32>(&case)?.to_vec()?;
@@ -347,7 +348,7 @@ fn has_gradients<C: Float>(scale: f32, bound: f32) -> Result<()> {
 
 #[test]
 fn gradients_are_autocasts() -> Result<()> {
-    // Some roundings to 24, 8 and 11 bits.
+    // The bounds allow for some roundings to 24, 8 and 11 bits.
     has_gradients::<f32>(1.0, 1e-5)?;
     has_gradients::<bf16>(1.0, 1e-2)?;
     has_gradients::<f16>(65536.0, 2e-3)

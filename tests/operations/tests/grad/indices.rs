@@ -103,19 +103,19 @@ fn an_attention_by_hand() {
 #[test]
 fn edges_of_rules() -> Result<()> {
     use cachescope::grad::value_and_grad;
-    // A write of no elements to a view.
+    // No elements are written to a view.
     check(&numbers(&[3, 2], 1.0), |x| {
         let mut y = x.transpose()?;
         let none = Array::<i64>::zeros([2, 0])?;
         y.scatter_add(&none, &Array::zeros([2, 0])?, 1)?;
         (y * numbers(&[2, 3], 1.0)).sum()
     });
-    // Rows without elements.
+    // The rows have no elements.
     let empty = Array::<f64>::zeros([3, 0])?;
     let bias = Array::<f64>::zeros(0)?;
     let (_, gradient) = value_and_grad(&empty, |x| x.layer_norm(&bias, &bias, 1e-5)?.sum())?;
     assert_eq!(gradient.shape(), [3, 0]);
-    // Products whose parts are beyond half precision.
+    // The products of some factors are beyond the range of half precision.
     let values = [1e4, 1e4, 1e-4, 1e-4].map(half::f16::from_f32);
     let x = Array::from_slice(&values, 4)?;
     let (_, gradient) = value_and_grad(&x, |x| x.prod())?;

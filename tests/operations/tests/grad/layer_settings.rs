@@ -1,4 +1,4 @@
-//! Settings of layers outside of their domain, which are errors with the name of the setting.
+//! Settings of layers outside of their domain. The errors name the setting.
 
 use cachescope::grad::nn::{
     Attention, BatchNorm, Conv2d, GroupNorm, LayerNorm, PoolOptions, RmsNorm, Rotary,
@@ -10,7 +10,7 @@ use half::{bf16, f16};
 
 use super::narrow::number;
 
-/// The values that no epsilon and no base has.
+/// The values that neither an epsilon nor a base can have.
 const NO_SIZE: [f64; 4] = [f64::NAN, -1e-9, -1.0, f64::INFINITY];
 
 #[track_caller]
@@ -129,7 +129,7 @@ fn padding_around_no_image_is_refused() {
 }
 type Normed<T> = fn(&Array<T>, f64) -> Result<Array<T>>;
 
-/// Returns the layers of rows of 4 elements, or of 4 channels.
+/// Returns the layers for rows of 4 elements, or for 4 channels.
 fn normed<T: Float>() -> [Normed<T>; 4] {
     [
         |x, epsilon| {
@@ -152,7 +152,7 @@ fn normed<T: Float>() -> [Normed<T>; 4] {
     ]
 }
 
-/// Compares values and gradients with values and gradients in `f64`.
+/// Compares values and gradients with those in `f64`.
 fn assert_normed<T: Float>(size: f64, epsilon: f64) {
     let of = |share: f64| number::<T>(share * size);
     let x = Array::from_slice(

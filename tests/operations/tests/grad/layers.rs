@@ -113,7 +113,7 @@ fn checkpoints_change_no_gradient() -> Result<()> {
         .concat())
     };
     assert_eq!(all(&whole)?, all(&parts)?);
-    // Both leave the generator in the expected state.
+    // Both passes leave the generator in the expected state.
     let next = Array::<f32>::rand(3)?;
     run(true)?;
     assert_eq!(Array::<f32>::rand(3)?, next);
@@ -183,7 +183,7 @@ fn a_checkpoint_of_other_values_is_refused_where_that_is_looked_for() -> Result<
                 calls.set(calls.get() + f64::from(u8::from(changes)));
                 (x * calls.get()).eval()
             })?;
-            // Nothing of NaN passes back.
+            // The gradient of NaN elements does not pass back.
             select(part.is_nan(), 0.0, &part).sum()
         })
     };

@@ -1,4 +1,4 @@
-//! The results of each call, in the order of its rank's stream.
+//! The results of each call, in the order of the rank's stream.
 
 use std::ffi::{CStr, c_void};
 use std::fmt::Debug;
@@ -18,7 +18,8 @@ const REDUCTIONS: [Reduction; 5] = [
     Reduction::ncclAvg,
 ];
 
-/// Reduces 2, 3 and 4, and 1, 1 and 7, of three ranks by every reduction, and checks the results.
+/// Reduces 2, 3 and 4, and also 1, 1 and 7, of three ranks, by every reduction, and checks the
+/// results.
 fn check_type<T>(device: &Device, ranks: &[Rank], element: Type, make: impl Fn(f64) -> T)
 where
     T: Clone + Default + Debug + PartialEq,
@@ -59,7 +60,7 @@ fn every_type_is_reduced_by_every_reduction() {
 fn half_precision_is_summed_in_floats_and_rounded_once() {
     let device = Device::new();
     let ranks = ranks(&device, 3);
-    // A sum in half precision would lose the 1 twice; and numbers of all sizes are restored.
+    // A sum in half precision would lose the 1 twice. Numbers of all magnitudes are represented.
     let sizes = [
         2048.0, 65504.0, 6.1e-5, 3.0e-7, 5.96e-8, -1.5, 0.0, 1023.0e-7,
     ];
@@ -74,7 +75,7 @@ fn half_precision_is_summed_in_floats_and_rounded_once() {
         done(rank.all_reduce_as(address, 8, Type::ncclFloat16, Reduction::ncclSum));
     }
     assert_eq!(ranks[2].download::<f16>(memory[2], 8), wanted);
-    // With one rank, all bits are kept.
+    // With one rank, all bits are unchanged.
     let alone: Vec<f16> = (0..=u16::MAX)
         .map(f16::from_bits)
         .filter(|x| !x.is_nan())
@@ -123,7 +124,7 @@ fn the_other_collectives_move_their_elements() {
             done(nccl::ncclReduceScatter(
                 own, scattered, 1, word, sum, comm, stream,
             ));
-            // In place, and on one rank alone.
+            // The reduction is in place, and on one rank alone.
             done(nccl::ncclReduce(own, own, 3, word, sum, 1, comm, stream));
         }
     }
@@ -207,12 +208,12 @@ fn a_split_makes_communicators_of_its_colors_in_the_order_of_the_keys() {
     let device = Device::new();
     let alive = device.control.report().communicators;
     let ranks = ranks(&device, 3);
-    // SAFETY: as above; a single thread may call for several ranks in a group.
+    // SAFETY: as above; a single thread may call for several ranks in one group.
     let split: Vec<_> = unsafe {
         done(nccl::ncclGroupStart());
         let mut made = [null_mut(); 3];
         for (number, rank) in ranks.iter().enumerate() {
-            // Ranks 0 and 2 in reverse order; rank 1 takes no part.
+            // Ranks 0 and 2 take part, in reverse order. Rank 1 takes no part.
             let color = if number == 1 { -1 } else { 5 };
             let (key, child) = (-(number as i32), &raw mut made[number]);
             done(nccl::ncclCommSplit(
@@ -287,7 +288,8 @@ fn memory_of_the_library_is_memory_of_the_device() {
     let device = Device::new();
     let ranks = ranks(&device, 1);
     let (mut version, mut memory) = (0, null_mut());
-    // SAFETY: places for the results; the text ends with a zero byte and is the emulator's own.
+    // SAFETY: the pointers are to variables for the results; the text ends with a zero byte and
+    // belongs to the emulator.
     unsafe {
         done(nccl::ncclGetVersion(&raw mut version));
         assert_eq!(version / 100, 230);

@@ -23,7 +23,7 @@ fn assert_reported(device: &Device, before: u64, words: &str) {
 }
 
 fn last_error() -> String {
-    // SAFETY: the text ends with a zero byte and is the emulator's own.
+    // SAFETY: the text ends with a zero byte and belongs to the emulator.
     let text = unsafe { CStr::from_ptr(nccl::ncclGetLastError(null_mut())) };
     text.to_string_lossy().into_owned()
 }
@@ -69,7 +69,7 @@ fn ranks_must_make_equal_calls_in_one_order() {
         };
         assert_eq!(status, Status::ncclInvalidUsage, "case {case}");
         assert_reported(&device, before, "all ranks call the same, in one order");
-        // No rank hangs.
+        // After the misuse, no rank hangs.
         ranks.iter().for_each(Rank::synchronize);
         assert_eq!(async_error(ranks[0].comm), Status::ncclInvalidUsage);
         destroy(&ranks);
@@ -81,7 +81,7 @@ fn two_communicators_in_opposite_orders_wait_for_each_other() {
     let device = Device::new();
     let ranks = ranks(&device, 2);
     let mut others = [null_mut(); 2];
-    // SAFETY: places for the results.
+    // SAFETY: the pointers are to variables for the results.
     unsafe {
         done(nccl::ncclGroupStart());
         for (rank, other) in ranks.iter().zip(&mut others) {
@@ -186,7 +186,7 @@ fn a_configuration_is_initialized_and_an_id_is_one() {
             1 => config.blocking = 2,
             _ => id.internal[0] = !id.internal[0],
         }
-        // SAFETY: places for the results.
+        // SAFETY: the pointers are to variables for the results.
         let status =
             unsafe { nccl::ncclCommInitRankConfig(&raw mut comm, 1, id, 0, &raw mut config) };
         assert_eq!(status, Status::ncclInvalidArgument);
@@ -221,7 +221,7 @@ fn a_call_waits_until_the_last_one_is_no_longer_in_progress() {
 fn register(rank: &Rank, address: u64, bytes: usize) -> Result<*mut c_void, Status> {
     let mut handle = null_mut();
     let memory = address as *mut c_void;
-    // SAFETY: a place for the result.
+    // SAFETY: the pointer is to a variable for the result.
     match unsafe { nccl::ncclCommRegister(rank.comm.0, memory, bytes, &raw mut handle) } {
         Status::ncclSuccess => Ok(handle),
         status => Err(status),
@@ -250,14 +250,14 @@ fn memory_is_registered_as_long_as_it_is_there() {
     let gone = register(&ranks[0], address, 4096);
     assert_eq!(gone, Err(Status::ncclInvalidArgument));
     assert_reported(&device, before, "not all memory of device");
-    // Memory of another rank.
+    // The memory belongs to another rank.
     let address = device.memory(4096);
     assert_eq!(
         register(&ranks[1], address, 4096),
         Err(Status::ncclInvalidArgument)
     );
     assert_reported(&device, before, "not all memory of device");
-    // A communicator's registrations end with it.
+    // The registrations of a communicator end with the communicator.
     register(&ranks[0], address, 4096).unwrap();
     destroy(&ranks);
     assert_eq!(device.control.report().registrations, alive);
@@ -268,7 +268,7 @@ fn a_range_of_several_handles_is_not_registered() {
     let device = Device::new();
     let ranks = ranks(&device, 1);
     let page = 2 * MIB;
-    // SAFETY: plain data, for which zeros are values; places for the results.
+    // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.
     unsafe {
         let mut properties: sys::CUmemAllocationProp = std::mem::zeroed();
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -313,7 +313,7 @@ fn a_graph_outlives_no_communicator() {
     let (mut graph, mut executable) = (null_mut(), null_mut());
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     let before = device.control.complaints();
-    // SAFETY: places for the results; the emulator checks the handles.
+    // SAFETY: the pointers are to variables for the results; the emulator checks the handles.
     unsafe {
         ok(sys::cuStreamBeginCapture_v2(ranks[0].stream, mode));
         done(ranks[0].all_reduce(address, 4));

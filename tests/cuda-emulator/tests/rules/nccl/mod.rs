@@ -1,4 +1,4 @@
-//! Communicators of NCCL: ranks that are threads, each on its own device.
+//! Communicators of NCCL. The ranks are threads, each on a separate device.
 
 mod collectives;
 mod misuse;
@@ -39,9 +39,10 @@ fn new_id() -> nccl::ncclUniqueId {
     id
 }
 
-/// Returns the value of `NCCL_CONFIG_INITIALIZER`, except for the choice whether calls block.
+/// Returns the value of `NCCL_CONFIG_INITIALIZER`, with `blocking` as the choice whether calls
+/// block.
 fn config(blocking: i32) -> nccl::ncclConfig_t {
-    // SAFETY: plain data, for which zeros are values.
+    // SAFETY: plain data, for which zeros are valid.
     let mut config: nccl::ncclConfig_t = unsafe { std::mem::zeroed() };
     config.size = size_of::<nccl::ncclConfig_t>();
     config.magic = 0xcafe_beef;
@@ -78,7 +79,7 @@ fn settle(comm: Comm) -> Status {
     }
 }
 
-/// One rank of a communicator whose calls block, with its own stream.
+/// One rank of a communicator whose calls block, with a separate stream.
 #[derive(Clone, Copy)]
 struct Rank {
     comm: Comm,
@@ -96,7 +97,7 @@ impl Rank {
         enter(self.ordinal);
     }
 
-    /// Returns memory of this rank, which its stream fills with these values when it runs.
+    /// Returns memory of this rank that its stream fills with these values.
     fn upload<T>(&self, device: &Device, values: &[T]) -> u64 {
         self.enter();
         let bytes = size_of_val(values);
@@ -185,7 +186,8 @@ impl Rank {
         ok(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
-    /// Ends the communicator, and runs the stream's pending work, which other tests would count.
+    /// Ends the communicator, and runs the stream's pending work. Otherwise other tests would count
+    /// this work.
     fn destroy(&self) {
         self.enter();
         // SAFETY: as above.
@@ -196,8 +198,8 @@ impl Rank {
     }
 }
 
-/// Creates `count` ranks, the first of them on the test's device. Their threads start one after
-/// another.
+/// Creates `count` ranks. The first rank is on the test's device. The threads of the ranks start
+/// one after another.
 fn ranks(device: &Device, count: usize) -> Vec<Rank> {
     let id = new_id();
     let others = (1..count).map(|_| enter_another());

@@ -1,4 +1,4 @@
-//! The waits of ranks for each other, and the beginning and the end of a communicator.
+//! The waits of ranks for each other, and the beginning and end of a communicator.
 
 use std::ptr::null_mut;
 use std::thread;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rules::device::{Code, Device, enter, enter_another, ok};
 
-/// Long enough for another thread to begin its wait.
+/// A duration in which another thread begins its wait.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 fn upload_all(device: &Device, ranks: &[Rank]) -> Vec<u64> {
@@ -29,7 +29,7 @@ fn a_collective_runs_as_late_as_other_work() {
         done(rank.all_reduce(address, 1));
     }
     assert_eq!(device.control.report().pending, before + 4);
-    // A wait for one rank runs the other's work up to the collective call, but no work after it.
+    // A wait for one rank runs the other rank's work up to the collective call, but no later work.
     assert_eq!(ranks[1].download::<i32>(memory[1], 1), [14]);
     assert_eq!(device.control.report().pending, before + 1);
     ranks[0].synchronize();
@@ -115,7 +115,7 @@ fn nonblocking_calls_are_in_progress_until_polled() {
     let mut config = config(0);
     for (rank, half) in ranks.iter().zip(&mut halves) {
         let comm = rank.comm.0;
-        // SAFETY: places for the results.
+        // SAFETY: the pointers are to variables for the results.
         let status = unsafe { nccl::ncclCommSplit(comm, 0, 0, &raw mut *half, &raw mut config) };
         assert_eq!(status, IN_PROGRESS);
     }

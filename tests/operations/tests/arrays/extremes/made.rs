@@ -1,4 +1,4 @@
-//! New arrays with extreme counts and numbers.
+//! New arrays with extreme sizes and numbers.
 
 use cachescope::{Array, Buffer, CacheConfig, Device, ErrorKind, Policy, Result};
 
@@ -42,7 +42,7 @@ fn counts_of_new_arrays() -> Result<()> {
     Ok(())
 }
 
-/// Under every policy, a size that no array can have is refused before it is used.
+/// Under every policy, an impossible array size is refused before it is used.
 #[test]
 fn sizes_within_scopes() -> Result<()> {
     on_small_device(|| {
@@ -80,7 +80,7 @@ fn sizes_within_scopes() -> Result<()> {
     })
 }
 
-/// Compares ranges from every number to every other one, at every step, with ranges that are
+/// Compares ranges from every number to every other number, with every step, with ranges that are
 /// computed in wider integers.
 macro_rules! check_ranges {
     ($failures:ident, $($type:ident)+) => {

@@ -1,7 +1,7 @@
-//! Extreme lengths, steps, counts and numbers: every operation gives the shape that NumPy would, or
-//! the error that the contract names, and computes with them without overflowing.
+//! Extreme lengths, steps, counts and numbers: every operation returns the shape that NumPy would
+//! return, or the error that the contract names, and computes without overflow.
 //!
-//! The expected shapes are computed here in integers of twice the width.
+//! The expected shapes are computed in integers of twice the width.
 
 mod copies;
 mod made;
@@ -18,10 +18,10 @@ use under_test::device_with;
 
 const MAX: usize = isize::MAX as usize;
 
-/// The memory limit of the device in these tests: enough for every small result.
+/// The memory limit of the device in these tests, which suffices for every small result.
 const LIMIT_BYTES: u128 = 64 << 20;
 
-/// Shapes without elements whose other lengths have the largest product that is allowed, and a few
+/// Shapes without elements whose nonzero lengths have the largest permitted product, and a few
 /// shapes with elements.
 const SHAPES: &[&[usize]] = &[
     &[],
@@ -83,12 +83,12 @@ use Expected::{Anything, Refused, Shape, View};
 const ARGUMENT: Expected = Refused(ErrorKind::InvalidArgument);
 const MISMATCH: Expected = Refused(ErrorKind::ShapeMismatch);
 
-/// Returns the shape in the integers that expected shapes are computed with.
+/// Returns the shape in the wide integers of expected shapes.
 fn wide(shape: &[usize]) -> Vec<u128> {
     shape.iter().map(|&length| length as u128).collect()
 }
 
-/// Returns the shape with another length of `axis`.
+/// Returns the shape with the length of `axis` replaced.
 fn with(shape: &[usize], axis: usize, length: u128) -> Vec<u128> {
     let mut shape = wide(shape);
     shape[axis] = length;
@@ -120,7 +120,7 @@ fn size_bytes(shape: &[u128], element_bytes: usize) -> Option<u128> {
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// Compares the outcome of a call with the expected one.
+    /// Compares the outcome of a call with the expected outcome.
     fn expect<T: Element>(
         &mut self,
         call: impl Debug,
@@ -139,8 +139,8 @@ impl Failures {
                 (None, found) => found
                     .as_ref()
                     .is_err_and(|error| error.kind() == ErrorKind::InvalidShape),
-                // If rounding up to an allocation's size overflows, the kind is `InvalidShape`,
-                // too.
+                // If rounding up to an allocation's size overflows, the kind is also
+                // `InvalidShape`.
                 (Some(bytes), Err(error)) => {
                     let is_long = bytes > MAX as u128 - (1 << 30);
                     let is_overflow = is_long && error.kind() == ErrorKind::InvalidShape;
@@ -175,7 +175,7 @@ impl Failures {
     }
 }
 
-/// Runs `f` with a device of little memory as the current one.
+/// Runs `f` with a device of little memory as the current device.
 fn on_small_device(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let device = device_with(DeviceConfig {
         memory_limit: Some(LIMIT_BYTES as u64),
@@ -185,7 +185,7 @@ fn on_small_device(f: impl FnOnce() -> Result<()>) -> Result<()> {
     f()
 }
 
-/// Runs `check` with each of the [`arrays`], and checks that there was no failure.
+/// Runs `check` with each of the [`arrays`], and asserts that there were no failures.
 #[track_caller]
 fn each_array<T: Numeric>(check: impl Fn(&mut Failures, &Array<T>) -> Result<()>) -> Result<()> {
     let mut failures = Failures::default();
@@ -199,7 +199,7 @@ fn each_array<T: Numeric>(check: impl Fn(&mut Failures, &Array<T>) -> Result<()>
     Ok(())
 }
 
-/// Returns arrays of all shapes, and views of them with extreme steps.
+/// Returns arrays of all shapes, and views of these arrays with extreme strides.
 fn arrays<T: Numeric>() -> Result<Vec<Array<T>>> {
     let mut arrays = Vec::new();
     for &shape in SHAPES {
@@ -222,7 +222,7 @@ fn arrays<T: Numeric>() -> Result<Vec<Array<T>>> {
     Ok(arrays)
 }
 
-/// Slices an axis with that step.
+/// Slices an axis with this step.
 fn stepping<T: Element>(array: &Array<T>, axis: usize, step: isize) -> Result<Array<T>> {
     let mut parts = vec![SliceInfoElem::from(..); array.ndim()];
     parts[axis] = SliceInfoElem::Slice {

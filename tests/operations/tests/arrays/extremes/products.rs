@@ -88,7 +88,7 @@ fn pairs_of_arrays() -> Result<()> {
     check::<i64>()
 }
 
-/// The calls of a bug report.
+/// The calls are from a bug report.
 #[test]
 fn a_long_step_and_a_large_product() -> Result<()> {
     on_small_device(|| {

@@ -50,7 +50,7 @@ fn reductions_along_an_axis() -> Result<()> {
         }
         Ok(())
     })?;
-    // The output's elements have another size than the input's.
+    // The size of the output's elements differs from the input's.
     each_array::<u8>(|failures, array| {
         let shape = array.shape();
         for axis in 0..shape.len() {

@@ -165,7 +165,7 @@ fn other_shapes() -> Result<()> {
     })
 }
 
-/// Views of one element with more elements than any memory has; nothing is computed.
+/// Views of one element may have more elements than any memory. Nothing is computed.
 #[test]
 fn one_element_as_many() -> Result<()> {
     let mut failures = Failures::default();

@@ -1,4 +1,4 @@
-//! Layers in files, with their buffers.
+//! Layers in files, including their buffers.
 
 use cachescope::grad::nn::{
     Attention, BatchNorm, Conv2d, ConvTranspose2d, Embedding, GroupNorm, Gru, LayerNorm, Linear,
@@ -12,10 +12,10 @@ use super::*;
 
 const FORMATS: [&str; 2] = ["model.npz", "model.safetensors"];
 
-/// Layers inside of each kind of container.
+/// Layers within each kind of container.
 type Nested<T> = (Vec<BatchNorm<T>>, Option<Box<[BatchNorm<T>; 1]>>);
 
-/// Saves a layer and loads it into another one. Both must compute equal results.
+/// Saves a layer, and loads it into another layer. Both layers must compute equal results.
 fn survives<P: Parameters, T: Float>(
     name: &str,
     make: impl Fn() -> Result<P>,
@@ -159,7 +159,7 @@ fn block() -> Result<Block> {
     })
 }
 
-/// The names and types of buffers.
+/// A list of the names and types of buffers.
 #[derive(Default)]
 struct Buffers {
     place: Vec<String>,
@@ -218,7 +218,8 @@ fn a_loaded_layer_has_statistics_of_its_own() -> Result<()> {
         BatchNorm::<f32>::new(2)?.statistics.arrays()
     );
     assert_eq!(like.statistics.batches().item()?, 0);
-    // A converted layer saves what it reads, and a loaded one is converted from none.
+    // A converted layer saves the statistics that it reads. A loaded layer does not count as
+    // converted.
     let halves = trained.cast::<f16>()?;
     files::save(&halves, &path)?;
     let loaded = files::load(&halves, &path)?;
@@ -234,7 +235,7 @@ fn a_loaded_layer_has_statistics_of_its_own() -> Result<()> {
 /// The name, type, shape and bytes of an array.
 type Entry<'a> = (&'a str, &'a str, &'a [usize], &'a [u8]);
 
-/// Returns a file in Hugging Face's format.
+/// Returns a file in Hugging Face's format with these arrays.
 fn safetensors(arrays: &[Entry<'_>]) -> Vec<u8> {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, dtype, shape, bytes) in arrays {
@@ -290,16 +291,16 @@ fn state_dicts_of_pytorch_are_loaded() -> Result<()> {
         Ok(())
     };
     check(&load(&full)?, 1_234)?;
-    // As PyTorch before 0.4.1.
+    // PyTorch before 0.4.1 wrote no counts of batches.
     let old: Vec<_> = full.iter().filter(|own| own.1 != "I64").copied().collect();
     check(&load(&old)?, 0)?;
-    // Statistics of another float type.
+    // The file's statistics are of another float type.
     let (mean, variance) = (halves([1.0, 2.0]), halves([4.0, 16.0]));
     let mut narrow = full;
     narrow[2] = ("running_mean", "F16", &[2], &mean);
     narrow[3] = ("running_var", "F16", &[2], &variance);
     check(&load(&narrow)?, 1_234)?;
-    // Without buffers: the present statistics.
+    // A file without buffers leaves the layer's statistics unchanged.
     let none: Vec<_> = [full[0], full[4]].to_vec();
     let loaded = load(&none)?;
     assert_eq!(loaded.statistics.arrays(), like.statistics.arrays());
@@ -350,7 +351,7 @@ fn statistics_of_narrow_types_are_wide() -> Result<()> {
         let expected = 60_000.0 * sign / expected.sqrt();
         assert!((y / expected - 1.0).abs() < 1e-2, "{y} {expected}");
     }
-    // A thousand small steps: rounded to bf16, the means would stop at a half.
+    // A thousand small steps: if the means were rounded to bf16, they would stop at a half.
     let layer = BatchNorm::<bf16>::new(1)?;
     let layer = BatchNorm {
         momentum: 1e-3,

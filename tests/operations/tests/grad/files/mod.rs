@@ -18,14 +18,14 @@ mod replaced;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 
-/// The formats of this build, the first of which there always is.
+/// The file endings of the formats in this build. The first format is in every build.
 const ENDINGS: &[&str] = &[
     "npz",
     #[cfg(feature = "safetensors")]
     "safetensors",
 ];
 
-/// A test's own folder, which is removed on drop.
+/// The path of a test's own folder, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -40,7 +40,7 @@ impl Scratch {
         self.0.join(file)
     }
 
-    /// Creates a file of these bytes.
+    /// Creates a file with these bytes.
     fn holding(&self, file: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(file);
         fs::write(&path, bytes).unwrap();
@@ -58,7 +58,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Checks an error's kind, and that its text has these words and the line of the call.
+/// Checks an error's kind, and that its text contains these words and the line of the call.
 #[track_caller]
 fn fails<T>(outcome: Result<T>, kind: ErrorKind, texts: &[&str]) {
     let error = outcome.err().expect("it is refused");
@@ -89,7 +89,7 @@ struct Network {
 #[derive(Parameters)]
 struct Last(#[parameters(skip)] usize, Array<f32>);
 
-/// PyTorch's names of the arrays of [`network`].
+/// The names of [`network`]'s arrays in PyTorch's convention.
 const NAMES: [&str; 8] = [
     "layers.0.weight",
     "layers.0.bias",
@@ -101,8 +101,8 @@ const NAMES: [&str; 8] = [
     "last.1",
 ];
 
-/// Returns a structure whose numbers start at `first`. Its arrays are not contiguous, except those
-/// that must be.
+/// Returns a structure whose numbers start at `first`. Its arrays are not contiguous, unless they
+/// must be.
 fn network(first: f32) -> Result<Network> {
     let numbers =
         |count: usize| -> Result<Array<f32>> { Array::arange(first, first + count as f32, 1.0) };
@@ -124,7 +124,7 @@ fn network(first: f32) -> Result<Network> {
     })
 }
 
-/// Collects the names of arrays, and their elements.
+/// A list of the names of arrays, and their elements.
 #[derive(Default)]
 struct Listed {
     place: Vec<String>,
@@ -240,7 +240,7 @@ fn refusals(ending: &str) -> Result<()> {
     files::save(&(zeros(&[2, 3])?, zeros(&[4])?), &path)?;
     let old = fs::read(&path).unwrap();
 
-    // Another shape of as many elements, another rank, another type.
+    // The array has another shape with an equal number of elements, another rank, or another type.
     let texts = [file.as_str(), "\"1\"", "4"];
     let like = (zeros(&[2, 3])?, zeros(&[2, 2])?);
     fails(files::load(&like, &path), ErrorKind::ShapeMismatch, &texts);
@@ -254,7 +254,7 @@ fn refusals(ending: &str) -> Result<()> {
         &texts,
     );
 
-    // A name that the file lacks, one that the structure lacks, and both.
+    // A name is missing in the file, in the structure, or in both.
     let like = (zeros(&[2, 3])?, zeros(&[4])?, zeros(&[1])?);
     let texts = [file.as_str(), "lacks \"2\""];
     fails(
@@ -276,7 +276,7 @@ fn refusals(ending: &str) -> Result<()> {
         &texts,
     );
 
-    // A failed save leaves the old file, and no temporary file.
+    // A failed save leaves the old file, and removes the temporary file.
     let nameless = Nameless(zeros(&[1])?, zeros(&[1])?);
     fails(
         files::save(&nameless, &path),
@@ -297,7 +297,8 @@ fn refusals(ending: &str) -> Result<()> {
         &[&file],
     );
 
-    // The path is a folder: this is found after the temporary file is written, which is removed.
+    // The path is a folder, which is detected after the temporary file is written. The temporary
+    // file is removed.
     let folder = scratch.path(&format!("folder{ending}"));
     fs::create_dir(&folder).unwrap();
     fails(

@@ -47,7 +47,7 @@ fn steps<T: Float, O: Stateful>(own: &mut Mixed<T>, optimizer: &mut O) -> Result
     Ok(())
 }
 
-/// Trains, saves, and compares the loaded training with the one that was not interrupted.
+/// Trains and saves. Compares the loaded training with the training that was not interrupted.
 fn resumes<T: Float, O: Stateful>(make: fn() -> O, ending: &str) -> Result<()> {
     let scratch = Scratch::new("narrow-states");
     let path = scratch.path(&format!("state.{ending}"));
@@ -108,7 +108,7 @@ fn files_have_the_exact_states() -> Result<()> {
     Ok(())
 }
 
-/// The states of a narrow type, as files had them.
+/// The states of a narrow type, in the former format of files.
 #[derive(Parameters)]
 struct Former<T: Float> {
     steps: Array<f64>,
@@ -154,7 +154,8 @@ fn parameters_of_another_type_are_not_loaded() -> Result<()> {
     Ok(())
 }
 
-/// Clones and moves keep the exact elements; elements that a program wrote are exact themselves.
+/// Clones and moves keep the exact elements. The elements that a program wrote are exact
+/// themselves.
 #[test]
 fn writes_replace_exact_states() -> Result<()> {
     let (mut own, mut optimizer) = (mixed::<f16>(1.0)?, Adam::new(1e-3));

@@ -79,7 +79,8 @@ fn steps<O: Stateful>(parts: &mut Vec<Part>, optimizer: &mut O) -> Result<()> {
     Ok(())
 }
 
-/// Saves a training in the middle. Compares its second half with the loaded training's.
+/// Saves a training in the middle. Compares the second half of the training with the loaded
+/// training.
 fn survives<O: Stateful>(
     shapes: &[Shapes],
     make: fn() -> O,

@@ -31,7 +31,7 @@ fn permissions_stay() -> Result<()> {
     Ok(())
 }
 
-/// A private file is never readable by others, neither while it is written nor after a failure.
+/// Others can never read a private file, neither while it is written nor after a failure.
 #[test]
 fn a_draft_of_a_private_file_is_private() -> Result<()> {
     struct Spying(PathBuf, Array<f32>);
@@ -68,7 +68,7 @@ fn links_stay_and_their_targets_are_replaced() -> Result<()> {
         fs::create_dir(&other).unwrap();
         let target = folder.join(format!("model.{ending}"));
         let [first, second] = ["first", "second"].map(|own| other.join(format!("{own}.{ending}")));
-        // A link relative to its folder, and a link to a link.
+        // There is a link that is relative to its folder, and a link to a link.
         symlink(format!("../data/model.{ending}"), &first).unwrap();
         symlink(&first, &second).unwrap();
         // At first, the link's target does not exist.

@@ -4,7 +4,7 @@ use cachescope::grad::files::SafetensorsReader;
 
 use super::*;
 
-/// Returns a file of this header, its length, and these bytes of elements.
+/// Returns a file with this header, the header's length, and these bytes of elements.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let length = (header.len() as u64).to_le_bytes();
     [&length, header.as_bytes(), data].concat()
@@ -69,7 +69,7 @@ fn every_float_survives() -> Result<()> {
     Ok(())
 }
 
-/// A file longer than one buffer.
+/// The file is longer than one buffer.
 #[test]
 fn large_arrays() -> Result<()> {
     let scratch = Scratch::new("large");
@@ -83,7 +83,7 @@ fn large_arrays() -> Result<()> {
     Ok(())
 }
 
-/// A file that version 0.8.0 of the package `safetensors` wrote.
+/// Version 0.8.0 of the package `safetensors` wrote the file.
 #[test]
 fn files_of_python() -> Result<()> {
     #[derive(Parameters)]
