@@ -1,5 +1,6 @@
-//! The example `train_digits` as its user meets it: a process with arguments, an environment, two
-//! streams and an exit code. It runs on the host, or on the device that `CACHESCOPE_DEVICE` names.
+//! The example `train_digits` from its user's perspective: a process with arguments, an
+//! environment, two output streams and an exit code. The example runs on the host, or on the device
+//! that `CACHESCOPE_DEVICE` names.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +10,7 @@ use std::process::{Command, Output};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Arguments that make a run short.
+/// The arguments of a short run.
 const QUICK: [&str; 6] = ["--epochs", "1", "--hidden", "16", "--batch-size", "128"];
 
 /// Returns the example's command, in an environment without settings of devices.
@@ -40,7 +41,7 @@ fn device() -> String {
     std::env::var("CACHESCOPE_DEVICE").unwrap_or_else(|_| "host".to_owned())
 }
 
-/// Returns the example's command on that device.
+/// Returns the example's command on the suite's device.
 fn on_device() -> Command {
     let mut command = example();
     command.args(["--device", &device()]);
@@ -67,7 +68,7 @@ fn succeeded(output: &Output) -> String {
     stdout(output)
 }
 
-/// Returns the error output of a process that failed with this exit code.
+/// Returns the error output of a process that must have failed with this exit code.
 #[track_caller]
 fn failed(output: &Output, code: i32) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -104,7 +105,7 @@ fn a_run_with_defaults_learns_to_read_and_gives_its_memory_back() {
     );
     assert!(number(words(&text, "test accuracy")[2]) >= 0.95, "{text}");
 
-    // reserved from the device: B KiB before, A KiB after
+    // The line is: reserved from the device: B KiB before, A KiB after
     let reserved = words(&text, "reserved from the device:");
     assert!(number(reserved[7]) < number(reserved[4]), "{text}");
 }
@@ -112,7 +113,8 @@ fn a_run_with_defaults_learns_to_read_and_gives_its_memory_back() {
 #[test]
 fn the_table_shows_the_savings_of_each_policy() {
     let text = succeeded(&quickly_with(&[]));
-    // name, median step, µs, requests, to the pool, to the device, peak reserved, KiB
+    // The columns are: name, median step, µs, requests, to the pool, to the device, peak reserved,
+    // KiB
     let [none, recycle, release, plan] =
         ["none", "recycle", "release", "plan"].map(|name| words(&text, name));
     let requests = number(none[3]);
@@ -191,7 +193,7 @@ fn line(label: &str) -> String {
     "0,".repeat(64) + label
 }
 
-/// Writes a file with this content, compressed if the name says so.
+/// Writes a file with this content. If the name ends in ".gz", compresses the content.
 fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let content = content.as_ref();
@@ -396,7 +398,8 @@ fn a_malformed_variable_is_named() {
     ] {
         let mut command = example();
         if variable != "CACHESCOPE_DEVICE" {
-            // A CUDA device is opened, and reads these, as soon as an argument names it.
+            // If an argument names a CUDA device, the device is opened and reads these variables at
+            // once.
             command.args(["--device", "host"]);
         }
         let output = command.args(QUICK).env(variable, value).output().unwrap();
@@ -423,7 +426,7 @@ fn several_ranks_learn_what_one_does() {
         assert!(output.status.success(), "{output:?}");
         let count = ranks.trim_start_matches("threads:");
         assert!(stdout(&output).contains(&format!("on {count} ranks")));
-        // The last batch's samples beyond a multiple of the number of ranks are left out.
+        // The samples of the last batch beyond a multiple of the number of ranks are left out.
         assert!((accuracy(&output) - alone).abs() < 0.03, "{ranks}");
     }
 }

@@ -1,6 +1,6 @@
-//! Blocks as they are handed out and come back: how long they are, that they are apart, and that
-//! every byte is accounted for. After what the suites of CuPy's pool, RMM's resources and CUB's
-//! caching allocator check.
+//! Allocated and released blocks: their sizes, that they do not overlap, and that every byte is
+//! accounted for. The checks follow the suites of CuPy's pool, RMM's resources and CUB's caching
+//! allocator.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -70,7 +70,7 @@ fn split_blocks_coalesce_in_any_order_of_frees() -> Result<()> {
             let address = whole.address();
             let _after = Buffer::new(&device, UNIT)?;
             drop(whole);
-            // Three parts, where the whole was.
+            // The three parts fill the memory of the whole block.
             let mut parts = [3, 4, 5].map(|units| Buffer::new(&device, units * UNIT).ok());
             let addresses = parts
                 .each_ref()
@@ -96,7 +96,8 @@ fn used_and_free_are_the_total_at_all_times() -> Result<()> {
         let device = device(pool);
         let mut live: BTreeMap<usize, Buffer> = BTreeMap::new();
         for step in 0..600 {
-            // Twice as many come as go, and then as many go as came.
+            // At first two blocks are allocated for each released block. Then the remaining blocks
+            // are released.
             if step % 3 == 2 || step >= 450 {
                 let oldest = live.keys().next().copied();
                 live.remove(&oldest.unwrap_or_default());
@@ -166,7 +167,7 @@ fn blocks_are_freed_on_other_threads() -> Result<()> {
             let stats = device.memory_stats();
             assert_eq!((stats.live_blocks, stats.allocated_bytes), (0, 0), "{pool}");
         }
-        // And allocated there.
+        // Blocks may also be allocated on another thread.
         let sent = thread::scope(|scope| {
             let worker = scope.spawn(|| Buffer::new(&device, 5 * MIB));
             worker.join().unwrap()
@@ -224,7 +225,7 @@ fn each_device_accounts_for_its_own() -> Result<()> {
         );
         drop(first);
         assert_eq!(devices.each_ref().map(live), [0, 700], "{pool}");
-        // The first device's idle memory does not count here.
+        // The idle memory of the first device does not count for the second.
         assert_eq!(devices[1].trim(u64::MAX), 0, "{pool}");
         devices[0].trim(0);
         assert_empty(&devices[0], pool);

@@ -8,7 +8,7 @@ use cachescope::{Buffer, CacheConfig, Policy, PoolKind, Result, cache_scope};
 
 use crate::pools::{MIB, limited};
 
-/// Every other block of a full pool is free, none of the gaps is long enough, and no page is idle.
+/// Every second block of a full pool is free, no gap is long enough, and no page is idle.
 #[test]
 fn a_fragmented_pool_reports_it_and_serves_coalesced_blocks() -> Result<()> {
     let device = limited(PoolKind::BestFit, 64 * MIB);
@@ -32,8 +32,8 @@ fn a_fragmented_pool_reports_it_and_serves_coalesced_blocks() -> Result<()> {
     Ok(())
 }
 
-/// A cache that another thread is inside of is the one that keeps its idle blocks, until it is
-/// left.
+/// While another thread is inside of a scope, its cache keeps its idle blocks, until the scope is
+/// exited. The error names this cache.
 #[test]
 fn a_busy_scope_is_named_and_drains_as_it_is_left() -> Result<()> {
     let device = limited(PoolKind::BestFit, 64 * MIB);
@@ -110,15 +110,15 @@ fn a_callback_is_called_once_and_none_within_another() -> Result<()> {
     assert!(Buffer::new(&device, 30 * MIB).is_err());
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     drop(whole);
-    // A callback's panic unwinds through the request; the device remains usable.
+    // The panic of a callback unwinds through the request, and the device remains usable.
     let _guard = device.on_memory_pressure(|_| panic!("a callback's own"));
     let request = || Buffer::new(&device, 40 * MIB).map(drop);
     assert!(catch_unwind(request).is_err());
     Buffer::new(&device, 30 * MIB).map(drop)
 }
 
-/// A value that a callback owns may panic on drop: with the callback's guard, or with the device,
-/// which may drop with its last array.
+/// A value that a callback owns may panic on drop. It drops with the callback's guard, or with the
+/// device, which may drop with its last array.
 #[test]
 fn a_callback_that_panics_as_it_drops_is_harmless() -> Result<()> {
     struct Grenade(Arc<AtomicUsize>);
@@ -188,7 +188,7 @@ fn a_leak_is_reported_with_the_lines_that_hold_it() -> Result<()> {
         let holder = format!("\n      2 MiB in 1 block at {}:{line}:", file!());
         assert_eq!(error.contains(&holder), is_recorded, "{error}");
         assert_eq!(error.contains("record: true"), !is_recorded, "{error}");
-        // After they are dropped, the report does not say any more that the scope grows.
+        // After the arrays are dropped, the report no longer states that the scope grows.
         kept.clear();
         cache_scope!("train", device = &device, {
             drop(Buffer::new(&device, MIB)?)
@@ -243,7 +243,8 @@ fn the_advised_limit_suffices_for_the_whole_entry() -> Result<()> {
     device.set_memory_limit(Some(16 * MIB as u64));
     let refused: Result<()> = entry();
     let error = refused.unwrap_err().to_string();
-    // 10 outside, and the 16 of the entry; the request alone would have needed 18.
+    // The sum of the 10 MiB outside and the 16 MiB of the entry. The request alone would have
+    // needed 18 MiB.
     assert!(
         error.contains("raise the memory limit to 26 MiB or more, which the largest entry of \"step\" so far took"),
         "{error}"

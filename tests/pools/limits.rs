@@ -1,4 +1,5 @@
-//! Limits, exhaustion and trims: what fits is served, and a trim keeps what it must keep.
+//! Limits, exhaustion and trims: requests that fit are served, and a trim keeps the required
+//! memory.
 
 use cachescope::{Array, Buffer, Device, PoolKind, Result};
 
@@ -11,7 +12,7 @@ fn reserved(device: &Device) -> usize {
 }
 
 /// Returns the setups that can release any idle memory of at least one block. Pools with shared
-/// segments that do not grow cannot.
+/// segments that do not grow cannot do so.
 fn releasing() -> impl Iterator<Item = Setup> {
     POOLS.into_iter().filter(|setup| {
         setup.expandable && (setup.pool != PoolKind::BestFit || grows(&device(*setup)))
@@ -25,8 +26,8 @@ fn grows(device: &Device) -> bool {
     gap == 2 * MIB as u64 && reserved(device) == 6 * MIB
 }
 
-/// Five units are allocated and freed before all six are allocated: four and eight units where
-/// lengths are powers of two.
+/// Five units are allocated and freed, and then all six are allocated. If lengths are powers of
+/// two, these are four and eight units.
 #[test]
 fn idle_memory_of_another_length_is_released_under_a_limit() -> Result<()> {
     for pool in POOLS {
@@ -49,8 +50,8 @@ fn idle_memory_of_another_length_is_released_under_a_limit() -> Result<()> {
     Ok(())
 }
 
-/// Every second block of a full device is freed. The large block then fits only if their pages,
-/// which are scattered, are released.
+/// Every second block of a full device is freed. The large block then fits only if the scattered
+/// pages of the freed blocks are released.
 #[test]
 fn scattered_idle_memory_makes_room_for_one_large_block() -> Result<()> {
     for pool in releasing() {
@@ -72,7 +73,7 @@ fn scattered_idle_memory_makes_room_for_one_large_block() -> Result<()> {
     Ok(())
 }
 
-/// Blocks share pages: those on every second page are freed. The large block then fits only if
+/// Blocks share pages. The blocks on every second page are freed. The large block then fits only if
 /// these pages are released.
 #[test]
 fn idle_pages_of_small_blocks_make_room_for_large_ones() -> Result<()> {
@@ -102,11 +103,11 @@ fn a_device_serves_on_after_it_was_exhausted() -> Result<()> {
         }
         assert_eq!(live.len(), 16, "{pool}");
         assert_eq!(device.memory_stats().out_of_memory, 1, "{pool}");
-        // One dropped block makes room for one block.
+        // A dropped block frees memory for one block.
         live.pop();
         live.push(Buffer::new(&device, MIB)?);
         assert!(Buffer::new(&device, MIB).is_err(), "{pool}");
-        // A higher limit makes room for more.
+        // A higher limit allows further blocks.
         device.set_memory_limit(Some(24 * MIB as u64));
         live.push(Buffer::new(&device, 8 * MIB)?);
         assert!(Buffer::new(&device, 1).is_err(), "{pool}");
@@ -133,8 +134,8 @@ fn trim_keeps_the_requested_bytes() -> Result<()> {
             let after = reserved(&device);
             assert_eq!(before - released, after, "{pool}");
             let busy = device.memory_stats().allocated_bytes as usize;
-            // Segments with a live block stay, and a trim releases at most one segment more than it
-            // must.
+            // Segments with a live block are not released, and a trim releases at most one segment
+            // more than necessary.
             let segment = if grows_in_place { 2 * MIB } else { 20 * MIB };
             assert!(
                 after <= keep.max(busy + segment),
@@ -192,7 +193,8 @@ fn peaks_begin_anew_where_they_are_reset() -> Result<()> {
     Ok(())
 }
 
-/// Segments that grow in place never need more memory than whole ones, and here much less.
+/// Segments that grow in place never need more memory than whole segments, and in this test they
+/// need much less.
 #[test]
 fn segments_that_grow_in_place_hold_less() -> Result<()> {
     if !grows(&device(PoolKind::BestFit)) {

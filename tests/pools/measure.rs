@@ -7,13 +7,14 @@ use cachescope::{Array, Device, Result};
 
 use crate::pools::training::{limited, peak_live_bytes, run, step, unlimited};
 
-/// Returns the median row by its first column, which is a ratio.
+/// Returns the row whose first column, a ratio, is the median.
 fn median(mut rows: Vec<[f64; 3]>) -> [f64; 3] {
     rows.sort_by(|one, other| one[0].total_cmp(&other[0]));
     rows[rows.len() / 2]
 }
 
-/// Measures the cost of a limit of 1.1 × the peak of live bytes, in time for a step's allocations.
+/// Measures the cost of a limit of 1.1 × the peak of live bytes, as the time for a step's
+/// allocations.
 #[test]
 #[ignore = "a measurement"]
 fn the_limit_costs_a_training_step_little_time() {

@@ -48,7 +48,7 @@ impl fmt::Display for Setup {
     }
 }
 
-/// The pools that the host has.
+/// The pools of the host.
 const POOLS: [Setup; 4] = [
     Setup::of(PoolKind::BestFit),
     Setup {

@@ -1,4 +1,4 @@
-//! The report of the time that a device's memory takes.
+//! The report of the time that a device spends on memory.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ fn calls(device: &Device, name: &str) -> u64 {
     phase.unwrap_or_else(|| panic!("no phase {name}")).calls
 }
 
-/// Causes each phase once, and checks that the report has it.
+/// Each phase is caused once, and the report must contain it.
 #[test]
 fn every_phase_that_runs_is_counted_and_timed() -> Result<()> {
     let unit = MIB * size_factor();

@@ -121,7 +121,7 @@ fn a_limit_holds_at_every_moment_and_idle_blocks_make_room() -> Result<()> {
             );
             drop(large);
         });
-        // Sizes of every kind, until the limit refuses.
+        // The requests have sizes of every kind, until the limit refuses one.
         let mut live = Vec::new();
         for iteration in 0..2000usize {
             let Ok(buffer) = Buffer::new(&device, 1 + iteration * 7919 % (3 * MIB)) else {

@@ -1,5 +1,5 @@
-//! A recorded training step under a limit of little more than its working set: CuArrays' experiment
-//! in miniature. (Its pools took 2.0 and 2.8 times as long there.)
+//! A recorded training step under a limit of little more than its working set. This is a small
+//! version of CuArrays' experiment, in which CuArrays' pools took 2.0 and 2.8 times as long.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,18 @@ use under_test::device_with;
 
 use crate::pools::{Setup, assert_empty, config};
 
-/// One row a tensor: alive from `lower` up to `upper`.
+/// A row for each tensor, which is alive from `lower` up to `upper`.
 const TRACE: &str = include_str!("../data/resnet50.csv");
 
-/// One event of a step: the tensor of this number is allocated with that many bytes, or freed.
+/// One event of a step: the tensor with this number is allocated with this number of bytes, or
+/// freed.
 pub(crate) enum Event {
     Allocate(usize, usize),
     Free(usize),
 }
 
-/// Returns the events of the step. At equal times, tensors are freed before others are allocated.
+/// Returns the events of the step. At equal times, tensors are freed before other tensors are
+/// allocated.
 pub(crate) fn step() -> Vec<Event> {
     let mut events = Vec::new();
     for (tensor, line) in TRACE.lines().skip(1).enumerate() {
@@ -49,7 +51,7 @@ pub(crate) fn run(device: &Device, step: &[Event]) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-/// Returns the most bytes that are live at once.
+/// Returns the peak of the live bytes.
 pub(crate) fn peak_live_bytes(step: &[Event]) -> u64 {
     let device = unlimited(true);
     run(&device, step).unwrap();
@@ -86,7 +88,7 @@ fn a_training_step_fits_into_little_more_than_its_working_set() {
         let stats = device.memory_stats();
         assert!(stats.peak_reserved_bytes <= peak_bytes / 100 * percent);
         assert_eq!(stats.out_of_memory, 0, "{percent} %");
-        // It is no worse off than the first time: nothing is left over that is in the way.
+        // A second step succeeds, too: no memory that remains from the first step is in its way.
         let reserves = stats.reserves;
         run(&device, &step).unwrap();
         println!(

@@ -1,4 +1,4 @@
-//! `cachescope::testing`.
+//! The assertions of `cachescope::testing`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use cachescope::{Array, Buffer, Device, Policy, Result, cache_scope};
 
 use super::device;
 
-/// The message with which `body` panics.
+/// Returns the message with which `body` panics.
 fn panic_of(body: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
     panic.downcast_ref::<String>().expect("a text").clone()

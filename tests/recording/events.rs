@@ -211,7 +211,7 @@ fn a_scope_that_another_thread_is_inside_of_is_recorded_whole_or_not_at_all() {
             let _entered = scope.enter();
             let kept = Buffer::new(&device, 1 << 20).unwrap();
             next();
-            // A miss, a hit and their drops, in an entry that began before the recording.
+            // Makes a miss, a hit and their drops, in an entry that began before the recording.
             Buffer::new(&device, 2 << 20).unwrap();
             Buffer::new(&device, 2 << 20).unwrap();
             drop(kept);
@@ -265,8 +265,8 @@ fn a_full_ring_keeps_the_newest_and_counts_the_others() {
         Buffer::new(&device, bytes).unwrap();
     }
     let profile = recording.profile();
-    // Reservations, a request, and a request and a free for each other buffer. The oldest event of
-    // a full ring is not read, because its thread may be overwriting it.
+    // The events are reservations, a request, and a request and a free for each other buffer. The
+    // oldest event of a full ring is not read, because its thread may be overwriting it.
     assert_eq!(profile.events.len(), 63);
     let reserves = device.memory_stats().reserves;
     assert_eq!(profile.lost_events, 2001 + reserves - 63);
@@ -427,7 +427,7 @@ fn stream_waits_and_the_return_of_pending_blocks_are_recorded() {
         );
         assert_eq!(count(&recording, EventKind::FreeCompleted), 0);
         device.synchronize().unwrap();
-        // The next request checks whether the other stream is done.
+        // The next request checks whether the other stream is done with the block.
         Buffer::new(&device, 4000).unwrap();
         let completed = of_kind(&recording, EventKind::FreeCompleted);
         assert_eq!(completed.len(), 1);
@@ -455,7 +455,7 @@ fn a_block_that_other_streams_are_done_with_is_not_pending() {
             let _on = reader.enter();
             (&read + 1.0).eval().unwrap()
         };
-        // Which waits for the reader.
+        // The update waits for the reader.
         read.update(|x| x * 2.0).unwrap();
         let address = read.address();
         drop(read);

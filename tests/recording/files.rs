@@ -1,4 +1,4 @@
-//! Reports as files, by `Recording::write` and by `CACHESCOPE_PROFILE`.
+//! Reports in files, from `Recording::write` and from `CACHESCOPE_PROFILE`.
 
 use std::fs;
 #[cfg(unix)]
@@ -65,7 +65,7 @@ fn the_extension_selects_the_report() {
     }
 }
 
-/// The fields of an allocation or a free that both kinds of profile have: kind, address, size,
+/// The fields of an allocation or a free that both kinds of profile contain: kind, address, size,
 /// scope and line.
 type Told = (bool, u64, u64, Option<String>, Option<u32>);
 
@@ -152,7 +152,7 @@ fn files_that_cannot_be_are_refused() {
     );
 }
 
-/// Writes to a disk that is always full; Linux only.
+/// Writes to a disk that is always full. Linux only.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
@@ -166,7 +166,7 @@ fn a_full_disk_is_an_error() {
     program(&device);
 }
 
-/// This program with the ignored test below, and a profile set by the environment.
+/// Returns a command that runs an ignored test below, with a profile that the environment sets.
 fn profiling(path: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]);
@@ -253,8 +253,8 @@ fn the_file_of_a_rank_has_its_number() {
     assert!(!path.exists());
 }
 
-/// Starts the program that waits, and returns when it does. `more` are variables of its
-/// environment.
+/// Starts the program that waits, and returns when it waits. `more` are further environment
+/// variables.
 #[cfg(unix)]
 fn waiting(path: &Path, more: &[(&str, &str)]) -> Child {
     let test = "recording::files::a_profiled_program_that_waits";
@@ -278,7 +278,7 @@ fn send(signal: &str, child: &Child) {
     );
 }
 
-/// Returns whether this process, and so its children, ignores a signal.
+/// Returns whether this process, and therefore its children, ignores a signal.
 #[cfg(all(unix, feature = "signals"))]
 fn ignores(signal: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -293,8 +293,8 @@ fn a_program_that_is_stopped_writes_its_report() {
     use std::os::unix::process::ExitStatusExt;
 
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
-        // Shells let jobs in the background ignore SIGINT, and the profile leaves such a signal
-        // alone.
+        // Shells make background jobs ignore SIGINT, and the profile does not change the handling
+        // of ignored signals.
         if ignores(number) {
             continue;
         }
@@ -320,7 +320,7 @@ fn a_report_at_an_interval_is_whole_when_the_program_is_killed() {
     let path = folder("interval").join("run.pickle");
     let mut child = waiting(&path, &[("CACHESCOPE_PROFILE_EVERY", "0.05")]);
     let began = Instant::now();
-    // The program had not begun to wait when the first reports were written.
+    // The program was not yet waiting when the first reports were written.
     let is_whole = || {
         let bytes = fs::read(&path).ok()?;
         let profile = profiles("run", &*bytes).unwrap().remove(0);

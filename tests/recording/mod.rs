@@ -1,5 +1,5 @@
-//! Recordings of a device's memory: their events for requests, frees, scopes, segments and
-//! failures, and the assertions over them. A recording changes nothing.
+//! Recordings of a device's memory: events of requests, frees, scopes, segments and failures, and
+//! assertions on the events. A recording changes nothing else.
 
 mod assertions;
 mod events;

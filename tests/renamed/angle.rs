@@ -1,4 +1,4 @@
-//! The block between angle brackets.
+//! The block is in angle brackets.
 
 use super::is_bound;
 use scoped::{Policy, cache_scope};

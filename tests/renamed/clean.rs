@@ -1,9 +1,10 @@
-//! Code on which the compiler and clippy have nothing to remark, and must still have nothing to
-//! remark in a scope: blocks that diverge, values of `()`, values that nobody uses.
+//! Code without warnings of the compiler or clippy, which must also have none inside a scope:
+//! blocks that diverge, values of `()`, and unused values.
 
 use scoped::{cache_scope, uncached};
 
-/// The whole block returns. As at the end of a plain block, clippy would have the value instead.
+/// The whole block returns. At the end of a plain block, clippy would suggest the value instead of
+/// `return`.
 #[allow(clippy::needless_return)]
 pub fn returns(number: u32) -> u32 {
     let _unused = number;
@@ -16,13 +17,13 @@ pub fn returns(number: u32) -> u32 {
     })
 }
 
-/// A statement whose block returns, in a function with a value.
+/// The block returns and is a statement, in a function with a value.
 #[allow(clippy::needless_return)]
 pub fn returns_as_a_statement() -> u32 {
     cache_scope!("clean", { return 2 });
 }
 
-/// The block returns nothing from a function of nothing.
+/// The block returns without a value, in a function without a value.
 pub fn returns_nothing(done: &mut bool) {
     cache_scope!("clean", {
         *done = true;
@@ -34,7 +35,7 @@ pub fn returns_nothing(done: &mut bool) {
     *done = false;
 }
 
-/// A value expected of a block that has none.
+/// A value is expected, but the block diverges.
 pub fn diverges_where_a_value_is_expected(number: Option<u32>) -> u32 {
     let found: u32 = match number {
         Some(number) => number,
@@ -43,7 +44,7 @@ pub fn diverges_where_a_value_is_expected(number: Option<u32>) -> u32 {
     found + 1
 }
 
-/// Blocks that break and continue.
+/// The blocks break and continue.
 pub fn jumps() -> u32 {
     let mut rounds = 0;
     loop {
@@ -57,7 +58,7 @@ pub fn jumps() -> u32 {
     }
 }
 
-/// Blocks that panic.
+/// The blocks panic.
 pub fn panics(really: bool) -> u32 {
     if rarely() {
         cache_scope!("clean", < unreachable!() >);
@@ -73,7 +74,7 @@ fn rarely() -> bool {
     false
 }
 
-/// A block that never ends.
+/// The block never ends.
 pub fn never_ends() -> ! {
     cache_scope!("clean", {
         loop {
@@ -82,7 +83,7 @@ pub fn never_ends() -> ! {
     })
 }
 
-/// Blocks of one token, and of none.
+/// The blocks have one token, or none.
 pub fn short() -> u32 {
     cache_scope!("clean", {});
     cache_scope!("clean", { () });
@@ -94,7 +95,7 @@ pub fn short() -> u32 {
     uncached!({ five })
 }
 
-/// Values that nobody uses.
+/// The values are not used.
 pub fn unused(values: &[u32]) {
     cache_scope!("clean", { values.len() });
     cache_scope!("clean", { values });
@@ -104,17 +105,17 @@ pub fn unused(values: &[u32]) {
     cache_scope! { "clean", {} }
 }
 
-/// A value that must be used, and is.
+/// The value must be used, and is used.
 #[must_use]
 pub fn must_be_used() -> u32 {
     cache_scope!("clean", { 6 })
 }
 
-/// Results through every kind of block.
+/// The results pass through every kind of block.
 ///
 /// # Errors
 ///
-/// The error of a `text` that is not a number.
+/// The parse error, if `text` is not a number.
 pub fn results(text: &str) -> Result<u32, std::num::ParseIntError> {
     cache_scope!("clean", { text.parse::<u32>()? });
     cache_scope!("clean", { text.parse::<u32>() })?;
@@ -122,7 +123,7 @@ pub fn results(text: &str) -> Result<u32, std::num::ParseIntError> {
     cache_scope!("clean", { Ok(number) })
 }
 
-/// Names and options as people write them.
+/// The names and options are written in common styles.
 pub fn names(layer: usize, name: &String) -> usize {
     let named = cache_scope!(format!("clean {layer}"), { layer });
     let borrowed = cache_scope!(name, max_bytes = 1 << 20, { named });

@@ -1,4 +1,4 @@
-//! Every way out of the block acts on the code around it and leaves the scope.
+//! Every exit from the block acts on the surrounding code, and exits the scope.
 
 use super::{entries, is_bound};
 use scoped::{cache_scope, uncached};

@@ -1,12 +1,13 @@
-//! Functions of elements where nothing has the names that the macro might expect.
+//! Functions of elements in a module in which no name has the meaning that the macro might expect.
 
-// No prelude, no import: the expansion finds everything by the path of the crate.
+// There is no prelude and no import, so the expansion must find everything by the path of the
+// crate.
 mod bare {
     #![no_implicit_prelude]
     #![allow(non_snake_case, reason = "the names are what might clash")]
 
     ::scoped::elementwise! {
-        /// A function with names that the expansion also uses.
+        /// Uses names that the expansion also uses.
         pub(super) fn lane(a: f32, b: f32) -> f32 {
             let L = a;
             let lane = b.exp();

@@ -1,4 +1,4 @@
-//! The expansion needs nothing of the code around it and lends it nothing.
+//! The expansion needs no names of the surrounding code, and does not define names for it.
 
 use super::is_bound;
 
@@ -49,7 +49,7 @@ mod bare {
     }
 }
 
-/// Every word of the expansions, some of earlier ones, and what such words might have been.
+/// Calls a macro with every word of the expansions, words of earlier expansions, and similar words.
 macro_rules! with_words {
     ($declare:ident) => {
         $declare! {
@@ -85,7 +85,7 @@ macro_rules! uses_the_macros {
         }
 
         ::scoped::elementwise! {
-            /// An expression of a function, a method and operators.
+            /// Computes an expression of a function, a method and operators.
             pub fn scaled(x: f32, y: f32) -> f32 {
                 let sum = halved(x) + y.exp();
                 if sum > 0.5 { sum * 2.0 } else { -sum }
@@ -110,7 +110,7 @@ macro_rules! uses_the_macros {
     };
 }
 
-/// Modules in which every word is an item of one kind.
+/// Modules in which every word is the name of an item of one kind.
 #[allow(
     non_camel_case_types,
     non_upper_case_globals,
@@ -207,7 +207,7 @@ fn means_no_item_of_the_caller_whatever_it_is_called() {
     }
 }
 
-/// Paths of the caller's through modules that are called as parameters of the expansion might be.
+/// Paths of the caller through modules whose names parameters of the expansion might have.
 #[allow(non_snake_case, reason = "the names are what might clash")]
 mod paths {
     mod A {

@@ -1,5 +1,5 @@
-//! The macros, with every warning denied: from edition 2021 with the crate renamed, and from
-//! edition 2024 as a module of `tests/macros.rs`.
+//! The macros, with every warning denied: from edition 2021 with a renamed crate, and from edition
+//! 2024 as a module of `tests/macros.rs`.
 
 #![deny(warnings, clippy::all)]
 
@@ -20,7 +20,8 @@ mod temporaries;
 #[cfg(test)]
 mod values;
 
-/// Returns whether the cache of this name serves an allocation of the current device here.
+/// Returns whether the cache with this name serves an allocation of the current device at this
+/// place.
 #[cfg(test)]
 fn is_bound(name: &str) -> bool {
     let requests = || scoped::cache_stats(name).map_or(0, |stats| stats.hits + stats.misses);
@@ -30,7 +31,7 @@ fn is_bound(name: &str) -> bool {
     requests() > before
 }
 
-/// Returns the number of entries of the cache of this name on the current device.
+/// Returns the number of entries of the cache with this name on the current device.
 #[cfg(test)]
 fn entries(name: &str) -> u64 {
     scoped::cache_stats(name).map_or(0, |stats| stats.entries)

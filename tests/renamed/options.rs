@@ -4,7 +4,7 @@ use super::{entries, is_bound};
 use scoped::{Buffer, Device, DeviceConfig, Policy, cache_scope};
 use std::cell::RefCell;
 
-/// Hands every choice of the options in every order to `$then!(name, options…)`.
+/// Passes every selection of the options, in every order, to `$then!(name, options…)`.
 macro_rules! every_order {
     ($then:ident, $name:expr, $a:tt $b:tt $c:tt) => {
         $then!($name,);

@@ -1,10 +1,11 @@
-//! Temporaries of the block's last expression die inside the scope, and the value lives on.
+//! Temporaries of the block's last expression drop inside the scope, and the value outlives the
+//! scope.
 
 use super::is_bound;
 use scoped::{Buffer, Device, cache_scope, cache_stats, uncached};
 use std::cell::RefCell;
 
-/// Notes on its end whether the cache is still bound.
+/// A value that records on drop whether the cache is still bound.
 struct Witness<'a> {
     cache: &'static str,
     ends: &'a RefCell<Vec<bool>>,

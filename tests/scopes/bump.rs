@@ -1,11 +1,12 @@
-//! The policy that advances a pointer.
+//! The policy Bump, which advances a pointer.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, Result, cache_scope};
 use under_test::device_with;
 
 use crate::scopes::{device, stats};
 
-/// Returns the addresses of buffers of these sizes, each dropped before the next is made.
+/// Returns the addresses of buffers of these sizes. Each buffer is dropped before the next one is
+/// made.
 fn addresses(device: &Device, sizes: &[usize]) -> Result<Vec<u64>> {
     cache_scope!("bump", policy = Policy::Bump, device = device, {
         sizes
@@ -105,7 +106,7 @@ fn a_chunk_with_an_escaped_array_is_set_aside_until_that_drops() -> Result<()> {
 #[test]
 fn an_invalidation_leaves_nothing_of_chunks_that_were_given_up() -> Result<()> {
     let device = device();
-    // Several chunks, which the exit releases. The next entry makes one in their place.
+    // The exit releases several chunks. The next entry makes one chunk in their place.
     addresses(&device, &[5 << 20; 4])?;
     device.invalidate_cache("bump");
     let stats = stats(&device, "bump");

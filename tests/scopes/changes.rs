@@ -1,4 +1,4 @@
-//! Changes to a scope while it is entered: to its settings, its blocks, and the cache itself.
+//! Changes to a scope while it is entered: to its settings, to its blocks, and to the cache itself.
 
 use std::sync::mpsc;
 use std::thread;
@@ -15,14 +15,14 @@ fn set(device: &Device, policy: Policy) {
     device.configure_cache("loop", config);
 }
 
-/// The behaviour by which an entry shows its policy.
+/// The observed behaviour of an entry, which shows its policy.
 #[derive(Debug, PartialEq)]
 struct Observed {
-    /// A block is used again within the entry.
+    /// True if a block is reused within the entry.
     reuses: bool,
-    /// Something idle is left after the exit.
+    /// True if idle memory remains after the exit.
     keeps: bool,
-    /// The entry was recorded.
+    /// True if the entry was recorded.
     records: bool,
 }
 
@@ -31,7 +31,7 @@ impl Observed {
         let (reuses, keeps, records) = match policy {
             Policy::Bump => (false, true, false),
             Policy::Release => (true, false, false),
-            // The blocks of the recorded entry are released, to make room for the slab.
+            // The blocks of the recorded entry are released, so that there is memory for the slab.
             Policy::Plan => (true, false, true),
             _ => (true, true, false),
         };
@@ -49,7 +49,7 @@ fn observe(device: &Device, bytes: usize, meanwhile: impl FnOnce()) -> Result<Ob
     let reuses = cache_scope!("loop", device = device, {
         let first = address()?;
         meanwhile();
-        // A nested entry of the cache's name is not an outermost one.
+        // A nested entry of the cache's name is not an outermost entry.
         let second = cache_scope!("loop", device = device, { address()? });
         let third = address()?;
         assert_eq!(first == second, first == third);
@@ -73,7 +73,7 @@ fn a_new_policy_takes_effect_at_the_next_outermost_entry_for_every_pair() -> Res
             set(&device, before);
             let first = observe(&device, 4000, || set(&device, after))?;
             assert_eq!(first, Observed::of(before), "{before}, not {after} yet");
-            // The size differs from the first entry's, so that no plan fits it.
+            // The size differs from the first entry's, so no plan fits the size.
             let second = observe(&device, 5000, || {})?;
             assert_eq!(second, Observed::of(after), "{after} after {before}");
             device.invalidate_cache("loop");
@@ -183,7 +183,7 @@ fn under_max_bytes_of_0_nothing_is_cached() -> Result<()> {
     Ok(())
 }
 
-/// Invalidates or removes the cache on drop.
+/// A value that invalidates or removes the cache on drop.
 struct Gives<'a>(&'a Device, fn(&Device, &str) -> cachescope::Invalidation);
 
 impl Drop for Gives<'_> {
@@ -227,8 +227,8 @@ fn a_destructor_inside_a_scope_may_take_its_cache() -> Result<()> {
     Ok(())
 }
 
-/// The exit drops the last handle of a device, and with it the values that a callback owns. Their
-/// destructor invalidates and removes the cache of the scope that is being exited.
+/// The exit drops the last handle of a device, and thereby the values that a callback owns. Their
+/// destructor invalidates and removes the cache of the exited scope.
 #[test]
 fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
     struct Owns(Device);
@@ -258,8 +258,8 @@ fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
                 drop(Buffer::new(&other, 4000)?);
                 drop(other);
                 let _again = outer.enter();
-                // Now the guard of `other` is the top of the stack: it is exited together with the
-                // one above it.
+                // The guard of `other` is below `_again` in the stack, so it is exited together
+                // with `_again`.
                 drop(guard);
                 drop(_again);
                 drop(callback);

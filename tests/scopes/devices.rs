@@ -1,4 +1,4 @@
-//! Rules 9 and 11: devices, and blocks that outlive them.
+//! Rules 9 and 11: devices, and blocks that outlive their device.
 
 use std::cell::RefCell;
 use std::thread;
@@ -123,7 +123,7 @@ fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
     Ok(())
 }
 
-/// Returns an array whose device has no other handle, allocated in a scope or outside.
+/// Returns an array, allocated in a scope or outside, that is the only handle on its device.
 fn last_of_its_device(len: usize, cached: bool) -> Array<f32> {
     let device = device();
     let _guard = device.enter();
@@ -207,7 +207,8 @@ fn a_scope_entered_in_the_last_moments_of_a_thread_binds_nothing() {
     let device = device();
     let in_thread = device.clone();
     let ended = thread::spawn(move || {
-        // Initialised before this crate's thread-locals, so that it is destroyed after them.
+        // The thread-local is initialised before this crate's thread-locals, so it is destroyed
+        // after them.
         LATE.with_borrow_mut(|late| late.0 = None);
         cache_scope!("early", device = &in_thread, {
             drop(Buffer::new(&in_thread, 100).unwrap())

@@ -1,11 +1,11 @@
-//! Sizes that vary between iterations, as in batches of text.
+//! Sizes that vary between iterations, like batches of text.
 
 use cachescope::{
     Buffer, CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope,
 };
 use under_test::device_with;
 
-/// Pseudorandom numbers, the same on every run.
+/// Pseudorandom numbers, which are equal in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -21,9 +21,10 @@ impl Random {
 /// The arrays of an iteration, in order.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Bytes of each array for a text of length 1.
+    /// The bytes of each array for a text of length 1.
     unit_bytes: &'static [u64],
-    /// The number of arrays that are live at a time; the oldest drops before the next is made.
+    /// The number of arrays that are live at one time. The oldest array drops before the next array
+    /// is made.
     alive: usize,
     lengths: (u64, u64),
 }
@@ -72,7 +73,7 @@ fn walk(plan: Plan, iterations: u64) -> Result<Outcome> {
     })
 }
 
-/// Activations of a small transformer, in bytes for each token.
+/// The activations of a small transformer, in bytes for each token.
 const LAYERS: [u64; 30] = [
     4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
     12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
@@ -139,7 +140,7 @@ fn random_lengths_hit_and_stay_near_the_largest_working_set() {
     }
 }
 
-/// One entry with many sizes, all of which a cache without a bound would keep.
+/// One entry has many sizes, all of which a cache without a bound would keep.
 #[test]
 fn a_cache_does_not_grow_with_every_size_it_sees() -> Result<()> {
     let device = device_with(DeviceConfig {
@@ -188,7 +189,7 @@ fn blocks_that_many_entries_do_not_use_are_released() -> Result<()> {
     Ok(())
 }
 
-/// The chunk or slab of a long first iteration shrinks to the size that later ones need.
+/// The chunk or slab of a long first iteration shrinks to the size that later iterations need.
 #[test]
 fn a_first_entry_does_not_retain_its_arena() -> Result<()> {
     let idle = Some(std::time::Duration::from_millis(20));
@@ -267,8 +268,8 @@ fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
     Ok(())
 }
 
-/// Runs layers: a wide array is temporary, and every second square one stays for the backward pass.
-/// Returns the most bytes that were live.
+/// Runs layers. The wide arrays are temporary, and every second square array is kept for the
+/// backward pass. Returns the peak of the live bytes.
 fn layers(device: &Device, length: usize) -> Result<usize> {
     let mut saved = Vec::new();
     let (mut saved_bytes, mut most) = (0, 0);
@@ -289,8 +290,8 @@ fn layers(device: &Device, length: usize) -> Result<usize> {
     Ok(most)
 }
 
-/// Drifting lengths under Plan: a slab for each length that occurred twice in a row would take
-/// several times the memory that is needed.
+/// The lengths drift under Plan. A slab for each length that occurred in two consecutive entries
+/// would need several times the required memory.
 #[test]
 fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     let mut random = Random(3);
@@ -331,7 +332,7 @@ fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     Ok(())
 }
 
-/// An entry that needs less than its plan counts as shorter, even if others come between.
+/// An entry that needs less than its plan counts as shorter, even if other entries come between.
 #[test]
 fn a_plan_shrinks_though_other_entries_come_between() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;

@@ -1,4 +1,4 @@
-//! Entries that request nothing, and entries whose first request comes after empty ones.
+//! Entries without requests, and entries whose first request comes after such entries.
 
 use std::panic::Location;
 use std::thread;
@@ -244,7 +244,7 @@ fn a_guard_keeps_the_device_of_its_handle() -> Result<()> {
     Ok(())
 }
 
-/// A handle that takes over the shard of an ended thread serves between entries.
+/// If a handle takes over the shard of an ended thread, the handle serves requests between entries.
 #[test]
 fn blocks_between_entries_escape_with_the_next_one() {
     let device = device();

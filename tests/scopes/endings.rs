@@ -1,5 +1,5 @@
-//! Guards that are forgotten or dropped in any order, and scopes while a thread's locals are
-//! destroyed.
+//! Guards that are passed to `mem::forget` or dropped in any order, and scopes during the
+//! destruction of a thread's locals.
 
 use std::cell::RefCell;
 use std::thread;
@@ -32,7 +32,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn guards_may_be_dropped_in_every_order() -> Result<()> {
-    // The last name is the first one's scope again.
+    // The last name is the scope of the first name again.
     let names = ["a", "b", "c", "a"];
     for policy in POLICIES {
         let device = device();
@@ -83,7 +83,7 @@ fn a_forgotten_guard_binds_to_the_end_of_its_thread() {
                 drop(Buffer::new(&device, 1000)?);
                 cache_scope!("above", policy = policy, device = &device, {
                     drop(Buffer::new(&device, 1000)?);
-                    // A scope below the forgotten one, which is therefore still entered.
+                    // A scope below the forgotten scope, which is therefore still entered.
                     cache_scope!("below", device = &device, {
                         drop(Buffer::new(&device, 1000)?)
                     });
@@ -106,7 +106,7 @@ fn a_forgotten_guard_binds_to_the_end_of_its_thread() {
     }
 }
 
-/// Work of a thread-local's destructor: it drops arrays from a scope, and enters scopes.
+/// The work of a thread-local's destructor, which drops arrays of a scope, and enters scopes.
 struct Last {
     kept: Vec<Array<u32>>,
     forgotten: Vec<ScopeGuard>,
@@ -142,7 +142,8 @@ thread_local! {
     };
 }
 
-/// Runs a thread with a thread-local that is destroyed after this crate's, or before them.
+/// Runs a thread with a thread-local that is destroyed after this crate's thread-locals, or before
+/// them.
 fn end_with(device: &Device, policy: Policy, before: bool) -> Result<()> {
     let device = device.clone();
     let ended = thread::spawn(move || -> Result<()> {

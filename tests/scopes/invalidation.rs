@@ -128,7 +128,7 @@ fn a_cache_removed_from_inside_is_another_one_when_entered_again() -> Result<()>
     let device = device();
     let _guard = device.enter();
     for _ in 0..2 {
-        // The second iteration uses the call-site cache.
+        // The second iteration uses the cache of the call site.
         cache_scope!("loop", {
             device.remove_cache("loop");
             cache_scope!("loop", { drop(Buffer::new(&device, 100)?) });
@@ -140,7 +140,7 @@ fn a_cache_removed_from_inside_is_another_one_when_entered_again() -> Result<()>
 
 #[test]
 fn removal_races_with_entering() -> Result<()> {
-    /// Ends the removing threads, even if the test fails.
+    /// A value that ends the removing threads on drop, even if the test fails.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
         fn drop(&mut self) {

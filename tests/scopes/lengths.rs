@@ -21,13 +21,13 @@ struct Batch {
 enum Lengths {
     /// Uniformly distributed lengths.
     Uniform,
-    /// Numbers of texts vary too, and a batch is as long as its longest text.
+    /// The numbers of texts also vary, and the length of a batch is the length of its longest text.
     Texts,
-    /// A few lengths, which recur.
+    /// A few recurring lengths.
     Recurring,
     /// Uniformly distributed lengths, but the first array of each iteration has a constant size.
     Fixed,
-    /// Short lengths, and a single long one in an early iteration.
+    /// Short lengths, except for a single long length in an early iteration.
     Peak,
 }
 
@@ -61,8 +61,8 @@ impl Lengths {
     };
 }
 
-/// Returns the allocations and drops of one iteration in order: the array's number, and its bytes
-/// or `None` for a drop.
+/// Returns the allocations and drops of one iteration, in order. Each is the number of the array,
+/// with its bytes, or with `None` for a drop.
 fn iteration(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
     let hidden = (batch.texts * batch.tokens) as f64 * scale;
     let square = (batch.texts * batch.tokens * batch.tokens) as f64 * scale / 512.0;
@@ -114,9 +114,9 @@ fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
     most
 }
 
-/// Runs `iterations` iterations, of which the longest possible one needs `most_bytes`. Returns the
-/// hit rate after the first hundred, the peak of the reserved bytes, and the working set of the
-/// largest iteration.
+/// Runs `iterations` iterations. The longest possible iteration needs `most_bytes`. Returns the hit
+/// rate after the first hundred, the peak of the reserved bytes, and the working set of the largest
+/// iteration.
 fn walk(
     policy: Policy,
     lengths: Lengths,
@@ -156,8 +156,8 @@ fn walk(
     Ok((hit_rate, device.memory_stats().peak_reserved_bytes, largest))
 }
 
-/// Checks that less than 1.3 × the working set is reserved. The device reserves in pages of 2 MiB,
-/// so a small working set may exceed that, but by at most a sixteenth and three pages.
+/// Checks that less than 1.3 × the working set is reserved. The device reserves pages of 2 MiB, so
+/// a small working set may exceed this bound, but at most by a sixteenth and three pages.
 fn hold(policy: Policy) {
     let walks = [
         (MIB, 2000),

@@ -1,4 +1,4 @@
-//! Memory limits, and the memory that is released to stay below them.
+//! Memory limits, and memory that is released to stay within the limits.
 
 use std::cell::RefCell;
 use std::panic::catch_unwind;
@@ -71,7 +71,7 @@ fn callbacks_are_called_last_and_may_drop_arrays() -> Result<()> {
     let in_callback = device.clone();
     let guard = device.on_memory_pressure(move |wanted| {
         note.lock().unwrap().push(wanted);
-        // An allocation in the callback that does not fit fails; it does not call the callback
+        // If an allocation in the callback does not fit, it fails, and does not call the callback
         // again.
         assert!(
             Buffer::new(&in_callback, 14 * MIB)
@@ -146,7 +146,7 @@ fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
     for name in ["a", "b", "c"] {
         cache_scope!(name, device = &device, { Buffer::new(&device, 20 * MIB)? });
     }
-    // Inside a scope with idle blocks of its own that do not fit the request either.
+    // The request is inside a scope whose idle blocks do not fit the request either.
     cache_scope!("a", device = &device, {
         let large = Buffer::new(&device, 60 * MIB)?;
         assert_eq!(device.memory_stats().live_bytes, 60 * MIB as u64);
@@ -337,15 +337,15 @@ thread_local! {
     static HELD: RefCell<Option<ScopeGuard>> = const { RefCell::new(None) };
 }
 
-/// The callback's use of the scope that it is called in.
+/// The use that the callback makes of the scope in which it is called.
 #[derive(Clone, Copy)]
 enum Meanwhile {
     Leave,
     EnterAgain(Policy),
 }
 
-/// A request needs a new chunk. While memory for it is reclaimed, its scope is exited, and perhaps
-/// entered again.
+/// Exits a scope, and perhaps enters it again, while memory is reclaimed for a chunk that a request
+/// in the scope needs.
 fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
     let set_policy = |device: &Device, policy| {
         let config = CacheConfig {

@@ -1,4 +1,4 @@
-//! Scope semantics, rule by rule, as the contract numbers them.
+//! The semantics of scopes, in the order of the rules' numbers in the contract.
 
 mod bump;
 mod changes;

@@ -1,4 +1,4 @@
-//! Names: many, long, empty, and of any characters.
+//! Many names, long names, empty names, and names of any characters.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,8 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
         assert!(grown.unwrap_or(0) < 200 << 20, "{policy}: {grown:?}");
-        // Each policy has a minimum that a cache keeps. Bump's is the largest: a chunk of 64 KiB.
+        // Each policy has a minimum that a cache keeps. The largest minimum is Bump's, a chunk of
+        // 64 KiB.
         let most_bytes = (MANY * (64 << 10) + 64 * MIB) as u64;
         let reserved_bytes = device.memory_stats().reserved_bytes;
         assert!(reserved_bytes <= most_bytes, "{policy}: {reserved_bytes}");
@@ -76,7 +77,7 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
     Ok(())
 }
 
-/// Returns names that are hard to print; the last ones look alike but differ.
+/// Returns names that are hard to print. The last names look alike, but differ.
 fn odd_names() -> Vec<String> {
     vec![
         String::new(),

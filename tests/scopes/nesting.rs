@@ -1,4 +1,4 @@
-//! Rules 4 to 6: nested scopes, requests outside of scopes, and every kind of exit.
+//! Rules 4 to 6: nested scopes, requests outside of scopes, and all kinds of exits.
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 
@@ -113,7 +113,7 @@ fn exit_runs_however_the_block_is_left() {
     );
 }
 
-/// Callers need no `AssertUnwindSafe` for types that this crate keeps consistent through a panic.
+/// Types that this crate keeps consistent through a panic do not require `AssertUnwindSafe`.
 #[test]
 fn handles_may_be_used_after_a_panic() {
     fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}

@@ -141,8 +141,8 @@ fn max_bytes_holds_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// Requested ≤ allocated ≤ reserved, in the middle of entries, too. Free and used bytes are the
-/// reserved ones, and no two blocks overlap.
+/// Requested ≤ allocated ≤ reserved, in the middle of entries, too. The sum of free and used bytes
+/// equals the reserved bytes, and no two blocks overlap.
 #[test]
 fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
@@ -206,8 +206,8 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// Idle memory is counted in the pool's blocks, however they are divided: an invalidation releases
-/// exactly what the statistics say.
+/// Idle memory is counted in blocks of the pool, independent of their division. An invalidation
+/// releases exactly the blocks and bytes that the statistics report.
 #[test]
 fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
     for policy in POLICIES {

@@ -12,7 +12,7 @@ struct Operands {
     y: Array<f32>,
     /// A view that cannot be reshaped in place.
     columns: Array<f32>,
-    /// On another device.
+    /// An array on another device.
     elsewhere: Array<f32>,
     rows: Array<i64>,
     host: Array2<f32>,

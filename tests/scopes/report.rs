@@ -16,7 +16,7 @@ fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
     for _ in 0..4 {
         iteration("train", Policy::Recycle, &[1 << 20, 1 << 20])?;
     }
-    // Two recorded entries, and then one of another size.
+    // There are two recorded entries, and then an entry of another size.
     for sizes in [[4096], [4096], [4096], [8192]] {
         iteration("plan", Policy::Plan, &sizes)?;
     }

@@ -1,4 +1,4 @@
-//! Under the policy that plans, scopes whose entries alternate between sequences.
+//! Scopes under the policy Plan whose entries alternate between sequences.
 
 use cachescope::Result;
 
@@ -7,7 +7,7 @@ use crate::scopes::plan::Step::{self, Drop as D, New as N};
 use crate::scopes::plan::iteration;
 use crate::scopes::{device, stats};
 
-/// Has the same prefix as [`FORWARD`], but another end.
+/// A sequence that begins like [`FORWARD`], but ends differently.
 const EVALUATE: [Step; 8] = [N(3000), N(70_000), N(512), D(1), N(9000), D(0), D(2), D(3)];
 const OTHER: [Step; 4] = [N(100), D(0), N(200), D(1)];
 const ALL: [&[Step]; 3] = [&FORWARD, &EVALUATE, &OTHER];
@@ -21,7 +21,7 @@ fn each_of_several_sequences_has_its_addresses() -> Result<()> {
     }
     let planned = stats(&device, "plan");
     let expected = ALL.map(|steps| iteration(&device, steps).unwrap());
-    // Now one of them for a while, now each in turn, in every order.
+    // At first one sequence repeats, and then the sequences alternate, in every order.
     for number in 0..1000usize {
         let which = (number ^ (number / 10)) % 3;
         assert_eq!(
@@ -54,8 +54,8 @@ fn all_sequences_share_one_slab() -> Result<()> {
     Ok(())
 }
 
-/// The forward pass makes the same requests in both sequences, but only training keeps the arrays
-/// for the backward pass.
+/// Both sequences make equal requests in the forward pass, but only training keeps the arrays for
+/// the backward pass.
 #[test]
 fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     let device = device();
@@ -105,8 +105,8 @@ fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     Ok(())
 }
 
-/// An entry that leaves one sequence for another in the middle gets memory beside the arrays that
-/// are live then.
+/// An entry may change from one sequence to another in the middle. Its memory then does not overlap
+/// the arrays that are live at that time.
 #[test]
 fn what_one_sequence_left_alive_is_not_overwritten_by_another() -> Result<()> {
     let device = device();

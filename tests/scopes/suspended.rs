@@ -1,6 +1,6 @@
-//! Futures that are suspended within a scope, by an `.await` that the macro cannot see. An executor
-//! of one thread runs them, so they need not be `Send`. No memory is shared by that, and the
-//! statistics count the exits that are out of order.
+//! Futures that are suspended within a scope, by an `.await` that the macro cannot see. A
+//! single-threaded executor runs the futures, so they need not be `Send`. The futures must not
+//! share memory, and the statistics count the exits that are out of order.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ macro_rules! wait {
     };
 }
 
-/// Suspends once.
+/// Suspends the future once.
 async fn pause() {
     let mut is_over = false;
     poll_fn(|_| match std::mem::replace(&mut is_over, true) {
@@ -28,7 +28,7 @@ async fn pause() {
 
 type Task<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// Runs the task until it ends or is suspended. Returns whether it has ended.
+/// Runs the task until it ends or is suspended. Returns whether the task has ended.
 fn step(task: &mut Task<'_>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     match task.as_mut().poll(&mut context) {
@@ -40,7 +40,8 @@ fn step(task: &mut Task<'_>) -> bool {
     }
 }
 
-/// Fills arrays in a scope that is open across pauses, and reads them at the end.
+/// Returns a task that fills arrays in a scope that is open across suspensions, and reads them at
+/// the end.
 fn task<'a>(device: &'a Device, name: &'a str, policy: Policy, value: i32) -> Task<'a> {
     Box::pin(async move {
         cache_scope!(name, device = device, policy = policy, {
@@ -73,7 +74,7 @@ fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_reported() {
             for _ in 0..2 {
                 assert!(!step(&mut tasks[0]) && !step(&mut tasks[1]));
             }
-            // The scope that was entered first is exited first.
+            // The scope that was entered first is also exited first.
             assert!(step(&mut tasks[0]));
             assert_eq!(innermost().as_deref(), Some("second"));
             assert!(step(&mut tasks[1]));
@@ -97,7 +98,7 @@ fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_reported() {
 #[test]
 fn a_future_that_is_dropped_inside_of_its_scope_leaves_it() {
     let device = device();
-    // Exits in the reverse order of entries are correct.
+    // Exits in the reverse order of the entries are correct.
     for (order, told) in [([1, 0], 0), ([0, 1], 1)] {
         let policy = Policy::Recycle;
         let mut tasks = ["first", "second"].map(|name| Some(task(&device, name, policy, 3)));

@@ -87,7 +87,8 @@ fn an_array_in_a_thread_local_returns_home_as_its_thread_ends() -> Result<()> {
     let device = device();
     let in_thread = device.clone();
     thread::spawn(move || {
-        // Initialised before this crate's thread-locals, so that it is destroyed after them.
+        // The thread-local is initialised before this crate's thread-locals, so it is destroyed
+        // after them.
         KEPT.with_borrow_mut(Vec::clear);
         std::mem::forget(in_thread.scope("loop").enter());
         KEPT.with_borrow_mut(|kept| kept.push(Buffer::new(&in_thread, 4000).unwrap()));

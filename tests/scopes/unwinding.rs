@@ -70,7 +70,7 @@ fn a_panic_in_a_nested_scope_leaves_both_bindings_right() -> Result<()> {
     Ok(())
 }
 
-/// On drop, allocates in scopes and invalidates caches while a panic unwinds.
+/// A value that allocates in scopes and invalidates caches on drop, while a panic unwinds.
 struct CleansUp<'a> {
     device: &'a Device,
     policy: Policy,
@@ -123,7 +123,7 @@ fn scopes_work_in_destructors_that_a_panic_runs() -> Result<()> {
     Ok(())
 }
 
-/// On drop, catches another panic while one unwinds.
+/// A value that catches another panic on drop, while a panic unwinds.
 struct PanicsInside<'a>(&'a Device, Policy);
 
 impl Drop for PanicsInside<'_> {

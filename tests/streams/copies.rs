@@ -10,7 +10,7 @@ fn vector(matrix: &Array<i32>) -> Result<Array<i32>> {
     matrix.slice(cachescope::ndarray::s![.., 1])
 }
 
-/// Operations of a matrix and of indices of its rows.
+/// Operations on a matrix and on indices of its rows.
 const OPERATIONS: &[(&str, Operation)] = &[
     ("take", |a, indices| a.take(indices, 0)),
     ("gather", |a, indices| a.gather(&indices.unsqueeze(1)?, 0)),
@@ -49,7 +49,7 @@ fn operands() -> Result<(Array<i32>, Array<i64>)> {
     Ok((a, Array::from_slice(&[2, 0, 2], 3)?))
 }
 
-/// Returns the operation's result on a device that delays nothing.
+/// Returns the operation's result on a device that does not delay work.
 fn expected(operation: Operation) -> Result<Vec<i32>> {
     let (a, indices) = operands()?;
     operation(&a, &indices)?.to_vec()
@@ -76,7 +76,7 @@ fn each_waits_for_the_streams_that_wrote_its_operands() -> Result<()> {
     Ok(())
 }
 
-/// Overwrites one of the operands, where the other must not be what makes it wait.
+/// Overwrites one of the operands. Only the work on this operand may make the operation wait.
 #[track_caller]
 fn overwritten(operation: Operation, name: &str, which: fn(&mut Array<i32>, &mut Array<i64>)) {
     let outcome = || -> Result<()> {
@@ -91,7 +91,7 @@ fn overwritten(operation: Operation, name: &str, which: fn(&mut Array<i32>, &mut
             operation(&a, &indices)?
         };
         which(&mut a, &mut indices);
-        // The first to run, if nothing makes the operation come before.
+        // If nothing orders the operation first, this work runs first.
         device.default_stream().synchronize()?;
         assert_eq!(result.to_vec()?, expected, "{name}");
         Ok(())

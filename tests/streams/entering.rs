@@ -1,11 +1,12 @@
-//! Entering streams, among scopes and out of order. Which stream is current shows in what a scope
-//! serves: a block goes to requests of its own stream only.
+//! Entries of streams, among scopes and out of order. The current stream shows in the blocks that a
+//! scope serves, because a block serves only requests of its own stream.
 
 use cachescope::{Buffer, Device, Result, Stream, cache_scope};
 
 use crate::streams::device;
 
-/// Returns the address that two allocations of one size, one after another, have in the scope.
+/// Returns the address of an allocation. In a scope, successive allocations of one size have equal
+/// addresses.
 fn address(device: &Device) -> u64 {
     Buffer::new(device, 4096).unwrap().address()
 }
@@ -60,7 +61,8 @@ fn a_scope_serves_each_stream_from_its_own_blocks() -> Result<()> {
     Ok(())
 }
 
-/// Which of the streams, the default one first, is current: found by whose block is served.
+/// A probe that determines which of the streams is current, by the stream whose block is served.
+/// The first stream is the default stream.
 struct Probe<'a> {
     device: &'a Device,
     addresses: Vec<u64>,
@@ -126,7 +128,7 @@ fn a_forgotten_guard_ends_with_its_thread() -> Result<()> {
     Ok(())
 }
 
-/// Compares streams by number, because a stream without handles cannot be compared.
+/// The streams are compared by number, because a stream without handles cannot be compared.
 #[test]
 fn a_stream_is_no_other_one_until_every_thread_has_left_it() -> Result<()> {
     let (first, second) = (device(), device());

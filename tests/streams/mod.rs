@@ -16,15 +16,15 @@ use under_test::{cuda_ordinal, device_with};
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the factor for the sizes of a test that expects a stream to be at work after the host
-/// has gone on. A GPU adds 1 to the elements of 4 MiB before the host makes its next call.
+/// Returns the factor for the sizes of a test that expects a stream to have pending work when the
+/// host continues. A GPU adds 1 to the elements of 4 MiB before the host makes its next call.
 pub(crate) fn size_factor() -> usize {
     let is_gpu = cuda_ordinal().is_some() && cuda_emulator::has_device();
     if is_gpu { 64 } else { 1 }
 }
 
-/// Returns the length of a large array: 4 MiB, more on a GPU. It has a segment, or pages, of its
-/// own, and keeps a stream at work.
+/// Returns the length of a large array: 4 MiB, and more on a GPU. The array has separate pages or a
+/// separate segment, and its work takes the stream a while.
 fn length() -> usize {
     size_factor() << 20
 }
@@ -34,7 +34,7 @@ fn bytes() -> u64 {
     (length() * size_of::<i32>()) as u64
 }
 
-/// A device whose streams run their work as late as they may.
+/// Returns a device whose streams run their work as late as possible.
 fn device() -> Device {
     limited(None)
 }
@@ -53,19 +53,20 @@ fn limited(memory_limit: Option<u64>) -> Device {
     .unwrap()
 }
 
-/// An array of [`length`] times `value` on the current stream.
+/// Returns an array of [`length`] elements of `value`, on the current stream.
 fn large(value: i32) -> Result<Array<i32>> {
     Array::full(length(), value)
 }
 
-/// Like [`large`], but already written, so that work that runs too early reads these values.
+/// Returns an array like [`large`] that is already written, so that work that runs too early reads
+/// its values.
 fn written(value: i32) -> Result<Array<i32>> {
     let array = large(value)?;
     array.device().synchronize()?;
     Ok(array)
 }
 
-/// Reads the array, and asserts that it is `value` throughout.
+/// Reads the array, and asserts that all of its elements are `value`.
 #[track_caller]
 fn assert_all(array: &Array<i32>, value: i32) {
     let elements = array.to_vec().unwrap();

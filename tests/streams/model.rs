@@ -1,4 +1,4 @@
-//! Random programs on several streams against what the same program computes in order.
+//! Random programs on several streams, compared with the results of the program in order.
 
 use cachescope::scope::ScopeGuard;
 use cachescope::{
@@ -63,7 +63,7 @@ enum Guard {
     Scope(ScopeGuard),
 }
 
-/// Arrays, and what they must hold.
+/// Arrays with their expected contents.
 #[derive(Default)]
 struct Model {
     live: Vec<(Array<i32>, Vec<i32>)>,
@@ -91,7 +91,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns two operands of one length.
+    /// Returns two operands of equal length.
     fn pair(&self, left: usize, right: usize) -> Option<(usize, usize)> {
         let left = self.index(left)?;
         let len = self.live[left].0.len();
@@ -174,7 +174,7 @@ fn run(device: &Device, steps: &[Step], policy: Policy) -> Result<()> {
         };
         device.configure_cache(name, config);
     }
-    // The program repeats, as a loop does, so that entries can be planned.
+    // The program repeats like a loop, so that entries can be planned.
     for _ in 0..3 {
         run_once(device, steps, &streams)?;
     }
@@ -189,7 +189,7 @@ fn run(device: &Device, steps: &[Step], policy: Policy) -> Result<()> {
     Ok(())
 }
 
-/// Returns after every array was read and dropped.
+/// Runs the program once, and returns after every array is read and dropped.
 fn run_once(device: &Device, steps: &[Step], streams: &[Stream]) -> Result<()> {
     let stream = |number: usize| match number {
         0 => device.default_stream(),

@@ -10,7 +10,7 @@ fn nothing_runs_before_it_is_waited_for() -> Result<()> {
     let _guard = device.enter();
     let mut a = Array::full(4, 1)?;
     let stream = device.new_stream()?;
-    // A host that did this at once would have to wait for the other stream as it adds.
+    // If the host executed the addition at once, it would have to wait for the other stream.
     let sum = {
         let _guard = stream.enter();
         (&a + 1).eval()?

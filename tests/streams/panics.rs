@@ -1,4 +1,4 @@
-//! Work that panics after what it was to write has been handed out.
+//! Work that panics after the arrays that it should write were returned.
 
 use cachescope::__private::{Function, Pass, apply1};
 use cachescope::{Array, ErrorKind, Result};
@@ -6,7 +6,7 @@ use under_test::device_with;
 
 use crate::streams::device;
 
-/// The reciprocal, which panics at 0. Nothing that `elementwise!` accepts does.
+/// The reciprocal, which panics at 0. No function that `elementwise!` accepts panics.
 #[derive(Clone, Copy)]
 struct Reciprocal;
 
@@ -37,14 +37,14 @@ fn unwritten_results_are_not_read() -> Result<()> {
             assert!(error.to_string().contains("no reciprocal"), "{error}");
         }
     }
-    // Another device has nothing to do with it.
+    // Another device is not affected.
     let other = crate::streams::device();
     let _guard = other.enter();
     assert_eq!(Array::full(2, 3)?.to_vec()?, [3, 3]);
     Ok(())
 }
 
-/// If streams do not delay work, the panic precedes the return of any array.
+/// If streams do not delay work, the panic occurs before any array is returned.
 #[test]
 fn a_panic_at_once_leaves_the_device_as_it_was() -> Result<()> {
     let device = device_with(Default::default())?;

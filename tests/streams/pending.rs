@@ -1,4 +1,4 @@
-//! Blocks that are freed while a stream still uses them, and those that change streams.
+//! Blocks that are freed while a stream still uses them, and blocks that change streams.
 
 use cachescope::{Array, Policy, Result, cache_scope};
 
@@ -133,7 +133,7 @@ fn a_request_waits_where_all_memory_is_pending() -> Result<()> {
     Ok(())
 }
 
-/// The same through the cache of a scope, which holds the pending block.
+/// The cache of a scope holds the pending block.
 #[test]
 fn rung_3_brings_what_is_pending_in_a_scope() -> Result<()> {
     let device = room_for(2);
@@ -224,7 +224,7 @@ fn an_orphan_of_a_removed_cache_is_pending_too() -> Result<()> {
     Ok(())
 }
 
-/// Nothing of a chunk is used twice within an entry, but by the next one.
+/// A part of a chunk is not reused within an entry, but by the next entry.
 #[test]
 fn a_chunk_waits_for_every_stream_that_used_a_part() -> Result<()> {
     let device = device();

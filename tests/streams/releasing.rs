@@ -1,12 +1,13 @@
 //! Memory is released to the device only after the work on it is done. Calls that release memory
-//! wait for that work; a drop does not wait, and leaves the release to such calls.
+//! wait for this work. A drop does not wait, and leaves the release to later calls.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 use under_test::device_with;
 
 use crate::streams::{assert_all, bytes, large, written};
 
-/// Returns a device where each block is a segment, which is released on request once it is idle.
+/// Returns a device on which each block is a segment. If a block is idle, it is released on
+/// request.
 fn device() -> Device {
     device_of(PoolKind::Binned, None)
 }
@@ -86,7 +87,7 @@ fn invalidating_and_removing_wait_for_the_work_on_what_they_release() -> Result<
 }
 
 /// If a scope was invalidated while it was entered, its exit releases the blocks. The exit must not
-/// wait for pending work: a later call releases what is still pending.
+/// wait for pending work. A later call releases blocks with pending work.
 #[test]
 fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
     let device = device();

@@ -1,12 +1,13 @@
-//! A model of a thread's bindings by the rules of scopes. It decides of each request whether a
-//! cache serves it, so that the statistics can be compared at the end.
+//! A model of a thread's bindings by the rules of scopes. The model predicts whether a cache serves
+//! a request, so that the statistics can be compared at the end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The index of every device that is not one of the round's; its counts are not compared.
+/// The index of all devices that do not belong to the round. The counts of such devices are not
+/// compared.
 pub(crate) const FOREIGN: usize = 2;
 
 /// The expected counts of one device's caches.
@@ -51,7 +52,7 @@ impl Bindings {
         }
     }
 
-    /// Records that a device was made current, directly or by one of its streams.
+    /// Records that a device became current, directly or through one of its streams.
     pub(crate) fn current(&self, device: usize) -> Inside {
         self.push(Some(device), Binding::Below)
     }
@@ -60,8 +61,8 @@ impl Bindings {
         self.push(None, Binding::Uncached)
     }
 
-    /// Records an entry of the cache `name` on the current device, or on one that thereby became
-    /// current.
+    /// Records an entry of the cache `name` on the current device, or on `device`, which thereby
+    /// becomes current.
     pub(crate) fn cache(&self, device: Option<usize>, name: &str) -> Inside {
         let on = device.unwrap_or_else(|| self.current_device());
         let is_inside = |frame: &Frame| matches!(&frame.binding, Binding::Cache(other, inside) if *other == on && inside == name);
@@ -109,7 +110,7 @@ impl Bindings {
     }
 }
 
-/// A frame of the model; it lives as long as the guard that it belongs to.
+/// A frame of the model, which lives as long as the guard that it models.
 pub(crate) struct Inside {
     bindings: Bindings,
     serial: u64,
@@ -117,7 +118,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Records that the guard was forgotten.
+    /// Records that the guard was passed to `mem::forget`.
     pub(crate) fn forget(mut self) {
         self.forgotten = true;
     }

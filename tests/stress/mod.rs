@@ -1,10 +1,10 @@
-//! Everything at once: many threads that run random programs over two devices, for
-//! `CACHESCOPE_STRESS_SECONDS` (3 by default), in rounds of half a second with devices of their
-//! own. Every array is written with a number that is its alone, and read again before it drops; and
-//! when a round is over, nothing may be left.
+//! All features at once: many threads run random programs over two devices, for
+//! `CACHESCOPE_STRESS_SECONDS` (3 by default). Each round takes half a second, and has separate
+//! devices. Every array is filled with a unique number, and read again before it drops. At the end
+//! of a round, no memory may remain.
 //!
-//! A failure names its seed. `CACHESCOPE_STRESS_SEED` begins with that round: the same devices and
-//! the same programs, if not the same interleaving.
+//! A failure names its seed. `CACHESCOPE_STRESS_SEED` begins with the round of this seed. Devices
+//! and programs are equal, but not the interleaving.
 
 mod bindings;
 mod owned;
@@ -27,13 +27,13 @@ fn named(seed: u64) -> String {
     format!("{SEED}={seed}")
 }
 
-/// Returns the value of a variable, which must be a number if it is set.
+/// Returns the value of an environment variable, which must be a number if it is set.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
 
-/// Returns the number of this process's threads; `None` where the platform does not report it.
+/// Returns the number of this process's threads; `None` if the platform does not report it.
 fn running_threads() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }
@@ -49,11 +49,12 @@ fn everything_at_once() {
     let mut seed = number(SEED).unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let end = Instant::now() + Duration::from_secs(number(SECONDS).unwrap_or(3));
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // Rayon's threads begin with the first long kernel, and stay; under ThreadSanitizer none does.
+    // Rayon's threads start with the first long kernel, and do not end. Under ThreadSanitizer, they
+    // do not start.
     if cfg!(not(tsan)) {
         rayon::broadcast(|_| ());
     }
-    // A driver begins threads of its own with the first work.
+    // A driver starts its own threads with the first work.
     round::run(seed, 2 * cores + 3, ROUND);
     let before = running_threads();
     while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Arrays whose contents nothing else writes.
+//! Arrays that nothing else writes to.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use cachescope::{Array, Result};
 use crate::stress::bindings::Bindings;
 use crate::stress::round::lock;
 
-/// The failures; reported at the end, because many are found in destructors.
+/// The failures. They are reported at the end, because many are found in destructors.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub(crate) fn fail(what: String) {
@@ -24,8 +24,7 @@ pub(crate) fn take_failures() -> Vec<String> {
     std::mem::take(&mut lock(&FAILURES))
 }
 
-/// An array that is `value` throughout, a number that no other array but its own clones and views
-/// has.
+/// An array whose elements are all `value`. Only the array's own clones and views have the number.
 pub(crate) struct Owned {
     array: Array<u64>,
     value: u64,
@@ -34,7 +33,8 @@ pub(crate) struct Owned {
     unread: bool,
 }
 
-/// Returns a new value. Values are so far apart that adding to one does not give another array's.
+/// Returns a new value. Values are so far apart that additions to a value do not give another
+/// array's value.
 fn fresh_value() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed) << 16
@@ -61,7 +61,7 @@ impl Owned {
         self.array.size_bytes() as u64
     }
 
-    /// Returns another handle on the block, or a view of a part of it.
+    /// Returns another handle on the block, or a view of a part of the block.
     pub(crate) fn shared(&self, part: bool) -> Result<Self> {
         let array = if part {
             let half = self.array.len() / 2;
@@ -91,7 +91,7 @@ impl Owned {
         Ok(Self { array, ..*self })
     }
 
-    /// Returns a copy on the round's device of this index.
+    /// Returns a copy on the round's device with this index.
     pub(crate) fn moved(
         &self,
         device: usize,
@@ -146,8 +146,8 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // Not each: reading waits for the work on it, and a drop that comes before that is another
-        // way.
+        // Not every array is read, because a read waits for the work on the array. A drop before
+        // the end of the work is also a case to test.
         let unread = self.unread || (self.value >> 16).is_multiple_of(4);
         if !unread && !thread::panicking() {
             self.check();

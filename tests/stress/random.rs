@@ -1,6 +1,6 @@
 //! The random numbers that determine a program.
 
-/// SplitMix64: a seed determines the numbers.
+/// SplitMix64, in which a seed determines the numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

@@ -1,4 +1,5 @@
-//! A round: two devices, the threads that use them concurrently, and the checks at its end.
+//! A round: two devices, the threads that use the devices concurrently, and the checks at the end
+//! of the round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,11 +15,11 @@ use crate::stress::owned::{Owned, fail, take_failures};
 use crate::stress::program;
 use crate::stress::random::Random;
 
-/// The time that threads may take to end before the round counts as deadlocked.
+/// The time within which threads must end. After it, the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Locks by polling. ThreadSanitizer does not see the order that a wait inside the standard library
-/// brings.
+/// Locks by polling, because ThreadSanitizer does not recognise the order that a wait inside the
+/// standard library establishes.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {
@@ -33,9 +34,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Round {
     pub(crate) devices: [Device; 2],
     pub(crate) streams: [Vec<Stream>; 2],
-    /// The limits that the round began with; threads change them later.
+    /// The limits at the beginning of the round. Threads change the limits later.
     pub(crate) limits: [Option<u64>; 2],
-    /// True if threads remove caches, which ends the caches' counts.
+    /// True if threads remove caches, because then the caches' counts cannot be compared.
     pub(crate) removes: bool,
     pub(crate) counts: Arc<[Counts; 3]>,
     /// The channels by which threads send arrays to each other: one for each concurrent thread.
@@ -100,8 +101,8 @@ fn config(random: &mut Random) -> DeviceConfig {
     }
 }
 
-/// Runs random programs on `threads` threads for the time `length`, and checks that nothing is
-/// left. A thread that ends is replaced by a new one.
+/// Runs random programs on `threads` threads for the time `length`, and checks that no memory
+/// remains. A thread that ends is replaced by a new thread.
 pub(crate) fn run(seed: u64, threads: usize, length: Duration) {
     let mut random = Random::new(seed);
     let round = Round::new(&mut random, threads);
@@ -215,7 +216,7 @@ fn check_sums(device: &Device, counts: &Counts) {
 
 fn check_empty(device: &Device) {
     device.set_memory_limit(None);
-    // Refused allocations have returned their errors already, so no error may be left here.
+    // Refused allocations have already returned their errors, so no error may be pending.
     if let Err(error) = device.synchronize() {
         fail(format!("left behind: {error}"));
     }

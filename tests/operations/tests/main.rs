@@ -1,5 +1,5 @@
-//! The operations, for each type of elements, on the host and on a CUDA device. Each suite runs in
-//! a process of its own.
+//! The operations, for each element type, on the host and on a CUDA device. Each suite runs in a
+//! separate process.
 
 mod arrays;
 mod grad;
@@ -12,11 +12,12 @@ use cuda_emulator::{Run, Suite};
 
 const HOST: Run = Run::host();
 
-/// Larger than any limit of a test; memory that is not touched costs nothing.
+/// A run on a CUDA device. The emulated memory exceeds the limit of every test, because untouched
+/// memory costs nothing.
 const CUDA: Run = Run::cuda().with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")]);
 
-/// The emulator checks that the host does not access the device's memory. That takes time in every
-/// call that waits.
+/// A run in which the emulator checks that the host does not access the device's memory. The check
+/// takes time in every call that waits.
 const GUARDED: Run = Run::cuda().with(&[
     ("CACHESCOPE_EMULATOR_MEMORY", "17179869184"),
     ("CACHESCOPE_EMULATOR_GUARD", "1"),

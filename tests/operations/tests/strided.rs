@@ -8,9 +8,9 @@ use proptest::prelude::*;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     pub(crate) length: usize,
-    /// The stride in elements; negative for a reversed axis, 0 for a broadcast one.
+    /// The stride in elements. It is negative for a reversed axis, and 0 for a broadcast axis.
     pub(crate) step: isize,
-    /// Elements of the memory before the first element of the axis.
+    /// The number of elements of the memory before the first element of the axis.
     pub(crate) padding: usize,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Axis {
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     pub(crate) axes: Vec<Axis>,
-    /// The axes, from the slowest in memory to the fastest.
+    /// The axes, in order from the slowest in memory to the fastest.
     pub(crate) order: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ impl Placement {
         self.axes.iter().map(|axis| axis.length).collect()
     }
 
-    /// Returns an array with this layout. Each element is made from its position in memory.
+    /// Returns an array with this layout. `element` makes each element from its position in memory.
     pub(crate) fn build<T: AnyElement>(&self, element: impl Fn(usize) -> T) -> Array<T> {
         let extent = |axis: &Axis| match axis.step {
             0 => 1,
@@ -78,14 +78,15 @@ pub(crate) fn placement(dims: Vec<usize>) -> impl Strategy<Value = Placement> {
     (axes, order).prop_map(|(axes, order)| Placement { axes, order })
 }
 
-/// Generates shapes of rank 0 to 4. Some are empty; some are longer than what is gathered at once.
+/// Generates shapes of rank 0 to 4. Some are empty, and some are longer than a block that is
+/// gathered at once.
 pub(crate) fn shape() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         6 => prop::collection::vec(0..6usize, 0..=4),
         1 => (1..4usize, 200..600usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (200..600usize, 1..4usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..3usize, 20..40usize, 10..40usize).prop_map(|(a, b, c)| vec![a, b, c]),
-        // Long enough to be read in tiles if its last axis is not the dense one.
+        // The shape is long enough for tiles, if the last axis is not the dense axis.
         1 => (17..70usize, 200..500usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..4usize, 17..40usize, 250..450usize).prop_map(|(a, b, c)| vec![a, b, c]),
         1 => (250..1100usize).prop_map(|length| vec![length]),

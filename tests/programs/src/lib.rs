@@ -1,4 +1,4 @@
-//! Invented programs, for tests and examples of crates that do not depend on each other.
+//! Synthetic programs, for tests and examples of crates that do not depend on each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The recording of a training run: what the page of the reports, and its tests, have to show.
+//! The recording of a training run, for the page of the reports and its tests.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
@@ -8,9 +8,9 @@ const LAYERS: usize = 12;
 const STEP: u32 = 0;
 const EVALUATE: u32 = 1;
 
-/// Returns the recording of a training that never ran: `entries` steps on one thread, every tenth
-/// beside an evaluation on another. An array of each step is kept; one step runs out of memory. If
-/// `stacks` is true, the allocations have backtraces.
+/// Returns the recording of a training that never ran: `entries` steps on one thread, and an
+/// evaluation on another thread during every tenth step. An array of each step is kept, and one
+/// step runs out of memory. If `stacks` is true, the allocations have backtraces.
 #[must_use]
 pub fn training(entries: usize, stacks: bool) -> Profile {
     let mut run = Run::new(stacks);
@@ -26,10 +26,10 @@ pub fn training(entries: usize, stacks: bool) -> Profile {
     run.profile
 }
 
-/// A range of addresses that grows by pages, from which the first gap that is long enough serves.
+/// A range of addresses that grows by pages. The first sufficient gap serves an allocation.
 struct Range {
     next_page: u64,
-    /// First address and length, in the order of addresses.
+    /// The first address and the length of each gap, in the order of addresses.
     gaps: Vec<(u64, u64)>,
 }
 
@@ -244,7 +244,8 @@ impl Run {
         });
     }
 
-    /// The first gap that is long enough; pages behind the last where there is none.
+    /// Allocates in the first gap that is long enough. If there is none, first reserves pages
+    /// behind the last page.
     fn place(&mut self, range: usize, length: u64) -> u64 {
         let own = &mut self.ranges[range];
         let Some(at) = own.gaps.iter().position(|gap| gap.1 >= length) else {
@@ -296,7 +297,7 @@ fn weight_bytes(layer: usize) -> u64 {
     [1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 6, 8][layer % LAYERS] * MIB / 2
 }
 
-/// From the innermost frame out, as a backtrace is.
+/// Returns the frames of a call site, from the innermost frame outwards, like a backtrace.
 fn stack_of(profile: &Profile, site: usize) -> Vec<Frame> {
     let own = &profile.call_sites[site];
     let frame = |function: &str, file: &str, line| Frame {

@@ -1,4 +1,4 @@
-//! Changes of caches, limits and pools, and looks at statistics, beside other threads.
+//! Changes of caches, limits and pools, and reads of statistics, concurrent with other threads.
 
 use std::panic::panic_any;
 use std::time::Duration;

@@ -18,28 +18,29 @@ use crate::stress::owned::{Owned, fail};
 use crate::stress::random::Random;
 use crate::stress::round::{Round, lock};
 
-/// The payload of a program's own panics.
+/// The payload of a program's intended panics.
 pub(crate) struct OnPurpose;
 
 const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
-/// Names that all threads use; the macro names some of them by a literal.
+/// Names that all threads use. The macro uses some of them as literals.
 const NAMES: [&str; 6] = ["recycle", "release", "bump", "plan", "any", ""];
 
 /// The maximum number of arrays that a thread keeps at a time.
 const KEPT: usize = 24;
 
-/// The deepest nesting of scopes.
+/// The maximum nesting of scopes.
 const DEPTH: usize = 5;
 
 thread_local! {
-    /// Dropped when the thread's locals are destroyed, before the stack of scopes or after it.
+    /// A value that is dropped when the thread's locals are destroyed, before or after the stack of
+    /// scopes.
     static LAST: RefCell<Last> = const { RefCell::new(Last(Vec::new(), Vec::new(), None)) };
 }
 
 thread_local! {
-    /// The bindings of this thread's program until it ends. Pressure callbacks read them, which run
-    /// on any thread that is short of memory.
+    /// The bindings of this thread's program until it ends. Pressure callbacks, which run on any
+    /// thread that is short of memory, read the bindings.
     static BINDINGS: RefCell<Option<Bindings>> = const { RefCell::new(None) };
 }
 
@@ -64,7 +65,7 @@ impl Drop for Last {
     }
 }
 
-/// Checks that a request was refused for want of memory.
+/// Checks that a request was refused because of a lack of memory.
 fn expect_refusal(error: &Error) {
     let kinds = [ErrorKind::OutOfMemory, ErrorKind::InvalidShape];
     if !kinds.contains(&error.kind()) {
@@ -72,12 +73,12 @@ fn expect_refusal(error: &Error) {
     }
 }
 
-/// Returns the value; `None` if there was no memory for it.
+/// Returns the value; `None` if there was not enough memory for it.
 fn room_for<T>(result: cachescope::Result<T>) -> Option<T> {
     result.map_err(|error| expect_refusal(&error)).ok()
 }
 
-/// On drop, invalidates caches and allocates in a scope, even while a panic unwinds.
+/// A value that invalidates caches and allocates in a scope on drop, even while a panic unwinds.
 struct Invalidates<'a> {
     device: &'a Device,
     index: usize,
@@ -176,7 +177,7 @@ impl Worker {
         (index, self.round.devices[index].clone())
     }
 
-    /// Returns a common name, or one that only this thread uses.
+    /// Returns a common name, or a name that only this thread uses.
     fn name(&mut self) -> String {
         match self.random.below(8) {
             0 => format!("slot {}", self.slot),
@@ -239,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// Enters scopes by handles, whose guards drop in any order or are forgotten.
+    /// Enters scopes by handles. The guards drop in any order, or are passed to `mem::forget`.
     fn out_of_order(&mut self, depth: usize) {
         let mut guards: Vec<_> = (0..1 + self.random.below(3))
             .map(|_| {
@@ -313,7 +314,7 @@ impl Worker {
         }
     }
 
-    /// Removes one of the kept arrays; the caller may drop it.
+    /// Removes and returns one of the kept arrays, which the caller may drop.
     fn one(&mut self) -> Option<Owned> {
         match self.kept.len() {
             0 => None,
@@ -346,7 +347,7 @@ impl Worker {
     }
 
     /// Uses one stream's array on another stream. Then the first stream allocates the array's size
-    /// again, while the other may still use the block.
+    /// again, while the other stream may still use the block.
     fn across_streams(&mut self) {
         let index = self.bindings.current_device();
         let Some([first, second]) = self
@@ -372,7 +373,7 @@ impl Worker {
         made.iter().chain(&later).for_each(Owned::check);
     }
 
-    /// Sends an array to another thread; this one may keep a handle on the block.
+    /// Sends an array to another thread. This thread may keep a handle on the block.
     fn send(&mut self) {
         let Some(owned) = self.one() else { return };
         let to = self.random.below(self.round.boxes.len());
@@ -416,7 +417,7 @@ impl Worker {
         });
     }
 
-    /// Runs some steps with a pressure callback, which drops a spare array, and may panic,
+    /// Runs some steps with a pressure callback. The callback drops a spare array, and may panic,
     /// invalidate caches or allocate.
     fn with_callback(&mut self, depth: usize) {
         if depth >= DEPTH {
@@ -447,7 +448,8 @@ impl Worker {
         self.steps(depth);
     }
 
-    /// Ends the thread: its arrays are dropped, sent to others, or left to its locals' destructors.
+    /// Ends the thread: its arrays are dropped, sent to other threads, or left to the destructors
+    /// of thread-locals.
     fn end(mut self) {
         match self.random.below(3) {
             0 => drop(self),

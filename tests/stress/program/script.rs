@@ -7,7 +7,7 @@ use crate::stress::owned::Owned;
 use crate::stress::random::Random;
 
 impl Worker {
-    /// Runs some entries of one sequence, from which plans are made; a few of them differ.
+    /// Runs some entries of one sequence, from which plans are made. A few entries differ.
     pub(super) fn repeat(&mut self, depth: usize) {
         let script = self.random.below(4) as u64;
         for _ in 0..1 + self.random.below(4) {
@@ -35,7 +35,7 @@ impl Worker {
         }
     }
 
-    /// Allocates and drops many times; most requests are hits.
+    /// Allocates and drops many times. Most requests are hits.
     pub(super) fn hit(&mut self, _depth: usize) {
         let index = self.bindings.current_device();
         let Some(device) = self.round.devices.get(index).cloned() else {

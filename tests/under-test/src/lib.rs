@@ -1,4 +1,4 @@
-//! The devices that a suite makes for itself: on the host, or on the CUDA device that
+//! The devices that a suite opens itself: on the host, or on the CUDA device that
 //! `CACHESCOPE_DEVICE` names.
 
 #![forbid(unsafe_code)]
@@ -12,15 +12,15 @@ pub fn cuda_ordinal() -> Option<usize> {
     named.strip_prefix("cuda:")?.parse().ok()
 }
 
-/// Returns a new device, with memory and caches of its own.
+/// Returns a new device, with separate memory and caches.
 ///
 /// # Errors
 ///
-/// Those of [`Device::host_with`] and [`Device::cuda_with`].
+/// The errors of [`Device::host_with`] and [`Device::cuda_with`].
 pub fn device_with(config: DeviceConfig) -> Result<Device> {
     match cuda_ordinal() {
         None => Device::host_with(config),
-        // Only a host device can delay its streams. CUDA streams are asynchronous anyway.
+        // Only a host device can delay its streams. CUDA streams are always asynchronous.
         Some(ordinal) => Device::cuda_with(
             ordinal,
             DeviceConfig {

@@ -94,7 +94,7 @@ fn a_layer_of_single_precision_is_fitted() -> Result<()> {
 
 #[test]
 fn a_loss_that_is_no_number_is_too_far() -> Result<()> {
-    // The first trial is at a logarithm of a negative number.
+    // The first trial computes the logarithm of a negative number.
     let mut x = Array::full([], 0.1_f64)?;
     let mut optimizer = Lbfgs::new(1.0).iterations(20);
     for _ in 0..4 {

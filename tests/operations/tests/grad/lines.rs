@@ -1,4 +1,5 @@
-//! The lines in a recording of a training step are the program's, in forward and backward passes.
+//! The lines in a recording of a training step are lines of the program, in forward and backward
+//! passes.
 
 use cachescope::grad::nn::{
     Attention, Conv2d, Embedding, LayerNorm, Linear, adaptive_avg_pool2d, adaptive_max_pool2d,
@@ -51,7 +52,7 @@ impl Network {
 }
 
 /// Checks that every line in a recording of `steps` is a line of this file, and that there are more
-/// than `fewest`.
+/// than `fewest` lines.
 fn check(fewest: usize, steps: impl FnOnce() -> Result<()>) -> Result<()> {
     let device = Device::current();
     let recording = device.record(RecordOptions::default())?;

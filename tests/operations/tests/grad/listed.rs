@@ -1,5 +1,5 @@
-//! Checks that each operation of the public API has a row in `operations`, or is listed here as
-//! having no derivative.
+//! Checks that each operation of the public API has a row in `operations`, or is listed in this
+//! file because it has no derivative.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::grad::operations::{LOSSES, LOSSES_OF_OPERANDS};
 
-/// Operations of several arrays with no result of floats.
+/// Operations on several arrays whose result is not of floats.
 const SEVERAL_WITHOUT_GRADIENTS: &[&str] = &["searchsorted", "shl", "shr"];
 
-/// Operations that refuse an array with tracked gradients; tested in `refusals`.
+/// Operations that refuse an array with tracked gradients. `refusals` tests them.
 const REFUSED: &[&str] = &["histogram"];
 
-/// Operations whose result is not of floats, or constant.
+/// Operations whose result is not of floats, or is constant.
 const CONSTANT: &[&str] = &[
     "arange",
     "argsort",
@@ -50,8 +50,8 @@ const CONSTANT: &[&str] = &[
     "zeros",
 ];
 
-/// Operations that compute nothing themselves, or are tested elsewhere: expressions (`elementwise`)
-/// and reductions (`reductions`).
+/// Operations that compute nothing themselves, or that other files test: expressions
+/// (`elementwise`) and reductions (`reductions`).
 const ELSEWHERE: &[&str] = &[
     "add",
     "binary",
@@ -79,7 +79,7 @@ fn every_operation_is_here() {
     let mut unknown = BTreeSet::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/ops");
     for file in files(&root) {
-        // Rows of tables: `$name` is a function of each row; other tests check every row.
+        // In rows of tables, `$name` is a function of each row. Other tests check every row.
         for line in fs::read_to_string(&file).unwrap().lines() {
             let Some(rest) = line.trim_start().strip_prefix("pub fn ") else {
                 continue;
@@ -132,7 +132,7 @@ fn every_operation_of_several_arrays_is_here() {
     );
 }
 
-/// Folders of `src/ops` without operations, and of features that this build is without.
+/// Folders of `src/ops` without operations, and folders of features that this build does not have.
 const LEFT_OUT: &[&str] = &[
     "host",
     "cuda",
@@ -144,7 +144,7 @@ const LEFT_OUT: &[&str] = &[
     "linalg",
 ];
 
-/// Returns the source files, without the folders that are [`LEFT_OUT`].
+/// Returns the source files, except those in folders that are [`LEFT_OUT`].
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

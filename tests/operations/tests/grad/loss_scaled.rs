@@ -1,4 +1,4 @@
-//! Losses that are scaled for gradients in `f16`.
+//! Losses that are scaled to represent gradients in `f16`.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{
@@ -10,8 +10,8 @@ use half::{bf16, f16};
 
 use super::half::{Network, batch, numbers};
 
-/// Returns a loss whose gradient for `x` is `slope`, computed in `f16`. The gradient of the product
-/// is a sixteenth of the scale.
+/// Returns a loss whose gradient for `x` is `slope`, computed in `f16`. The gradient of the
+/// intermediate product is a sixteenth of the scale.
 fn line(x: &Array<f32>, slope: f32) -> Result<Array<f32>> {
     let y = (x.cast::<f16>().eval()? * f16::from_f32(16.0 * slope)).eval()?;
     (y.cast::<f32>() / 16.0).sum()
@@ -32,7 +32,7 @@ fn a_scale_that_is_a_power_of_two_changes_no_bit() -> Result<()> {
     let own =
         train(&mut |own| value_and_step(own, &mut scaled, |own| own.loss(&x, &classes)).map(drop))?;
     assert_eq!(own, expected);
-    // Gradients of the loss times the scale, for a step of their own.
+    // The gradients are of the loss times the scale, and the step is a separate call.
     let mut scaled = LossScaled::new(AdamW::new(0.01));
     let own = train(&mut |own| {
         let scale = scaled.scale() as f32;
@@ -46,7 +46,7 @@ fn a_scale_that_is_a_power_of_two_changes_no_bit() -> Result<()> {
 
 #[test]
 fn a_scale_keeps_gradients_that_f16_cannot_represent() -> Result<()> {
-    // Two factors of 10⁻⁴: their product is 0 in f16.
+    // The gradient has two factors of 10⁻⁴, whose product is 0 in f16.
     let small = |x: &Array<f32>| -> Result<Array<f32>> {
         let y = (x.cast::<f16>().eval()? * f16::from_f32(1e-4)).eval()?;
         (y.cast::<f32>() * 1e-4).sum()
@@ -56,7 +56,7 @@ fn a_scale_keeps_gradients_that_f16_cannot_represent() -> Result<()> {
     assert_eq!(x.to_vec()?, [0.0; 2]);
     value_and_step(&mut x, &mut LossScaled::new(Sgd::new(1e8)), small)?;
     assert!(x.to_vec()?.iter().all(|own| (own + 1.0).abs() < 1e-3));
-    // bf16 has the exponents of f32.
+    // bf16 and f32 have equal ranges of exponents.
     let (_, gradient) = value_and_grad(&x, |x| {
         let y = (x.cast::<bf16>().eval()? * bf16::from_f32(1e-4)).eval()?;
         (y.cast::<f32>() * 1e-4).sum()
@@ -69,7 +69,7 @@ fn a_scale_keeps_gradients_that_f16_cannot_represent() -> Result<()> {
 fn a_step_with_an_infinite_gradient_moves_nothing() -> Result<()> {
     let mut x = (Array::<f32>::ones(2)?, Array::<f32>::ones(2)?);
     let mut optimizer = LossScaled::new(Adam::new(0.1)).interval(2)?;
-    // One of two gradients overflows: 2 · 65536.
+    // One of two gradients overflows, because it is 2 · 65536.
     let loss = value_and_step(&mut x, &mut optimizer, |(x, y)| {
         Ok(line(x, 2.0)? + line(y, 0.5)?)
     })?;
@@ -104,7 +104,7 @@ fn a_loss_that_is_never_finite_is_an_error() -> Result<()> {
         "{text}"
     );
     assert_eq!((x.to_vec()?, optimizer.skipped_steps()), (vec![1.0; 2], 32));
-    // The error is not a state: a finite loss moves the parameters.
+    // The error does not persist: a finite loss moves the parameters.
     value_and_step(&mut x, &mut optimizer, |x| line(x, 1.0))?;
     assert!(x.to_vec()?[0] < 1.0);
     Ok(())
@@ -133,7 +133,7 @@ fn rejects_scales_that_are_no_positive_numbers() -> Result<()> {
     Ok(())
 }
 
-/// An optimizer that forwards steps only.
+/// An optimizer that forwards only steps.
 struct Forgetful<O>(O);
 
 impl<O: Optimizer> Optimizer for Forgetful<O> {
@@ -173,7 +173,7 @@ fn gradients_are_clipped_at_their_own_norm() -> Result<()> {
         optimizer(&mut x)?;
         x.to_vec()
     };
-    // A gradient of norm 0.5, clipped to 0.25.
+    // The norm of the gradient is 0.5, and is clipped to 0.25.
     let mut inside = LossScaled::new(Clipped::new(Sgd::new(1.0)).norm(0.25));
     let own = step(&mut |x| value_and_step(x, &mut inside, |x| line(x, 0.25)).map(drop))?;
     assert_eq!(
@@ -285,11 +285,12 @@ fn ranks_skip_a_step_together() -> Result<()> {
 
 #[test]
 fn half_parameters_take_steps_of_their_own() -> Result<()> {
-    // A parameter in f16 without a scale: its optimizer computes in f16.
+    // Without a scale, the optimizer of a parameter in f16 computes in f16.
     let mut x = Array::<f16>::ones(2)?;
     value_and_step(&mut x, &mut Sgd::new(0.25), |x| x.square().sum())?;
     assert_eq!(x.to_vec()?, [f16::from_f32(0.5); 2]);
-    // A loss in f16 represents no gradient of 65536, and so lowers the scale.
+    // `f16` cannot represent the gradient 65536, so `LossScaled` skips the first step and halves
+    // the scale.
     let mut optimizer = LossScaled::new(Sgd::new(0.25));
     for _ in 0..3 {
         value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;

@@ -1,5 +1,5 @@
-//! The allocations of a backward pass. A gradient takes the memory of a value it is computed from,
-//! if nothing else holds that value.
+//! The allocations of a backward pass. A gradient reuses the memory of a value that it is computed
+//! from, if nothing else holds the value.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
@@ -36,7 +36,7 @@ fn a_gradient_takes_the_place_of_the_one_before() -> Result<()> {
         assert!((gradient.to_vec()?[7] - slope(1.0)).abs() < 1e-12);
         Ok(())
     })?;
-    // The parameter, three saved values, and one gradient.
+    // The requests are for the parameter, three saved values, and one gradient.
     assert_eq!(count, 5);
     Ok(())
 }
@@ -48,14 +48,14 @@ fn a_bias_is_summed_from_the_gradient_of_what_it_was_added_to() -> Result<()> {
         let y = (x.matmul(&w)? + b).relu().eval()?;
         (y * numbers(&[5, 3], 1.0)).sum()
     });
-    // Two addends of the whole shape and two biases, which all get one gradient.
+    // Two addends of the whole shape and two biases all get the gradient of the sum.
     let u = numbers(&[4, 3], 0.4);
     check(&numbers(&[3], 0.3), |b| {
         let (p, q) = ((x.matmul(&w)? * b).eval()?, (x.matmul(&u)? * b).eval()?);
         let y = (&p + &q + b + b.square().eval()?).tanh().eval()?;
         (y * numbers(&[5, 3], 1.0)).sum()
     });
-    // `b` gets a gradient from a product and one from a sum. The expression of the sum reads
+    // `b` gets one gradient from a product and one from a sum. The expression of the sum reads
     // `inner` twice.
     check(&numbers(&[3], 0.3), |b| {
         let inner = (x.matmul(&w)? * b).eval()?;
@@ -77,7 +77,7 @@ fn logits_make_way_for_their_gradient() -> Result<()> {
     let (_, peak) = peak_of(&device, || {
         value_and_grad(&w, |w| x.matmul(w)?.cross_entropy(&classes))
     })?;
-    // The peak is the logits, a few numbers per row, and the gradient of `w`.
+    // The peak includes the logits, a few numbers for each row, and the gradient of `w`.
     assert!(
         (bytes..bytes + bytes / 2).contains(&peak),
         "{peak} for logits of {bytes} bytes"
@@ -85,8 +85,8 @@ fn logits_make_way_for_their_gradient() -> Result<()> {
     Ok(())
 }
 
-/// A tracked array that is written to becomes a new value. The old value's memory is reused if
-/// nothing needs that value.
+/// A write to a tracked array makes a new value. If nothing needs the old value, its memory is
+/// reused.
 #[test]
 fn what_is_added_in_place_is_in_place() -> Result<()> {
     let (x, bias) = (numbers(&[5, 4], 1.0), numbers(&[3], 1.0));
@@ -102,10 +102,11 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
             let address = y.address();
             y.add_assign(&bias)?;
             assert_eq!(y.address(), address);
-            // The gradient of a square is computed from its argument, which is not overwritten.
+            // The gradient of a square is computed from the argument of the square, which is not
+            // overwritten.
             y.update(|y| y.square())?;
             assert_ne!(y.address(), address);
-            // A value that the program holds is not overwritten, either.
+            // Nor is a value overwritten that the program holds.
             let (held, address) = (y.clone(), y.address());
             y.mul_assign(2.0)?;
             assert_eq!(held.address(), address);
@@ -124,7 +125,7 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
         y.add_assign(&z.transpose()?)?;
         y.square().sum()
     });
-    // A function without a slope returns a constant.
+    // A function without a derivative returns a constant.
     check(&numbers(&[4], 1.0), |x| {
         let mut y = (x * 3.0).eval()?;
         y.update(|y| y.sign())?;
@@ -153,7 +154,7 @@ fn what_somebody_holds_keeps_its_values() -> Result<()> {
         Ok((logits.cross_entropy(&classes)?, kept))
     })?;
     assert_eq!(kept, x.matmul(&w)?);
-    // Two operands get the gradient as it is; a third operand's gradient is computed from it.
+    // Two operands get the gradient unchanged. The gradient of a third operand is computed from it.
     check(&numbers(&[4], 1.0), |x| {
         let [a, b, c] = [(x * 2.0).eval()?, (x * 3.0).eval()?, (x * x).eval()?];
         let y = (&a + &b + c.sin()).eval()?;
@@ -180,7 +181,8 @@ fn an_activation_makes_way_for_its_gradient() -> Result<()> {
             inner.matmul(second)?.sum()
         })
     })?;
-    // The product and its exponential, then the exponential and its gradient: never three.
+    // At most two arrays are live: the product and its exponential, then the exponential and its
+    // gradient.
     assert!(
         (2 * bytes..2 * bytes + bytes / 2).contains(&peak),
         "{peak} for activations of {bytes} bytes"
@@ -214,7 +216,7 @@ fn a_small_gradient_does_not_keep_a_large_one_allocated() -> Result<()> {
         stack(&all, 0)?.square().sum()
     })?;
     assert!(kept(&gradient) < 1 << 10, "{} bytes", kept(&gradient));
-    // A gradient that is half of a block is not copied. Both gradients are views of one block.
+    // A gradient that is half of a block is not copied: both gradients are views of one block.
     let parameters = (large.clone(), large.clone());
     let (_, (left, right)) = value_and_grad(&parameters, |(left, right)| {
         concat(&[left, right], 0)?.square().sum()

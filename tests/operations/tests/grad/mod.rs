@@ -1,4 +1,4 @@
-//! Gradients, compared with numeric differences in `f64`.
+//! Gradients, compared with finite differences in `f64`.
 
 mod anomalies;
 mod checkpoints;

@@ -7,7 +7,7 @@ use cachescope::{Array, Float, Result};
 use half::{bf16, f16};
 
 /// Compares the gradient of `$loss` at `$values`, a list of a few numbers, with the gradient in
-/// `f64`, for `f16` and `bf16`.
+/// `f64`. Does so for `f16` and `bf16`.
 macro_rules! agrees {
     ($values:expr, |$x:ident: $T:ident| $loss:expr) => {{
         macro_rules! gradient {
@@ -31,8 +31,8 @@ pub(super) fn number<T: Float>(value: f64) -> T {
     value.cast::<T>().eval().unwrap().item().unwrap()
 }
 
-/// Checks that values differ by at most two roundings: of the gradient, and of a result from which
-/// it is computed.
+/// Checks that values differ by at most two roundings: the rounding of the gradient, and the
+/// rounding of a result that the gradient is computed from.
 #[track_caller]
 fn assert_near<T: Into<f64> + Debug>(own: &[f64], expected: &[f64], epsilon: T) {
     let epsilon = epsilon.into();
@@ -44,9 +44,9 @@ fn assert_near<T: Into<f64> + Debug>(own: &[f64], expected: &[f64], epsilon: T) 
     }
 }
 
-/// More elements than the largest `f16`; the reciprocal is 0 in `f16`.
+/// A number of elements above the largest `f16`. Its reciprocal is 0 in `f16`.
 const MANY: usize = 1 << 25;
-/// A number of elements whose reciprocal `f16` rounds by 7 %.
+/// A number of elements whose reciprocal changes by 7 % if it is rounded to `f16`.
 const SOME: usize = 3_000_000;
 
 #[test]
@@ -61,7 +61,7 @@ fn a_mean_of_many_elements() {
             .sum());
     }
     agrees!([3.0], |x: T| (x * Array::<T>::ones(SOME)?).mean());
-    // If the loss is scaled, each element's gradient is in the range of `f16`.
+    // If the loss is scaled, the gradient of each element is in the range of `f16`.
     agrees!([1.0; SOME], |x: T| Ok(x.mean()? * number::<T>(1024.0)));
 }
 
@@ -109,8 +109,8 @@ fn exponentials_of_many() {
 
 #[test]
 fn functions_whose_factors_have_no_room() {
-    // A difference of nearly equal numbers, a square beyond the range of `f16`, and a product that
-    // is divided again.
+    // The operations are a difference of nearly equal numbers, a square beyond the range of `f16`,
+    // and a product that is divided again.
     agrees!([0.996_093_75, 0.5], |x: T| x.asin().sum());
     agrees!([-0.996_093_75, 0.5], |x: T| x.atanh().sum());
     agrees!([59_904.0, 2.0], |x: T| (x.square()

@@ -1,8 +1,8 @@
 //! Layers, losses and reductions of `f16` and `bf16` against `f64`, at inputs up to 60 000.
 //!
-//! Values are computed in `f32` and rounded once: a value is within 1 ulp of the narrow type. A
-//! gradient may be computed from a result, which was rounded, and is within 2. The table has larger
-//! bounds. Values beyond the range of the narrow type are infinite.
+//! Values are computed in `f32` and rounded once, so a value is within 1 ulp of the narrow type. A
+//! gradient may be computed from a rounded result, and is within 2 ulps. The table has exceptions
+//! with larger bounds. Values beyond the range of the narrow type are infinite.
 
 use cachescope::grad::nn::{self, PoolOptions};
 use cachescope::grad::value_and_grad;
@@ -11,8 +11,8 @@ use half::{bf16, f16};
 
 use super::narrow::number;
 
-/// The functions, with bounds in ulps: of values, and of gradients. A gradient without a bound is a
-/// difference of rounded terms, of which more may be lost.
+/// The functions, with bounds in ulps for values and for gradients. A gradient without a bound is a
+/// difference of rounded terms, which may lose more digits.
 const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("sum", 1.0, Some(1.0)),
     ("sum of rows", 1.0, Some(1.0)),
@@ -58,10 +58,11 @@ const TABLE: &[(&str, f64, Option<f64>)] = &[
     ("matmul", 1.0, Some(1.0)),
 ];
 
-/// The largest element, or a size at which a square overflows `f16`.
+/// The magnitudes of the inputs: near the largest number, with a square that overflows `f16`, and
+/// smaller ones.
 const SIZES: [f64; 5] = [6e4, 300.0, 1.0, 1e-3, 0.0];
 
-/// Returns numbers that every type has.
+/// Returns numbers that every type represents.
 fn weights<T: Float>(count: usize) -> Array<T> {
     let of = |at: usize| number::<T>([1.0, -0.5, 0.25, 2.0, 0.5][at % 5]);
     Array::from_vec((0..count).map(of).collect(), count).unwrap()
@@ -169,7 +170,8 @@ fn both<T: Float>(name: &str, x: &Array<T>) -> [Vec<f64>; 2] {
     [read(&value), read(&gradient)]
 }
 
-/// The largest finite number, the smallest normal one, and the distance of 1 to the next.
+/// The largest finite number, the smallest normal number, and the distance from 1 to the next
+/// number.
 struct Format {
     largest: f64,
     smallest: f64,
@@ -181,7 +183,7 @@ fn far(own: &[f64], exact: &[f64], ulps: f64, format: &Format) -> Vec<String> {
     let scale = exact.iter().fold(0.0_f64, |most, own| most.max(own.abs()));
     let mut far = Vec::new();
     for (own, exact) in own.iter().zip(exact) {
-        // A sum of `f32` has lost what is far below its largest terms.
+        // A sum in `f32` loses digits that are far below its largest terms.
         let bound = ulps * format.epsilon * exact.abs().max(format.smallest) + scale * 1e-6;
         let is_near = (own - exact).abs() <= bound;
         let is_beyond = exact.abs() + bound >= format.largest && own.is_infinite();

@@ -7,7 +7,7 @@ use cachescope::{Array, Float, Result};
 
 const SHAPE: [usize; 2] = [2, 3];
 
-/// Runs a test for each optimizer, with each of its options.
+/// Runs a test for each optimizer, with each combination of its options.
 macro_rules! for_each_optimizer {
     ($test:ident) => {{
         $test("Sgd", || Sgd::new(1e-3))?;
@@ -38,7 +38,7 @@ macro_rules! for_each_optimizer {
     }};
 }
 
-/// Returns an optimizer whose second group has all parameters.
+/// Returns an optimizer whose second group contains all parameters.
 fn groups<O: Stateful>(first: O, second: O) -> Groups<O> {
     let like = Array::<f32>::zeros(SHAPE).unwrap();
     let groups = Groups::new(&like, first).unwrap();
@@ -76,7 +76,7 @@ impl<T: Float<Computed = f32>, O: Stateful> Pair<T, O> {
         })
     }
 
-    /// Steps both along a gradient, from the parameters that the narrow type can have.
+    /// Moves both parameters along a gradient, beginning at values that the narrow type represents.
     fn step(&mut self, gradient: &[f32]) -> Result<()> {
         let gradient = Array::from_slice(gradient, SHAPE)?.cast::<T>().eval()?;
         let wide_gradient = gradient.cast::<f32>().eval()?;
@@ -139,7 +139,7 @@ fn spikes_are_forgotten_like_in_f32() -> Result<()> {
         of::<bf16, O>(name, make)
     }
     fn of<T: Float<Computed = f32>, O: Stateful>(name: &str, make: fn() -> O) -> Result<()> {
-        // The emulated device takes a process of the compiler for each kernel, not for each step.
+        // The emulated device starts the compiler once for each kernel, not for each step.
         let mut pair = Pair::<T, O>::new(name, make)?;
         for number in 0..1000 {
             let scale = if number == 3 { 1000.0 } else { 1.0 };
@@ -153,7 +153,7 @@ fn spikes_are_forgotten_like_in_f32() -> Result<()> {
     for_each_optimizer!(test)
 }
 
-/// Steps that are each larger than the distance of neighbouring numbers add up.
+/// If each step is larger than the distance of neighbouring numbers, the steps add up exactly.
 #[test]
 fn steps_have_their_length() -> Result<()> {
     fn of<T: Float<Computed = f32>>(gradient: f32, steps: usize) -> Result<()> {

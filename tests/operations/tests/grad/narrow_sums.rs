@@ -8,7 +8,7 @@ use ndarray::s;
 
 use super::narrow::number;
 
-/// More uses of a weight than `bf16` can count one by one.
+/// A number of uses of a weight above the numbers that `bf16` can count one by one.
 const USES: usize = 1000;
 
 fn ones<T: Float>(count: usize) -> Array<T> {
@@ -119,7 +119,7 @@ fn of_narrow_weights<T: Float>() {
 
 fn of_weights_that_are_converted_once<T: Float>() {
     for way in WAYS {
-        // The sums are beyond the range of `f16`.
+        // With the factor 96, the sums exceed the range of `f16`.
         for factor in [1.0, 96.0] {
             let w = ones::<f32>(2);
             let loss = |w: &Array<f32>| {
@@ -145,7 +145,8 @@ fn in_second_derivatives<T: Float>() {
             let sum = uses(way, &w.cast::<T>().eval()?, 1.0)?
                 .cast::<f32>()
                 .eval()?;
-            // The result is rounded; its square has the derivative 2 (Σ w)² of the direction.
+            // The result is rounded. The second derivative of its half square along the direction
+            // is 2 (Σ w)².
             (&sum * &sum * 0.5).eval()
         };
         let (_, product) = hvp(&ones::<f32>(2), &direction, square).unwrap();
@@ -177,7 +178,8 @@ fn second_derivatives_of_a_weight_that_is_used_often() {
 }
 
 fn parts_stay_narrow<T: Float>() {
-    // Each element has one contribution: rounded as it is, whatever the order of the parts.
+    // Each element has only one contribution, so its rounding does not depend on the order of the
+    // parts.
     let x = Array::<T>::ones([6, 4, 5]).unwrap();
     for axis in 0..3 {
         for backwards in [false, true] {

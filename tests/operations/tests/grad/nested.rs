@@ -1,4 +1,4 @@
-//! Derivatives inside of derivatives.
+//! Derivatives within derivatives.
 
 use cachescope::grad::nn::{BatchNorm, GroupNorm, Linear};
 use cachescope::grad::optim::Sgd;
@@ -66,13 +66,13 @@ fn every_function_nests_in_every_other() {
         |x| hvp(x, &(x + 1.0).eval()?, cube)?.1.square().sum(),
     ];
     for function in inner {
-        // By value_and_grad, jvp and hvp.
+        // Checks the derivatives by `value_and_grad`, `jvp` and `hvp`.
         check(&x, function);
         check(&x, |x| value_and_grad(x, function)?.1.sum());
     }
 }
 
-/// The equation y'' = -y, whose residual is a loss of the weights of a network.
+/// Solves the equation y'' = -y. Its residual is a loss of the weights of a network.
 #[test]
 fn second_derivatives_by_two_directional_ones_train_a_network() -> Result<()> {
     manual_seed(3);
@@ -86,7 +86,7 @@ fn second_derivatives_by_two_directional_ones_train_a_network() -> Result<()> {
         (second + run(layers, &points)?).square().mean()
     };
     let (before, gradients) = value_and_grad(&layers, residual)?;
-    // By differences of one weight.
+    // The reference is differences of one weight.
     let moved = |by: f64| -> Result<f64> {
         let mut weights = layers.0.weight.to_vec()?;
         weights[3] += by;
@@ -108,7 +108,8 @@ fn second_derivatives_by_two_directional_ones_train_a_network() -> Result<()> {
     Ok(())
 }
 
-/// A step of descent inside of the loss, whose start is what is learned (Finn and others 2017).
+/// The loss contains a step of gradient descent. The start of this step is learned (Finn and others
+/// 2017).
 #[test]
 fn a_step_of_learning_is_differentiated() {
     let (x, y) = (numbers(&[6, 2], 1.0), numbers(&[6], 2.0));
@@ -170,7 +171,7 @@ fn variables_of_the_inner_function_alone_have_no_outer_gradient() -> Result<()> 
         let (value, inner) = value_and_grad(&y, |y| (x * y * y).sum())?;
         (value + inner.sum()?).eval()
     })?;
-    // The value has y², and its gradient 2 y.
+    // The value includes y², whose gradient is 2 y.
     assert!((&outer - (&y * &y + 2.0 * &y)).abs().max()?.item()? < 1e-12);
     Ok(())
 }
@@ -216,7 +217,8 @@ fn unused_parameters_have_zeros_inside_too() -> Result<()> {
     Ok(())
 }
 
-/// A parameter that a checkpoint captures moves after the second run, which reads it.
+/// A checkpoint captures a parameter. The parameter moves only after the second run of the
+/// checkpoint, which reads it.
 #[test]
 fn a_parameter_moves_after_a_checkpoint_with_gradients_inside() -> Result<()> {
     let start = || (numbers(&[3], 1.0), numbers(&[3], 0.7));
@@ -238,7 +240,7 @@ fn a_parameter_moves_after_a_checkpoint_with_gradients_inside() -> Result<()> {
     Ok(())
 }
 
-/// An optimizer whose steps ask for a derivative.
+/// An optimizer whose steps compute a derivative.
 struct Curious(Option<ErrorKind>);
 
 impl Optimizer for Curious {
@@ -264,7 +266,7 @@ fn a_step_inside_of_the_backward_pass_has_no_derivatives() -> Result<()> {
 
 #[test]
 fn gradients_of_a_group_norm_are_right_by_differences() -> Result<()> {
-    // With places and without, and of one channel a group.
+    // Shapes with and without further axes, and a shape with one channel for each group.
     for (shape, groups) in [(&[2, 4, 3, 2][..], 2), (&[3, 4], 2), (&[2, 3, 5], 3)] {
         let layer = GroupNorm {
             weight: numbers(&shape[1..2], 1.0),
@@ -282,11 +284,11 @@ fn gradients_of_a_group_norm_are_right_by_differences() -> Result<()> {
             };
             loss(&layer, &x)
         });
-        // The gradient of a gradient.
+        // The function is the gradient of a gradient.
         check(&x, |x| {
             value_and_grad(x, |x| loss(&layer, x))?.1.square().sum()
         });
-        // A view that is not contiguous.
+        // The view is not contiguous.
         let turned = x.swap_axes(0, 1)?.lazy().eval()?.swap_axes(0, 1)?;
         let apart = (layer.forward(&x)? - layer.forward(&turned)?).abs().max()?;
         assert_eq!(apart.item()?, 0.0);
@@ -313,7 +315,7 @@ fn statistics_are_updated_once_in_a_checkpoint_with_gradients_inside() -> Result
 fn parameters_of_inner_functions_are_free_under_a_budget() -> Result<()> {
     let weights = numbers(&[64, 64], 0.01);
     let x = numbers(&[2, 64], 1.0);
-    // Less than the weights, and enough for what is computed.
+    // The budget is less than the weights, and suffices for the computed values.
     let _budget = activation_budget(24 << 10);
     value_and_grad(&weights, |weights| {
         let loss = |weights: &Array<f64>| x.matmul(weights)?.tanh().eval()?.square().sum();

@@ -1,11 +1,11 @@
-//! Optimizers that wrap optimizers which clip or scale, too.
+//! Optimizers that wrap optimizers which also clip or scale.
 
 use cachescope::grad::optim::{Adam, AdamW, Clipped, Cosine, LinearDecay, LossScaled, Sgd};
 use cachescope::grad::{Optimizer, value_and_step};
 use cachescope::{Array, ErrorKind, Result};
 
-/// Returns a parameter of 1 after a step along the gradient of the sum of four squares, which is 2
-/// for each: the norm is 4.
+/// Returns a parameter after a step from 1. The step is along the gradient of the sum of four
+/// squares: each element is 2, and the norm is 4.
 fn stepped(mut optimizer: impl Optimizer) -> Result<f64> {
     let mut x = Array::<f64>::ones(4)?;
     value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;
@@ -26,16 +26,16 @@ fn a_large_bound_clips_nothing() -> Result<()> {
 #[test]
 fn an_optimizer_inside_gets_the_norm_of_clipped_gradients() -> Result<()> {
     let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-12, "{value}");
-    // From the norm 4 to 1, which is within 2: each gradient is ½.
+    // The norm is clipped from 4 to 1, which is within the inner bound of 2. Each gradient is ½.
     let inner = || Clipped::new(Sgd::new(0.1)).norm(2.0);
     near(stepped(Clipped::new(inner()).norm(1.0))?, 0.95);
-    // From 4 to 3, and then to 2.
+    // The norm is clipped from 4 to 3, and then to 2.
     near(stepped(Clipped::new(inner()).norm(3.0))?, 0.9);
     near(
         stepped(Clipped::new(LossScaled::new(inner())).norm(1.0))?,
         0.95,
     );
-    // Gradients that are not finite are still found.
+    // Gradients that are not finite are still detected.
     let mut skips = Clipped::new(LossScaled::new(Sgd::new(0.1))).norm(1.0);
     let mut x = Array::<f64>::zeros(1)?;
     skips.step(&mut x, &Array::full(1, f64::INFINITY)?)?;

@@ -1,5 +1,5 @@
-//! Checks that each operation of the public API has a correct derivative; `listed` checks that each
-//! has a row here.
+//! Checks that each operation of the public API has a correct derivative. `listed` checks that each
+//! operation has a row in this file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,7 +18,7 @@ use crate::grad::differences::{check, numbers};
 
 pub(crate) type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
 
-/// Returns a weighted sum of all elements. The weights differ, so that all gradients do.
+/// Returns a weighted sum of all elements. The weights differ, so all gradients differ.
 fn weighted(x: &Array<f64>) -> Result<Array<f64>> {
     (x * numbers(x.shape(), 1.0)).sum()
 }
@@ -42,7 +42,7 @@ fn positive(x: &Array<f64>) -> Result<Array<f64>> {
     (x.swap_axes(-1, -2)?.matmul(x)? + diagonal).eval()
 }
 
-/// Rows `name, shape of x, a loss of x;`
+/// Expands rows `name, shape of x, a loss of x;`.
 macro_rules! losses {
     ($($(#[$condition:meta])? $name:ident, $shape:expr, |$x:ident| $loss:expr;)+) => {
         pub(crate) const LOSSES: &[(&str, &[usize], Loss)] =
@@ -240,8 +240,8 @@ losses! {
     #[cfg(feature = "linalg")]
     svd, [4, 3], |x| {
         let (u, s, vt) = linalg::svd(&regular(x)?)?;
-        // The signs of singular vectors are arbitrary: only results that do not depend on them have
-        // a gradient.
+        // The signs of singular vectors are arbitrary, so only results that do not depend on the
+        // signs have a gradient.
         (weighted(&u.square().eval()?)? + weighted(&s)? + weighted(&vt.square().eval()?)?).eval()
     };
     #[cfg(feature = "linalg")]
@@ -270,8 +270,8 @@ losses! {
     norm, [3, 4], |x| linalg::norm(x, linalg::MatrixNorm::Spectral);
 }
 
-/// Rows `name, shapes of the operands, a loss of them;` for each operation of several arrays. Each
-/// operand in turn is the parameter.
+/// Expands rows `name, shapes of the operands, a loss of them;` for each operation on several
+/// arrays. Each operand in turn is the parameter.
 macro_rules! losses_of_operands {
     ($($(#[$condition:meta])? $name:ident, [$($shape:expr),+], |[$($x:ident),+]| $loss:expr;)+) => {
         pub(crate) const LOSSES_OF_OPERANDS: &[(&str, &[&[usize]], LossOfOperands)] = &[$($(#[$condition])? (

@@ -1,4 +1,4 @@
-//! Optimizers, compared with their papers' formulas element by element.
+//! Optimizers, compared element by element with the formulas of their papers.
 
 use std::panic::Location;
 
@@ -18,7 +18,7 @@ fn gradient(step: usize) -> Array<f64> {
     numbers(&[3], [1.0, -0.5][step % 2])
 }
 
-/// Compares an optimizer with its formula over single elements.
+/// Compares an optimizer with a formula for single elements.
 #[track_caller]
 fn check(
     mut step: impl FnMut(&mut Array<f64>, &Array<f64>) -> Result<()>,
@@ -186,7 +186,7 @@ fn loss(network: &Network) -> Result<Array<f64>> {
     Ok(sum)
 }
 
-/// Compares the texts of an error, and the file of its line.
+/// Checks that an error contains these texts, and that its line is in this file.
 #[track_caller]
 fn refused<T>(outcome: Result<T>, texts: &[&str]) -> Error {
     let error = outcome.err().expect("it is refused");
@@ -200,7 +200,7 @@ fn refused<T>(outcome: Result<T>, texts: &[&str]) -> Error {
     error
 }
 
-/// Compares the texts of an error, and its line with the caller's.
+/// Checks that an error contains these texts, and that its line is the caller's.
 #[track_caller]
 fn refused_here<T>(outcome: Result<T>, texts: &[&str]) {
     let line = Location::caller().line();
@@ -208,7 +208,7 @@ fn refused_here<T>(outcome: Result<T>, texts: &[&str]) {
     assert_eq!(error.location().unwrap().line(), line, "{error}");
 }
 
-/// Every call that takes parameters reports its own line.
+/// Every call that takes parameters reports the line of the call.
 #[test]
 #[rustfmt::skip]
 fn errors_have_the_line_of_the_call() -> Result<()> {
@@ -266,7 +266,7 @@ fn gradients_that_broadcast_are_refused_by_name_and_line() -> Result<()> {
         assert_eq!(own.layers[0].weight.to_vec()?, before, "nothing has moved");
         assert_eq!(optimizer.steps(), 0);
 
-        // A single parameter.
+        // Steps a single parameter.
         let (x, g) = (&mut own.layers[0].weight, &gradients.layers[0].weight);
         let stepped = optimizer.step_one(3, x, g);
         let texts = [name, "step_one", "parameter 3", "[1]", "[3, 4]"];
@@ -301,7 +301,7 @@ fn states_of_other_parameters_are_refused_by_name_and_line() -> Result<()> {
         let set = optimizer.set_state(&other, &state);
         refused(set, &[name, "`layers.0.bias`", "[4]", "[5]"]);
 
-        // Fewer parameters than before, and more.
+        // There are fewer parameters than before, or more.
         own.layers.pop();
         let mut gradients = network(&[3, 4], &[4]);
         gradients.layers.pop();
@@ -312,7 +312,7 @@ fn states_of_other_parameters_are_refused_by_name_and_line() -> Result<()> {
         Ok(())
     }
     for_each_optimizer!(test);
-    // Another type.
+    // The parameter has another type.
     let mut optimizer = Adam::new(0.1);
     optimizer.step(&mut numbers(&[3], 1.0), &numbers(&[3], 1.0))?;
     let mut narrow = Array::<f32>::ones(3)?;
@@ -377,7 +377,7 @@ fn averages_take_the_same_parameters() -> Result<()> {
     Ok(())
 }
 
-/// More steps than an `i32` counts.
+/// The number of steps exceeds the range of an `i32`.
 #[test]
 fn steps_are_counted_beyond_two_to_the_31() -> Result<()> {
     fn test<O: Stateful>(_: &str, make: fn() -> O, step: Step<O>) -> Result<()> {
@@ -397,7 +397,7 @@ fn steps_are_counted_beyond_two_to_the_31() -> Result<()> {
         Ok(())
     }
     for_each_optimizer!(test);
-    // A bias correction that is still below 1 after 2³¹ steps.
+    // The bias correction is still below 1 after 2³¹ steps.
     let beta = 1.0 - 1e-9;
     let (mut x, mut optimizer) = (numbers(&[1], 1.0), Adam::new(1.0).betas(0.0, beta));
     optimizer.set_steps(2_999_999_999);

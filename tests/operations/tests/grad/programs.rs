@@ -1,4 +1,4 @@
-//! Whole functions: branches, scopes, streams, memory.
+//! Gradients of whole functions, with branches, scopes, streams and memory.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
@@ -90,7 +90,7 @@ fn a_backward_pass_keeps_what_it_needs_and_frees_it() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _guard = device.enter();
     let x = Array::<f32>::full([N], 0.5)?;
-    // Sums save nothing, and a long expression is one step.
+    // A sum saves nothing, and a long expression is only one step.
     let (_, peak) = peak_of(&device, || value_and_grad(&x, |x| (x + 1.0).sum()))?;
     assert!(peak < 2 * ARRAY, "{peak}");
     let (_, peak) = peak_of(&device, || {

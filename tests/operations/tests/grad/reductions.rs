@@ -48,7 +48,7 @@ fn edges_of_reductions() -> Result<()> {
     assert_eq!(gradient(&[2.0, 5.0, 5.0], Array::max)?, [0.0, 0.5, 0.5]);
     let lowest = f64::NEG_INFINITY;
     assert_eq!(gradient(&[lowest, lowest], Array::logsumexp)?, [0.0, 0.0]);
-    // A sum that is outside the range of half precision.
+    // The sum is outside the range of half precision.
     let large: Vec<half::f16> = (0..1000)
         .map(|index| half::f16::from_f32(100.0 + (index % 2) as f32))
         .collect();

@@ -1,4 +1,4 @@
-//! Settings that are NaN, negative or out of their domain, each an error that names the setting.
+//! Settings that are NaN, negative or otherwise out of their domain. Each error names the setting.
 
 use cachescope::grad::nn::{alpha_dropout, drop_path, dropout, dropout_channels};
 use cachescope::grad::optim::{Average, Clipped, Cosine, LinearDecay, LossScaled, Sgd, clip_norm};
@@ -26,7 +26,8 @@ const NO_SCALES: [f64; 7] = [
     f64::NEG_INFINITY,
 ];
 
-/// A setting: its name in the error, the values outside of its domain, and a use of a value.
+/// A setting: its name in the error, the values outside of its domain, and a call that uses a
+/// value.
 struct Setting<T: Float> {
     name: &'static str,
     refused: &'static [f64],
@@ -34,7 +35,8 @@ struct Setting<T: Float> {
     used: fn(&Array<T>, f64) -> Result<()>,
 }
 
-/// Steps by a gradient of ones, by hand and in a backward pass. A refused step moves nothing.
+/// Steps by a gradient of ones, after a backward pass and within a backward pass. A refused step
+/// moves nothing.
 fn stepped<T: Float, O: Optimizer>(x: &Array<T>, make: impl Fn() -> O) -> Result<()> {
     let mut own = x.lazy().eval()?;
     let inside = value_and_step(&mut own, &mut make(), |x| x.sum());
@@ -160,7 +162,7 @@ fn an_infinite_bound_measures_the_norm() -> Result<()> {
     Ok(())
 }
 
-/// A schedule returns a number, so the step with it returns the error.
+/// A schedule returns a plain number, so the step with this number returns the error.
 #[test]
 fn a_schedule_of_nan_is_refused_by_the_step() {
     type Schedule = fn(usize, usize, usize, f64, f64) -> f64;

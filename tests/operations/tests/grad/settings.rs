@@ -9,7 +9,7 @@ const INFINITE: f64 = f64::INFINITY;
 /// Values that no setting can have.
 const NEVER: [f64; 5] = [NAN, INFINITE, -INFINITE, -1.0, -1e-9];
 
-/// Checks that the first step names the setting, before anything moves.
+/// Checks that the first step returns an error that names the setting, before anything moves.
 #[track_caller]
 fn refused<O: Optimizer>(setting: &str, value: f64, make: impl Fn() -> O) {
     let start = || vec![Array::<f32>::ones(2).unwrap(), Array::ones([2, 2]).unwrap()];
@@ -50,7 +50,7 @@ fn settings_outside_of_their_domains_are_refused() {
             muon.others.rate = value;
             muon
         });
-        // The decay is at most one over the rate.
+        // The decay is at most one divided by the rate.
         refused("weight_decay", value, || {
             AdamW::new(0.1).weight_decay(value)
         });
@@ -79,7 +79,7 @@ fn settings_outside_of_their_domains_are_refused() {
     }
 }
 
-/// No group moves if another one has an error.
+/// If a group has an error, no other group moves.
 #[test]
 fn groups_check_all_settings_first() {
     let like = vec![Array::<f32>::ones(2).unwrap(), Array::ones([2, 2]).unwrap()];
@@ -111,7 +111,7 @@ fn settings_of_searches_are_refused() {
     }
 }
 
-/// The ends of the domains belong to them.
+/// The domains include their ends.
 #[test]
 fn settings_at_the_ends_of_their_domains_are_taken() -> Result<()> {
     let mut x = Array::<f32>::ones([2, 2])?;

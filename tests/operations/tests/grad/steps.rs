@@ -76,7 +76,7 @@ fn a_step_inside_is_a_step_behind() {
     });
 }
 
-/// An optimizer that records its arguments, and steps in place.
+/// An optimizer that records its arguments, and updates in place.
 #[derive(Default)]
 struct Noting {
     order: Vec<usize>,
@@ -176,7 +176,7 @@ fn an_error_abandons_the_step() {
     };
     assert!(value_and_step(&mut network(), &mut noting, loss).is_err());
     assert!(noting.is_abandoned);
-    // The thread's tape has ended.
+    // The tape of the thread has ended.
     assert!(value_and_step(&mut network(), &mut Sgd::new(0.1), loss).is_ok());
 }
 
@@ -226,7 +226,7 @@ fn products_of_several_values_and_types() -> Result<()> {
     let (value, change) = jvp(&x, &along, |x| x.cast::<f64>().square().eval())?;
     assert_eq!(value.to_vec()?, [1.0, 4.0]);
     assert_eq!(change.to_vec()?, [2.0, -4.0]);
-    // A constant result does not change.
+    // The change of a constant result is zero.
     let (_, change) = jvp(&x, &along, |_| Array::<f64>::ones(3))?;
     assert_eq!(change.to_vec()?, [0.0; 3]);
     let (_, change) = jvp(&x, &along, |x| Ok(x.clone()))?;

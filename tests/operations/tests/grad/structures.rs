@@ -19,7 +19,7 @@ struct Network {
     name: String,
 }
 
-/// A structure over any layer.
+/// A structure that is generic over a layer.
 #[derive(Parameters)]
 struct Twice<L> {
     first: L,

@@ -9,7 +9,8 @@ use ndarray::s;
 
 use crate::grad::differences::numbers;
 
-/// The error of gradients for what `pick` makes of a variable of shape `[2, 2]`.
+/// Returns the error of the gradients for the arrays that `pick` computes from a variable of shape
+/// `[2, 2]`.
 fn refused(pick: impl Fn(&Array<f64>) -> Result<Vec<Array<f64>>>) -> Error {
     let mut tape = Tape::begin().unwrap();
     let x = tape.track(&numbers(&[2, 2], 1.0)).unwrap();
@@ -42,7 +43,7 @@ fn rejects_views_of_a_variable() -> Result<()> {
         let text = refused(|x| Ok(vec![view(x)?])).to_string();
         assert!(text.contains("view"), "{text}");
     }
-    // A view of all elements in their order is the variable.
+    // A view of all elements in their order counts as the variable itself.
     let mut tape = Tape::begin()?;
     let x = tape.track(&numbers(&[2, 2], 1.0))?;
     let (loss, whole) = (x.sum()?, x.slice(s![.., ..])?);
@@ -93,7 +94,7 @@ fn nested_gradients_name_both_functions_and_lines() {
         x.sum()
     });
     assert!(error.to_string().starts_with("Tape::begin"), "{error}");
-    // The next tape is not affected.
+    // The next tape works.
     assert!(value_and_grad(&x, |x| x.sum()).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Gradients of choices between equal elements, and of NaN.
+//! Gradients of selections among equal elements, and of NaN.
 
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
@@ -12,7 +12,7 @@ fn gradient(x: &[f64], loss: Loss) -> Vec<f64> {
     value_and_grad(&x, loss).unwrap().1.to_vec().unwrap()
 }
 
-/// Returns a weighted sum of the results; all weights differ.
+/// Returns a weighted sum of the results. All weights differ.
 fn weighted(results: &Array<f64>) -> Result<Array<f64>> {
     (results * numbers(results.shape(), 1.0)).sum()
 }
@@ -107,7 +107,7 @@ fn order_takes_the_first_of_equal_elements() {
         gradient(&ties, |x| weighted(&x.sort(0)?)),
         gradient(&[2.0, 5.0, 5.5, 1.0], |x| weighted(&x.sort(0)?))
     );
-    // The lower one of two equal elements in the middle comes first.
+    // The lower of two equal elements in the middle comes first.
     assert_eq!(
         gradient(&[5.0, 5.0, 1.0, 9.0], |x| x.median(0)),
         [0.5, 0.5, 0.0, 0.0]

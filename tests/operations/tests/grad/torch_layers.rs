@@ -32,7 +32,7 @@ impl Case {
         self.reader.read(&format!("{}.{key}", self.name)).unwrap()
     }
 
-    /// Compares an array with the file's.
+    /// Compares an array with the array in the file.
     #[track_caller]
     fn check(&mut self, key: &str, own: &Array<f64>) {
         let expected = self.get(key);
@@ -41,7 +41,7 @@ impl Case {
         assert!(error < 1e-10, "{}.{key} is wrong by {error}", self.name);
     }
 
-    /// Compares the value and the gradient of a function of `x`.
+    /// Compares the value and the gradient of a function of `x` with the file.
     #[track_caller]
     fn run(&mut self, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
         let (x, weights) = (self.get("x"), self.get("weights"));
@@ -159,7 +159,7 @@ fn a_sequence_continues_from_its_last_state() -> Result<()> {
 #[test]
 fn norms_of_batches_and_groups() -> Result<()> {
     let norm = BatchNorm::new(3)?;
-    // `forward` runs twice, the statistics are of one run.
+    // `forward` runs twice, but the statistics are of one run.
     let mut case = Case::of("batch_norm");
     let fresh = BatchNorm::<f64>::new(3)?;
     cache_scope!("a step", {
@@ -365,7 +365,8 @@ fn dropout_of_parts() -> Result<()> {
         paths.chunks(12).all(|own| own.iter().all(|&own| own == 0.0)
             || own.iter().all(|own| (own - 2.0).abs() < 1e-12))
     );
-    // PyTorch's alpha_dropout: dropped elements have one value, the others a line.
+    // PyTorch's `alpha_dropout`: dropped elements have one value, and the other elements are on a
+    // line.
     let (p, limit) = (0.3, 1.7580993408473766_f64);
     let a = ((limit * limit * p + 1.0) * (1.0 - p)).powf(-0.5);
     let own = alpha_dropout(&x, p)?.to_vec()?;

@@ -22,7 +22,7 @@ fn check_refused(error: Error, function: &str) {
     assert!(place.file().ends_with("unreached.rs"), "{text}");
 }
 
-/// Checks that every function that trains refuses the loss, and that no parameter has moved.
+/// Checks that every function that trains refuses the loss, and that no parameter moves.
 fn check_all(x: &Array<f64>, loss: Loss<'_>) {
     let line = line!() + 1;
     let error = value_and_grad(x, |x| loss(x)).unwrap_err();
@@ -48,7 +48,7 @@ fn check_all(x: &Array<f64>, loss: Loss<'_>) {
 fn rejects_a_loss_of_captured_arrays() {
     let x = numbers(&[4], 1.0);
     check_all(&x, &|_| x.square().sum());
-    // An intended constant in the loss does not hide the mistake.
+    // An intended constant in the loss does not hide the error.
     check_all(&x, &|_| (stop_gradient(&x) * &x).sum());
 }
 
@@ -154,7 +154,7 @@ fn a_value_that_does_not_change_has_no_change() -> Result<()> {
     Ok(())
 }
 
-/// Set in the process that computes the gradients.
+/// The environment variable that is set in the process that computes the gradients.
 const CHILD: &str = "CACHESCOPE_TEST_UNREAD";
 
 #[test]
@@ -168,7 +168,7 @@ fn warns_of_parameters_that_the_loss_does_not_read() -> Result<()> {
                 (vec![1.0; 3], vec![0.0; 2])
             );
         }
-        // The loss reads both, or excludes one on purpose.
+        // The loss reads both parameters, or excludes one of them on purpose.
         value_and_grad(&(x.clone(), y.clone()), |(x, y)| {
             (x.sum()? + y.sum()?).eval()
         })?;

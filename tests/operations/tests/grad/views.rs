@@ -6,7 +6,7 @@ use ndarray::{SliceInfoElem, s};
 
 use crate::grad::differences::numbers;
 
-/// Numbers by a linear congruential generator: a seed determines them.
+/// Numbers of a linear congruential generator. A seed determines the numbers.
 #[derive(Clone)]
 struct Random(u64);
 
@@ -17,7 +17,8 @@ impl Random {
         (self.0 >> 33) as usize % count
     }
 
-    /// Returns a range of an axis of that length, possibly empty, with a step of either sign.
+    /// Returns a range of an axis of this length. The range may be empty, and its step has either
+    /// sign.
     fn range(&mut self, length: usize) -> SliceInfoElem {
         let start = self.below(length + 1);
         let end = start + self.below(length + 1 - start);
@@ -29,7 +30,7 @@ impl Random {
     }
 }
 
-/// Returns a view of a view, and so on, as `random` determines.
+/// Returns a view of a view, repeatedly, as `random` determines.
 fn viewed<T: AnyElement>(x: &Array<T>, random: &mut Random) -> Result<Array<T>> {
     let mut view = x.clone();
     for _ in 0..1 + random.below(4) {
@@ -54,8 +55,8 @@ fn viewed<T: AnyElement>(x: &Array<T>, random: &mut Random) -> Result<Array<T>> 
     Ok(view)
 }
 
-/// The gradient of the sum of all views' elements, each with a weight of its own, by the places of
-/// the elements.
+/// Returns the expected gradient of the weighted sum of all views' elements, by the places of the
+/// elements. Each element of a view has a different weight.
 fn expected(shape: &[usize], seeds: &[u64]) -> Result<Vec<f64>> {
     let count: usize = shape.iter().product();
     let places = Array::from_vec((0..count as i64).collect(), shape)?;

@@ -69,7 +69,7 @@ elementwise! {
 
     fn two(_x: f64, _y: f64) -> f64 { 2.0 }
 
-    /// A step function whose gradient is the identity's (Bengio et al. 2013).
+    /// Rounds, with a constant gradient, like a straight-through estimator (Bengio et al. 2013).
     #[derivative(one_and_a_half)]
     fn straight_through(x: f64) -> f64 { x.round() }
 
@@ -171,7 +171,7 @@ fn an_infinite_slope_beside_the_branch_taken_does_no_harm() -> Result<()> {
     check(&x, |x| root_twice(x, &y).sum());
     check(&y, |y| root_twice(&x, y).sum());
     check(&x, |x| deep_root(x * 50.0, &y).sum());
-    // The same functions, written with operators.
+    // The functions are also written with operators.
     check(&x, |x| select(x.gt(0.0), x.sqrt() * &y, 0.0).sum());
     check(&x, |x| {
         select(x.gt(0.0), select(x.gt(0.2), (x - 0.2).sqrt(), x.ln()), x).sum()
@@ -194,7 +194,7 @@ fn derivatives_by_hand_are_taken() -> Result<()> {
         (of_x.to_vec()?, of_y.to_vec()?),
         (vec![0.0; 2], vec![2.0; 2])
     );
-    // A function that calls another one uses the other's derivative, too.
+    // A function that calls another function uses the derivative of the other function, too.
     let (_, gradient) = value_and_grad(&x, |x| over_another(x).sum())?;
     let expected = [0.9_f64.round() + 4.5 * 0.3, 5.1_f64.round() + 4.5 * 1.7];
     for (own, expected) in gradient.to_vec()?.iter().zip(expected) {

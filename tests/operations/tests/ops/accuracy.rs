@@ -1,18 +1,19 @@
-//! Functions of real numbers over whole arrays, compared with the functions of single `f64`: in
-//! every float type, by arrays and by expressions, at every position in memory.
+//! Functions of real numbers over whole arrays, compared with functions of a single `f64`. They are
+//! tested in every float type, by arrays and by expressions, and at every position in memory.
 //!
-//! On CUDA the functions are CUDA's own; each row has a bound for the host and one for CUDA.
+//! On CUDA, the functions are CUDA's, so each row has a bound for the host and a bound for CUDA.
 
 use cachescope::{Array, Float};
 use half::{bf16, f16};
 use under_test::cuda_ordinal;
 
-/// Returns the bound that applies to the device of the test.
+/// Returns the bound for the device of the test.
 fn bound(host: f64, cuda: f64) -> f64 {
     if cuda_ordinal().is_some() { cuda } else { host }
 }
 
-/// Numbers of all sizes, NaN and infinities among them: some blocks of a kernel and a rest.
+/// Returns numbers of all magnitudes, including NaN and infinities. They fill several blocks of a
+/// kernel, and a part of a block.
 fn singles() -> Vec<f32> {
     let step = u32::MAX / 20_021;
     (0..20_021)
@@ -48,7 +49,7 @@ fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
     } else {
         2f64.powi(place)
     };
-    // Infinity counts as the number after the largest.
+    // Infinity counts as the next number after the largest number.
     let beyond = 2f64.powi(greatest) * 2.0;
     let value = if value.is_infinite() {
         beyond.copysign(value)
@@ -75,8 +76,8 @@ fn assert_close<T: Float>(name: &str, x: &[T], y: &[T], exact: impl Fn(usize) ->
     assert!(off <= bound, "{told}");
 }
 
-/// The callback of `functions!`: each of one argument and of two in `f32`, through arrays and
-/// through expressions.
+/// The callback of `functions!`: compares each function of one or two arguments in `f32`, through
+/// arrays and through expressions.
 macro_rules! singles {
     ($lane:ident $(
         $(#[doc = $doc:literal])+
@@ -119,8 +120,8 @@ macro_rules! singles {
 
 cachescope::functions! { singles }
 
-/// Rows of a function, its bounds in units in the last place, on the host and on CUDA, and the
-/// function in `f64`.
+/// Expands rows of a function, its bounds in units in the last place for the host and for CUDA, and
+/// the function in `f64`.
 macro_rules! check {
     (
         $test:ident of $values:expr;
@@ -145,8 +146,8 @@ macro_rules! check {
     };
 }
 
-// The rows are common to all types, so a few represent the others. Other tests check the functions
-// in `f64`.
+// All types share the rows, so a few functions represent the others. Other tests check the
+// functions in `f64`.
 check! {
     doubles_are_computed_in_their_own_type of doubles();
     exp within 2.0, 1.5: |x| x.exp();
@@ -169,7 +170,7 @@ check! {
     gelu within 0.51, 0.51: |x| gelu(x);
 }
 
-/// x · (1 + erf(x / √2)) / 2. The error of the quotient is corrected by the slope.
+/// Returns x · (1 + erf(x / √2)) / 2. The slope corrects the error of the quotient.
 fn gelu(x: f64) -> f64 {
     use std::f64::consts::FRAC_1_SQRT_2;
     if x.abs() > 40.0 {
@@ -183,7 +184,8 @@ fn gelu(x: f64) -> f64 {
 
 #[test]
 fn an_element_has_one_result_at_any_position() {
-    // A rare element changes how its block is computed; the ends of arrays are computed separately.
+    // A rare element changes the computation of its block, and the ends of arrays are computed
+    // separately.
     let usual: Vec<f32> = (0_u16..5000)
         .map(|index| f32::from(index) * 0.37 - 900.0)
         .collect();
@@ -218,7 +220,7 @@ fn an_element_has_one_result_at_any_position() {
             .unwrap();
         assert_eq!(chain(&part), expected[start..start + count]);
     }
-    // In place, too.
+    // The functions are also applied in place.
     let mut array = Array::from_slice(&mixed, 5000).unwrap();
     array
         .update(|x| (x.sin() * 2.0 + x.cos()).tanh() - x.tan())

@@ -3,8 +3,9 @@
 use cachescope::Array;
 use half::{bf16, f16};
 
-/// Rust's `as`, extended to half-precision types. Halves are converted from `f32`, which represents
-/// them exactly, and to halves from `f64`, which represents every value they can have.
+/// Rust's `as`, extended to half-precision types. Conversions from halves go through `f32`, which
+/// represents halves exactly. Conversions to halves go through `f64`, which represents every half
+/// exactly.
 trait Primitive: Copy {
     type Wide: Copy;
     fn wide(self) -> Self::Wide;
@@ -63,7 +64,7 @@ primitive! {
     bool as u8: |x| u8::from(x), [false, true];
 }
 
-/// The bits of an element, so that NaN equals itself and −0 differs from 0.
+/// Returns the bits of an element, so that NaN equals itself and −0 differs from 0.
 macro_rules! bits {
     (f16 $x:expr) => {
         u64::from($x.to_bits())
@@ -135,8 +136,8 @@ fn every_conversion_is_rusts() {
 
 #[test]
 fn halves_are_rounded_once() {
-    // Just above the midpoint of two neighbours. Rounding twice would give the midpoint, and then
-    // the even neighbour.
+    // The number is just above the midpoint of two neighbours. Two roundings would give the
+    // midpoint, and then the even neighbour.
     let x = Array::from_slice(
         &[(0x101_i64 << 40) + 1, -(0x101 << 40) - 1, (0x103 << 40) - 1],
         3,

@@ -12,7 +12,7 @@ use super::threads::same_bits;
 #[derive(Clone, Copy, Debug)]
 struct Case {
     input: [usize; 4],
-    /// The outputs of each group, and the kernel's rows and columns.
+    /// The number of outputs of each group, and the kernel's rows and columns.
     kernel: [usize; 3],
     options: ConvOptions,
 }
@@ -35,7 +35,7 @@ impl Case {
         [outputs * groups, self.input[1] / groups, height, width]
     }
 
-    /// Calls `product` with the index of each product in the input, in the kernel and in the
+    /// Calls `product` for each product, with its indices in the input, in the kernel and in the
     /// result.
     fn each_product(&self, mut product: impl FnMut(usize, usize, usize)) {
         let (result, kernel) = (self.result().unwrap(), self.kernel_shape());
@@ -81,15 +81,15 @@ fn at(shape: [usize; 4], index: [usize; 4]) -> usize {
         .fold(0, |at, (length, index)| at * length + index)
 }
 
-/// Returns values between −1 and 1, of which no two neighbours are equal.
+/// Returns values between −1 and 1. No two neighbours are equal.
 fn values<T: Float>(shape: [usize; 4], seed: usize) -> Result<Array<T>> {
     let value = |at: usize| ((at * 37 + seed * 11) % 61) as f64 / 30.0 - 1.0;
     let count = shape.iter().product();
     Array::from_vec((0..count).map(|at| T::from_f64(value(at))).collect(), shape)
 }
 
-/// Returns the array with other strides: 0 is without gaps, 1 transposed and 2 every second column
-/// of a longer one, from the last to the first.
+/// Returns the array with other strides. 0 is without gaps, and 1 is transposed. 2 is every second
+/// column of a longer array, in reverse order.
 fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
     match strides {
         0 => Ok(array.clone()),
@@ -108,7 +108,7 @@ fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
     }
 }
 
-/// Asserts that the values differ from the values of the loops by no more than rounding.
+/// Asserts that the values differ from the values of the loops at most by rounding errors.
 #[track_caller]
 fn close<T: Float>(name: &str, found: &Array<T>, expected: &[f64], terms: usize, case: &Case) {
     let most = 4.0 * T::epsilon().to_f64() * (terms as f64).sqrt().max(4.0) * 2.0;
@@ -124,7 +124,7 @@ fn close<T: Float>(name: &str, found: &Array<T>, expected: &[f64], terms: usize,
     }
 }
 
-/// Checks a convolution and its gradients, with operands of other strides.
+/// Checks a convolution and its gradients, with operands of different strides.
 fn check<T: Float>(case: &Case, strides: [usize; 2]) -> Result<()> {
     let result = case.result().unwrap();
     let x = values::<T>(case.input, 1)?;
@@ -212,7 +212,7 @@ proptest! {
     }
 }
 
-/// Returns a result and its gradients, which are long enough for several threads.
+/// Returns a result and its gradients, long enough for several threads.
 fn long<T: Float>(input: [usize; 4], options: ConvOptions) -> Result<[Array<T>; 3]> {
     let case = Case {
         input,
@@ -257,7 +257,7 @@ fn empty_and_pointless_convolutions() -> Result<()> {
         stride: [3, 5],
         ..ConvOptions::default()
     };
-    // Results that see nothing but padding, and elements that no result sees.
+    // Some results depend only on padding, and some elements do not affect any result.
     let x = values::<f32>([1, 3, 5, 4], 2)?;
     let (_, of_x) = value_and_grad(&x, |x| x.conv2d(&kernel, wide)?.sum())?;
     let seen = of_x.ne(0.0).cast::<i32>().sum()?.item()?;
@@ -284,7 +284,8 @@ fn empty_and_pointless_convolutions() -> Result<()> {
 
 #[test]
 fn transposed_convolutions_pass_gradients_back_like_convolutions() -> Result<()> {
-    // An output padding that is longer than the stride, and a padding beyond the kernel's reach.
+    // The output padding is longer than the stride, and the padding exceeds the reach of the
+    // kernel.
     for (stride, padding, dilation, output_padding) in [
         ([2, 2], [1, 1], [1, 1], [1, 0]),
         ([1, 2], [0, 3], [3, 1], [2, 1]),
@@ -304,8 +305,8 @@ fn transposed_convolutions_pass_gradients_back_like_convolutions() -> Result<()>
         };
         let x = values::<f64>([2, 4, 5, 6], 2)?;
         let result = layer.forward(&x)?;
-        // The sum of products of a transposed convolution with any array is the sum of products of
-        // the array's convolution with the input.
+        // A transposed convolution is the adjoint of a convolution: the sum of its products with
+        // any array equals the sum of the products of the array's convolution with the input.
         let other = values::<f64>(result.shape().try_into().unwrap(), 3)?;
         let back = other.conv2d(&layer.weight, options)?;
         let back = back.slice(s![.., .., ..5, ..6])?;
@@ -347,7 +348,7 @@ fn long_rows_and_wide_kernels_are_computed_too() -> Result<()> {
     );
     let (_, gradient) = value_and_grad(&x, |x| x.conv2d(&kernel, options)?.sum())?;
     assert_eq!(gradient.sum()?.item()?, 3.0 * 3.0 * 4.0);
-    // Rows that are far apart, of which many pieces fit in no block.
+    // The rows are far apart, so that many pieces do not fit into a block.
     let options = ConvOptions {
         dilation: [2000, 1],
         ..ConvOptions::default()
@@ -361,7 +362,7 @@ fn long_rows_and_wide_kernels_are_computed_too() -> Result<()> {
     Ok(())
 }
 
-/// One element that is read for all of an axis.
+/// The stride of a broadcast operand is 0, so that one element is read for all of an axis.
 #[test]
 fn broadcast_operands_are_read() -> Result<()> {
     let row = Array::from_vec((0..20).map(f64::from).collect(), [1, 1, 1, 20])?;

@@ -4,7 +4,7 @@ use cachescope::{AnyElement, Array, Element, select};
 use half::{bf16, f16};
 use num_traits::Float;
 
-/// Returns values of every kind, more than a vector holds.
+/// Returns values of every kind, more than fit into a vector.
 fn floats() -> Vec<f64> {
     let special = [
         0.0,
@@ -97,7 +97,7 @@ fn clamp_keeps_between_its_bounds() {
     let x = Array::from_slice(&[-5.0_f32, 0.5, 9.0, f32::NAN, -0.0], 5).unwrap();
     let y = x.clamp(-1.0, 1.0).eval().unwrap().to_vec().unwrap();
     assert_same(&y, &[-1.0, 0.5, 1.0, f32::NAN, -0.0], "clamp");
-    // The high bound takes precedence, and bounds that are NaN are propagated.
+    // The high bound takes precedence, and NaN bounds are propagated.
     let y = x.lazy().clamp(2.0, 1.0).eval().unwrap().to_vec().unwrap();
     assert_same(&y, &[1.0, 1.0, 1.0, f32::NAN, 1.0], "clamp");
     let high = Array::from_slice(&[f32::NAN, 0.25], [2, 1]).unwrap();
@@ -115,7 +115,7 @@ fn clamp_keeps_between_its_bounds() {
 
 #[test]
 fn mul_add_rounds_once_and_wraps() {
-    // If the product is rounded before the sum, the last digit of the square is lost.
+    // If the product were rounded before the sum, the last digit of the square would be lost.
     let near = 1.0 + 2f32.powi(-13);
     let x = Array::from_slice(&[near, 3.0], 2).unwrap();
     let y = x.mul_add(&x, -1.0).eval().unwrap().to_vec().unwrap();
@@ -384,7 +384,7 @@ fn select_takes_from_both_sides() {
 
 #[test]
 fn halves_keep_the_functions_of_floats() {
-    // The result is rounded once at the end, not after each step.
+    // The result is rounded once at the end, not after each operation.
     let x = array::<f16>(&floats());
     let y = x.sigmoid().eval().unwrap().to_vec().unwrap();
     for (x, y) in x.to_vec().unwrap().into_iter().zip(y) {

@@ -10,7 +10,7 @@ use under_test::device_with;
 
 use crate::strided::{broadcast_pair, contiguous, pair};
 
-/// Returns values of all signs, whose products are exact in `f32`.
+/// Returns values of both signs whose products are exact in `f32`.
 fn small(position: usize) -> f32 {
     (position % 23) as f32 - 11.0
 }
@@ -184,7 +184,7 @@ fn shapes_that_do_not_broadcast_are_reported_by_eval() {
     ] {
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
         let text = error.to_string();
-        // The error names the first mismatch, not a consequence of it.
+        // The error names the first mismatch, not a consequence of the mismatch.
         assert!(
             text.contains("mul") && text.contains("[2, 3]") && text.contains("[2, 4]"),
             "{text}"

@@ -23,7 +23,7 @@ fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {
         .collect()
 }
 
-/// Returns small whole numbers, exact in every type.
+/// Returns small whole numbers, which every type represents exactly.
 fn small<T: Element>(position: usize) -> T {
     T::from_f64((position % 4) as f64)
 }
@@ -42,7 +42,8 @@ const SIZES: [(usize, usize, usize); 15] = [
     (40, 1030, 1),
     (5, 1, 7),
     (20, 2, 30),
-    // A few rows, whose dot products have lengths that no register divides.
+    // Products of a few rows, whose dot products have lengths that are not multiples of a
+    // register's.
     (3, 79, 41),
     (6, 130, 4),
     (17, 200, 90),
@@ -240,7 +241,8 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
         (300, 900, 40),
         (2000, 3000, 1),
         (1, 3000, 2000),
-        // Parts of rows and of columns, and products that are too narrow for either.
+        // Products in parts of rows and in parts of columns, and products that are too narrow for
+        // parts.
         (64, 1100, 65),
         (65, 1100, 64),
         (64, 1100, 64),
@@ -359,8 +361,8 @@ fn nan_and_infinity_stay_in_their_rows() {
     }
 }
 
-/// Generates two operands whose matrices multiply and whose other axes broadcast; either may be a
-/// vector.
+/// Generates two operands whose matrices can be multiplied and whose other axes broadcast. Either
+/// operand may be a vector.
 fn batches() -> impl Strategy<Value = (Placement, Placement)> {
     let part = |dims: Vec<usize>| {
         let count = dims.len();
@@ -390,7 +392,8 @@ fn batches() -> impl Strategy<Value = (Placement, Placement)> {
     )
 }
 
-/// Returns the shape and the elements of the batched product, each element by its own sum.
+/// Returns the shape and the elements of the batched product. Each element is computed as a
+/// separate sum.
 fn batched_oracle(a: &Array<f64>, b: &Array<f64>) -> (Vec<usize>, Vec<f64>) {
     let (lone_row, lone_column) = (a.ndim() == 1, b.ndim() == 1);
     let a = if lone_row {

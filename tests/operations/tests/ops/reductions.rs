@@ -1,4 +1,4 @@
-//! Reductions, against naive reductions and ndarray.
+//! Reductions, compared with naive reductions and ndarray.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, Device, ErrorKind, cache_scope, cache_stats};
@@ -7,12 +7,12 @@ use proptest::prelude::*;
 
 use crate::strided::{Placement, contiguous, placement, shape};
 
-/// Values with ties, whose sums are exact.
+/// Returns values with ties, whose sums are exact.
 fn small(position: usize) -> f32 {
     ((position * 7) % 13) as f32 - 6.0
 }
 
-/// Returns the best value by `better`, and its first index.
+/// Returns the best value with respect to `better`, and its first index.
 fn extreme(values: &[f32], better: fn(f32, f32) -> bool) -> (f32, i64) {
     let mut best = (values[0], 0);
     for (index, &value) in values.iter().enumerate().skip(1) {
@@ -23,7 +23,7 @@ fn extreme(values: &[f32], better: fn(f32, f32) -> bool) -> (f32, i64) {
     best
 }
 
-/// Returns `reduce` of the elements of each lane along `axis`.
+/// Returns the values of `reduce` for the lanes along `axis`.
 fn lines<R>(array: &ArrayD<f32>, axis: usize, reduce: impl Fn(&[f32]) -> R) -> Vec<R> {
     // ndarray iterates over lanes in row-major order of the other axes.
     array
@@ -224,7 +224,7 @@ fn halves_accumulate_in_f32() {
     );
 }
 
-/// The NaN is at any index, in a whole block of lanes or in the rest.
+/// The NaN may be at any index, in a full block of lanes or in the rest.
 #[test]
 fn a_single_nan_is_found() {
     for length in [31, 64, 100, 200] {

@@ -31,7 +31,7 @@ fn log_softmax(values: &[f64]) -> Vec<f64> {
     softmax(values).into_iter().map(f64::ln).collect()
 }
 
-/// Returns `map` of each lane along `axis`.
+/// Returns the values of `map` for the lanes along `axis`.
 fn mapped(array: &ArrayD<f64>, axis: usize, map: fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let mut result = array.clone();
     for mut lane in result.lanes_mut(Axis(axis)) {
@@ -107,7 +107,7 @@ fn running_sums_of_a_million_tenths_stay_exact() {
 
 #[test]
 fn running_sums_of_any_length_are_exact() {
-    // Lengths around the blocks and segments that a lane is cut into.
+    // Lengths around the sizes of the blocks and segments of a lane.
     for length in [1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 519, 1025] {
         let whole: Vec<f64> = (0..2 * length)
             .map(|at| (at * 7 % 13) as f64 - 5.0)
@@ -126,7 +126,7 @@ fn running_sums_of_any_length_are_exact() {
 
 #[test]
 fn running_sums_keep_what_cancellation_leaves() {
-    // 1 is lost beside 1e17 in double precision, and −1e17 brings it back.
+    // In double precision, 1 is lost beside 1e17. Adding −1e17 must restore it.
     for place in [0, 5, 62, 63, 64, 128, 254, 255, 256, 300] {
         let mut values = vec![1.0; 600];
         (values[place], values[place + 200]) = (1e17, -1e17);

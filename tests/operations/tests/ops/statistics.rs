@@ -1,4 +1,5 @@
-//! Products, variances, norms, truth and sums of exponentials, against naive reductions in `f64`.
+//! Products, variances, norms, truth and sums of exponentials, compared with naive reductions in
+//! `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, DeviceConfig, Element, ErrorKind, Float, Result};
@@ -40,7 +41,7 @@ fn close(found: f64, expected: f64, tolerance: f64) -> bool {
         || (found.is_nan() && expected.is_nan())
 }
 
-/// `reduce` of the elements along each line of `axis`, in row-major order of the others.
+/// Returns the values of `reduce` for the lines along `axis`, in row-major order of the other axes.
 fn lines(array: &ArrayD<f64>, axis: usize, reduce: fn(&[f64]) -> f64) -> Vec<f64> {
     let lanes = array.lanes(Axis(axis));
     lanes
@@ -53,7 +54,7 @@ type Whole = fn(&Array<f32>) -> Result<Array<f32>>;
 type Oracle = fn(&[f64]) -> f64;
 type Along = fn(&Array<f32>, isize) -> Result<Array<f32>>;
 
-/// The reductions of floats to floats, each with its oracle.
+/// The reductions from floats to floats, each with its oracle.
 const REDUCTIONS: [(Whole, Along, Oracle); 4] = [
     (|x| x.var(), |x, axis| x.lazy().var_axis(axis), var),
     (

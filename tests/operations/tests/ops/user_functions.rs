@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use under_test::device_with;
 
 elementwise! {
-    /// x · tanh(ln(1 + eˣ))
+    /// Returns x · tanh(ln(1 + eˣ)).
     fn mish(x: f32) -> f32 {
         x * (1.0 + x.exp()).ln().tanh()
     }
@@ -37,12 +37,12 @@ elementwise! {
     }
 }
 
-/// Returns the CUDA text of the function.
+/// Returns the CUDA source of the function.
 fn text<Args: Arguments, F: Function<Args>>() -> &'static str {
     F::CUDA
 }
 
-/// Returns values of all kinds.
+/// Returns values of every kind.
 fn values() -> Vec<f32> {
     let inner = (-50..50).map(|at| at as f32 * 0.37);
     let special = [
@@ -58,7 +58,7 @@ fn values() -> Vec<f32> {
     inner.chain(special).collect()
 }
 
-/// Returns the bits, by which NaN is equal to itself.
+/// Returns the bits of the elements, by which NaN equals itself.
 fn bits(array: &Array<f32>) -> Result<Vec<u32>> {
     Ok(array.to_vec()?.into_iter().map(f32::to_bits).collect())
 }
@@ -80,8 +80,8 @@ fn a_function_gives_the_bits_of_the_same_built_in_ones() -> Result<()> {
     Ok(())
 }
 
-/// Checks that each of `x.name(…)` is the built-in function `name`, or the one that is named
-/// second.
+/// Checks that each function `x.name(…)` equals the built-in function `name`, or the function that
+/// is named second.
 macro_rules! same_as_built_in {
     ($x:ident: $name:ident($($more:literal),*)) => { same_as_built_in!($x: $name $name($($more),*)) };
     ($x:ident: $name:ident $of:ident($($more:literal),*)) => {{
@@ -93,7 +93,7 @@ macro_rules! same_as_built_in {
     }};
 }
 
-/// Checks that each of `x.name(…)` is the built-in test `name`.
+/// Checks that each function `x.name(…)` equals the built-in test `name`.
 macro_rules! same_test_as_built_in {
     ($x:ident: $name:ident($($more:literal),*)) => {{
         elementwise! {
@@ -104,7 +104,8 @@ macro_rules! same_test_as_built_in {
     }};
 }
 
-/// The callback of `functions!`: each row, with operands of any kind, by all of its names.
+/// The callback of `functions!`: checks each row, with operands of any kind, under all of its
+/// names.
 macro_rules! known {
     ($lane:ident $(
         $(#[doc = $doc:literal])+
@@ -322,7 +323,7 @@ fn integers_obey_the_rules_of_arrays() -> Result<()> {
 
 const FACTOR: f32 = 0.1;
 
-/// Constants that functions take by their paths.
+/// Constants that functions name by their paths.
 mod constants {
     pub(super) const LOWER: i8 = -7;
     pub(super) const ROUNDED: half::f16 = half::f16::from_f32_const(1.0 / 3.0);
@@ -405,12 +406,12 @@ fn the_text_for_a_gpu_has_the_very_bits_of_constants() {
     );
 }
 
-/// Functions that others call by their paths.
+/// Functions that other functions call by their paths.
 mod elsewhere {
     use cachescope::elementwise;
 
     elementwise! {
-        /// x² + 1
+        /// Returns x² + 1.
         pub(super) fn above(x: f32) -> f32 {
             let square = x * x;
             square + 1.0
@@ -444,7 +445,7 @@ elementwise! {
 fn functions_call_each_other_across_modules() -> Result<()> {
     let x = Array::from_slice(&[0.0f32, 1.0, 2.0], 3)?;
     assert_eq!(all_of_them(&x).eval()?.to_vec()?, [2.5, 8.5, 36.5]);
-    // The functions may be local to a function that has the name already.
+    // The functions may be local to a function that has the same name as one of them.
     elementwise! {
         fn above(x: f32) -> f32 { elsewhere::above(x) * 2.0 }
     }

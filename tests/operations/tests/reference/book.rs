@@ -1,4 +1,4 @@
-//! The cases of a file, as `make.py` writes them.
+//! The cases of a file, in the format of `make.py`.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::reference::stored::Stored;
 
-/// The elements of all arrays, by type, and the cases.
+/// The cases, and the elements of all arrays by type.
 pub(crate) struct Book {
     pub(crate) name: String,
     /// The version of NumPy that computed the results.
@@ -40,13 +40,13 @@ pub(crate) struct Elements {
     pub(crate) c64: Vec<Complex<f64>>,
 }
 
-/// One operation on certain arrays, and its results.
+/// One operation on given arrays, and its results.
 pub(crate) struct Case {
     pub(crate) op: String,
     pub(crate) inputs: Vec<Place>,
     pub(crate) outputs: Vec<Place>,
     pub(crate) args: Vec<f64>,
-    /// The tolerance for floats, in units in the last place; `slack` is an absolute one.
+    /// The tolerance for floats in units in the last place. `slack` is an absolute tolerance.
     pub(crate) ulps: u64,
     pub(crate) slack: f64,
     /// True if the signs of zeros are compared.
@@ -59,7 +59,7 @@ pub(crate) struct Place {
     pub(crate) element: String,
     start: usize,
     shape: Vec<usize>,
-    /// The steps that make a view of the array: a name and its argument each.
+    /// The steps that make a view of the array, each with a name and an argument.
     steps: Vec<(String, Value)>,
 }
 
@@ -76,7 +76,7 @@ impl Book {
         macro_rules! read {
             ($($type:ident)+) => {
                 $(
-                    // A file contains only the types that it needs.
+                    // A file contains only the element types that it needs.
                     if let Ok(values) = file.by_name::<_, _>(stringify!($type)) {
                         let values: Array1<_> = values;
                         elements.$type = values.to_vec();
@@ -85,7 +85,8 @@ impl Book {
             };
         }
         read!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64);
-        // The reader of this format has no 16-bit floats; they are stored as their bits.
+        // The reader of this format does not support 16-bit floats, so they are stored as their
+        // bits.
         let mut bits = |name: &str| -> Vec<u16> {
             let values = file.by_name(name);
             values
@@ -102,7 +103,7 @@ impl Book {
         }
     }
 
-    /// Returns the elements of an array in row-major order, before its steps.
+    /// Returns the elements of an array in row-major order, before the steps that make a view.
     pub(crate) fn slice<T: Stored>(&self, place: &Place) -> &[T] {
         assert_eq!(T::IN_FILES, place.element, "the type of {place:?}");
         let length: usize = place.shape.iter().product();
@@ -159,7 +160,7 @@ impl Place {
     }
 }
 
-/// Returns the elements of a JSON array; none if it is missing.
+/// Returns the elements of a JSON array, or no elements if the array is missing.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -173,7 +174,7 @@ fn lengths(value: &Value) -> Vec<usize> {
     list(value).iter().map(length).collect()
 }
 
-/// Returns a number, which may be given by its name if JSON cannot express it.
+/// Returns a number. If JSON cannot express the number, it is given by a name.
 fn number(value: &Value) -> f64 {
     let named = || value.as_str().unwrap().parse().unwrap();
     value.as_f64().unwrap_or_else(named)

@@ -1,4 +1,4 @@
-//! Operations of complex numbers by their names; a new one is a row.
+//! Operations on complex numbers, by name. A new operation is a new row.
 
 use cachescope::{AnyElement, Array, Complex, Float, Number, complex};
 

@@ -1,5 +1,5 @@
-//! The factorizations by their names; a new one is a row. Factors with free signs are multiplied
-//! again.
+//! Factorizations, by name. A new factorization is a new row. Factors whose signs are arbitrary are
+//! multiplied again.
 
 use cachescope::linalg::{self, Factorizable, MatrixNorm};
 use cachescope::{Array, Result};
@@ -39,7 +39,7 @@ fn matrices<T: Stored + Factorizable>(trial: &mut Trial<'_>) {
     }
 }
 
-/// The products of the columns.
+/// Returns the products of the columns with each other.
 fn gram<T: Factorizable>(q: &Array<T>) -> Result<Array<T>> {
     q.swap_axes(-2, -1)?.matmul(q)
 }

@@ -1,11 +1,11 @@
-//! The gradient of every differentiable function, in every type, compared with exact derivatives
-//! that `derivatives.py` wrote.
+//! The gradient of every differentiable function in every type, compared with exact derivatives of
+//! `derivatives.py`.
 
 use cachescope::grad::{Parameters, jvp, value_and_grad};
 use cachescope::{AnyElement, Array, Float, Result};
 use half::{bf16, f16};
 
-/// A line of the table: the gradients of the weighted sum of a function's results.
+/// A line of the table, with the gradients of the weighted sum of a function's results.
 struct Line<'a> {
     name: &'a str,
     arguments: Vec<f64>,
@@ -32,7 +32,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A type of elements: its unit in the last place of 1, its least and its greatest normal number.
+/// An element type, with its unit in the last place of 1, its least and its greatest normal number.
 trait Narrow: Float + AnyElement<Total = Self, Average = Self> {
     const NAME: &'static str;
     const ULP: f64;
@@ -67,7 +67,7 @@ impl Narrow for bf16 {
     const MOST: f64 = 3.389_531_389_251_535_5e38;
 }
 
-/// The gradient of a loss.
+/// Returns the gradient of a loss.
 fn grad<P: Parameters, T: Float>(
     parameters: &P,
     loss: impl FnOnce(&P) -> Result<Array<T>>,
@@ -75,7 +75,7 @@ fn grad<P: Parameters, T: Float>(
     Ok(value_and_grad(parameters, loss)?.1)
 }
 
-/// The elementwise functions of one argument.
+/// Applies an elementwise function of one argument, by its name.
 fn of_one<T: Narrow>(name: &str, x: &Array<T>) -> Result<Array<T>> {
     macro_rules! by_name {
         ($($function:ident)+) => {
@@ -91,8 +91,8 @@ fn of_one<T: Narrow>(name: &str, x: &Array<T>) -> Result<Array<T>> {
     )
 }
 
-/// Returns the gradients of an elementwise function's arguments, each an array with an element for
-/// every reference line.
+/// Returns the gradients of an elementwise function's arguments. Each gradient is an array with an
+/// element for each reference line.
 fn elementwise<T: Narrow>(name: &str, arguments: &[Array<T>]) -> Result<Vec<Array<T>>> {
     match arguments {
         [x] => Ok(vec![grad(x, |x| of_one(name, x)?.sum())?]),
@@ -113,7 +113,7 @@ fn elementwise<T: Narrow>(name: &str, arguments: &[Array<T>]) -> Result<Vec<Arra
     }
 }
 
-/// The gradient of a function of a row.
+/// Returns the gradient of a function of a row.
 fn of_row<T: Narrow>(name: &str, row: &Array<T>, weights: &Array<T>) -> Result<Array<T>> {
     let class = weights.argmax()?;
     grad(row, |x| match name {
@@ -129,7 +129,7 @@ fn of_row<T: Narrow>(name: &str, row: &Array<T>, weights: &Array<T>) -> Result<A
     })
 }
 
-/// The maximum error that the gradient of an argument may have, in units in the last place. Narrow
+/// Returns the maximum error of the gradient of an argument, in units in the last place. Narrow
 /// types are computed in `f32` and rounded once.
 fn bound<T: Narrow>(line: &Line<'_>, place: usize) -> f64 {
     let scale = |units: f64| if T::ULP > 1e-6 { 0.6 } else { units };
@@ -138,13 +138,13 @@ fn bound<T: Narrow>(line: &Line<'_>, place: usize) -> f64 {
         .iter()
         .fold(0.0, |most: f64, x| most.max(x.abs()));
     scale(match line.name {
-        // Twice the error of the tangent.
+        // The bound is twice the error of the tangent.
         "tan" => 10.0,
-        // Near the least value, the slope is a difference.
+        // Near the minimum of the function, the slope is a difference.
         "gelu" | "silu" if (-2.0..0.0).contains(&line.arguments[0]) => {
             8.0 / line.gradients[0].abs().min(1.0)
         }
-        // The exponent of a share has half a unit of its own.
+        // The exponent of a share has an error of half a unit.
         "softmax" | "log_softmax" | "cross_entropy" | "logsumexp" => {
             let terms = line.weights.iter().filter(|weight| **weight != 0.0);
             let largest_term = terms
@@ -161,8 +161,8 @@ fn bound<T: Narrow>(line: &Line<'_>, place: usize) -> f64 {
     })
 }
 
-/// Returns the error of a gradient in units in the last place. Below the normal numbers, any number
-/// below them is right; above the largest, infinity is.
+/// Returns the error of a gradient in units in the last place. Below the normal numbers, every
+/// number below them counts as exact. Above the largest number, infinity counts as exact.
 fn error<T: Narrow>(found: T, exact: f64) -> f64 {
     let found = found.to_f64();
     if found == exact || (found.is_infinite() && exact.abs() >= T::MOST && found * exact > 0.0) {
@@ -179,7 +179,7 @@ fn number<T: Narrow>(x: f64) -> T {
     <T as AnyElement>::from_f64(x)
 }
 
-/// Returns whether the arguments are numbers of the type.
+/// Returns whether the type represents the arguments.
 fn fits<T: Narrow>(line: &Line<'_>) -> bool {
     let normal = |x: &f64| *x == 0.0 || x.abs() >= T::LEAST;
     let own = |x: &f64| number::<T>(*x).to_f64() == *x && normal(x);
@@ -269,7 +269,7 @@ fn gradients_are_exact_at_all_sizes() -> Result<()> {
     Ok(())
 }
 
-/// A window of −∞ at the border: its padding is not a largest element.
+/// At the border of a window of −∞, the padding is not a largest element.
 #[test]
 fn padding_gets_no_gradient() -> Result<()> {
     use cachescope::grad::nn::{PoolOptions, max_pool2d};

@@ -1,5 +1,5 @@
-//! The elementwise operations by their names: the rows of the library's table, the operators,
-//! `cast` and `select`.
+//! Elementwise operations, by name: the rows of the library's table, the operators, `cast` and
+//! `select`.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::reference::book::Book;
 use crate::reference::stored::Stored;
 use crate::reference::trial::Trial;
 
-/// The callback of `functions!`: tests every row by its name, for the elements of its kind.
+/// The callback of `functions!`: tests every row by its name, for the element types of its kind.
 macro_rules! rows {
     ($lane:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The name and the kind of each.
+        /// The name and the kind of each row.
         const ROWS: &[(&str, &str)] = &[$((stringify!($name), stringify!($kind))),+];
 
         fn floats<T: Stored + Float>(trial: &mut Trial<'_>) {
@@ -87,7 +87,7 @@ macro_rules! rows {
 cachescope::functions! { rows }
 
 pub(crate) fn run(trial: &mut Trial<'_>) {
-    // The first input of `select` is a mask, so the second one determines the type.
+    // The first input of `select` is a mask, so the second input determines the type.
     let typed = usize::from(trial.op() == "select");
     let element = trial.element(typed).to_owned();
     let row = ROWS.iter().find(|(name, _)| *name == trial.op());

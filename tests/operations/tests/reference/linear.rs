@@ -1,4 +1,4 @@
-//! The products by their names; a new one is a row.
+//! Products, by name. A new product is a new row.
 
 use cachescope::Numeric;
 use half::{bf16, f16};

@@ -1,8 +1,9 @@
-//! Every operation, compared with NumPy by cases that `make.py` wrote to the files here. Each case
-//! runs as it is, and under every policy in memory with arbitrary contents.
+//! Every operation, compared with NumPy by the cases that `make.py` wrote to files in this folder.
+//! Each case runs alone, and under every policy in memory with arbitrary contents.
 
-/// Calls a function of the table for the type of that name. The lists are the same as in
-/// `values.py`: each operation and type is a kernel to compile, so some types represent the others.
+/// Calls a function of the table for the type with this name. The lists are equal to the lists in
+/// `values.py`. Some types represent the others, because each pair of an operation and a type is a
+/// kernel to compile.
 macro_rules! by_type {
     ($trial:ident, $element:expr, $function:ident: floats) => {
         by_type!($trial, $element, $function: f32 f64 f16 bf16)
@@ -45,7 +46,7 @@ mod windows;
 use book::Book;
 use trial::{Outcome, Trial};
 
-/// A file, and the table that knows its operations.
+/// A file, and the table of its operations.
 type Table = (&'static str, fn(&mut Trial<'_>));
 
 const TABLES: &[Table] = &[
@@ -63,7 +64,7 @@ const TABLES: &[Table] = &[
     ("transforms", transforms::run),
 ];
 
-/// Fails if results differ, or if a case has an operation that no table has.
+/// Fails if results differ, or if no table has the operation of a case.
 fn assert_agreement(book: &Book, outcome: &Outcome) {
     let (name, unknown) = (&book.name, &outcome.unknown);
     assert!(unknown.is_empty(), "{name}: no row for {unknown:?}");

@@ -1,4 +1,4 @@
-//! Sums of products and what neural networks are made of by their names; a new one is a row.
+//! Sums of products and building blocks of neural networks, by name. A new operation is a new row.
 
 use cachescope::{Array, Float, Numeric, attention, einsum};
 use half::{bf16, f16};

@@ -1,5 +1,5 @@
-//! The cases under every policy, in memory that is overwritten before it is reused: no kernel may
-//! depend on a block's old contents.
+//! The cases under every policy, in memory that is overwritten before it is reused. No kernel may
+//! depend on the old contents of a block.
 
 use cachescope::{DeviceConfig, Policy, cache_scope};
 use under_test::device_with;
@@ -8,11 +8,13 @@ use crate::reference::book::Book;
 use crate::reference::trial::Outcome;
 use crate::reference::{TABLES, assert_agreement};
 
-/// All ones: NaN in every float type, and −1 or the largest of the integers.
+/// A byte of ones, which makes NaN in every float type, and −1 or the largest number in the integer
+/// types.
 const PATTERN: u8 = 0xff;
 /// The number of cases in one entry.
 const CASES: usize = 300;
-/// A plan is made after the first entry, and Bump's chunk has its final size in the third.
+/// The number of entries: the plan is made after the first entry, and in the third entry Bump's
+/// chunk has its final size.
 const ENTRIES: usize = 3;
 
 fn check(policy: Policy) {

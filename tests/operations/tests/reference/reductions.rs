@@ -1,4 +1,4 @@
-//! The reductions by their names; a new one is a row.
+//! Reductions, by name. A new reduction is a new row.
 
 use cachescope::{Element, Float};
 use half::{bf16, f16};
@@ -16,7 +16,7 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
     }
 }
 
-/// The row of a reduction: whole, or along an axis where the case names one.
+/// The row of a reduction: of the whole array, or along an axis if the case names one.
 macro_rules! row {
     ($trial:ident, $x:ident, $whole:ident, $axis:ident) => {
         if $trial.op().ends_with("_axis") {

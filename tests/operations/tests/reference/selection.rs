@@ -1,5 +1,4 @@
-//! Masks, places, counts, order statistics, running products and the operations on bits by their
-//! names.
+//! Masks, places, counts, order statistics, running products and operations on bits, by name.
 
 use cachescope::{Element, Float, Integer};
 use half::{bf16, f16};

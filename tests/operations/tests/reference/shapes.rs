@@ -1,4 +1,4 @@
-//! The views and copies by their names; a new one is a row.
+//! Views and copies, by name. A new operation is a new row.
 
 use cachescope::ndarray::SliceInfoElem;
 use cachescope::{Element, Numeric, concat, stack};
@@ -65,7 +65,7 @@ fn elements<T: Stored + Element>(trial: &mut Trial<'_>) {
     }
 }
 
-/// `start, stop, step` for each axis.
+/// Returns a selection from `start, stop, step` for each axis.
 fn selection(args: &[isize]) -> Vec<SliceInfoElem> {
     let part = |part: &[isize]| SliceInfoElem::Slice {
         start: part[0],

@@ -12,8 +12,9 @@ pub(crate) trait Stored: AnyElement {
 
     fn elements(all: &Elements) -> &[Self];
 
-    /// Returns the distance in units in the last place: 0 between two NaN or two zeros, and
-    /// `u64::MAX` between NaN and a number or between different values of an exact type.
+    /// Returns the distance in units in the last place: The distance is 0 between two NaN or two
+    /// zeros. It is `u64::MAX` between NaN and a number, and between different values of an exact
+    /// type.
     fn apart(self, other: Self) -> u64;
 
     /// Returns the absolute difference.
@@ -21,11 +22,11 @@ pub(crate) trait Stored: AnyElement {
         (self.to_f64() - other.to_f64()).abs()
     }
 
-    /// Returns whether the value is negative, or the negative zero. For a complex number, returns
-    /// this for the real part.
+    /// Returns whether the value is negative or the negative zero. For a complex number, tests the
+    /// real part.
     fn below_zero(self) -> bool;
 
-    /// Converts a number of a case. The cases of 64-bit integers have only numbers that `f64`
+    /// Converts a number of a case. For 64-bit integers, the cases only have numbers that `f64`
     /// represents exactly.
     fn of(number: f64) -> Self;
 }

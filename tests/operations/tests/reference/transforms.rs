@@ -1,5 +1,5 @@
-//! The Fourier transforms by their names; a new one is a row. Complex numbers are two arrays there,
-//! of their parts.
+//! Fourier transforms, by name. A new transform is a new row. In the files, complex numbers are two
+//! arrays of real and imaginary parts.
 
 use cachescope::fft::{self, Spectrum};
 use cachescope::{Array, Complex, Result, complex};

@@ -1,4 +1,4 @@
-//! A case for a table of operations, and the results of all cases.
+//! A case that is tried with a table of operations, and the results of all cases.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const SHOWN: usize = 25;
 pub(crate) struct Trial<'a> {
     book: &'a Book,
     case: &'a Case,
-    /// The difference that was found, if any; `None` until an operation was found.
+    /// The difference that was found, if any; `None` until the operation is found in a table.
     verdict: Option<Result<(), String>>,
 }
 
@@ -76,12 +76,12 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// Compares a result with the case's.
+    /// Compares a result with the expected result of the case.
     pub(crate) fn gives<T: Stored>(&mut self, result: Result<Array<T>>) {
         self.decide(result, |trial, array| trial.judge(0, &array));
     }
 
-    /// Compares several results with the case's.
+    /// Compares several results with the expected results of the case.
     pub(crate) fn gives_all<T: Stored>(&mut self, results: Result<Vec<Array<T>>>) {
         let wanted = self.case.outputs.len();
         self.decide(results, |trial, arrays| {
@@ -93,7 +93,7 @@ impl Trial<'_> {
         });
     }
 
-    /// Compares two results of two types with the case's.
+    /// Compares two results of different types with the expected results of the case.
     pub(crate) fn gives_both<T: Stored, U: Stored>(
         &mut self,
         results: Result<(Array<T>, Array<U>)>,
@@ -107,7 +107,7 @@ impl Trial<'_> {
     fn decide<R>(&mut self, result: Result<R>, judge: impl Fn(&Self, R) -> Result<(), String>) {
         self.verdict = match result {
             Ok(result) => Some(judge(self, result)),
-            // Treated as if there were no such operation.
+            // An unsupported operation counts as missing.
             Err(error) if error.kind() == ErrorKind::Unsupported => None,
             Err(error) => Some(Err(error.to_string())),
         };
@@ -150,28 +150,28 @@ impl Trial<'_> {
             || (self.case.slack > 0.0 && distance <= self.case.slack)
     }
 
-    /// Returns the tolerance in units in the last place that the device's own functions need, if it
-    /// is more than the host's. The CUDA programming guide, "Mathematical functions", gives 2 for
-    /// `expf`, 4 for `erfcf` and 5 for `erfc`. A factor that is off by one changes the product by
-    /// up to two, and every rounding adds up to one. (All other bounds are the guide's for one
-    /// function, or above them.)
+    /// Returns the tolerance that the device's functions need, in units in the last place, if it
+    /// exceeds the host's. The CUDA programming guide, "Mathematical functions", gives 2 for
+    /// `expf`, 4 for `erfcf` and 5 for `erfc`. An error of one unit in a factor changes the product
+    /// by up to two units, and every rounding adds up to one unit. (All other bounds equal or
+    /// exceed the guide's bound for one function.)
     fn ulps_of_device(&self, element: &str) -> u64 {
         if !Device::current().to_string().starts_with("cuda") {
             return 0;
         }
         match (self.op(), element) {
-            // An exponential, a sum and a quotient.
+            // The computation is an exponential, a sum and a quotient.
             ("sigmoid", "f32" | "f64") => 2 * 2 + 2,
-            // Far below 0 the square of an exponential, and two products.
+            // Far below 0, the computation is the square of an exponential, and two products.
             ("silu", "f32" | "f64") => 2 * (2 + 2) + 2,
-            // Three products with what was left of the argument.
+            // The computation has three products with the rest of the argument.
             ("gelu", "f32") => 2 * 4 + 3,
             ("gelu", "f64") => 2 * 5 + 3,
             _ => 0,
         }
     }
 
-    /// Returns a description of the case; the shapes are the ones before views are made.
+    /// Returns a description of the case, with the shapes of the arrays before views are made.
     fn describe(&self) -> String {
         let inputs = self
             .case
@@ -192,7 +192,7 @@ impl Trial<'_> {
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) failures: Vec<String>,
-    /// The operations and types that the table has no row for.
+    /// The operations and types that have no row in the table.
     pub(crate) unknown: BTreeSet<String>,
 }
 
@@ -216,7 +216,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the failures, one for each operation and type before the second of any.
+    /// Returns the failures. The first failures of all pairs of operation and type precede the
+    /// second ones.
     pub(crate) fn shown(&self) -> String {
         let mut seen = BTreeSet::new();
         let kind = |line: &str| line.split(['[', '#']).next().unwrap_or_default().to_owned();
