@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     device.reset_peaks();
     for _ in 0..1000 {
         cache_scope!("loop", {
-            Array::<f32>::rand(N)?.sin().eval()?; // the same two blocks again in each entry
+            Array::<f32>::rand(N)?.sin().eval()?; // each entry reuses the same two blocks
         });
     }
     let peak = device.memory_stats().peak_live_bytes;

@@ -23,7 +23,7 @@ fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     let pixels = decoder.decode()?;
     let (width, height) = decoder.dimensions().ok_or("a picture without a size")?;
     let colours = Array::from_vec(pixels, [height, width, 3])?.cast::<f32>();
-    let weights = Array::from_slice(&[0.299_f32, 0.587, 0.114], 3)?; // as the eye sees them
+    let weights = Array::from_slice(&[0.299_f32, 0.587, 0.114], 3)?; // luminance of the colours
     Ok((colours * weights / 255.0).sum_axis(2)?)
 }
 

@@ -101,8 +101,8 @@ fn rounded(rank: usize, count: usize) -> Vec<f32> {
     (0..count).map(own).collect()
 }
 
-/// Rounded sums are in the order of the ranks, independent of the rank that computes them.
-/// Therefore they are reproducible bit by bit.
+/// Checks that rounded sums are in the order of the ranks, independent of the rank that computes
+/// them. Therefore they are reproducible bit by bit.
 pub(crate) fn sums_are_in_the_order_of_the_ranks(group: &Group) -> Result<()> {
     let size = group.size();
     for count in [10_000, 300_000] {
@@ -204,7 +204,7 @@ pub(crate) fn arrays_are_sent_and_received_in_order(group: &Group) -> Result<()>
     Ok(())
 }
 
-/// Groups that share ranks do not receive each other's messages.
+/// Checks that groups that share ranks do not receive each other's messages.
 pub(crate) fn messages_of_groups_are_separate(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
     let other = group.split(0, 0)?;
@@ -275,8 +275,8 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// Streams run work as late as possible and reused memory is overwritten, so that a missing wait
-/// shows.
+/// Checks the order of calls on streams that run work as late as possible. Reused memory is
+/// overwritten, so that a missing wait shows.
 pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> {
     let config = DeviceConfig {
         delay_streams: true,

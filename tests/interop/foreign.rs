@@ -51,7 +51,7 @@ fn it_is_an_array_like_any_other() -> Result<()> {
     array.update(|a| a + 1)?;
     assert_eq!(array.address(), address, "nobody shares it");
     let view = array.reshape([10, 100])?;
-    array.fill(7)?; // The view keeps the memory as it is.
+    array.fill(7)?; // The view's memory does not change.
     assert_eq!((view.to_vec()?, array.to_vec()?), (vec![4; N], vec![7; N]));
     drop(array);
     device.synchronize()?;
@@ -313,7 +313,7 @@ fn it_is_kept_while_a_stream_uses_it() -> Result<()> {
         (&array + 2).eval()?
     };
     drop(array);
-    drop(calls.taken_in(&device, 0)?); // Looks, and waits for nobody.
+    drop(calls.taken_in(&device, 0)?); // Checks, but does not wait.
     assert_eq!(calls.count(), 0, "neither stream has read it");
     assert_eq!(here.to_vec()?, [6; N]);
     let _ = device.memory_stats();

@@ -134,7 +134,7 @@ fn drops_on_other_threads_are_recorded_once_with_their_thread() {
     };
     std::thread::spawn(move || drop(buffers)).join().unwrap();
     {
-        let _guard = scope.enter(); // Brings them home.
+        let _guard = scope.enter(); // Returns the blocks.
     }
     device.invalidate_cache("step");
     let requests = recording

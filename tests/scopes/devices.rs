@@ -65,7 +65,7 @@ fn arrays_of_nothing_allocate_nothing() -> Result<()> {
         (&device, &device, 0)
     );
     cache_scope!("loop", {
-        drop(Array::<u8>::zeros([1])?); // idle, and not to be taken for nothing
+        drop(Array::<u8>::zeros([1])?); // idle, but must not serve empty arrays
         drop(Array::<u8>::zeros([0])?);
     });
     let stats = stats(&device, "loop");

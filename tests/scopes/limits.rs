@@ -379,7 +379,7 @@ fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
         }
         bytes
     });
-    let guarded = device.enter(); // Below the scope, which so is left in any order.
+    let guarded = device.enter(); // Below the scope in the stack.
     HELD.set(Some(scope.enter()));
     let first = Array::full([8 * MIB], 1u8)?;
     HELD.take();

@@ -64,7 +64,7 @@ fn writing_waits_for_the_streams_that_read() -> Result<()> {
         sums.push((&a + 1).eval()?);
     }
     a.fill(100)?;
-    assert_all(&a, 100); // The first to run, if nothing makes the others come before.
+    assert_all(&a, 100); // Runs first, unless other work is ordered first.
     for sum in &sums {
         assert_all(sum, 2);
     }
@@ -83,7 +83,7 @@ fn writing_waits_for_the_stream_that_wrote() -> Result<()> {
     }
     a.fill(2)?;
     assert_all(&a, 2);
-    stream.synchronize()?; // If the second write had not waited, the first would run only now.
+    stream.synchronize()?; // If the second write did not wait, the first would run only now.
     assert_all(&a, 2);
     Ok(())
 }

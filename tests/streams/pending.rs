@@ -19,7 +19,7 @@ fn a_stream_that_takes_anothers_block_is_ordered_after_it() -> Result<()> {
     let stats = device.memory_stats();
     assert_eq!((z.address(), stats.reserves), (address, reserves));
     assert_eq!(stats.retries, 0, "nobody waited but the stream");
-    assert_all(&z, 7); // The first to run, if nothing makes `y` come before.
+    assert_all(&z, 7); // Runs first, unless `y` is ordered first.
     assert_all(&y, 2);
     assert_eq!(device.memory_stats().pending_bytes, 0);
     Ok(())
@@ -42,7 +42,7 @@ fn a_block_is_pending_while_another_stream_uses_it() -> Result<()> {
     assert_eq!((after.pending_bytes, after.live_bytes), (bytes(), bytes()));
     assert_eq!(after.allocated_bytes, before.allocated_bytes - bytes());
     let z = large(9)?;
-    assert_all(&z, 9); // The first work to run, if `z` has the address that `x` had.
+    assert_all(&z, 9); // Runs first, if `z` has the former address of `x`.
     assert_eq!(
         device.memory_stats().pending_bytes,
         bytes(),
@@ -106,7 +106,7 @@ fn what_is_done_is_taken_before_anything_is_reserved() -> Result<()> {
     drop(x);
     let reserves = device.memory_stats().reserves;
     stream.synchronize()?;
-    let z = large(9)?; // Rung 1: nobody looked at the memory in between.
+    let z = large(9)?; // Rung 1: nothing checked the memory in between.
     assert_eq!(z.address(), address);
     let stats = device.memory_stats();
     assert_eq!((stats.reserves, stats.retries), (reserves, 0));

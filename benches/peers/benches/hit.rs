@@ -259,7 +259,7 @@ fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
         let barrier = Barrier::new(2);
         let timed = &|processor| {
             pin_thread(processor);
-            work(64); // Wakes the thread's own part up.
+            work(64); // Warms up the state of the thread.
             barrier.wait();
             alone(&work)(n)
         };

@@ -136,7 +136,7 @@ unsafe fn total_ps(vector: std::arch::x86_64::__m256) -> f32 {
     }
 }
 
-/// Like [`total_ps`].
+/// Returns the sum of the elements, like [`total_ps`].
 ///
 /// # Safety
 ///

@@ -144,7 +144,7 @@ fn a_kernel_on_another_stream_is_ordered_as_an_operation_there() -> Result<()> {
         launch(&*other.cuda_stream()?, &saxpy, &mut z, 1.0, &y)?;
     }
     drop((x, y));
-    let reused = Array::full(N, 9.0f32)?; // Not where the kernels have yet to read.
+    let reused = Array::full(N, 9.0f32)?; // Not in memory that kernels will read.
     assert_eq!(reused.to_vec()?, [9.0; N]);
     assert_eq!(z.to_vec()?, [70.0; N]);
     Ok(())
@@ -310,9 +310,9 @@ fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()
     let launch = || std::thread::scope(|scope| scope.spawn(|| graph.launch()).join().unwrap());
     {
         let _reading = x.cuda_view()?;
-        launch()?; // Which reads as well.
+        launch()?; // The launch also reads.
         let _reading = y.cuda_view()?;
-        graph.launch()?; // By the thread that may use the view before or after.
+        graph.launch()?; // On the thread of the view.
         let error = launch().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("cuda_view"), "{error}");
@@ -398,7 +398,7 @@ fn imported_memory_is_released_after_the_last_kernel() -> Result<()> {
     assert!(has_run || calls.load(Ordering::SeqCst) == 0);
     assert_eq!(y.to_vec()?, [2.0; N]);
     drop(y);
-    drop((_guard, device)); // Its end is the latest time.
+    drop((_guard, device)); // Runs the destructor at the latest.
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     drop(place);
     Ok(())

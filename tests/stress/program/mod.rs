@@ -111,7 +111,7 @@ struct Worker {
 pub(crate) fn run(round: Arc<Round>, slot: usize, seed: u64) {
     let mut random = Random::new(seed);
     if random.once_in(2) {
-        LAST.with_borrow_mut(|last| last.0.clear()); // Before this crate has anything of the kind.
+        LAST.with_borrow_mut(|last| last.0.clear()); // Before this crate's thread-locals.
     }
     let bindings = Bindings::new(Arc::clone(&round.counts));
     BINDINGS.set(Some(bindings.clone()));

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((shortest(f32::NAN), shortest(f16::INFINITY)), (None, None));
     }
 
-    /// If the bounds and the step represent whole numbers of a power of ten, checks the range.
+    /// Checks a range, if its bounds and its step represent whole numbers of a power of ten.
     /// Returns whether they represent them.
     fn is_counted<T: Float>(digits: [i64; 3], exponent: i32) -> bool {
         let number = |digits: i64| -> f64 { format!("{digits}e{exponent}").parse().unwrap() };

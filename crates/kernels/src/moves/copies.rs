@@ -91,7 +91,7 @@ pub unsafe fn copy_parts(
     unsafe { by_bytes!(bytes, copy_parts_of::<Word>(parts, range, from, to)) };
 }
 
-/// Like [`copy_parts`], for elements of the size of `T`.
+/// Copies parts like [`copy_parts`], for elements of the size of `T`.
 ///
 /// # Safety
 ///
@@ -185,7 +185,7 @@ pub unsafe fn fill_runs(
     unsafe { by_bytes!(bytes, fill_runs_of::<Word>(value, walk, range, to)) };
 }
 
-/// Like [`fill_runs`], for elements of the size of `T`.
+/// Fills runs like [`fill_runs`], for elements of the size of `T`.
 ///
 /// # Safety
 ///
@@ -251,7 +251,7 @@ pub unsafe fn copy_elements(
     unsafe { by_bytes!(bytes, copy_elements_of::<Word>(from, to, count, strides)) };
 }
 
-/// Like [`copy_elements`], for elements of the size of `T`.
+/// Copies elements like [`copy_elements`], for elements of the size of `T`.
 ///
 /// # Safety
 ///
@@ -277,7 +277,7 @@ const PAGE_BYTES: usize = 4096;
 /// piece is too short for the C library to use the instruction of long runs.
 const PIECE_BYTES: usize = 512;
 
-/// Like [`copy_run`], but neither the source nor the target has gaps.
+/// Copies elements like [`copy_run`], but neither the source nor the target has gaps.
 ///
 /// # Safety
 ///

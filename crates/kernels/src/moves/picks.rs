@@ -73,7 +73,7 @@ pub unsafe fn pick_rows(
     unsafe { by_bytes!(bytes, pick_rows_of::<Word>(pick, firsts, row, range, to)) };
 }
 
-/// Like [`pick_rows`], for elements of the size of `T`.
+/// Writes rows like [`pick_rows`], for elements of the size of `T`.
 ///
 /// # Safety
 ///
@@ -115,7 +115,7 @@ pub unsafe fn pick_elements(
     unsafe { by_bytes!(bytes, pick_elements_of::<Word>(pick, walk, range, to)) };
 }
 
-/// Like [`pick_elements`], for elements of the size of `T`.
+/// Writes elements like [`pick_elements`], for elements of the size of `T`.
 ///
 /// # Safety
 ///

@@ -58,7 +58,7 @@ pub unsafe fn write_rows(
     unsafe { by_bytes!(bytes, write_rows_of::<Word>(rows, (triangle, k), range, to)) };
 }
 
-/// Like [`write_rows`], for elements of the size of `T`.
+/// Writes rows like [`write_rows`], for elements of the size of `T`.
 ///
 /// # Safety
 ///

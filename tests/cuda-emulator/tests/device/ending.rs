@@ -93,8 +93,9 @@ fn the_end_of_the_process_is_quiet() {
 /// A device and an array that are alive at the end of the process.
 static KEPT: Mutex<Option<(Device, Array<u32>)>> = Mutex::new(None);
 
-/// Destructors of C run in the reverse order of their registration. This destructor is registered
-/// before `main` and before the driver is loaded, so it runs after the driver's end.
+/// Registers a destructor of C that drops the device late. Such destructors run in the reverse
+/// order of their registration. This one is registered before `main` and before the driver is
+/// loaded, so it runs after the driver's end.
 pub(crate) fn drop_after_the_driver() {
     extern "C" fn drop_late() {
         let late = KEPT.lock().map(|mut kept| kept.take());

@@ -43,8 +43,8 @@ fn tangents_of_softmax_keep_their_digits() -> Result<()> {
     tangents_of_softmax::<bf16>(5.0, 1e-2)
 }
 
-/// There is one query of `apart`, and the keys and the values are 1 and 0, so that the result is
-/// the first weight.
+/// Checks the gradient of attention with one query of `apart`. The keys and the values are 1 and 0,
+/// so that the result is the first weight.
 fn gradient_of_attention<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let query = Array::from_slice(&[number::<T>(apart)], [1, 1])?;
     let keys = Array::from_slice(&[T::one(), T::zero()], [2, 1])?;
@@ -67,8 +67,8 @@ fn gradients_of_attention_keep_their_digits() -> Result<()> {
     gradient_of_attention::<bf16>(17.0, 2e-2)
 }
 
-/// For either class, the second derivative of the loss is the second derivative of the logarithm of
-/// the sum.
+/// Checks that, for either class, the second derivative of the loss is the second derivative of the
+/// logarithm of the sum.
 fn curvature_of_cross_entropy<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
     let logits = Array::from_slice(&[number::<T>(apart), T::zero()], [1, 2])?;
     let along = Array::from_slice(&[T::one(), T::zero()], [1, 2])?;

@@ -126,6 +126,6 @@ fn settings_at_the_ends_of_their_domains_are_taken() -> Result<()> {
     Muon::new(0.0).momentum(1.0).step(&mut x, &zeros)?;
     assert_eq!(x.to_vec()?, [1.0; 4]);
     AdamW::new(0.5).weight_decay(2.0).step(&mut x, &zeros)?;
-    assert_eq!(x.to_vec()?, [0.0; 4]); // Shrunk to nothing.
+    assert_eq!(x.to_vec()?, [0.0; 4]); // Decayed to 0.
     Ok(())
 }

@@ -122,7 +122,7 @@ macro_rules! known {
             Ok(())
         }
     };
-    (@row bits $x:ident $name:ident $arguments:tt) => {}; // Not of floats.
+    (@row bits $x:ident $name:ident $arguments:tt) => {}; // Not for floats.
     (@row integer $x:ident $name:ident $arguments:tt) => {};
     (@row test $x:ident $name:ident $arguments:tt) => { same_test_as_built_in!($x: $name()) };
     (@row equality $($row:tt)+) => { known! { @row compare $($row)+ } };
