@@ -212,10 +212,10 @@ const FEW: usize = ACCUMULATORS / 4;
 
 /// Merges all accumulators, starting with accumulators that are far apart.
 ///
-/// The merge of the last [`FEW`] is not inlined. If it were, the compiler would split the
-/// accumulators into pairs from the beginning, because the last merges need pairs. Because it is
-/// not, accumulators remain whole vectors up to the call. The loop that fills the accumulators must
-/// be inlined, because a function's arguments are passed in memory: each iteration would write the
+/// The merge of the last [`FEW`] is not inlined, so that accumulators remain whole vectors up to
+/// the call. If it were inlined, the compiler would split the accumulators into pairs from the
+/// beginning, because the last merges need pairs. The loop that fills the accumulators must be
+/// inlined, because a function's arguments are passed in memory: each iteration would write the
 /// accumulators to memory.
 #[inline(always)]
 fn join_accumulators<P: Copy, const FMA: bool>(
