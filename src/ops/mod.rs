@@ -94,7 +94,7 @@ pub use index::{PadMode, concat, stack};
 pub use linear::einsum::{EinsumOperands, einsum};
 pub use network::attention::attention;
 pub use network::convolution::ConvOptions;
-pub(crate) use network::convolution::conv_transpose2d;
+pub(crate) use network::convolution::{conv_transpose2d, conv2d};
 pub(crate) use network::norms::{
     check_epsilon, group_norm, layer_norm, rms_norm, scale_of, widened,
 };

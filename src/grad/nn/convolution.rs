@@ -4,7 +4,7 @@ use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::ConvOptions;
+use crate::ops::{ConvOptions, conv2d};
 
 /// A layer of [`Array::conv2d`] with a kernel and a bias.
 #[derive(Clone, Debug, CastParameters, Parameters)]
@@ -55,7 +55,8 @@ impl<T: Float> Conv2d<T> {
         })
     }
 
-    /// Convolves images of shape `[count, inputs, height, width]`.
+    /// Convolves images of shape `[count, inputs, height, width]`. In `f16` and `bf16`, the bias is
+    /// added before the sums are rounded.
     ///
     /// # Examples
     ///
@@ -78,12 +79,9 @@ impl<T: Float> Conv2d<T> {
     /// The errors of [`Array::conv2d`].
     #[track_caller]
     pub fn forward(&self, images: &Array<T>) -> Result<Array<T>> {
-        let mut convolved = images.conv2d(&self.weight, self.options)?;
-        if let Some(bias) = &self.bias {
-            let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
-            convolved.update(|convolved| convolved + bias)?;
-        }
-        Ok(convolved)
+        let bias = self.bias.as_ref().map(Array::erased);
+        let (images, weight) = (images.erased(), self.weight.erased());
+        conv2d(images, weight, bias, self.options).map(Array::from_erased)
     }
 }
 

@@ -67,6 +67,7 @@ impl<T: Float> Linear<T> {
     }
 
     /// Applies the layer to `x`, of shape `[.., inputs]`. The result has the shape `[.., outputs]`.
+    /// In `f16` and `bf16`, the bias is added before the product is rounded.
     ///
     /// # Examples
     ///
@@ -86,11 +87,12 @@ impl<T: Float> Linear<T> {
     /// The errors of [`Array::matmul`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        let mut product = x.matmul(&self.weight.transpose()?)?;
-        if let Some(bias) = &self.bias {
-            product.update(|product| product + bias)?;
-        }
-        Ok(product)
+        let weight = self.weight.transpose()?;
+        let Some(bias) = &self.bias else {
+            return x.matmul(&weight);
+        };
+        let sum = x.erased().matmul_plus(weight.erased(), bias.erased())?;
+        Ok(Array::from_erased(sum))
     }
 }
 

@@ -82,20 +82,22 @@ impl<T: Float> Gru<T> {
         steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
         let mut state = steps.first("state", x, state)?;
         let across = self.weight_hh_l0.transpose()?;
-        let [reset, update, new] = steps.parts(&self.bias_ih_l0)?;
-        let [own_reset, own_update, own_new] = steps.parts(&self.bias_hh_l0)?;
+        let [reset, update, new] = steps.parts(&unrounded(&self.bias_ih_l0)?)?;
+        let [own_reset, own_update, own_new] = steps.parts(&unrounded(&self.bias_hh_l0)?)?;
         let (reset, update) = eval((reset + own_reset, update + own_update))?;
         let bias = concat(&[&reset, &update, &new], 0)?;
         let products = steps.products(x, &self.weight_ih_l0, &bias)?;
+        let zeros = steps.zeros(x)?;
         let mut states = Vec::new();
         for step in 0..steps.length {
             let [x_reset, x_update, x_new] = steps.parts(&steps.at(&products, step)?)?;
-            let own = steps.parts(&state.matmul(&across)?)?;
+            let own = steps.parts(&steps.product(&state, &across, zeros.as_ref())?)?;
             let [h_reset, h_update, h_new] = own;
             let r = (x_reset + h_reset).sigmoid();
             let z = (x_update + h_update).sigmoid();
             let n = (x_new + r * (h_new + &own_new)).tanh();
-            state = (&n + z * (&state - &n)).eval_unfused()?;
+            let next = &n + z * (state.cast::<T::Computed>() - &n);
+            state = next.cast::<T>().eval_unfused()?;
             states.push(state.clone());
         }
         Ok((steps.all(&products, &states)?, state))
@@ -182,23 +184,39 @@ impl<T: Float> Lstm<T> {
         let mut state = steps.first("state", x, first.map(|first| first.0))?;
         let mut cell = steps.first("cell", x, first.map(|first| first.1))?;
         let across = self.weight_hh_l0.transpose()?;
-        let bias = (&self.bias_ih_l0 + &self.bias_hh_l0).eval_unfused()?;
+        let biases = [&self.bias_ih_l0, &self.bias_hh_l0].map(unrounded);
+        let [of_input, of_state] = biases;
+        let bias = (of_input? + of_state?).eval_unfused()?;
         let products = steps.products(x, &self.weight_ih_l0, &bias)?;
+        let zeros = steps.zeros(x)?;
         let mut states = Vec::new();
         for step in 0..steps.length {
-            let [x_input, x_forget, x_new, x_out] = steps.parts(&steps.at(&products, step)?)?;
-            let own = steps.parts(&state.matmul(&across)?)?;
+            let of_input = steps.at(&products, step)?;
+            // The sums of a narrow type contain the products with the inputs.
+            let addend = zeros.as_ref().map(|_| &of_input);
+            let own = steps.parts(&steps.product(&state, &across, addend)?)?;
+            let of_input = steps.parts(zeros.as_ref().unwrap_or(&of_input))?;
+            let [x_input, x_forget, x_new, x_out] = of_input;
             let [h_input, h_forget, h_new, h_out] = own;
             let input = (x_input + h_input).sigmoid();
             let forget = (x_forget + h_forget).sigmoid();
             let new = (x_new + h_new).tanh();
             let out = (x_out + h_out).sigmoid();
-            let next = forget * &cell + input * new;
-            (state, cell) = eval((out * next.tanh(), next))?;
+            let next = forget * cell.cast::<T::Computed>() + input * new;
+            (state, cell) = eval(((out * next.tanh()).cast::<T>(), next.cast::<T>()))?;
             states.push(state.clone());
         }
         Ok((steps.all(&products, &states)?, (state, cell)))
     }
+}
+
+/// Returns the elements of an array in the accumulation type.
+#[track_caller]
+fn unrounded<T: Float>(array: &Array<T>) -> Result<Array<T::Computed>> {
+    let array = array.erased().share();
+    array
+        .converted(T::DTYPE.computed_in())
+        .map(Array::from_erased)
 }
 
 /// The lengths of a recurrent layer's arrays.
@@ -276,19 +294,47 @@ impl Steps {
         Err(Error::new(ErrorKind::ShapeMismatch, text))
     }
 
-    /// Returns the products of the inputs of all steps with a weight, plus a bias. A bias added in
-    /// each step would cost a reduction over the batch in each step's backward pass.
+    /// Returns the products of the inputs of all steps with a weight, plus a bias, not rounded. A
+    /// bias added in each step would cost a reduction over the batch in each step's backward pass.
     #[track_caller]
     fn products<T: Float>(
         &self,
         x: &Array<T>,
         weight: &Array<T>,
-        bias: &Array<T>,
-    ) -> Result<Array<T>> {
+        bias: &Array<T::Computed>,
+    ) -> Result<Array<T::Computed>> {
         let rows = x.reshape([self.batch * self.length, self.inputs])?;
-        let mut products = rows.matmul(&weight.transpose()?)?;
-        products.update(|products| products + bias)?;
-        products.reshape([self.batch, self.length, weight.shape()[0]])
+        let weight = weight.transpose()?;
+        let products = rows.erased().matmul_plus(weight.erased(), bias.erased())?;
+        let products = Array::<T::Computed>::from_erased(products);
+        products.reshape([self.batch, self.length, self.gates * self.width])
+    }
+
+    /// Returns the product of a state with a weight, not rounded. An addend is added to products of
+    /// a narrow type, which always have one.
+    #[track_caller]
+    fn product<T: Float>(
+        &self,
+        state: &Array<T>,
+        weight: &Array<T>,
+        addend: Option<&Array<T::Computed>>,
+    ) -> Result<Array<T::Computed>> {
+        let (state, weight) = (state.erased(), weight.erased());
+        let product = match addend {
+            Some(addend) => state.matmul_plus(weight, addend.erased())?,
+            None => state.matmul(weight)?,
+        };
+        Ok(Array::from_erased(product))
+    }
+
+    /// Returns zeros that broadcast to the products of a step, if `T` is narrow.
+    #[track_caller]
+    fn zeros<T: Float>(&self, x: &Array<T>) -> Result<Option<Array<T::Computed>>> {
+        if T::DTYPE == T::DTYPE.computed_in() {
+            return Ok(None);
+        }
+        let _device = x.device().enter();
+        Array::zeros([1, self.gates * self.width]).map(Some)
     }
 
     /// Returns a view of one step.
@@ -313,11 +359,15 @@ impl Steps {
 
     /// Returns the states of all steps in one array.
     #[track_caller]
-    fn all<T: Float>(&self, products: &Array<T>, states: &[Array<T>]) -> Result<Array<T>> {
+    fn all<T: Float>(
+        &self,
+        products: &Array<T::Computed>,
+        states: &[Array<T>],
+    ) -> Result<Array<T>> {
         if states.is_empty() {
             // An array without elements, but a view of the products, so that a tape tracks it.
             let none = products.layout().part(2, 0..self.width, 1)?;
-            return products.viewed(none).lazy().eval_unfused();
+            return products.viewed(none).cast::<T>().eval_unfused();
         }
         stack(&states.iter().collect::<Vec<_>>(), 1)
     }

@@ -68,7 +68,7 @@ impl<T: Float> ConvTranspose2d<T> {
 
     /// Applies the layer to images of shape `[count, inputs, height, width]`. An axis of the result
     /// has the length `(length - 1) * stride - 2 * padding + dilation * (size - 1) +
-    /// output_padding + 1`.
+    /// output_padding + 1`. In `f16` and `bf16`, the bias is added before the sums are rounded.
     ///
     /// # Examples
     ///
@@ -95,14 +95,11 @@ impl<T: Float> ConvTranspose2d<T> {
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let lengths = self.lengths(x)?;
         let (x, weight) = (x.erased(), self.weight.erased());
-        let result = conv_transpose2d(x, weight, lengths, self.options)?;
-        let mut result = Array::from_erased(result);
         if let Some(bias) = &self.bias {
-            check_bias(bias, result.shape()[1])?;
-            let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
-            result.update(|result| result + bias)?;
+            check_bias(bias, self.weight.shape()[1] * self.options.groups)?;
         }
-        Ok(result)
+        let bias = self.bias.as_ref().map(Array::erased);
+        conv_transpose2d(x, weight, bias, lengths, self.options).map(Array::from_erased)
     }
 
     /// Returns the numbers of rows and columns of the result.

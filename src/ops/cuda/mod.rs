@@ -54,7 +54,7 @@ pub(super) use indexed::{marked, picked, reported};
 pub(super) use linalg::{
     cholesky_factors, eigenvalues, inverted, lu_factors, qr_factors, singular_values, solved,
 };
-pub(super) use products::{multiply, multiply_into, multiply_stacks};
+pub(super) use products::{add_stacks, multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{ReductionKernels, reduce};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::running;

@@ -64,7 +64,7 @@ pub(super) use lanes::{along_axis, normalized_contiguous};
 pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
-pub(super) use products::{multiply, multiply_into, multiply_stacks};
+pub(super) use products::{add_stacks, multiply, multiply_into, multiply_stacks};
 pub(super) use reduce::{reduce, reduce_contiguous};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use search::search;

@@ -8,16 +8,17 @@ use num_complex::Complex;
 
 use super::matrix::{Matrix, Pairs};
 use super::packed::Packed;
-use super::{ProductPlace, blocks, complex, dots, packed, tiny, vectors, widened};
+use super::{ProductPlace, ProductRows, blocks, complex, dots, packed, tiny, vectors, widened};
 use crate::registers::RegisterFloat;
 use crate::{DType, Number};
 
-/// A function that writes some rows of a pair's product to an address, row by row.
+/// A function that writes some rows of a pair's product, row by row.
 ///
 /// The elements must be of the loop's type. The memory of the matrices must be alive and not
-/// written to. The memory at the address must be writable for the rows, and nothing else may hold
-/// it.
-type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, *mut u8);
+/// written to. The memory of the rows must be writable, and nothing else may hold it. Only loops for
+/// `f16` and `bf16` write wide rows, or add to rows that are begun. Rows that are begun must be
+/// initialised.
+type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, ProductRows);
 
 /// A function that writes some rows and columns of a pair's product. Its contract is as for
 /// [`RowsLoop`].
@@ -26,7 +27,7 @@ type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 /// The loops that multiply matrices of a type.
 #[derive(Debug)]
 pub struct ProductLoops {
-    /// The loop for many small matrices. Its contract is as for a `RowsLoop`.
+    /// The loop for many small matrices. Its contract is as for a `RowsLoop`. The rows are not begun.
     pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
     /// The loop for products with vectors.
     pub vector: RowsLoop,
@@ -47,8 +48,8 @@ impl ProductLoops {
     pub fn of(dtype: DType) -> &'static Self {
         static F32: ProductLoops = ProductLoops::packed::<f32>();
         static F64: ProductLoops = ProductLoops::packed::<f64>();
-        static F16: ProductLoops = ProductLoops::by_rows::<f16, f32>(widened_rows::<f16>);
-        static BF16: ProductLoops = ProductLoops::by_rows::<bf16, f32>(widened_rows::<bf16>);
+        static F16: ProductLoops = ProductLoops::narrow::<f16>();
+        static BF16: ProductLoops = ProductLoops::narrow::<bf16>();
         // Integers wrap, so signed and unsigned types share a loop, and the sums of short integers
         // may have longer types: loops over `u8` and `u16` have four times the code of loops over
         // `u32`.
@@ -79,6 +80,16 @@ impl ProductLoops {
             tiny: tiny_products::<T, A>,
             vector: vector_rows::<T, A>,
             rows: Some(rows),
+            packed: None,
+            dots: None,
+        }
+    }
+
+    const fn narrow<T: Number>() -> Self {
+        Self {
+            tiny: tiny_products::<T, f32>,
+            vector: widened_vector_rows::<T>,
+            rows: Some(widened_rows::<T>),
             packed: None,
             dots: None,
         }
@@ -122,23 +133,67 @@ unsafe fn vector_rows<T: Number, A: Number>(
     pairs: &Pairs,
     index: usize,
     rows: Range<usize>,
-    out: *mut u8,
+    out: ProductRows,
 ) {
     // SAFETY: by this function's contract.
     unsafe {
         let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
-        vectors::matrix_vector::<T, A>(&left, &right.transposed(), out);
+        vectors::matrix_vector::<T, A, T>(&left, &right.transposed(), out);
+    }
+}
+
+/// # Safety
+///
+/// As for a [`RowsLoop`]. There must be at most [`vectors::HEIGHT`] rows.
+unsafe fn widened_vector_rows<T: Number>(
+    pairs: &Pairs,
+    index: usize,
+    rows: Range<usize>,
+    out: ProductRows,
+) {
+    let count = rows.len();
+    let (left, right) = pairs.get::<T>(index);
+    let mut sums = [MaybeUninit::uninit(); vectors::HEIGHT];
+    // SAFETY: by this function's contract. `matrix_vector` writes all sums. The product of a matrix and
+    // a vector has one element for each row.
+    unsafe {
+        vectors::matrix_vector::<T, f32, f32>(
+            &left.rows(rows),
+            &right.transposed(),
+            &mut sums[..count],
+        );
+        let sums = std::slice::from_raw_parts(sums.as_ptr().cast(), count);
+        match out.is_wide {
+            true => widened::store::<f32>(sums, elements(out.first, count), out.is_begun),
+            false => widened::store::<T>(sums, elements(out.first, count), out.is_begun),
+        }
     }
 }
 
 /// # Safety
 ///
 /// As for a [`RowsLoop`].
-unsafe fn widened_rows<T: Number>(pairs: &Pairs, index: usize, rows: Range<usize>, out: *mut u8) {
+unsafe fn widened_rows<T: Number>(
+    pairs: &Pairs,
+    index: usize,
+    rows: Range<usize>,
+    out: ProductRows,
+) {
+    let (left, right) = pairs.get::<T>(index);
+    let (left, count) = (left.rows(rows.clone()), rows.len() * right.columns);
+    let is_begun = out.is_begun;
     // SAFETY: by this function's contract.
     unsafe {
-        let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
-        widened::multiply(&left, &right, out);
+        match out.is_wide {
+            true => {
+                let out = elements::<f32>(out.first, count);
+                widened::multiply(&left, &right, out, is_begun);
+            }
+            false => {
+                let out = elements::<T>(out.first, count);
+                widened::multiply(&left, &right, out, is_begun);
+            }
+        }
     }
 }
 
@@ -149,7 +204,7 @@ unsafe fn block_rows<T: Number, A: Number>(
     pairs: &Pairs,
     index: usize,
     rows: Range<usize>,
-    out: *mut u8,
+    out: ProductRows,
 ) {
     // SAFETY: by this function's contract.
     unsafe {
@@ -212,12 +267,14 @@ unsafe fn rows_of<'a, T: Number>(
     pairs: &Pairs,
     index: usize,
     rows: Range<usize>,
-    out: *mut u8,
+    out: ProductRows,
 ) -> (Matrix<T>, Matrix<T>, &'a mut [MaybeUninit<T>]) {
+    debug_assert!(!out.is_wide && !out.is_begun, "another loop writes these");
     let (left, right) = pairs.get::<T>(index);
     let count = rows.len() * right.columns;
     // SAFETY: by this function's contract.
-    (left.rows(rows), right, unsafe { elements(out, count) })
+    let out = unsafe { elements(out.first, count) };
+    (left.rows(rows), right, out)
 }
 
 fn part_of<T: Number>(

@@ -22,6 +22,17 @@ pub struct ProductPlace<T> {
     pub row_stride: usize,
 }
 
+/// The memory of some rows of a product, without gaps.
+#[derive(Clone, Copy, Debug)]
+pub struct ProductRows {
+    /// The address of the first element.
+    pub first: *mut u8,
+    /// `true` if the elements are `f32` and the operands are narrower.
+    pub is_wide: bool,
+    /// `true` if the product is added to the values in memory. Otherwise, the values are not read.
+    pub is_begun: bool,
+}
+
 impl ProductPlace<u8> {
     /// Returns the place as a place of `T`, which must be the type of its elements.
     pub fn typed<T>(self) -> ProductPlace<T> {

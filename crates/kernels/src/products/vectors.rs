@@ -18,17 +18,17 @@ const DEPTH: usize = 1024;
 /// The number of results that are summed at once, in the first-level cache.
 pub const HEIGHT: usize = 256;
 
-/// Writes the product of `matrix` and the row `vector`, summed in `A`, to all of `out`.
+/// Writes the product of `matrix` and the row `vector`, summed in `A`, to all of `out`, in `U`.
 ///
 /// # Safety
 ///
 /// `vector` must have one row, whose length is the number of columns of `matrix`. The length of
 /// `out` must be the number of rows of `matrix`. The memory of both matrices must be alive and not
 /// written to.
-pub unsafe fn matrix_vector<T: Number, A: Number>(
+pub unsafe fn matrix_vector<T: Number, A: Number, U: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
+    out: &mut [MaybeUninit<U>],
 ) {
     assert!(vector.rows == 1 && vector.columns == matrix.columns && out.len() == matrix.rows);
     let work = MatrixVector {
@@ -48,13 +48,13 @@ struct MatrixVector<'a, T, A> {
     sums: PhantomData<A>,
 }
 
-impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
+impl<T: Number, A: Number, U: Number> Loop<[MaybeUninit<U>]> for MatrixVector<'_, T, A> {
     type Result = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<U>]) {
         // SAFETY: by the invariant.
-        unsafe { multiply::<T, A, FMA>(self.matrix, self.vector, out) };
+        unsafe { multiply::<T, A, U, FMA>(self.matrix, self.vector, out) };
     }
 }
 
@@ -64,10 +64,10 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
 ///
 /// As for [`matrix_vector`].
 #[inline(always)]
-unsafe fn multiply<T: Number, A: Number, const FMA: bool>(
+unsafe fn multiply<T: Number, A: Number, U: Number, const FMA: bool>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
+    out: &mut [MaybeUninit<U>],
 ) {
     // SAFETY: by this function's contract.
     unsafe {
@@ -102,7 +102,7 @@ fn is_stored_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
 }
 
 #[inline(always)]
-fn write_all<T: Number, A: Number>(sums: &[A], out: &mut [MaybeUninit<T>]) {
+fn write_all<A: Number, U: Number>(sums: &[A], out: &mut [MaybeUninit<U>]) {
     for (slot, &sum) in out.iter_mut().zip(sums) {
         slot.write(convert(sum));
     }

@@ -1,4 +1,5 @@
-//! Products of `f16` and `bf16`, computed in `f32`.
+//! Products of `f16` and `bf16`, computed in `f32`. A product can be added to values in memory. The
+//! sum is then rounded, and the product is not.
 //!
 //! The `gemm` crate has a product for `f16`. If the inner length is large or an operand is a
 //! vector, that product rounds intermediate sums to `f16`.
@@ -27,15 +28,17 @@ struct WideOperands {
     sums: Vec<f32>,
 }
 
-/// Writes the product of at most [`ROWS`] rows to all of `out`.
+/// Writes the product of at most [`ROWS`] rows to all of `out`, or adds it if `is_begun`.
 ///
 /// # Safety
 ///
-/// The memory of both matrices must be alive and not written to.
-pub unsafe fn multiply<T: AnyElement>(
+/// The memory of both matrices must be alive and not written to. If `is_begun`, all of `out` must
+/// be initialised.
+pub unsafe fn multiply<T: AnyElement, U: AnyElement>(
     left: &Matrix<T>,
     right: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
+    out: &mut [MaybeUninit<U>],
+    is_begun: bool,
 ) {
     let mut scratch = WideOperands::default();
     for column in (0..right.columns).step_by(COLUMNS) {
@@ -62,7 +65,9 @@ pub unsafe fn multiply<T: AnyElement>(
         }
         let lines = out.chunks_exact_mut(right.columns);
         for (line, sums) in lines.zip(scratch.sums.chunks_exact(width)) {
-            vectorised(Narrow(sums), &mut line[column..column + width]);
+            let slots = &mut line[column..column + width];
+            // SAFETY: by this function's contract.
+            unsafe { store(sums, slots, is_begun) };
         }
     }
 }
@@ -119,6 +124,18 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
     }
 }
 
+/// Writes `sums` to `out`, or adds them if `is_begun`, and rounds to the type of `out`.
+///
+/// # Safety
+///
+/// If `is_begun`, all of `out` must be initialised.
+pub unsafe fn store<U: AnyElement>(sums: &[f32], out: &mut [MaybeUninit<U>], is_begun: bool) {
+    match is_begun {
+        true => vectorised(Add(sums), out),
+        false => vectorised(Narrow(sums), out),
+    }
+}
+
 /// Sums that are rounded to the type of the output.
 struct Narrow<'a>(&'a [f32]);
 
@@ -129,6 +146,24 @@ impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Narrow<'_> {
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         for (slot, &sum) in out.iter_mut().zip(self.0) {
             slot.write(convert(sum));
+        }
+    }
+}
+
+/// Sums to be added to the values of the output.
+///
+/// Invariant: the output is initialised.
+struct Add<'a>(&'a [f32]);
+
+impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Add<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        for (slot, &sum) in out.iter_mut().zip(self.0) {
+            // SAFETY: by the invariant.
+            let value: f32 = convert(unsafe { slot.assume_init() });
+            slot.write(convert(sum + value));
         }
     }
 }

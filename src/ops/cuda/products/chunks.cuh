@@ -15,7 +15,7 @@ kernel(const sum_t* __restrict__ sums, out_t* __restrict__ to, Walk<RANK, 1> pla
         }
         sum = group_sum<GROUP>(sum);
         if (lane == 0) {
-            to[number] = stored(sum);
+            store(to, number, sum);
         }
     }
 }

@@ -17,8 +17,8 @@ struct Sums {
     sum_t of[4];
 };
 
-CS_FN out_t stored(const Sums& sums) {
-    return stored((sums.of[0] + sums.of[1]) + (sums.of[2] + sums.of[3]));
+CS_FN void store(out_t* __restrict__ to, index_t index, const Sums& sums) {
+    store(to, index, (sums.of[0] + sums.of[1]) + (sums.of[2] + sums.of[3]));
 }
 
 /// Returns the product of the chunk of a row that begins at `line` with the factors, which are
@@ -98,15 +98,15 @@ kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, 
             of_rows(matrices, vectors, matrix, line, factors, length, sums);
 #pragma unroll
             for (int part = 0; part < PACK; ++part) {
-                to[first + part] = stored(sums[part]);
+                store(to, first + part, sums[part]);
             }
             continue;
         }
         for (index_t part = 0; part < there; ++part) {
-            to[first + part] = stored(of_row(matrices, vectors, matrix, line + part, factors, length));
+            store(to, first + part, of_row(matrices, vectors, matrix, line + part, factors, length));
         }
 #else
-        to[first] = stored(of_row(matrices, vectors, matrix, line, factors, length));
+        store(to, first, of_row(matrices, vectors, matrix, line, factors, length));
 #endif
     }
 }

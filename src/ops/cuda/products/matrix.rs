@@ -57,6 +57,15 @@ impl Matrix {
     }
 }
 
+/// The memory of products, without gaps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) address: DevicePtr,
+    pub(super) element: GemmType,
+    /// `true` if the products are added to the values in memory.
+    pub(super) is_begun: bool,
+}
+
 /// Pairs of matrices to be multiplied.
 ///
 /// Invariant: the inner lengths are equal.
@@ -120,15 +129,16 @@ impl Pairs {
     }
 
     /// Returns the cuBLAS calls that multiply operands which begin at these addresses. The products
-    /// are contiguous from `target` on. [`calls`](Self::calls) returns the number of calls. Returns
+    /// are written to `target`. [`calls`](Self::calls) returns the number of calls. Returns
     /// `None` if an operand must be copied first.
     pub(super) fn gemms(
         &self,
         element: GemmType,
         [left, right]: [DevicePtr; 2],
-        target: DevicePtr,
+        target: Target,
     ) -> Option<impl Iterator<Item = Gemm>> {
         let bytes = element.bytes();
+        let target_bytes = target.element.bytes();
         let factor = |address: DevicePtr, matrix: Matrix, step: isize| {
             let (transposed, leading) = matrix.blas_layout()?;
             Some(GemmOperand {
@@ -158,11 +168,13 @@ impl Pairs {
         let parts = Walk::over([first, other_first, 0], others);
         let places: Vec<[usize; 3]> = parts.each(0..parts.count()).collect();
         let at = move |address: DevicePtr, index: usize| address.offset((index * bytes) as u64);
+        let product_at = move |index: usize| target.address.offset((index * target_bytes) as u64);
         Some(
             places
                 .into_iter()
                 .map(move |[left_at, right_at, at_target]| Gemm {
                     element,
+                    product: target.element,
                     rows,
                     inner,
                     columns,
@@ -174,7 +186,8 @@ impl Pairs {
                         address: at(right.address, right_at),
                         ..right
                     },
-                    target: at(target, at_target),
+                    target: product_at(at_target),
+                    is_begun: target.is_begun,
                     target_step: step,
                     count,
                 }),

@@ -7,19 +7,19 @@
 mod matrix;
 mod vectors;
 
-use self::matrix::{Matrix, Pairs};
+use self::matrix::{Matrix, Pairs, Target};
 use self::vectors::Vectors;
 use super::copy::{Words, copied};
 use super::launch::launch;
 use super::memory::{Output, address_of, computed, zeros};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
-use crate::array::{AnyArray, DType, Layout, Shape};
+use crate::array::{AnyArray, Buffer, DType, Layout, Shape};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, as_matrices};
 use crate::ops::expression::tree::Operand;
-use crate::ops::order::CudaOrder;
+use crate::ops::order::{CudaOrder, UpdateTargets};
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`. The shape has as
 /// many elements as the product. Both arrays have numbers of one type. A vector is a row on the
@@ -75,6 +75,53 @@ pub(in crate::ops) fn multiply_stacks(
     }
 }
 
+/// Like [`multiply_stacks`], but adds the products of floats to the elements of `place`, of which
+/// there are as many. They are of the operands' type, or of `f32` if that is narrower. Nothing else
+/// may read or write them.
+#[track_caller]
+pub(in crate::ops) fn add_stacks(
+    order: CudaOrder<'_>,
+    (left, left_layout): (Operand<'_>, &Layout),
+    (right, right_layout): (Operand<'_>, &Layout),
+    place: Operand<'_>,
+) -> Result<()> {
+    let element = GemmType::of(left.dtype.in_cuda()).expect("the elements are floats");
+    assert_eq!(left.dtype, right.dtype, "multiplied by another type");
+    let pairs = Pairs::new(left_layout, right_layout);
+    let [rows, inner, columns] = pairs.lengths();
+    let count = pairs.places.count() * rows * columns;
+    assert!(
+        place.layout.is_contiguous() && place.layout.len() == count && inner > 0,
+        "{:?} does not hold the products",
+        place.layout
+    );
+    let (left, right) = (left.viewed(left_layout), right.viewed(right_layout));
+    let target = Target {
+        address: address_of(place),
+        element: GemmType::of(place.dtype.in_cuda()).expect("the elements are floats"),
+        is_begun: true,
+    };
+    if rows > 1 && columns > 1 {
+        let operands = BlasOperands::new(order, left, right)?;
+        let touched = UpdateTargets {
+            targets: &[place.buffer],
+            reading: operands.buffers(),
+        };
+        return operands.multiply(order.touching(&touched), element, target);
+    }
+    let (left, right, pairs) = match columns {
+        1 => (left, right, pairs),
+        // A row is the column of the transposed product.
+        _ => (right, left, pairs.transposed()),
+    };
+    let operands = [Words::of(left), Words::of(right)];
+    let products = Vectors::new(ProductKind::of(left.dtype), &pairs, operands);
+    let products = products.added_to(target.element != element);
+    let scratch = products.scratch(order.device)?;
+    let operands = operands.map(|words| words.address);
+    products.write(order, operands, scratch.as_ref(), target.address)
+}
+
 /// Writes the product of two matrices of floats to `place`, if cuBLAS can read both in place.
 /// Returns whether it did. All three arrays have one type. `place` must have exactly the elements
 /// of the product. Nothing else may read or write them.
@@ -101,7 +148,12 @@ pub(in crate::ops) fn multiply_into(
         return Ok(false);
     }
     let operands = [left, right].map(|array| Words::of(array).address);
-    let gemms = pairs.gemms(element, operands, address_of(place));
+    let target = Target {
+        address: address_of(place),
+        element,
+        is_begun: false,
+    };
+    let gemms = pairs.gemms(element, operands, target);
     for gemm in gemms.expect("both stand in rows or columns") {
         // SAFETY: the operands hold all elements that their layouts reach. The place has as many
         // elements as the product, as the caller checked. Nothing else reads or writes them. The
@@ -139,34 +191,64 @@ fn by_cublas(
     shape: &Shape,
 ) -> Result<AnyArray> {
     let dtype = left.dtype;
-    let mut left = multipliable(order, left)?;
-    let mut right = multipliable(order, right)?;
-    let mut pairs = Pairs::new(&left.layout, &right.layout);
-    let is_broadcast = |array: &AnyArray| Matrices::of(&array.layout) == Matrices::Broadcast;
-    let most = if is_broadcast(&left) || is_broadcast(&right) {
-        MANY_CALLS
-    } else {
-        FEW_CALLS
-    };
-    if pairs.calls().is_none_or(|calls| calls > most) {
-        // Without gaps, the matrices are numbered along one axis.
-        left = uniform(order, left)?;
-        right = uniform(order, right)?;
-        pairs = Pairs::new(&left.layout, &right.layout);
-    }
-    let both = [&left.buffer, &right.buffer];
-    let order = order.touching(&both);
-    let operands = [&left, &right].map(|array| Words::of(array.operand()).address);
+    let operands = BlasOperands::new(order, left, right)?;
+    let both = operands.buffers();
     computed(order.device, dtype, shape, |output: Output| {
-        let gemms = pairs.gemms(element, operands, output.address);
+        let target = Target {
+            address: output.address,
+            element,
+            is_begun: false,
+        };
+        operands.multiply(order.touching(&both), element, target)
+    })
+}
+
+/// Operands that cuBLAS can read: the arrays themselves, or copies.
+struct BlasOperands {
+    left: AnyArray,
+    right: AnyArray,
+    pairs: Pairs,
+}
+
+impl BlasOperands {
+    #[track_caller]
+    fn new(order: CudaOrder<'_>, left: Operand<'_>, right: Operand<'_>) -> Result<Self> {
+        let mut left = multipliable(order, left)?;
+        let mut right = multipliable(order, right)?;
+        let mut pairs = Pairs::new(&left.layout, &right.layout);
+        let is_broadcast = |array: &AnyArray| Matrices::of(&array.layout) == Matrices::Broadcast;
+        let most = if is_broadcast(&left) || is_broadcast(&right) {
+            MANY_CALLS
+        } else {
+            FEW_CALLS
+        };
+        if pairs.calls().is_none_or(|calls| calls > most) {
+            // Without gaps, the matrices are numbered along one axis.
+            left = uniform(order, left)?;
+            right = uniform(order, right)?;
+            pairs = Pairs::new(&left.layout, &right.layout);
+        }
+        Ok(Self { left, right, pairs })
+    }
+
+    fn buffers(&self) -> [&Buffer; 2] {
+        [&self.left.buffer, &self.right.buffer]
+    }
+
+    /// Writes the products of elements of `element` to `target`. `order` touches the buffers and
+    /// the target, which has room for the products.
+    #[track_caller]
+    fn multiply(&self, order: CudaOrder<'_>, element: GemmType, target: Target) -> Result<()> {
+        let operands = [&self.left, &self.right].map(|array| Words::of(array.operand()).address);
+        let gemms = self.pairs.gemms(element, operands, target);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
-            // SAFETY: the operands hold all elements that their layouts reach. The output is new
-            // and has room for all products. The stream is ordered after all that writes to the
-            // operands.
+            // SAFETY: the operands hold all elements that their layouts reach. The target has room
+            // for all products, and nothing else reads or writes it. The stream is ordered after
+            // all that writes to the operands.
             order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
-    })
+    }
 }
 
 /// The maximum number of calls that cost less than a copy of an operand. On an H200, a call of 12

@@ -54,7 +54,7 @@ kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, 
 #endif
         sum = group_sum<GROUP>(sum);
         if (lane == 0) {
-            to[start] = stored(sum);
+            store(to, start, sum);
         }
     }
 }

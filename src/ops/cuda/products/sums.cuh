@@ -1,11 +1,15 @@
-// Elements are summed in `sum_t` and stored as `out_t`.
+// Elements are summed in `sum_t` and stored as `out_t`. If `BEGUN`, sums are added to the values in
+// memory.
 
 CS_FN sum_t widened(item_t value) {
     return (sum_t)value;
 }
 
-CS_FN out_t stored(sum_t sum) {
-    return (out_t)sum;
+CS_FN void store(out_t* __restrict__ to, index_t index, sum_t sum) {
+#if BEGUN
+    sum += (sum_t)to[index];
+#endif
+    to[index] = (out_t)sum;
 }
 
 #if PACK > 1

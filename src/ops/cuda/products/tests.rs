@@ -45,10 +45,14 @@ fn number(operand: usize, index: usize) -> i64 {
 /// memory to the end.
 fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let [left, right, target] = PLACES.map(DevicePtr);
-    let element = GemmType::F32;
     let [rows, _, columns] = pairs.lengths();
     let mut product = vec![None; pairs.places.count() * rows * columns];
-    let gemms = pairs.gemms(element, [left, right], target);
+    let target = Target {
+        address: target,
+        element: GemmType::F32,
+        is_begun: false,
+    };
+    let gemms = pairs.gemms(GemmType::F32, [left, right], target);
     for gemm in gemms.expect("both stand in rows or columns") {
         for call in gemm.calls().unwrap() {
             // Every address is an element of one of three memories.

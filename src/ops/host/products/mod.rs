@@ -28,7 +28,9 @@ use crate::error::Result;
 use crate::ops::order::HostOrder;
 use cachescope_kernels::products::loops::ProductLoops;
 use cachescope_kernels::products::matrix::{AnyMatrix, Pairs};
-use cachescope_kernels::products::{ProductPlace, blocks, complex, dots, tiny, vectors, widened};
+use cachescope_kernels::products::{
+    ProductPlace, ProductRows, blocks, complex, dots, tiny, vectors, widened,
+};
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`. The shape has as
 /// many elements as the product. A vector is a row on the left and a column on the right.
@@ -53,10 +55,22 @@ pub(in crate::ops) fn multiply_stacks(
     rights: (&AnyArray, &Layout),
     shape: &Shape,
 ) -> Result<AnyArray> {
-    let ((left, left_places), (right, right_places)) = (stack(lefts), stack(rights));
-    assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
-    let pairs = Pairs::many(left, right, Layout::walk([&left_places, &right_places]));
-    write_products(order, Products::new(pairs, [lefts.0, rights.0]), shape)
+    write_products(order, Products::of_stacks(lefts, rights), shape)
+}
+
+/// Like [`multiply_stacks`], but adds the products of `f16` or `bf16` to the elements of `place`.
+/// These are of the operands' type or of `f32`, and nobody else uses them.
+#[track_caller]
+pub(in crate::ops) fn add_stacks(
+    order: HostOrder<'_>,
+    lefts: (&AnyArray, &Layout),
+    rights: (&AnyArray, &Layout),
+    place: &AnyArray,
+) -> Result<()> {
+    let products = Products::of_stacks(lefts, rights).added_to(place.dtype);
+    assert_eq!(products.count(), place.len(), "the place is as large");
+    launch_products(order, &products, output_at(place));
+    Ok(())
 }
 
 /// Writes the product of two matrices to `place`, whose elements nobody else uses.
@@ -70,7 +84,7 @@ pub(in crate::ops) fn multiply_into(
     let pairs = Pairs::one(matrix_of(left, 0), matrix_of(right, 1));
     let products = Products::new(pairs, [left, right]);
     assert_eq!(products.count(), place.len(), "the place is as large");
-    assert_eq!(products.dtype, place.dtype, "the place is of the type");
+    assert_eq!(products.result, place.dtype, "the place is of the type");
     launch_products(order, &products, output_at(place));
     Ok(true)
 }
@@ -86,7 +100,7 @@ fn write_products(order: HostOrder<'_>, products: Products, shape: &Shape) -> Re
     let write = |output: Untyped| launch_products(order, &products, output);
     // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of
     // each.
-    unsafe { computed_any(order.device, shape, products.dtype, write) }
+    unsafe { computed_any(order.device, shape, products.result, write) }
 }
 
 fn launch_products(order: HostOrder<'_>, products: &Products, output: Untyped) {
@@ -107,8 +121,13 @@ fn launch_products(order: HostOrder<'_>, products: &Products, output: Untyped) {
 #[derive(Clone, Copy, Debug)]
 struct Products {
     pairs: Pairs,
+    /// The type of the operands.
     dtype: DType,
-    /// The loops for the type.
+    /// The type of the products.
+    result: DType,
+    /// `true` if the products are added to values in memory.
+    is_begun: bool,
+    /// The loops for the operands' type.
     loops: &'static ProductLoops,
     algorithm: Algorithm,
 }
@@ -163,8 +182,38 @@ impl Products {
         Self {
             pairs,
             dtype,
+            result: dtype,
+            is_begun: false,
             loops: ProductLoops::of(dtype),
             algorithm,
+        }
+    }
+
+    /// Pairs the matrices of equal number. The last two axes of a layout are a matrix.
+    fn of_stacks(lefts: (&AnyArray, &Layout), rights: (&AnyArray, &Layout)) -> Self {
+        let ((left, left_places), (right, right_places)) = (stack(lefts), stack(rights));
+        assert_eq!(left_places.len(), right_places.len(), "the numbers differ");
+        let pairs = Pairs::many(left, right, Layout::walk([&left_places, &right_places]));
+        Self::new(pairs, [lefts.0, rights.0])
+    }
+
+    /// Returns products of `f16` or `bf16` that are added to values of `result` in memory.
+    fn added_to(self, result: DType) -> Self {
+        let narrow = self.dtype;
+        assert!(
+            matches!(narrow, DType::F16 | DType::Bf16) && [narrow, DType::F32].contains(&result),
+            "products of {narrow} are added to {result}"
+        );
+        let algorithm = match self.pairs.lengths() {
+            (_, 0, _) => unreachable!("there is nothing to add"),
+            (_, _, 1) => Algorithm::Vector,
+            _ => Algorithm::Widened,
+        };
+        Self {
+            result,
+            is_begun: true,
+            algorithm,
+            ..self
         }
     }
 
@@ -252,7 +301,7 @@ impl Products {
             let rows = block * job_rows..all_rows.min((block + 1) * job_rows);
             let first = (index * all_rows + rows.start) * columns;
             // SAFETY: the caller keeps this contract.
-            unsafe { self.write_rows(index, rows, output.part(self.dtype, first)) };
+            unsafe { self.write_rows(index, rows, output.part(self.result, first)) };
         }
     }
 
@@ -296,7 +345,7 @@ impl Products {
                 Algorithm::Zeros => {
                     out.write_bytes(0, rows.len() * columns * self.dtype.size_bytes());
                 }
-                Algorithm::Vector => (self.loops.vector)(&self.pairs, index, rows, out),
+                Algorithm::Vector => (self.loops.vector)(&self.pairs, index, rows, self.at(out)),
                 Algorithm::Dots | Algorithm::Packed | Algorithm::Complex => {
                     let place = ProductPlace {
                         first: out.cast(),
@@ -306,9 +355,18 @@ impl Products {
                 }
                 Algorithm::Widened | Algorithm::Blocks => {
                     let write = self.loops.rows.expect("the type has it");
-                    write(&self.pairs, index, rows, out);
+                    write(&self.pairs, index, rows, self.at(out));
                 }
             }
+        }
+    }
+
+    /// Returns rows of the products from `first` on.
+    fn at(&self, first: *mut u8) -> ProductRows {
+        ProductRows {
+            first,
+            is_wide: self.result != self.dtype,
+            is_begun: self.is_begun,
         }
     }
 

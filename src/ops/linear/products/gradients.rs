@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use crate::array::{AnyArray, Layout, Shape};
+use crate::array::{AnyArray, DType, Layout, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::derivatives::{
     BackwardStep, Gradients, Operand, Pause, SavedArray, Source, Tracked, Upstream, bytes_of,
@@ -10,16 +10,18 @@ use crate::ops::derivatives::{
 };
 use crate::ops::linear::products::matmul_into;
 
-/// A matrix product of two arrays. While it runs, nothing is tracked. When it ends, the step that
+/// A matrix product of two arrays, or its sum with a third. While it runs, nothing is tracked. When it ends, the step that
 /// computes its gradients is recorded.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 
 struct RunningProduct {
     to: [Option<Tracked>; 2],
+    to_addend: Option<Tracked>,
     /// The operands. Each is saved if the gradient of the other operand needs it.
     kept: [Option<SavedArray>; 2],
     ranks: [usize; 2],
+    dtype: DType,
     source: Option<Source>,
     _pause: Pause,
 }
@@ -32,11 +34,15 @@ impl Multiplication {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for integers.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn begin(left: &AnyArray, right: &AnyArray) -> Result<Self> {
+    pub(in crate::ops) fn begin(
+        left: &AnyArray,
+        right: &AnyArray,
+        addend: Option<&AnyArray>,
+    ) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
-        RunningProduct::begin(left, right).map(Self)
+        RunningProduct::begin(left, right, addend).map(Self)
     }
 
     /// Ends the operation, with the product.
@@ -53,12 +59,11 @@ impl Multiplication {
 impl RunningProduct {
     #[cold]
     #[track_caller]
-    fn begin(left: &AnyArray, right: &AnyArray) -> Result<Option<Self>> {
-        let to = [
-            Tracked::of(&left.buffer, &left.layout)?,
-            Tracked::of(&right.buffer, &right.layout)?,
-        ];
-        if to == [None, None] {
+    fn begin(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<Option<Self>> {
+        let tracked = |own: &AnyArray| Tracked::of(&own.buffer, &own.layout);
+        let to = [tracked(left)?, tracked(right)?];
+        let to_addend = addend.map(tracked).transpose()?.flatten();
+        if to == [None, None] && to_addend.is_none() {
             return Ok(None);
         }
         if !is_differentiable(left.dtype) {
@@ -75,17 +80,24 @@ impl RunningProduct {
                 _ => 1,
             };
             let flops = work_of(&[2, left.len(), columns]);
-            let run = |operands: &[AnyArray]| Ok(smallvec![operands[0].matmul(&operands[1])?]);
-            let operands = smallvec![operand(left), operand(right)];
-            Source::new(operands, flops, Box::new(run))
+            let run = |operands: &[AnyArray]| {
+                Ok(smallvec![match operands {
+                    [left, right, addend] => left.matmul_plus(right, addend)?,
+                    operands => operands[0].matmul(&operands[1])?,
+                }])
+            };
+            let operands = [left, right].into_iter().chain(addend);
+            Source::new(operands.map(operand).collect(), flops, Box::new(run))
         });
         Ok(Some(Self {
             to,
+            to_addend,
             kept: [
                 to[1].is_some().then(|| save(left)),
                 to[0].is_some().then(|| save(right)),
             ],
             ranks: [left.layout.ndim(), right.layout.ndim()],
+            dtype: left.dtype,
             source,
             _pause: Pause::begin(),
         }))
@@ -96,8 +108,10 @@ impl RunningProduct {
     fn finish(self, product: AnyArray) -> AnyArray {
         let Self {
             to: [to_left, to_right],
+            to_addend,
             kept,
             ranks,
+            dtype,
             source,
             _pause,
         } = self;
@@ -107,7 +121,13 @@ impl RunningProduct {
             let Some(upstream) = upstream[0].take() else {
                 return Ok(());
             };
-            let g = as_matrices(upstream, ranks)?;
+            if let Some(to) = to_addend {
+                gradients.add(to, upstream.share())?;
+            }
+            if (to_left, to_right) == (None, None) {
+                return Ok(());
+            }
+            let g = as_matrices(upstream.converted(dtype)?, ranks)?;
             // The gradient that reads the left operand is computed first. If the left operand is an
             // activation, it is freed before its own gradient is computed.
             if let (Some(to), Some(left)) = (to_right, kept_left) {

@@ -7,10 +7,11 @@ use crate::array::{AnyArray, Array, Layout, Number, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
 #[cfg(feature = "cuda")]
 use crate::ops::cuda;
-use crate::ops::descriptors::as_matrices;
+use crate::ops::descriptors::{Copying, as_matrices};
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
 use crate::ops::index::check_size;
+use crate::ops::index::moves::copied;
 use crate::ops::order::UpdateTargets;
 
 impl<T: Number> Array<T> {
@@ -117,9 +118,25 @@ impl AnyArray {
     /// See [`Array::matmul`].
     #[track_caller]
     pub(crate) fn matmul(&self, other: &Self) -> Result<Self> {
-        let multiplication = Multiplication::begin(self, other)?;
-        let product = matmul(self, other)?;
+        let multiplication = Multiplication::begin(self, other, None)?;
+        let product = matmul(self, other, None)?;
         Ok(multiplication.finish(product))
+    }
+
+    /// Returns the matrix product plus `addend`, which broadcasts to its shape.
+    ///
+    /// The sum of an `f16` or `bf16` product is rounded once, to the type of `addend`. This is the
+    /// operands' type or `f32`. The addend of another product has the operands' type.
+    #[track_caller]
+    pub(crate) fn matmul_plus(&self, other: &Self, addend: &Self) -> Result<Self> {
+        if self.dtype == self.dtype.computed_in() {
+            let mut sum = self.matmul(other)?;
+            sum.assign(&(sum.lazy() + addend.lazy()))?;
+            return Ok(sum);
+        }
+        let multiplication = Multiplication::begin(self, other, Some(addend))?;
+        let sum = matmul(self, other, Some(addend))?;
+        Ok(multiplication.finish(sum))
     }
 }
 
@@ -150,8 +167,9 @@ pub(in crate::ops) fn matmul_into(
     )
 }
 
+/// Returns the matrix product, plus `addend` if there is one.
 #[track_caller]
-fn matmul(left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
+fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<AnyArray> {
     same_device(
         "matmul",
         ("the left operand", left),
@@ -178,11 +196,20 @@ fn matmul(left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
         let columns = others.dims().get(1..).unwrap_or_default();
         let shape = rows.iter().chain(columns).collect();
         check_size("matmul", &shape, left.dtype)?;
-        return on_device!(
-            left.device(),
-            touching & [&left.buffer, &right.buffer],
-            order => host::multiply(order, left, right, &shape),
-            cuda::multiply(order, left.operand(), right.operand(), &shape)
+        let Some(addend) = addend else {
+            return on_device!(
+                left.device(),
+                touching & [&left.buffer, &right.buffer],
+                order => host::multiply(order, left, right, &shape),
+                cuda::multiply(order, left.operand(), right.operand(), &shape)
+            );
+        };
+        let left_layout = as_matrices(&left.layout, 0)?;
+        let right_layout = as_matrices(&right.layout, 1)?;
+        return add_stacks(
+            (left, &left_layout),
+            (right, &right_layout),
+            (addend, &shape),
         );
     }
     let left_layout = as_matrices(&left.layout, 0)?;
@@ -200,11 +227,15 @@ fn matmul(left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
     check_size("matmul", &shape, left.dtype)?;
     if shape.checked_len()? == 0 {
         // The operands, broadcast to an empty result, may be too long.
-        return left.zeros(&shape);
+        return addend.unwrap_or(left).zeros(&shape);
     }
+    let multiply = |left, right| match addend {
+        Some(addend) => add_stacks(left, right, (addend, &shape)),
+        None => multiply_stacks(left, right, &shape),
+    };
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
         // With the operands exchanged: the multiplication of numbers is commutative.
-        return multiply_stacks((right, &right_layout), (left, &left_layout), &shape);
+        return multiply((right, &right_layout), (left, &left_layout));
     }
     let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
         Some(one) => one,
@@ -213,7 +244,43 @@ fn matmul(left: &AnyArray, right: &AnyArray) -> Result<AnyArray> {
             right_layout.broadcast_to(&of_matrices(&batch, inner, columns))?,
         ),
     };
-    multiply_stacks((left, &left_layout), (right, &right_layout), &shape)
+    multiply((left, &left_layout), (right, &right_layout))
+}
+
+/// Returns the products of matrices with equal numbers, plus `addend`, as an array of `shape`. The
+/// memory is filled with the addend, and the products are added to it.
+#[track_caller]
+fn add_stacks(
+    left: (&AnyArray, &Layout),
+    right: (&AnyArray, &Layout),
+    (addend, shape): (&AnyArray, &Shape),
+) -> Result<AnyArray> {
+    same_device(
+        "matmul",
+        ("the left operand", left.0),
+        ("the addend", addend),
+    )?;
+    broadcast_shapes("add", &[shape, addend.shape()])?;
+    let addend = addend.viewed(addend.layout.broadcast_to(shape)?);
+    let sums = copied(&addend, Copying::All, shape)?;
+    let (_, inner) = ends(left.1.shape(), 0);
+    if sums.len() == 0 || inner == 0 {
+        return Ok(sums);
+    }
+    let updating = UpdateTargets {
+        targets: &[&sums.buffer],
+        reading: [&left.0.buffer, &right.0.buffer],
+    };
+    on_device!(
+        left.0.device(),
+        touching & updating,
+        order => host::add_stacks(order, left, right, &sums),
+        {
+            let (left, right) = ((left.0.operand(), left.1), (right.0.operand(), right.1));
+            cuda::add_stacks(order, left, right, sums.operand())
+        }
+    )?;
+    Ok(sums)
 }
 
 /// Returns the products of matrices with equal numbers as an array of `shape`. The last two axes of

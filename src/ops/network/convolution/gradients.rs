@@ -1,9 +1,10 @@
 //! The gradients of a convolution.
 
 use ndarray::{SliceInfoElem, s};
+use smallvec::SmallVec;
 
 use super::geometry::Geometry;
-use super::{conv2d, convolved, padded, ranges};
+use super::{geometry_of, multiplied, padded, ranges};
 use crate::array::{AnyArray, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, SavedArray};
@@ -29,13 +30,13 @@ impl ConvPart {
     }
 }
 
-/// Returns the rule of a part that was computed from its operands. The gradient of an operand is
-/// computed from the gradient of the part and the other operand.
-pub(super) fn rule(
+/// Returns the rule of a part that was computed from its operands and a bias. The gradient of an
+/// operand is computed from the gradient of the part and the other operand.
+fn rule(
     part: ConvPart,
     operands: [SavedArray; 2],
     geometry: Geometry,
-    wanted: [bool; 2],
+    wanted: [bool; 3],
 ) -> impl FnOnce(AnyArray) -> Result<Vec<Option<AnyArray>>> + Clone {
     move |gradient| {
         let [left, right] = operands;
@@ -49,31 +50,36 @@ pub(super) fn rule(
                 true => &gradient,
                 false => &operands[1 - at],
             });
-            sums_for(own, known, &geometry).map(Some)
+            sums_for(own, known, None, &geometry).map(Some)
         };
-        Ok(vec![of(0)?, of(1)?])
+        // The gradient of the bias is summed over the axes that the bias lacks.
+        let of_bias = wanted[2].then(|| gradient.share());
+        Ok(vec![of(0)?, of(1)?, of_bias])
     }
 }
 
-/// Returns the sums of products of two parts. The sums are the third part, or its gradient.
+/// Returns the sums of products of two parts. The sums are the third part, or its gradient. A bias
+/// of shape `[O, 1, 1]`, for each of the sums' O channels, is added to narrow sums of images.
 #[track_caller]
 pub(super) fn sums_for(
     part: ConvPart,
     operands: [&AnyArray; 2],
+    bias: Option<&AnyArray>,
     geometry: &Geometry,
 ) -> Result<AnyArray> {
     let compute = match part {
-        ConvPart::Result => return convolved(operands[0], operands[1], geometry),
+        ConvPart::Result => multiplied,
         ConvPart::Input => of_input,
         ConvPart::Kernel => of_kernel,
     };
     let own = *geometry;
-    let step = RuledOperation::begin("conv2d", &operands)?
+    let all: SmallVec<[&AnyArray; 3]> = operands.into_iter().chain(bias).collect();
+    let step = RuledOperation::begin("conv2d", &all)?
         .computed_by(geometry.flops(), move |operands| {
-            compute([&operands[0], &operands[1]], &own)
+            compute([&operands[0], &operands[1]], operands.get(2), &own)
         });
-    let wanted = [step.wants(0), step.wants(1)];
-    let result = compute(operands, geometry)?;
+    let wanted = [0, 1, 2].map(|operand| operand < all.len() && step.wants(operand));
+    let result = compute(operands, bias, geometry)?;
     Ok(step.finish(result, |saved| {
         let operands = operands.map(|operand| saved.save_releasable(operand));
         rule(part, operands, *geometry, wanted)
@@ -81,7 +87,12 @@ pub(super) fn sums_for(
 }
 
 #[track_caller]
-fn of_kernel([input, gradient]: [&AnyArray; 2], geometry: &Geometry) -> Result<AnyArray> {
+fn of_kernel(
+    [input, gradient]: [&AnyArray; 2],
+    bias: Option<&AnyArray>,
+    geometry: &Geometry,
+) -> Result<AnyArray> {
+    debug_assert!(bias.is_none(), "a kernel has no bias");
     let Some(lengths) = &geometry.on_host(input.dtype, input.device()) else {
         return of_kernel_by_products(input, gradient, geometry);
     };
@@ -93,9 +104,13 @@ fn of_kernel([input, gradient]: [&AnyArray; 2], geometry: &Geometry) -> Result<A
 }
 
 #[track_caller]
-fn of_input([gradient, kernel]: [&AnyArray; 2], geometry: &Geometry) -> Result<AnyArray> {
+fn of_input(
+    [gradient, kernel]: [&AnyArray; 2],
+    bias: Option<&AnyArray>,
+    geometry: &Geometry,
+) -> Result<AnyArray> {
     let Some(lengths) = &geometry.on_host(gradient.dtype, gradient.device()) else {
-        return of_input_by_products(kernel, gradient, geometry);
+        return of_input_by_products([gradient, kernel], bias, geometry);
     };
     host::convolved_transposed(gradient, kernel, lengths)
 }
@@ -142,8 +157,8 @@ fn of_kernel_by_products(
 /// stride. The kernel is flipped, and its inputs and outputs are exchanged.
 #[track_caller]
 fn of_input_by_products(
-    kernel: &AnyArray,
-    gradient: &AnyArray,
+    [gradient, kernel]: [&AnyArray; 2],
+    bias: Option<&AnyArray>,
     geometry: &Geometry,
 ) -> Result<AnyArray> {
     let factor = geometry.factor();
@@ -161,7 +176,7 @@ fn of_input_by_products(
         return gradient.zeros(&own);
     }
     if geometry.is_pointwise() {
-        return conv2d(gradient, &turned, geometry.turned());
+        return of_turned([gradient, &turned], bias, geometry);
     }
     let spread = geometry.spread();
     let [images, channels] = [gradient.dims()[0], gradient.dims()[1]];
@@ -182,5 +197,16 @@ fn of_input_by_products(
         let mut place = wide.slice_mut(&[whole, whole, to(0), to(1)])?;
         place.assign(&taken.lazy())?;
     }
-    conv2d(&wide, &turned, geometry.turned())
+    of_turned([&wide, &turned], bias, geometry)
+}
+
+/// Returns the convolution of the spread gradient with the flipped kernel.
+#[track_caller]
+fn of_turned(
+    operands: [&AnyArray; 2],
+    bias: Option<&AnyArray>,
+    geometry: &Geometry,
+) -> Result<AnyArray> {
+    let turned = geometry_of(operands[0], operands[1], geometry.turned())?;
+    sums_for(ConvPart::Result, operands, bias, &turned)
 }

@@ -15,9 +15,8 @@ use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
 use self::gradients::ConvPart;
-use crate::array::{AnyArray, Array, Bits, Numeric, Shape};
+use crate::array::{AnyArray, Array, Bits, Numeric, Shape, broadcast_shapes};
 use crate::error::Result;
-use crate::ops::derivatives::RuledOperation;
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
 use crate::ops::index::check_size;
@@ -102,7 +101,7 @@ impl<T: Numeric> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
-        conv2d(self.erased(), kernel.erased(), options).map(Self::from_erased)
+        conv2d(self.erased(), kernel.erased(), None, options).map(Self::from_erased)
     }
 
     /// Returns [`conv2d`](Self::conv2d) along one axis, for an input `[N, C, L]` and a kernel `[O,
@@ -139,30 +138,69 @@ impl<T: Numeric> Array<T> {
         };
         let geometry = &Geometry::of(&operands, 3, options)?;
         let (input, kernel) = (self.unsqueeze(2)?, kernel.unsqueeze(2)?);
-        let result = convolved(input.erased(), kernel.erased(), geometry)?;
+        let operands = [input.erased(), kernel.erased()];
+        let result = gradients::sums_for(ConvPart::Result, operands, None, geometry)?;
         result.squeeze(2).map(Self::from_erased)
     }
 }
 
-/// See [`Array::conv2d`].
+/// Returns [`Array::conv2d`], plus a bias for each output if there is one. The sums of `f16` and
+/// `bf16` are rounded after the bias is added.
 #[track_caller]
-fn conv2d(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Result<AnyArray> {
+pub(crate) fn conv2d(
+    input: &AnyArray,
+    kernel: &AnyArray,
+    bias: Option<&AnyArray>,
+    options: ConvOptions,
+) -> Result<AnyArray> {
+    let geometry = &geometry_of(input, kernel, options)?;
+    with_bias(bias, &geometry.result, |bias| {
+        gradients::sums_for(ConvPart::Result, [input, kernel], bias, geometry)
+    })
+}
+
+#[track_caller]
+fn geometry_of(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Result<Geometry> {
     same_device("conv2d", ("the input", input), ("the kernel", kernel))?;
     let operands = ConvOperands {
         operation: "conv2d",
         input: input.shape(),
         kernel: kernel.shape(),
     };
-    convolved(input, kernel, &Geometry::of(&operands, 4, options)?)
+    Geometry::of(&operands, 4, options)
+}
+
+/// Returns the sums that `compute` returns, of shape `shape`, plus a bias for each output. If the
+/// elements are narrow, `compute` adds the bias before it rounds.
+#[track_caller]
+fn with_bias(
+    bias: Option<&AnyArray>,
+    shape: &Shape,
+    compute: impl FnOnce(Option<&AnyArray>) -> Result<AnyArray>,
+) -> Result<AnyArray> {
+    let Some(bias) = bias else {
+        return compute(None);
+    };
+    let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
+    if bias.dtype != bias.dtype.computed_in() {
+        broadcast_shapes("add", &[shape, bias.shape()])?;
+        let outputs = [shape.dims()[1], 1, 1].into();
+        return compute(Some(&bias.viewed(bias.layout.broadcast_to(&outputs)?)));
+    }
+    let mut sums = compute(None)?;
+    sums.assign(&(sums.lazy() + bias.lazy()))?;
+    Ok(sums)
 }
 
 /// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
 /// groups, h, w]`. The result has images `[N, C, H, W]` of these `lengths`. If `x` is the gradient
-/// of the result of [`conv2d`](Array::conv2d), this is the gradient of its input.
+/// of the result of [`conv2d`](Array::conv2d), this is the gradient of its input. A bias is added
+/// as by [`conv2d`].
 #[track_caller]
 pub(crate) fn conv_transpose2d(
     x: &AnyArray,
     kernel: &AnyArray,
+    bias: Option<&AnyArray>,
     lengths: [usize; 2],
     options: ConvOptions,
 ) -> Result<AnyArray> {
@@ -180,46 +218,50 @@ pub(crate) fn conv_transpose2d(
     let result = geometry.result.dims();
     // If images are longer than `x` requires, `x` is extended by zeros.
     let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.dims()[axis]));
-    if margins == [(0, 0); 4] {
-        return gradients::sums_for(ConvPart::Input, [x, kernel], geometry);
-    }
-    let x = x.framed(operation, &margins, Bits::default())?;
-    gradients::sums_for(ConvPart::Input, [&x, kernel], geometry)
+    let framed;
+    let x = match margins == [(0, 0); 4] {
+        true => x,
+        false => {
+            framed = x.framed(operation, &margins, Bits::default())?;
+            &framed
+        }
+    };
+    with_bias(bias, &images, |bias| {
+        gradients::sums_for(ConvPart::Input, [x, kernel], bias, geometry)
+    })
 }
 
-/// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
+/// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`, plus a bias of shape
+/// `[O, 1, 1]` if there is one. The elements are then narrow.
 #[track_caller]
-fn convolved(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
-    let own = *geometry;
-    let step = RuledOperation::begin("conv2d", &[input, kernel])?
-        .computed_by(geometry.flops(), move |operands| {
-            multiplied(&operands[0], &operands[1], &own)
-        });
-    let wanted = [step.wants(0), step.wants(1)];
-    let result = multiplied(input, kernel, geometry)?;
-    Ok(step.finish(result, |saved| {
-        let operands = [input, kernel].map(|operand| saved.save_releasable(operand));
-        gradients::rule(ConvPart::Result, operands, *geometry, wanted)
-    }))
-}
-
-#[track_caller]
-fn multiplied(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
+fn multiplied(
+    [input, kernel]: [&AnyArray; 2],
+    bias: Option<&AnyArray>,
+    geometry: &Geometry,
+) -> Result<AnyArray> {
     let (device, dtype) = (input.device(), input.dtype);
     check_size(geometry.operation, &geometry.result, dtype)?;
     if let Some(lengths) = &geometry.on_host(dtype, device) {
         return host::convolved(input, kernel, lengths);
     }
-    let kernel = &kernel.reshape(&geometry.factor())?;
+    let factor = geometry.factor();
+    let &[groups, outputs, _] = factor.dims() else {
+        unreachable!("a factor has three axes");
+    };
+    let bias = bias.map(|bias| bias.reshape(&[groups, outputs, 1].into()));
+    let factors = &Factors {
+        kernel: kernel.reshape(&factor)?,
+        bias: bias.transpose()?,
+    };
     if let Some(pixels) = geometry.without_a_copy(&input.layout)? {
-        return kernel
-            .matmul(&input.viewed(pixels))?
+        return factors
+            .times(&input.viewed(pixels))?
             .reshape(&geometry.result);
     }
     let block = geometry.block(dtype.size_bytes(), device.backend().cuda().is_some());
     if block.images == 1 && geometry.images() == 1 && block.rows == geometry.rows() {
         let padded = padded(input, geometry)?;
-        let products = products(&padded, kernel, geometry, 0..block.rows)?;
+        let products = products(&padded, factors, geometry, 0..block.rows)?;
         return products.reshape(&geometry.result);
     }
     let mut result = input.zeros(&geometry.result)?;
@@ -227,12 +269,29 @@ fn multiplied(input: &AnyArray, kernel: &AnyArray, geometry: &Geometry) -> Resul
         let some = input.slice(s![images.clone(), .., .., ..].as_ref())?;
         let padded = padded(&some, geometry)?;
         for rows in ranges(geometry.rows(), block.rows) {
-            let products = products(&padded, kernel, geometry, rows.clone())?;
+            let products = products(&padded, factors, geometry, rows.clone())?;
             let mut part = result.slice_mut(s![images.clone(), .., rows, ..].as_ref())?;
             part.assign(&products.permute(&[1, 0, 2, 3])?.lazy())?;
         }
     }
     Ok(result)
+}
+
+/// The left factors of the products that are a convolution: a matrix for each group.
+struct Factors {
+    kernel: AnyArray,
+    /// The addends of the products: a column for each group.
+    bias: Option<AnyArray>,
+}
+
+impl Factors {
+    #[track_caller]
+    fn times(&self, columns: &AnyArray) -> Result<AnyArray> {
+        match &self.bias {
+            Some(bias) => self.kernel.matmul_plus(columns, bias),
+            None => self.kernel.matmul(columns),
+        }
+    }
 }
 
 fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
@@ -256,14 +315,14 @@ fn padded(images: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
 #[track_caller]
 fn products(
     padded: &AnyArray,
-    kernel: &AnyArray,
+    factors: &Factors,
     geometry: &Geometry,
     rows: Range<usize>,
 ) -> Result<AnyArray> {
     let (images, count) = (padded.dims()[0], rows.len());
     let covered = padded.viewed(geometry.covered(&padded.layout, rows)?);
     let columns = covered.reshape(&geometry.columns(images, count))?;
-    kernel
-        .matmul(&columns)?
+    factors
+        .times(&columns)?
         .reshape(&geometry.outputs(images, count))
 }

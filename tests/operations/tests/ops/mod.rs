@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod assign;
+mod biases;
 mod casts;
 mod convolutions;
 mod elementwise;

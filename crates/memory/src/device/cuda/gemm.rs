@@ -54,7 +54,10 @@ pub struct GemmOperand {
 /// A batch of matrix products with row-major, contiguous results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
+    /// The type of the operands.
     pub element: GemmType,
+    /// The type of the products: the operands' type, or `F32` if that is narrower.
+    pub product: GemmType,
     /// The lengths of the axes; none is 0.
     pub rows: usize,
     pub inner: usize,
@@ -62,6 +65,8 @@ pub struct Gemm {
     pub left: GemmOperand,
     pub right: GemmOperand,
     pub target: DevicePtr,
+    /// Set if the products are added to the values in memory.
+    pub is_begun: bool,
     /// The distance between products.
     pub target_step: usize,
     /// The batch size.
@@ -117,10 +122,12 @@ impl Gemm {
             steps: [right.step, left.step, self.target_step].map(|step| step as i64),
             count: 0,
         };
-        let (all, bytes) = (self.count, self.element.bytes());
+        let (all, element) = (self.count, self.element.bytes());
+        let bytes = [element, element, self.product.bytes()];
         Ok((0..all).step_by(MAX_BATCH).map(move |start| {
             let mut call = first;
-            for (address, step) in call.addresses.iter_mut().zip(call.steps) {
+            let steps = call.steps.into_iter().zip(bytes);
+            for (address, (step, bytes)) in call.addresses.iter_mut().zip(steps) {
                 *address = address.offset(start as u64 * step as u64 * bytes as u64);
             }
             call.count = MAX_BATCH.min(all - start) as i32;
@@ -151,12 +158,14 @@ mod tests {
         };
         Gemm {
             element: GemmType::F32,
+            product: GemmType::F32,
             rows: 2,
             inner: 3,
             columns: 5,
             left: factor(0, 3),
             right: factor(1 << 40, 5),
             target: DevicePtr(1 << 50),
+            is_begun: false,
             target_step: 10,
             count: 1,
         }

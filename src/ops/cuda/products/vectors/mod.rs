@@ -36,6 +36,16 @@ pub(super) struct Vectors {
     pack: usize,
     /// An exclusive upper bound of all indices of the operands.
     limit: usize,
+    stores: Stores,
+}
+
+/// The values that a kernel stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stores {
+    /// `true` if the values have the type of sums, `false` if they have the type of elements.
+    of_sums: bool,
+    /// `true` if sums are added to the values in memory.
+    is_begun: bool,
 }
 
 /// The elements of a row in one chunk. They are enough for the threads of a block, and so few that
@@ -72,7 +82,18 @@ impl Vectors {
             chunks: matrix.columns.div_ceil(chunk),
             pack: pack(kind, pairs, operands, by_columns),
             limit: operands[0].limit.max(operands[1].limit),
+            stores: Stores::default(),
         }
+    }
+
+    /// Returns products that are added to the values in memory. If `is_wide`, the values have the
+    /// type of sums.
+    pub(super) fn added_to(self, is_wide: bool) -> Self {
+        let stores = Stores {
+            of_sums: is_wide,
+            is_begun: true,
+        };
+        Self { stores, ..self }
     }
 
     fn count(&self) -> usize {
@@ -104,21 +125,25 @@ impl Vectors {
         target: DevicePtr,
     ) -> Result<()> {
         let Some(scratch) = scratch else {
-            return self.sum_chunks(order, operands, target, false);
+            return self.sum_chunks(order, operands, target, self.stores);
         };
         let scratch = DevicePtr(scratch.address());
-        self.sum_chunks(order, operands, scratch, true)?;
+        let partly = Stores {
+            of_sums: true,
+            is_begun: false,
+        };
+        self.sum_chunks(order, operands, scratch, partly)?;
         self.sum_sums(order, scratch, target)
     }
 
-    /// Sums each chunk. If `partly`, the sums are stored for [`sum_sums`](Self::sum_sums).
+    /// Sums each chunk.
     #[track_caller]
     fn sum_chunks(
         &self,
         order: CudaOrder<'_>,
         operands: [DevicePtr; 2],
         target: DevicePtr,
-        partly: bool,
+        stores: Stores,
     ) -> Result<()> {
         let matrix = self.pairs.left;
         let sums = self.count() * self.chunks;
@@ -139,9 +164,9 @@ impl Vectors {
         numbering.push_numbers(&mut arguments, &numbers);
         arguments.push(count as u64);
         let text = if self.by_columns { COLUMNS } else { ROWS };
-        let source = || source(self.kind, numbering, (self.group, self.pack), partly, text);
+        let source = || source(self.kind, numbering, (self.group, self.pack), stores, text);
         let form = numbering.form() | self.kind.form() | form_of_group(self.group);
-        let form = form | u32::from(partly) << 10 | u32::from(self.by_columns) << 11;
+        let form = form | stores.form() | u32::from(self.by_columns) << 11;
         let form = form | u32::from(self.pack > 1) << 12;
         let key = KernelKey::of::<Vectors>(form);
         launch(order, key, &source, grid_of(count * self.group), &arguments)
@@ -167,10 +192,18 @@ impl Vectors {
         numbering.push_numbers(&mut arguments, &[self.chunks as u64]);
         numbering.push_numbers(&mut arguments, &[step as u64]);
         arguments.push(count as u64);
-        let source = || source(self.kind, numbering, (group, 1), false, CHUNKS);
+        let source = || source(self.kind, numbering, (group, 1), self.stores, CHUNKS);
         let form = numbering.form() | self.kind.form() | form_of_group(group);
+        let form = form | self.stores.form();
         let key = KernelKey::of::<Chunks>(form);
         launch(order, key, &source, grid_of(count * group), &arguments)
+    }
+}
+
+impl Stores {
+    /// Returns the bits of a form that identify the values.
+    fn form(self) -> u32 {
+        u32::from(self.of_sums) << 10 | u32::from(self.is_begun) << 13
     }
 }
 
@@ -221,21 +254,22 @@ fn pack(
     }
 }
 
-/// Returns the source of the kernel of `text` for this group and pack size. If `partly`, it stores
-/// sums of chunks.
+/// Returns the source of the kernel of `text` for this group and pack size.
 fn source(
     kind: ProductKind,
     numbering: Numbering,
     (group, pack): (usize, usize),
-    partly: bool,
+    stores: Stores,
     text: &str,
 ) -> KernelSource {
     let (item, sum) = (kind.item(), kind.sum());
-    let out = if partly { sum } else { item };
+    let out = if stores.of_sums { sum } else { item };
+    let begun = u32::from(stores.is_begun);
     let numbers = numbering.text();
     let types = format!("typedef {item} item_t;\ntypedef {sum} sum_t;\ntypedef {out} out_t;\n");
     let sums = include_str!("../sums.cuh");
-    let text = format!("{numbers}{types}#define GROUP {group}\n#define PACK {pack}\n{sums}{text}");
+    let defined = format!("#define GROUP {group}\n#define PACK {pack}\n#define BEGUN {begun}\n");
+    let text = format!("{numbers}{types}{defined}{sums}{text}");
     prelude::source(format!("a product with a vector of {item}"), &text)
 }
 

@@ -5,25 +5,34 @@ use crate::device::cuda::{compile_for_all, ptx_of};
 use crate::ops::cuda::copy::tests::numberings;
 use crate::ops::cuda::walk::limit_of;
 
+const ELEMENTS: Stores = stores(false, false);
+const SUMS: Stores = stores(true, false);
+
+const fn stores(of_sums: bool, is_begun: bool) -> Stores {
+    Stores { of_sums, is_begun }
+}
+
 /// The forms of the kernels that sum elements. A form has the text, the threads of a group, and
-/// `true` if the sums of chunks are stored.
-const FORMS: [(&str, usize, bool); 7] = [
-    (ROWS, 256, true),
-    (ROWS, 32, false),
-    (ROWS, 1, false),
-    (COLUMNS, 1, true),
-    (COLUMNS, 1, false),
-    (CHUNKS, 1, false),
-    (CHUNKS, 32, false),
+/// the values that are stored.
+const FORMS: [(&str, usize, Stores); 9] = [
+    (ROWS, 256, SUMS),
+    (ROWS, 32, ELEMENTS),
+    (ROWS, 1, stores(true, true)),
+    (COLUMNS, 1, SUMS),
+    (COLUMNS, 1, ELEMENTS),
+    (COLUMNS, 1, stores(false, true)),
+    (CHUNKS, 1, ELEMENTS),
+    (CHUNKS, 32, ELEMENTS),
+    (CHUNKS, 32, stores(false, true)),
 ];
 
 #[test]
 fn products_with_vectors_compile() {
     let [narrow, wide] = numberings();
     for (numbering, kinds) in [(narrow, &KINDS[..]), (wide, &[ProductKind::F32])] {
-        for (text, group, partly) in FORMS {
+        for (text, group, stores) in FORMS {
             let kinds = kinds.iter();
-            let sources = kinds.map(|&kind| source(kind, numbering, (group, 1), partly, text));
+            let sources = kinds.map(|&kind| source(kind, numbering, (group, 1), stores, text));
             compile_for_all(&sources.collect::<Vec<_>>());
         }
     }
@@ -32,9 +41,9 @@ fn products_with_vectors_compile() {
 #[test]
 fn products_in_packs_compile_and_read_sixteen_bytes_at_once() {
     for numbering in numberings() {
-        for (text, group, partly) in &FORMS[..5] {
+        for (text, group, stores) in &FORMS[..6] {
             let kinds = [ProductKind::F16, ProductKind::Bf16];
-            let sources = kinds.map(|kind| source(kind, numbering, (*group, 8), *partly, text));
+            let sources = kinds.map(|kind| source(kind, numbering, (*group, 8), *stores, text));
             compile_for_all(&sources);
             for source in sources {
                 let Some(ptx) = ptx_of(&source, 80) else {

@@ -66,7 +66,7 @@ impl Cuda {
         blas.context.make_current("matmul")?;
         for call in calls {
             // SAFETY: by this function's contract, and the handle is this stream's.
-            let outcome = unsafe { multiply(functions, handle, gemm.element, blas.tf32, &call) };
+            let outcome = unsafe { multiply(functions, handle, gemm, blas.tf32, &call) };
             outcome.map_err(|failure| blas.error("matmul", failure))?;
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Drop for Blas {
 unsafe fn multiply(
     functions: &Functions,
     handle: BlasHandle,
-    element: GemmType,
+    gemm: &Gemm,
     tf32: bool,
     call: &GemmCall,
 ) -> LibraryResult {
@@ -190,19 +190,20 @@ unsafe fn multiply(
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
     let double = [(&raw const wide_one).cast(), (&raw const wide_zero).cast()];
-    let data = match element {
+    let [operand_type, product_type] = [gemm.element, gemm.product].map(|element| match element {
         GemmType::F16 => data_type::R_16F,
         GemmType::Bf16 => data_type::R_16BF,
         GemmType::F32 => data_type::R_32F,
         GemmType::F64 => data_type::R_64F,
         GemmType::C32 => data_type::C_32F,
         GemmType::C64 => data_type::C_64F,
-    };
-    let (compute, [alpha, beta]) = match element {
+    });
+    let (compute, [alpha, zero]) = match gemm.element {
         GemmType::F64 | GemmType::C64 => (cublas::COMPUTE_64F, double),
         GemmType::F32 | GemmType::C32 if tf32 => (cublas::COMPUTE_32F_FAST_TF32, single),
         _ => (cublas::COMPUTE_32F, single),
     };
+    let beta = if gemm.is_begun { alpha } else { zero };
     let [first, second] = call.transposed.map(|transposed| match transposed {
         true => cublas::OP_T,
         false => cublas::OP_N,
@@ -220,16 +221,16 @@ unsafe fn multiply(
             k,
             alpha,
             left,
-            data,
+            operand_type,
             call.leading[0],
             call.steps[0],
             right,
-            data,
+            operand_type,
             call.leading[1],
             call.steps[1],
             beta,
             product,
-            data,
+            product_type,
             call.leading[2],
             call.steps[2],
             call.count,
