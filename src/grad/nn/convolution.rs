@@ -1,6 +1,6 @@
 //! Convolutional layers.
 
-use super::uniform;
+use super::{addend, uniform, with_bias};
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
@@ -79,9 +79,13 @@ impl<T: Float> Conv2d<T> {
     /// The errors of [`Array::conv2d`].
     #[track_caller]
     pub fn forward(&self, images: &Array<T>) -> Result<Array<T>> {
-        let bias = self.bias.as_ref().map(Array::erased);
+        let Some(bias) = &self.bias else {
+            return images.conv2d(&self.weight, self.options);
+        };
+        let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
         let (images, weight) = (images.erased(), self.weight.erased());
-        conv2d(images, weight, bias, self.options).map(Array::from_erased)
+        let sums = conv2d(images, weight, addend(T::DTYPE, &bias), self.options)?;
+        with_bias(T::DTYPE, sums, &bias)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Linear and embedding layers.
 
-use super::uniform;
+use super::{addend, product, uniform, with_bias};
 use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::{CastParameters, Parameters};
@@ -91,8 +91,8 @@ impl<T: Float> Linear<T> {
         let Some(bias) = &self.bias else {
             return x.matmul(&weight);
         };
-        let sum = x.erased().matmul_plus(weight.erased(), bias.erased())?;
-        Ok(Array::from_erased(sum))
+        let sums = product(x.erased(), weight.erased(), addend(T::DTYPE, bias))?;
+        with_bias(T::DTYPE, sums, bias)
     }
 }
 

@@ -65,7 +65,7 @@ pub use statistics::RunningStatistics;
 pub use transposed::ConvTranspose2d;
 pub use upsampling::{Upsampling, upsample};
 
-use crate::array::{AnyElement, Array, Float, Shape};
+use crate::array::{AnyArray, AnyElement, Array, DType, Float, Shape};
 use crate::error::Result;
 
 /// Returns uniform random numbers from −1 / √n to 1 / √n.
@@ -74,4 +74,34 @@ fn uniform<T: Float>(n: usize, shape: impl Into<Shape>) -> Result<Array<T>> {
     let bound = 1.0 / (n.max(1) as f64).sqrt();
     let of = |value: f64| <T as AnyElement>::from_f64(value);
     (Array::<T>::rand(shape)? * of(2.0 * bound) - of(bound)).eval_unfused()
+}
+
+/// Returns whether sums are rounded to `dtype`, so that a bias must be added before.
+fn is_narrow(dtype: DType) -> bool {
+    dtype != dtype.computed_in()
+}
+
+/// Returns the addend of sums of elements of `dtype`: the bias, if it is added before they are
+/// rounded.
+fn addend<T: Float>(dtype: DType, bias: &Array<T>) -> Option<&AnyArray> {
+    is_narrow(dtype).then(|| bias.erased())
+}
+
+/// Returns sums of elements of `dtype` plus a bias, which [`addend`] may have returned.
+#[track_caller]
+fn with_bias<T: Float>(dtype: DType, sums: AnyArray, bias: &Array<T>) -> Result<Array<T>> {
+    let mut sums = Array::from_erased(sums);
+    if !is_narrow(dtype) {
+        sums.update(|sums| sums + bias)?;
+    }
+    Ok(sums)
+}
+
+/// Returns the product of matrices, plus an addend if their elements are narrow.
+#[track_caller]
+fn product(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<AnyArray> {
+    match addend {
+        Some(addend) => left.matmul_plus(right, addend),
+        None => left.matmul(right),
+    }
 }

@@ -1,6 +1,8 @@
 //! Recurrent layers.
 
-use super::uniform;
+use std::ops::Range;
+
+use super::{addend, is_narrow, product, uniform, with_bias};
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
@@ -9,8 +11,11 @@ use crate::ops::{concat, eval, stack};
 /// A gated recurrent unit (Cho et al. 2014), as PyTorch computes it: the reset gate multiplies the
 /// product of the state after its bias is added.
 ///
-/// A step is two matrix products and one expression, which computes all gates and the new state.
-/// The products with the inputs of all steps are one product.
+/// A step is a matrix product and one expression, which computes all gates and the new state. The
+/// products with the inputs of all steps are one product.
+///
+/// In `f16` and `bf16`, a step is computed in `f32`, and the new state is rounded once. The
+/// products with the inputs are `f32`, so they are computed for 256 rows at a time.
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Gru<T: Float = f32> {
@@ -86,11 +91,11 @@ impl<T: Float> Gru<T> {
         let [own_reset, own_update, own_new] = steps.parts(&unrounded(&self.bias_hh_l0)?)?;
         let (reset, update) = eval((reset + own_reset, update + own_update))?;
         let bias = concat(&[&reset, &update, &new], 0)?;
-        let products = steps.products(x, &self.weight_ih_l0, &bias)?;
+        let mut products = InputProducts::of(&steps, x, (&self.weight_ih_l0, bias))?;
         let zeros = steps.zeros(x)?;
         let mut states = Vec::new();
         for step in 0..steps.length {
-            let [x_reset, x_update, x_new] = steps.parts(&steps.at(&products, step)?)?;
+            let [x_reset, x_update, x_new] = steps.parts(&products.at(step)?)?;
             let own = steps.parts(&steps.product(&state, &across, zeros.as_ref())?)?;
             let [h_reset, h_update, h_new] = own;
             let r = (x_reset + h_reset).sigmoid();
@@ -100,7 +105,7 @@ impl<T: Float> Gru<T> {
             state = next.cast::<T>().eval_unfused()?;
             states.push(state.clone());
         }
-        Ok((steps.all(&products, &states)?, state))
+        Ok((steps.all(&products.of_steps, &states)?, state))
     }
 }
 
@@ -110,7 +115,8 @@ pub type LstmState<T> = (Array<T>, Array<T>);
 /// A layer of long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 ///
 /// A step is a matrix product and one pass, which computes all gates, the new cell and the new
-/// state. The products with the inputs of all steps are one product.
+/// state. The products with the inputs of all steps are one product. `f16` and `bf16` are computed
+/// as in a [`Gru`].
 #[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Lstm<T: Float = f32> {
@@ -184,14 +190,13 @@ impl<T: Float> Lstm<T> {
         let mut state = steps.first("state", x, first.map(|first| first.0))?;
         let mut cell = steps.first("cell", x, first.map(|first| first.1))?;
         let across = self.weight_hh_l0.transpose()?;
-        let biases = [&self.bias_ih_l0, &self.bias_hh_l0].map(unrounded);
-        let [of_input, of_state] = biases;
-        let bias = (of_input? + of_state?).eval_unfused()?;
-        let products = steps.products(x, &self.weight_ih_l0, &bias)?;
+        let (of_input, of_state) = (unrounded(&self.bias_ih_l0)?, unrounded(&self.bias_hh_l0)?);
+        let bias = (of_input + of_state).eval_unfused()?;
+        let mut products = InputProducts::of(&steps, x, (&self.weight_ih_l0, bias))?;
         let zeros = steps.zeros(x)?;
         let mut states = Vec::new();
         for step in 0..steps.length {
-            let of_input = steps.at(&products, step)?;
+            let of_input = products.at(step)?;
             // The sums of a narrow type contain the products with the inputs.
             let addend = zeros.as_ref().map(|_| &of_input);
             let own = steps.parts(&steps.product(&state, &across, addend)?)?;
@@ -206,7 +211,7 @@ impl<T: Float> Lstm<T> {
             (state, cell) = eval(((out * next.tanh()).cast::<T>(), next.cast::<T>()))?;
             states.push(state.clone());
         }
-        Ok((steps.all(&products, &states)?, (state, cell)))
+        Ok((steps.all(&products.of_steps, &states)?, (state, cell)))
     }
 }
 
@@ -294,22 +299,6 @@ impl Steps {
         Err(Error::new(ErrorKind::ShapeMismatch, text))
     }
 
-    /// Returns the products of the inputs of all steps with a weight, plus a bias, not rounded. A
-    /// bias added in each step would cost a reduction over the batch in each step's backward pass.
-    #[track_caller]
-    fn products<T: Float>(
-        &self,
-        x: &Array<T>,
-        weight: &Array<T>,
-        bias: &Array<T::Computed>,
-    ) -> Result<Array<T::Computed>> {
-        let rows = x.reshape([self.batch * self.length, self.inputs])?;
-        let weight = weight.transpose()?;
-        let products = rows.erased().matmul_plus(weight.erased(), bias.erased())?;
-        let products = Array::<T::Computed>::from_erased(products);
-        products.reshape([self.batch, self.length, self.gates * self.width])
-    }
-
     /// Returns the product of a state with a weight, not rounded. An addend is added to products of
     /// a narrow type, which always have one.
     #[track_caller]
@@ -319,29 +308,18 @@ impl Steps {
         weight: &Array<T>,
         addend: Option<&Array<T::Computed>>,
     ) -> Result<Array<T::Computed>> {
-        let (state, weight) = (state.erased(), weight.erased());
-        let product = match addend {
-            Some(addend) => state.matmul_plus(weight, addend.erased())?,
-            None => state.matmul(weight)?,
-        };
-        Ok(Array::from_erased(product))
+        let addend = addend.map(Array::erased);
+        product(state.erased(), weight.erased(), addend).map(Array::from_erased)
     }
 
     /// Returns zeros that broadcast to the products of a step, if `T` is narrow.
     #[track_caller]
     fn zeros<T: Float>(&self, x: &Array<T>) -> Result<Option<Array<T::Computed>>> {
-        if T::DTYPE == T::DTYPE.computed_in() {
+        if !is_narrow(T::DTYPE) {
             return Ok(None);
         }
         let _device = x.device().enter();
         Array::zeros([1, self.gates * self.width]).map(Some)
-    }
-
-    /// Returns a view of one step.
-    #[track_caller]
-    fn at<T: Float>(&self, products: &Array<T>, step: usize) -> Result<Array<T>> {
-        let own = products.layout().part(1, step..step + 1, 1)?;
-        products.viewed(own).squeeze(1)
     }
 
     /// Returns views of equal parts along the last axis.
@@ -371,4 +349,78 @@ impl Steps {
         }
         stack(&states.iter().collect::<Vec<_>>(), 1)
     }
+}
+
+/// The products of the inputs of some steps with a weight, plus a bias, not rounded. A bias added
+/// in each step would cost a reduction over the batch in each step's backward pass.
+struct InputProducts<'a, T: Float> {
+    steps: &'a Steps,
+    x: &'a Array<T>,
+    /// The weight, transposed.
+    weight: Array<T>,
+    bias: Array<T::Computed>,
+    /// The number of steps whose products are computed together.
+    together: usize,
+    /// The products of the steps that contain the last step that was read.
+    of_steps: Array<T::Computed>,
+}
+
+/// The number of rows of products of a narrow type that are computed together. The products are
+/// wide, so all rows would take twice the memory of narrow ones. More rows are not faster.
+const ROWS: usize = 256;
+
+impl<'a, T: Float> InputProducts<'a, T> {
+    #[track_caller]
+    fn of(
+        steps: &'a Steps,
+        x: &'a Array<T>,
+        (weight, bias): (&Array<T>, Array<T::Computed>),
+    ) -> Result<Self> {
+        let together = match is_narrow(T::DTYPE) {
+            true => (ROWS / steps.batch.max(1)).clamp(1, steps.length.max(1)),
+            false => steps.length,
+        };
+        let weight = weight.transpose()?;
+        let of_steps = products(steps, x, (&weight, &bias), 0..together.min(steps.length))?;
+        Ok(Self {
+            steps,
+            x,
+            weight,
+            bias,
+            together,
+            of_steps,
+        })
+    }
+
+    /// Returns the products of a step. Steps are read in order.
+    #[track_caller]
+    fn at(&mut self, step: usize) -> Result<Array<T::Computed>> {
+        let own = step % self.together;
+        if step > 0 && own == 0 {
+            let end = self.steps.length.min(step + self.together);
+            let factors = (&self.weight, &self.bias);
+            self.of_steps = products(self.steps, self.x, factors, step..end)?;
+        }
+        let own = self.of_steps.layout().part(1, own..own + 1, 1)?;
+        self.of_steps.viewed(own).squeeze(1)
+    }
+}
+
+/// Returns the products of the inputs of a range of steps with a weight, plus a bias.
+#[track_caller]
+fn products<T: Float>(
+    steps: &Steps,
+    x: &Array<T>,
+    (weight, bias): (&Array<T>, &Array<T::Computed>),
+    range: Range<usize>,
+) -> Result<Array<T::Computed>> {
+    let length = range.len();
+    let x = match length == steps.length {
+        true => x.clone(),
+        false => x.viewed(x.layout().part(1, range, 1)?),
+    };
+    let rows = x.reshape([steps.batch * length, steps.inputs])?;
+    let sums = product(rows.erased(), weight.erased(), addend(T::DTYPE, bias))?;
+    let products = with_bias(T::DTYPE, sums, bias)?;
+    products.reshape([steps.batch, length, steps.gates * steps.width])
 }

@@ -1,7 +1,7 @@
 //! Transposed convolutions.
 
 use super::convolution::check_groups;
-use super::uniform;
+use super::{addend, uniform, with_bias};
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
@@ -95,11 +95,16 @@ impl<T: Float> ConvTranspose2d<T> {
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let lengths = self.lengths(x)?;
         let (x, weight) = (x.erased(), self.weight.erased());
-        if let Some(bias) = &self.bias {
-            check_bias(bias, self.weight.shape()[1] * self.options.groups)?;
-        }
-        let bias = self.bias.as_ref().map(Array::erased);
-        conv_transpose2d(x, weight, bias, lengths, self.options).map(Array::from_erased)
+        let Some(bias) = &self.bias else {
+            let sums = conv_transpose2d(x, weight, None, lengths, self.options)?;
+            return Ok(Array::from_erased(sums));
+        };
+        let outputs = self.weight.shape()[1].saturating_mul(self.options.groups);
+        check_bias(bias, outputs)?;
+        let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
+        let addend = addend(T::DTYPE, &bias);
+        let sums = conv_transpose2d(x, weight, addend, lengths, self.options)?;
+        with_bias(T::DTYPE, sums, &bias)
     }
 
     /// Returns the numbers of rows and columns of the result.

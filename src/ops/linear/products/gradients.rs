@@ -10,8 +10,8 @@ use crate::ops::derivatives::{
 };
 use crate::ops::linear::products::matmul_into;
 
-/// A matrix product of two arrays, or its sum with a third. While it runs, nothing is tracked. When it ends, the step that
-/// computes its gradients is recorded.
+/// A matrix product of two arrays, or its sum with a third. While it runs, nothing is tracked. When
+/// it ends, the step that computes its gradients is recorded.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 
@@ -60,9 +60,14 @@ impl RunningProduct {
     #[cold]
     #[track_caller]
     fn begin(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Result<Option<Self>> {
-        let tracked = |own: &AnyArray| Tracked::of(&own.buffer, &own.layout);
-        let to = [tracked(left)?, tracked(right)?];
-        let to_addend = addend.map(tracked).transpose()?.flatten();
+        let to = [
+            Tracked::of(&left.buffer, &left.layout)?,
+            Tracked::of(&right.buffer, &right.layout)?,
+        ];
+        let to_addend = match addend {
+            Some(addend) => Tracked::of(&addend.buffer, &addend.layout)?,
+            None => None,
+        };
         if to == [None, None] && to_addend.is_none() {
             return Ok(None);
         }

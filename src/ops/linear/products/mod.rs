@@ -123,17 +123,10 @@ impl AnyArray {
         Ok(multiplication.finish(product))
     }
 
-    /// Returns the matrix product plus `addend`, which broadcasts to its shape.
-    ///
-    /// The sum of an `f16` or `bf16` product is rounded once, to the type of `addend`. This is the
-    /// operands' type or `f32`. The addend of another product has the operands' type.
+    /// Returns the matrix product of `f16` or `bf16` plus `addend`, which broadcasts to its shape.
+    /// The sum is rounded once, to the type of `addend`: the operands' type or `f32`.
     #[track_caller]
     pub(crate) fn matmul_plus(&self, other: &Self, addend: &Self) -> Result<Self> {
-        if self.dtype == self.dtype.computed_in() {
-            let mut sum = self.matmul(other)?;
-            sum.assign(&(sum.lazy() + addend.lazy()))?;
-            return Ok(sum);
-        }
         let multiplication = Multiplication::begin(self, other, Some(addend))?;
         let sum = matmul(self, other, Some(addend))?;
         Ok(multiplication.finish(sum))
@@ -206,11 +199,8 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
         };
         let left_layout = as_matrices(&left.layout, 0)?;
         let right_layout = as_matrices(&right.layout, 1)?;
-        return add_stacks(
-            (left, &left_layout),
-            (right, &right_layout),
-            (addend, &shape),
-        );
+        let (left, right) = ((left, &left_layout), (right, &right_layout));
+        return add_stacks(left, right, &shape, addend);
     }
     let left_layout = as_matrices(&left.layout, 0)?;
     let right_layout = as_matrices(&right.layout, 1)?;
@@ -229,13 +219,9 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
         // The operands, broadcast to an empty result, may be too long.
         return addend.unwrap_or(left).zeros(&shape);
     }
-    let multiply = |left, right| match addend {
-        Some(addend) => add_stacks(left, right, (addend, &shape)),
-        None => multiply_stacks(left, right, &shape),
-    };
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
         // With the operands exchanged: the multiplication of numbers is commutative.
-        return multiply((right, &right_layout), (left, &left_layout));
+        return multiply_stacks((right, &right_layout), (left, &left_layout), &shape, addend);
     }
     let (left_layout, right_layout) = match as_one(&left_layout, &right_layout)? {
         Some(one) => one,
@@ -244,7 +230,7 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
             right_layout.broadcast_to(&of_matrices(&batch, inner, columns))?,
         ),
     };
-    multiply((left, &left_layout), (right, &right_layout))
+    multiply_stacks((left, &left_layout), (right, &right_layout), &shape, addend)
 }
 
 /// Returns the products of matrices with equal numbers, plus `addend`, as an array of `shape`. The
@@ -253,15 +239,16 @@ fn matmul(left: &AnyArray, right: &AnyArray, addend: Option<&AnyArray>) -> Resul
 fn add_stacks(
     left: (&AnyArray, &Layout),
     right: (&AnyArray, &Layout),
-    (addend, shape): (&AnyArray, &Shape),
+    shape: &Shape,
+    addend: &AnyArray,
 ) -> Result<AnyArray> {
     same_device(
         "matmul",
         ("the left operand", left.0),
         ("the addend", addend),
     )?;
-    broadcast_shapes("add", &[shape, addend.shape()])?;
-    let addend = addend.viewed(addend.layout.broadcast_to(shape)?);
+    let addend = addend.broadcast_to(shape);
+    let addend = addend.map_err(|error| error.of("add"))?;
     let sums = copied(&addend, Copying::All, shape)?;
     let (_, inner) = ends(left.1.shape(), 0);
     if sums.len() == 0 || inner == 0 {
@@ -283,14 +270,18 @@ fn add_stacks(
     Ok(sums)
 }
 
-/// Returns the products of matrices with equal numbers as an array of `shape`. The last two axes of
-/// a layout are a matrix.
+/// Returns the products of matrices with equal numbers as an array of `shape`, plus `addend` if
+/// there is one. The last two axes of a layout are a matrix.
 #[track_caller]
 fn multiply_stacks(
     left: (&AnyArray, &Layout),
     right: (&AnyArray, &Layout),
     shape: &Shape,
+    addend: Option<&AnyArray>,
 ) -> Result<AnyArray> {
+    if let Some(addend) = addend {
+        return add_stacks(left, right, shape, addend);
+    }
     on_device!(
         left.0.device(),
         touching & [&left.0.buffer, &right.0.buffer],

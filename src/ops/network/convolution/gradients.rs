@@ -67,19 +67,14 @@ pub(super) fn sums_for(
     bias: Option<&AnyArray>,
     geometry: &Geometry,
 ) -> Result<AnyArray> {
-    let compute = match part {
-        ConvPart::Result => multiplied,
-        ConvPart::Input => of_input,
-        ConvPart::Kernel => of_kernel,
-    };
     let own = *geometry;
     let all: SmallVec<[&AnyArray; 3]> = operands.into_iter().chain(bias).collect();
     let step = RuledOperation::begin("conv2d", &all)?
         .computed_by(geometry.flops(), move |operands| {
-            compute([&operands[0], &operands[1]], operands.get(2), &own)
+            computed(part, [&operands[0], &operands[1]], operands.get(2), &own)
         });
     let wanted = [0, 1, 2].map(|operand| operand < all.len() && step.wants(operand));
-    let result = compute(operands, bias, geometry)?;
+    let result = computed(part, operands, bias, geometry)?;
     Ok(step.finish(result, |saved| {
         let operands = operands.map(|operand| saved.save_releasable(operand));
         rule(part, operands, *geometry, wanted)
@@ -87,12 +82,21 @@ pub(super) fn sums_for(
 }
 
 #[track_caller]
-fn of_kernel(
-    [input, gradient]: [&AnyArray; 2],
+fn computed(
+    part: ConvPart,
+    operands: [&AnyArray; 2],
     bias: Option<&AnyArray>,
     geometry: &Geometry,
 ) -> Result<AnyArray> {
-    debug_assert!(bias.is_none(), "a kernel has no bias");
+    match part {
+        ConvPart::Input => of_input(operands, bias, geometry),
+        ConvPart::Kernel => of_kernel(operands, geometry),
+        ConvPart::Result => multiplied(operands, bias, geometry),
+    }
+}
+
+#[track_caller]
+fn of_kernel([input, gradient]: [&AnyArray; 2], geometry: &Geometry) -> Result<AnyArray> {
     let Some(lengths) = &geometry.on_host(input.dtype, input.device()) else {
         return of_kernel_by_products(input, gradient, geometry);
     };

@@ -15,7 +15,7 @@ use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
 use self::gradients::ConvPart;
-use crate::array::{AnyArray, Array, Bits, Numeric, Shape, broadcast_shapes};
+use crate::array::{AnyArray, Array, Bits, Numeric, Shape};
 use crate::error::Result;
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
@@ -144,8 +144,8 @@ impl<T: Numeric> Array<T> {
     }
 }
 
-/// Returns [`Array::conv2d`], plus a bias for each output if there is one. The sums of `f16` and
-/// `bf16` are rounded after the bias is added.
+/// Returns [`Array::conv2d`]. A bias, which broadcasts to `[O, 1, 1]`, is added to sums of `f16` or
+/// `bf16` before they are rounded.
 #[track_caller]
 pub(crate) fn conv2d(
     input: &AnyArray,
@@ -154,9 +154,12 @@ pub(crate) fn conv2d(
     options: ConvOptions,
 ) -> Result<AnyArray> {
     let geometry = &geometry_of(input, kernel, options)?;
-    with_bias(bias, &geometry.result, |bias| {
-        gradients::sums_for(ConvPart::Result, [input, kernel], bias, geometry)
-    })
+    let Some(bias) = bias else {
+        return gradients::sums_for(ConvPart::Result, [input, kernel], None, geometry);
+    };
+    let bias = bias.broadcast_to(&[kernel.dims()[0], 1, 1].into());
+    let bias = &bias.map_err(|error| error.of("add"))?;
+    gradients::sums_for(ConvPart::Result, [input, kernel], Some(bias), geometry)
 }
 
 #[track_caller]
@@ -170,32 +173,10 @@ fn geometry_of(input: &AnyArray, kernel: &AnyArray, options: ConvOptions) -> Res
     Geometry::of(&operands, 4, options)
 }
 
-/// Returns the sums that `compute` returns, of shape `shape`, plus a bias for each output. If the
-/// elements are narrow, `compute` adds the bias before it rounds.
-#[track_caller]
-fn with_bias(
-    bias: Option<&AnyArray>,
-    shape: &Shape,
-    compute: impl FnOnce(Option<&AnyArray>) -> Result<AnyArray>,
-) -> Result<AnyArray> {
-    let Some(bias) = bias else {
-        return compute(None);
-    };
-    let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
-    if bias.dtype != bias.dtype.computed_in() {
-        broadcast_shapes("add", &[shape, bias.shape()])?;
-        let outputs = [shape.dims()[1], 1, 1].into();
-        return compute(Some(&bias.viewed(bias.layout.broadcast_to(&outputs)?)));
-    }
-    let mut sums = compute(None)?;
-    sums.assign(&(sums.lazy() + bias.lazy()))?;
-    Ok(sums)
-}
-
 /// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
 /// groups, h, w]`. The result has images `[N, C, H, W]` of these `lengths`. If `x` is the gradient
-/// of the result of [`conv2d`](Array::conv2d), this is the gradient of its input. A bias is added
-/// as by [`conv2d`].
+/// of the result of [`conv2d`](Array::conv2d), this is the gradient of its input. A bias of
+/// shape `[C, 1, 1]` is added as by [`conv2d`].
 #[track_caller]
 pub(crate) fn conv_transpose2d(
     x: &AnyArray,
@@ -226,9 +207,7 @@ pub(crate) fn conv_transpose2d(
             &framed
         }
     };
-    with_bias(bias, &images, |bias| {
-        gradients::sums_for(ConvPart::Input, [x, kernel], bias, geometry)
-    })
+    gradients::sums_for(ConvPart::Input, [x, kernel], bias, geometry)
 }
 
 /// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`, plus a bias of shape
@@ -248,10 +227,12 @@ fn multiplied(
     let &[groups, outputs, _] = factor.dims() else {
         unreachable!("a factor has three axes");
     };
-    let bias = bias.map(|bias| bias.reshape(&[groups, outputs, 1].into()));
     let factors = &Factors {
         kernel: kernel.reshape(&factor)?,
-        bias: bias.transpose()?,
+        bias: match bias {
+            Some(bias) => Some(bias.reshape(&[groups, outputs, 1].into())?),
+            None => None,
+        },
     };
     if let Some(pixels) = geometry.without_a_copy(&input.layout)? {
         return factors

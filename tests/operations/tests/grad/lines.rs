@@ -2,14 +2,15 @@
 //! passes.
 
 use cachescope::grad::nn::{
-    Attention, Conv2d, Embedding, LayerNorm, Linear, adaptive_avg_pool2d, adaptive_max_pool2d,
-    dropout,
+    Attention, Conv2d, ConvTranspose2d, Embedding, Gru, LayerNorm, Linear, Lstm,
+    adaptive_avg_pool2d, adaptive_max_pool2d, dropout,
 };
 use cachescope::grad::optim::{AdamW, Lbfgs};
 use cachescope::grad::{
     CastParameters, Parameters, arithmetic, checkpoint, value_and_grad, value_and_step,
 };
 use cachescope::{Array, ConvOptions, Device, DeviceConfig, RecordOptions, Result, cache_scope};
+use half::bf16;
 
 #[derive(Parameters)]
 struct Network {
@@ -87,6 +88,30 @@ fn every_line_is_the_programs() -> Result<()> {
     check(10, || {
         let loss = |network: &Network| network.loss(&tokens, &classes);
         value_and_step(&mut network, &mut optimizer, loss)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn layers_of_half_precision_report_the_programs_line() -> Result<()> {
+    let device = Device::host_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let options = ConvOptions::default();
+    let images = (
+        Conv2d::<bf16>::new((1, 2), [2, 2], options)?,
+        ConvTranspose2d::<bf16>::new((2, 1), [2, 2], options)?,
+    );
+    let steps = (Gru::<bf16>::new(3, 4)?, Lstm::<bf16>::new(4, 4)?);
+    let layers = (images, steps, Linear::<bf16>::new(4, 3)?);
+    let x = Array::<bf16>::ones([2, 1, 300, 3])?;
+    check(6, || {
+        value_and_grad(&layers, |(images, steps, linear)| {
+            let x = images.0.forward(&x)?;
+            let x = images.1.forward(&x)?.squeeze(1)?;
+            let (x, _) = steps.0.forward(&x, None)?;
+            let (x, _) = steps.1.forward(&x, None)?;
+            linear.forward(&x)?.mean()
+        })?;
         Ok(())
     })
 }
