@@ -59,7 +59,7 @@ impl Matrix {
 
 /// The memory of products, without gaps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct ProductTarget {
     pub(super) address: DevicePtr,
     pub(super) element: GemmType,
     /// `true` if the products are added to the values in memory.
@@ -135,7 +135,7 @@ impl Pairs {
         &self,
         element: GemmType,
         [left, right]: [DevicePtr; 2],
-        target: Target,
+        target: ProductTarget,
     ) -> Option<impl Iterator<Item = Gemm>> {
         let bytes = element.bytes();
         let target_bytes = target.element.bytes();

@@ -7,7 +7,7 @@
 mod matrix;
 mod vectors;
 
-use self::matrix::{Matrix, Pairs, Target};
+use self::matrix::{Matrix, Pairs, ProductTarget};
 use self::vectors::Vectors;
 use super::copy::{Words, copied};
 use super::launch::launch;
@@ -96,7 +96,7 @@ pub(in crate::ops) fn add_stacks(
         place.layout
     );
     let (left, right) = (left.viewed(left_layout), right.viewed(right_layout));
-    let target = Target {
+    let target = ProductTarget {
         address: address_of(place),
         element: GemmType::of(place.dtype.in_cuda()).expect("the elements are floats"),
         is_begun: true,
@@ -148,7 +148,7 @@ pub(in crate::ops) fn multiply_into(
         return Ok(false);
     }
     let operands = [left, right].map(|array| Words::of(array).address);
-    let target = Target {
+    let target = ProductTarget {
         address: address_of(place),
         element,
         is_begun: false,
@@ -194,7 +194,7 @@ fn by_cublas(
     let operands = BlasOperands::new(order, left, right)?;
     let both = operands.buffers();
     computed(order.device, dtype, shape, |output: Output| {
-        let target = Target {
+        let target = ProductTarget {
             address: output.address,
             element,
             is_begun: false,
@@ -238,7 +238,12 @@ impl BlasOperands {
     /// Writes the products of elements of `element` to `target`. `order` touches the buffers and
     /// the target, which has room for the products.
     #[track_caller]
-    fn multiply(&self, order: CudaOrder<'_>, element: GemmType, target: Target) -> Result<()> {
+    fn multiply(
+        &self,
+        order: CudaOrder<'_>,
+        element: GemmType,
+        target: ProductTarget,
+    ) -> Result<()> {
         let operands = [&self.left, &self.right].map(|array| Words::of(array.operand()).address);
         let gemms = self.pairs.gemms(element, operands, target);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {

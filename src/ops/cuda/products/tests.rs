@@ -47,7 +47,7 @@ fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let [left, right, target] = PLACES.map(DevicePtr);
     let [rows, _, columns] = pairs.lengths();
     let mut product = vec![None; pairs.places.count() * rows * columns];
-    let target = Target {
+    let target = ProductTarget {
         address: target,
         element: GemmType::F32,
         is_begun: false,

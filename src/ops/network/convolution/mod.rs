@@ -227,7 +227,7 @@ fn multiplied(
     let &[groups, outputs, _] = factor.dims() else {
         unreachable!("a factor has three axes");
     };
-    let factors = &Factors {
+    let factors = &LeftFactors {
         kernel: kernel.reshape(&factor)?,
         bias: match bias {
             Some(bias) => Some(bias.reshape(&[groups, outputs, 1].into())?),
@@ -259,13 +259,13 @@ fn multiplied(
 }
 
 /// The left factors of the products that are a convolution: a matrix for each group.
-struct Factors {
+struct LeftFactors {
     kernel: AnyArray,
     /// The addends of the products: a column for each group.
     bias: Option<AnyArray>,
 }
 
-impl Factors {
+impl LeftFactors {
     #[track_caller]
     fn times(&self, columns: &AnyArray) -> Result<AnyArray> {
         match &self.bias {
@@ -296,7 +296,7 @@ fn padded(images: &AnyArray, geometry: &Geometry) -> Result<AnyArray> {
 #[track_caller]
 fn products(
     padded: &AnyArray,
-    factors: &Factors,
+    factors: &LeftFactors,
     geometry: &Geometry,
     rows: Range<usize>,
 ) -> Result<AnyArray> {
