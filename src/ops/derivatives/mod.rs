@@ -18,6 +18,7 @@ mod forward;
 mod gradients;
 mod guard;
 mod joint_graph;
+mod logsumexp;
 mod products;
 mod reduction;
 mod rule;

@@ -9,6 +9,7 @@ use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::is_differentiable;
+use super::logsumexp::pass_back_by_softmax;
 use super::products::products_of_others;
 use super::values::JointValue;
 use super::{Gradients, Pause, is_live, record};
@@ -146,14 +147,14 @@ struct RuleNodes {
 /// The summands of the sums that a rule needs.
 type Summands = SmallVec<[u32; 2]>;
 
-const RESULT: Placeholder = Placeholder::Result(0);
+pub(super) const RESULT: Placeholder = Placeholder::Result(0);
 
 /// Returns the placeholder of the rule's sum `number`.
-const fn sum_number(number: usize) -> Placeholder {
+pub(super) const fn sum_number(number: usize) -> Placeholder {
     Placeholder::Result(1 + number)
 }
 
-const GRADIENT: Placeholder = Placeholder::Gradient(0);
+pub(super) const GRADIENT: Placeholder = Placeholder::Gradient(0);
 
 /// A function that returns the softmax, or its logarithm, of an expression graph of floats along an
 /// axis.
@@ -178,6 +179,8 @@ struct DerivedReduction {
     /// again.
     again: Option<u32>,
     softmax: Option<SoftmaxOf>,
+    /// The nodes of the elements, for `logsumexp`.
+    forward: Option<Forward>,
     dtype: DType,
     axes: AxisSet,
     /// The shape of the result with all axes, of length 1 where reduced.
@@ -301,6 +304,7 @@ impl RunningReduction {
             summands,
             again,
             softmax: None,
+            forward: (rule == Rule::Logsumexp).then_some(forward),
             dtype,
             axes,
             kept_shape: (0..shape.ndim()).map(length).collect(),
@@ -320,6 +324,7 @@ impl DerivedReduction {
             summands,
             again,
             softmax,
+            forward,
             dtype,
             axes,
             kept_shape,
@@ -353,6 +358,11 @@ impl DerivedReduction {
                     None => kept,
                 };
                 let result = result.map(broadcast).transpose()?;
+                if let (Some(forward), true) = (&forward, is_live()) {
+                    let values = (upstream, result);
+                    let along = (&device, axes);
+                    return pass_back_by_softmax((derivation, forward), along, values, gradients);
+                }
                 let upstream = match (upstream, &result) {
                     (Some(own), Some(softmax)) if rule == Rule::Softmax && is_live() => {
                         Some(centred(&own, softmax, axes)?)
@@ -410,7 +420,7 @@ fn centred(gradient: &AnyArray, softmax: &AnyArray, axes: AxisSet) -> Result<Any
 }
 
 /// Returns the array of a placeholder of a rule.
-fn given<'a>(
+pub(super) fn given<'a>(
     placeholder: Placeholder,
     upstream: &'a Option<AnyArray>,
     result: &'a Option<AnyArray>,

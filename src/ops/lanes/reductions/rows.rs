@@ -66,8 +66,7 @@ reductions! {
 
     /// Returns the logarithm of the sum of the exponentials, without intermediate overflow. The
     /// result has the elements' own type (`f16` and `bf16` are computed in `f32`). The result for
-    /// nothing is −∞, the logarithm of 0. If one element is far above the others, second
-    /// derivatives lose digits. The second derivatives of `log_softmax` do not.
+    /// nothing is −∞, the logarithm of 0.
     logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
         f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
 

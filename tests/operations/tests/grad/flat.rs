@@ -87,3 +87,30 @@ fn second_derivatives_of_cross_entropy_keep_their_digits() -> Result<()> {
     curvature_of_cross_entropy::<f32>(20.0, 1e-5)?;
     curvature_of_cross_entropy::<bf16>(5.0, 1e-2)
 }
+
+/// The curvatures along two lines of which the second has no exponential, and of both together.
+fn curvature_of_logsumexp<T: Float>(apart: f64, tolerance: f64) -> Result<()> {
+    let elements = [apart, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY].map(number::<T>);
+    let logits = Array::from_slice(&elements, [2, 2])?;
+    let along = Array::from_slice(&[T::one(), T::zero(), T::zero(), T::zero()], [2, 2])?;
+    let (_, product) = weights(apart);
+    let counts = Array::from_slice(&[T::one(), T::zero()], 2)?;
+    let (_, of_lines) = hvp(&logits, &along, |x| x.logsumexp_axis(1)?.dot(&counts))?;
+    let (_, of_all) = hvp(&logits, &along, Array::logsumexp)?;
+    for curvature in [of_lines, of_all] {
+        let curvature = curvature.reshape(4)?.to_vec()?;
+        let finite = Array::from_slice(&curvature[..2], 2)?;
+        assert_near(&finite, &[product, -product], tolerance);
+        assert_eq!(curvature[2..], [T::zero(); 2]);
+    }
+    Ok(())
+}
+
+#[test]
+fn second_derivatives_of_logsumexp_keep_their_digits() -> Result<()> {
+    curvature_of_logsumexp::<f64>(37.43, 1e-2)?;
+    curvature_of_logsumexp::<f64>(3.0, 1e-14)?;
+    curvature_of_logsumexp::<f32>(10.0, 1e-5)?;
+    curvature_of_logsumexp::<f32>(16.5, 1e-2)?;
+    curvature_of_logsumexp::<bf16>(5.0, 1e-2)
+}
