@@ -112,3 +112,50 @@ fn failures_at_random_do_no_harm() {
         survives(Some(plan), Policy::default(), growth);
     }
 }
+
+/// Updates two arrays of different shapes, whose new values each need memory for a row that is
+/// computed once. The second row is longer, so that it does not fit into the memory of the first.
+/// Returns whether the update succeeded; `None` if an earlier call failed.
+fn updates_all_or_none(nth: u64, growth: Growth) -> Option<bool> {
+    let device = device(Some(FaultPlan::From(nth)), growth);
+    let _guard = device.enter();
+    let len = growth.len();
+    let (mut a, mut b) = (
+        Array::<f32>::full([2, len], 1.0).ok()?,
+        Array::<f32>::full([2, 2 * len], 2.0).ok()?,
+    );
+    let (row, longer) = (
+        Array::<f32>::zeros([len]).ok()?,
+        Array::<f32>::zeros([2 * len]).ok()?,
+    );
+    let outcome = cachescope::update((&mut a, &mut b), |(a, b)| {
+        (a + row.exp(), b + longer.exp())
+    });
+    let expected = match &outcome {
+        Ok(()) => (2.0, 3.0),
+        Err(error) => {
+            assert!(error.is_out_of_memory(), "{nth}: {error}");
+            (1.0, 2.0)
+        }
+    };
+    let is_all = |array: &Array<f32>, value: f32| {
+        let elements = array.to_vec().unwrap();
+        elements.iter().all(|&element| element == value)
+    };
+    assert!(is_all(&a, expected.0), "{nth}, {growth:?}");
+    assert!(is_all(&b, expected.1), "{nth}, {growth:?}");
+    Some(outcome.is_ok())
+}
+
+#[test]
+fn an_update_of_several_shapes_writes_all_arrays_or_none() {
+    for growth in GROWTHS {
+        let mut outcomes: Vec<_> = Vec::new();
+        while outcomes.last() != Some(&Some(true)) {
+            assert!(outcomes.len() < 40, "{growth:?}: {outcomes:?}");
+            outcomes.push(updates_all_or_none(outcomes.len() as u64 + 1, growth));
+        }
+        let failures = outcomes.iter().filter(|own| **own == Some(false)).count();
+        assert!(failures >= 2, "{growth:?}: {outcomes:?}");
+    }
+}
