@@ -128,9 +128,7 @@ fn updates_all_or_none(nth: u64, growth: Growth) -> Option<bool> {
         Array::<f32>::zeros([len]).ok()?,
         Array::<f32>::zeros([2 * len]).ok()?,
     );
-    let outcome = cachescope::update((&mut a, &mut b), |(a, b)| {
-        (a + row.exp(), b + longer.exp())
-    });
+    let outcome = cachescope::update((&mut a, &mut b), |(a, b)| (a + row.exp(), b + longer.exp()));
     let expected = match &outcome {
         Ok(()) => (2.0, 3.0),
         Err(error) => {

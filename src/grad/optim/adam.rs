@@ -230,15 +230,16 @@ adam!(Adam);
 adam!(AdamW);
 
 /// Moves a parameter, its mean of gradients and its mean of squares. The factors are numbers, or
-/// arrays on the device.
+/// arrays on the device. The rate is the last factor, because its products with the others may be
+/// beyond the range of the type.
 macro_rules! moved {
-    ($self:ident, [$own:ident, $mean:ident, $square:ident], $gradient:ident, [$kept:ident, $step:ident, $scale:ident]) => {{
-        let [first, of_gradient, second, of_square, epsilon] = $self.constants::<T::Computed>();
+    ($self:ident, [$own:ident, $mean:ident, $square:ident], $gradient:ident, [$kept:ident, $rate:ident, $scale:ident, $epsilon:ident]) => {{
+        let [first, of_gradient, second, of_square] = $self.constants::<T::Computed>();
         update(($own, $mean, $square), |(own, mean, square)| {
             let gradient = $gradient.cast::<T::Computed>();
             let mean = mean * first + &gradient * of_gradient;
             let square = square * second + gradient.square() * of_square;
-            let moved = &mean * $step / (square.sqrt() * $scale + epsilon);
+            let moved = &mean / (square.sqrt() * $scale + $epsilon) * $rate;
             let own = own.cast::<T::Computed>() * $kept - moved;
             (own.cast::<T>(), mean, square)
         })
@@ -266,21 +267,27 @@ impl Step {
         if !memory.clock.is_capturable {
             return self.apply([means, squares], subject, (own, gradient));
         }
-        let settings = (self.rate, self.betas, self.decay);
+        let settings = (self.rate, self.betas, self.decay, EPSILON);
         let steps = self.number.saturating_sub(1);
         let factors = memory.clock.factors(own.device(), steps, settings)?;
         let mean = means.writable(subject, own)?;
         let square = squares.writable(subject, own)?;
         let kept = factors.kept.cast::<T::Computed>();
-        let step = factors.step.cast::<T::Computed>();
+        let rate = factors.rate.cast::<T::Computed>();
         let scale = factors.scale.cast::<T::Computed>();
-        moved!(self, [own, mean, square], gradient, [kept, step, scale])
+        let epsilon = factors.epsilon.cast::<T::Computed>();
+        moved!(
+            self,
+            [own, mean, square],
+            gradient,
+            [kept, rate, scale, epsilon]
+        )
     }
 
-    /// Returns each decay rate, 1 minus the rate, and ε.
-    fn constants<C: Float>(&self) -> [C; 5] {
+    /// Returns each decay rate, and 1 minus the rate.
+    fn constants<C: Float>(&self) -> [C; 4] {
         let [first, second] = self.betas;
-        [first, 1.0 - first, second, 1.0 - second, EPSILON].map(<C as AnyElement>::from_f64)
+        [first, 1.0 - first, second, 1.0 - second].map(<C as AnyElement>::from_f64)
     }
 
     /// Moves a parameter, with its mean of gradients and its mean of squares.
@@ -298,8 +305,14 @@ impl Step {
         let corrections = self.betas.map(|beta| 1.0 - beta.powf(number));
         let of = |value: f64| <T::Computed as AnyElement>::from_f64(value);
         let kept = of(1.0 - self.rate * self.decay);
-        let step = of(self.rate / corrections[0]);
-        let scale = of(corrections[1].sqrt().recip());
-        moved!(self, [own, mean, square], gradient, [kept, step, scale])
+        let rate = of(self.rate);
+        let scale = of(corrections[0] / corrections[1].sqrt());
+        let epsilon = of(corrections[0] * EPSILON);
+        moved!(
+            self,
+            [own, mean, square],
+            gradient,
+            [kept, rate, scale, epsilon]
+        )
     }
 }

@@ -23,7 +23,6 @@ pub(super) struct Clock {
 #[derive(Debug)]
 struct ClockArrays {
     steps: Array<f64>,
-    rate: Array<f64>,
     /// The rate that was written last.
     written_rate: f64,
     factors: Factors,
@@ -34,10 +33,13 @@ struct ClockArrays {
 pub(super) struct Factors {
     /// The factor of a parameter: 1 minus the decay.
     pub(super) kept: Array<f64>,
-    /// The rate over the correction of the mean of gradients.
-    pub(super) step: Array<f64>,
-    /// One over the root of the correction of the mean of squares.
+    /// The learning rate.
+    pub(super) rate: Array<f64>,
+    /// The correction of the mean of gradients, over the root of the correction of the mean of
+    /// squares.
     pub(super) scale: Array<f64>,
+    /// ε times the correction of the mean of gradients.
+    pub(super) epsilon: Array<f64>,
 }
 
 impl Clock {
@@ -75,7 +77,7 @@ impl Clock {
             return Ok(());
         };
         if arrays.written_rate.to_bits() != rate.to_bits() {
-            arrays.rate.fill(rate)?;
+            arrays.factors.rate.fill(rate)?;
             arrays.written_rate = rate;
         }
         if std::mem::take(&mut self.is_abandoned) {
@@ -94,7 +96,7 @@ impl Clock {
         &mut self,
         device: &Device,
         steps: u64,
-        (rate, betas, decay): (f64, [f64; 2], f64),
+        (rate, betas, decay, epsilon): (f64, [f64; 2], f64, f64),
     ) -> Result<&Factors> {
         if self.is_due && device.backend().is_capturing() {
             self.check_capture(rate)?;
@@ -104,12 +106,12 @@ impl Clock {
             let zero = || Array::<f64>::zeros([]);
             self.arrays = Some(ClockArrays {
                 steps: Array::full([], steps as f64)?,
-                rate: Array::full([], rate)?,
                 written_rate: rate,
                 factors: Factors {
                     kept: zero()?,
-                    step: zero()?,
+                    rate: Array::full([], rate)?,
                     scale: zero()?,
+                    epsilon: zero()?,
                 },
             });
             (self.set_steps, self.is_abandoned) = (None, false);
@@ -121,7 +123,7 @@ impl Clock {
         if self.is_due {
             arrays.steps.update(|steps| steps + 1.0)?;
             self.is_due = false;
-            arrays.compute_factors(betas, decay)?;
+            arrays.compute_factors(betas, decay, epsilon)?;
         }
         Ok(&arrays.factors)
     }
@@ -148,21 +150,14 @@ impl Clock {
 impl ClockArrays {
     /// Computes the factors of the step that was counted last.
     #[track_caller]
-    fn compute_factors(&mut self, betas: [f64; 2], decay: f64) -> Result<()> {
-        let Self {
-            steps,
-            rate,
-            factors,
-            ..
-        } = self;
+    fn compute_factors(&mut self, betas: [f64; 2], decay: f64, epsilon: f64) -> Result<()> {
+        let Self { steps, factors, .. } = self;
         // 1 − βⁿ. If β is 0, its logarithm is −∞, and βⁿ is 0.
         let [first, second] = betas.map(f64::ln);
-        factors.kept.assign(1.0 - &*rate * decay)?;
-        factors
-            .step
-            .assign(&*rate / -((&*steps * first).exp_m1()))?;
-        factors
-            .scale
-            .assign((-((&*steps * second).exp_m1())).rsqrt())
+        let correction = || -((&*steps * first).exp_m1());
+        factors.kept.assign(1.0 - &factors.rate * decay)?;
+        factors.epsilon.assign(correction() * epsilon)?;
+        let root = (-((&*steps * second).exp_m1())).rsqrt();
+        factors.scale.assign(correction() * root)
     }
 }

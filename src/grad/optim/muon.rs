@@ -161,8 +161,10 @@ impl Rule for Muon {
         let direction =
             orthogonal(&ahead.reshape([rows, columns])?)?.reshape(*own.layout().shape())?;
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
-        let (kept, step) = (of(1.0 - self.rate * self.decay), of(self.rate * scale));
-        own.update(|own| (own.cast::<T::Computed>() * kept - direction * step).cast::<T>())
+        let [kept, scale, rate] = [1.0 - self.rate * self.decay, scale, self.rate].map(of);
+        // One after the other, because their product may be beyond the range of the type.
+        let moved = direction * scale * rate;
+        own.update(|own| (own.cast::<T::Computed>() * kept - moved).cast::<T>())
     }
 }
 

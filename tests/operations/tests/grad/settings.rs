@@ -2,7 +2,8 @@
 
 use cachescope::grad::optim::{Adam, AdamW, Groups, Lbfgs, Lion, Muon, Sgd};
 use cachescope::grad::{Optimizer, value_and_step};
-use cachescope::{Array, ErrorKind, Result};
+use cachescope::{Array, ErrorKind, Float, Result};
+use half::{bf16, f16};
 
 const NAN: f64 = f64::NAN;
 const INFINITE: f64 = f64::INFINITY;
@@ -127,5 +128,102 @@ fn settings_at_the_ends_of_their_domains_are_taken() -> Result<()> {
     assert_eq!(x.to_vec()?, [1.0; 4]);
     AdamW::new(0.5).weight_decay(2.0).step(&mut x, &zeros)?;
     assert_eq!(x.to_vec()?, [0.0; 4]); // Decayed to 0.
+    Ok(())
+}
+
+/// Rates up to the end of their domain.
+const LARGE: [f64; 4] = [1e30, 1e37, 1e38, f32::MAX as f64];
+
+/// Checks two steps at a large rate, against the steps of `f64`, whose range no product leaves.
+fn steps_are_rounded<T: Float, O: Optimizer>(name: &str, tolerance: f64, make: impl Fn() -> O) {
+    let gradients = [0.0, 1e-30, 1e-3, -5.0, 1e4, -1e-12, 0.0, 2.0];
+    for shape in [vec![8], vec![4, 2], vec![2, 4], vec![8, 1]] {
+        let gradient = Array::from_slice(&gradients, &*shape).unwrap();
+        let (mut x, mut exact) = (Array::<T>::ones(&*shape), Array::<f64>::ones(&*shape));
+        let (x, exact) = (x.as_mut().unwrap(), exact.as_mut().unwrap());
+        let narrow = gradient.cast::<T>().eval().unwrap();
+        let wide = narrow.cast::<f64>().eval().unwrap();
+        let (mut optimizer, mut other) = (make(), make());
+        for step in 0..2 {
+            optimizer.step(x, &narrow).unwrap();
+            other.step(exact, &wide).unwrap();
+            let rounded = exact.cast::<T>().cast::<f64>().eval().unwrap();
+            let (own, exact) = (x.cast::<f64>().eval().unwrap(), rounded);
+            let pairs = own
+                .to_vec()
+                .unwrap()
+                .into_iter()
+                .zip(exact.to_vec().unwrap());
+            let largest = pairs
+                .clone()
+                .fold(0.0, |most: f64, (_, exact)| most.max(exact.abs()));
+            for (own, exact) in pairs {
+                // Next to the end of the range, rounding decides.
+                let is_near =
+                    |value: f64| value.abs() >= 3.3e38 && value.signum() == exact.signum();
+                let is_right = own == exact
+                    || (is_near(own) && is_near(exact))
+                    || (own - exact).abs() <= tolerance * largest.min(1e38);
+                assert!(
+                    is_right,
+                    "{name}, {shape:?}, step {step}: {own:e}, not {exact:e}"
+                );
+            }
+        }
+    }
+}
+
+fn large_rates_are_rounded<T: Float>() {
+    for rate in LARGE {
+        let of_type = |name: &str| format!("{name} of {} at {rate:e}", T::DTYPE.name());
+        steps_are_rounded::<T, _>(&of_type("Sgd"), 1e-2, || Sgd::new(rate));
+        steps_are_rounded::<T, _>(&of_type("Sgd"), 1e-2, || Sgd::new(rate).momentum(1.0));
+        for betas in [[0.9, 0.999], [0.0, 0.0], [0.999_999_999, 0.999_999_999]] {
+            let [first, second] = betas;
+            let adam = || Adam::new(rate).betas(first, second);
+            steps_are_rounded::<T, _>(&of_type("Adam"), 1e-2, adam);
+            steps_are_rounded::<T, _>(&of_type("capturable Adam"), 1e-2, || adam().capturable());
+            let decaying = || {
+                AdamW::new(rate)
+                    .betas(first, second)
+                    .weight_decay(0.5 / rate)
+            };
+            steps_are_rounded::<T, _>(&of_type("AdamW"), 1e-2, decaying);
+            let lion = || {
+                Lion::new(rate)
+                    .betas(first, second)
+                    .weight_decay(0.5 / rate)
+            };
+            steps_are_rounded::<T, _>(&of_type("Lion"), 1e-2, lion);
+        }
+        for momentum in [0.0, 0.95, 1.0] {
+            steps_are_rounded::<T, _>(&of_type("Muon"), 5e-2, || {
+                let mut muon = Muon::new(rate).momentum(momentum).weight_decay(0.5 / rate);
+                muon.others.rate = rate;
+                muon.others = muon.others.weight_decay(0.0);
+                muon
+            });
+        }
+    }
+}
+
+#[test]
+fn steps_at_large_rates_are_rounded_and_never_nan() {
+    large_rates_are_rounded::<f32>();
+    large_rates_are_rounded::<bf16>();
+    large_rates_are_rounded::<f16>();
+}
+
+#[test]
+fn searches_at_large_rates_end_without_nan() -> Result<()> {
+    for rate in LARGE {
+        let mut optimizer = Lbfgs::new(rate);
+        let mut x = Array::from_slice(&[1.0_f32, 0.0, -2.0], 3)?;
+        for _ in 0..3 {
+            let loss = optimizer.step(&mut x, |x| (x - 1.0).square().sum())?;
+            assert!(!loss.is_nan(), "{rate:e}");
+            assert!(x.to_vec()?.iter().all(|x| !x.is_nan()), "{rate:e}: {x:?}");
+        }
+    }
     Ok(())
 }
