@@ -8,6 +8,8 @@
 //! than a mapping, because each element is read once. On its way to the device, an element is in a
 //! buffer of constant size.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::panic::Location;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
 use crate::array::{self, AnyElement, Array, DType, Float, Shape};
@@ -167,6 +170,11 @@ impl OpenFile {
         }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header).map_err(io)?;
+        let RepeatedName(repeated) = serde_json::from_slice(&header).unwrap_or_default();
+        if let Some(name) = repeated {
+            let problem = "the header has this name twice, expected one array of a name";
+            return Err(context.error(ErrorCode::Content, Some(&name), problem));
+        }
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
             damaged(format!("the header is not valid: {error}")).caused_by(error)
         })?;
@@ -200,6 +208,34 @@ impl OpenFile {
                 .error(ErrorKind::Io, Some(name), problem)
                 .caused_by(error)
         })
+    }
+}
+
+/// The first name that occurs twice in a header. The crate's [`Metadata`] keeps one of the arrays.
+#[derive(Debug, Default)]
+struct RepeatedName(Option<String>);
+
+impl<'de> Deserialize<'de> for RepeatedName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for RepeatedName {
+    type Value = Self;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str("a header")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
+            if let Some(name) = names.replace(name) {
+                self.0.get_or_insert(name);
+            }
+        }
+        Ok(self)
     }
 }
 

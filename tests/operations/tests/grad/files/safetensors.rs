@@ -315,3 +315,36 @@ fn arrays_are_read_by_name_and_cast() -> Result<()> {
     );
     Ok(())
 }
+
+/// A name occurs twice, in equal entries and with an escaped letter too.
+#[test]
+fn names_that_occur_twice_are_refused() {
+    #[derive(Debug, Parameters)]
+    struct Named {
+        w: Array<f32>,
+    }
+    let scratch = Scratch::new("twice");
+    let entry = |from: u64| {
+        let to = from + 4;
+        format!(r#"{{"dtype":"F32","shape":[1],"data_offsets":[{from},{to}]}}"#)
+    };
+    let (first, second) = (entry(0), entry(4));
+    let headers = [
+        (format!(r#"{{"w":{first},"w":{first}}}"#), 4),
+        (format!(r#"{{"w":{first},"w":{second}}}"#), 8),
+        (format!(r#"{{"w":{first},"b":{second},"w":{first}}}"#), 8),
+        (format!(r#"{{"w":{first},"\u0077":{first}}}"#), 4),
+        (
+            format!(r#"{{"__metadata__":{{}},"w":{first},"w":{first}}}"#),
+            4,
+        ),
+    ];
+    for (header, bytes) in headers {
+        let path = scratch.holding("model.safetensors", &file(&header, &vec![0; bytes]));
+        let words = ["model.safetensors", "\"w\"", "twice"];
+        fails(SafetensorsReader::open(&path), ErrorKind::Io, &words);
+        let w = Array::zeros(1).unwrap();
+        let like = Named { w };
+        fails(files::load(&like, &path), ErrorKind::Io, &words);
+    }
+}
