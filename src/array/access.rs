@@ -160,6 +160,11 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         &self.layout
     }
 
+    /// Returns all stored elements, in the order of memory.
+    pub(crate) fn values(&self) -> &[T::Raw] {
+        &self.values
+    }
+
     /// Returns the element at an index of the [`layout`](Self::layout).
     #[inline]
     pub(crate) fn at(&self, index: usize) -> T {

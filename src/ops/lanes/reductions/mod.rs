@@ -16,6 +16,7 @@
 
 mod cross_entropy;
 mod declare;
+mod range;
 mod rows;
 
 use crate::array::{AnyArray, AnyElement, Array, Axes, AxisSet, Buffer, DType, Shape};
@@ -27,9 +28,10 @@ use crate::ops::dispatch::{
 };
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::expression::tree::Tree;
+use crate::ops::expression::tree::{Operand, Tree};
 use cachescope_kernels::reduce::loops::Compiled;
-use cachescope_kernels::reduce::{Any, Reducer};
+use cachescope_kernels::reduce::{Any, Reducer, ReductionRule};
+use range::deviations_in_range;
 
 /// Reductions in the type that floats are computed in. In `_keepdims`, reduced axes are kept with a
 /// length of 1.
@@ -112,17 +114,19 @@ fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<Buffer> 
             length: operand.layout.len(),
             inner: 1,
         };
-        return reduce_contiguous(reduction, &operand, (lanes, &Shape::SCALAR));
+        let buffer = reduce_contiguous(reduction, &operand, (lanes, &Shape::SCALAR))?;
+        let axes = AxisSet::of_each(operand.layout.ndim(), |_| true);
+        return in_range_of_array(reduction, &operand, axes, (buffer, &Shape::SCALAR));
     }
     let graph = ExpressionGraph::of(tree)?;
     let axes = AxisSet::of_each(graph.shape().ndim(), |_| true);
     let tracked_reduction = TrackedReduction::begin(&graph, reduction.step(), axes)?;
-    let tracked_reduction = tracked_reduction.computed_by(&graph, |graph| {
+    let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
         let plan = ReductionPlan::all(graph, reduction.is_positional)?;
-        Ok((reduce(reduction, &plan, graph)?, plan.outputs))
+        Ok((reduced(reduction, (&plan, axes), graph)?, plan.outputs))
     });
     let plan = ReductionPlan::all(&graph, reduction.is_positional)?;
-    let buffer = reduce(reduction, &plan, &graph)?;
+    let buffer = reduced(reduction, (&plan, axes), &graph)?;
     Ok(tracked_reduction.finish(buffer, &Shape::SCALAR))
 }
 
@@ -151,6 +155,7 @@ fn reduce_along(
         if let Some(lanes) = lanes_along_all(axes, shape) {
             let outputs = outputs_of(shape, axes, keeps);
             let buffer = reduce_contiguous(reduction, &operand, (lanes, &outputs))?;
+            let buffer = in_range_of_array(reduction, &operand, axes, (buffer, &outputs))?;
             return Ok((buffer, outputs));
         }
     }
@@ -159,12 +164,49 @@ fn reduce_along(
     let tracked_reduction = TrackedReduction::begin(&graph, reduction.step(), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
         let plan = ReductionPlan::along(graph, axes, keeps, reduction.is_positional);
-        Ok((reduce(reduction, &plan, graph)?, plan.outputs))
+        Ok((reduced(reduction, (&plan, axes), graph)?, plan.outputs))
     });
     let plan = ReductionPlan::along(&graph, axes, keeps, reduction.is_positional);
-    let buffer = reduce(reduction, &plan, &graph)?;
+    let buffer = reduced(reduction, (&plan, axes), &graph)?;
     Ok((
         tracked_reduction.finish(buffer, &plan.outputs),
         plan.outputs,
     ))
+}
+
+/// Reduces `graph` along `axes`.
+#[track_caller]
+fn reduced(
+    reduction: &'static Reduction,
+    (plan, axes): (&ReductionPlan, AxisSet),
+    graph: &ExpressionGraph<'_>,
+) -> Result<Buffer> {
+    let buffer = reduce(reduction, plan, graph)?;
+    match has_squares(reduction) {
+        true => deviations_in_range(graph, axes, (buffer, &plan.outputs)),
+        false => Ok(buffer),
+    }
+}
+
+/// Like [`reduced`], of an array that was reduced to `found`.
+#[inline]
+#[track_caller]
+fn in_range_of_array(
+    reduction: &'static Reduction,
+    operand: &Operand<'_>,
+    axes: AxisSet,
+    found: (Buffer, &Shape),
+) -> Result<Buffer> {
+    match has_squares(reduction) {
+        true => deviations_in_range(&ExpressionGraph::of(operand)?, axes, found),
+        false => Ok(found.0),
+    }
+}
+
+/// Returns true for a deviation in `f64`, which is computed from squares that may be beyond its
+/// range.
+#[inline]
+fn has_squares(reduction: &Reduction) -> bool {
+    let (_, rule, _) = reduction.step();
+    rule == Some(ReductionRule::Deviation) && reduction.element() == DType::F64
 }

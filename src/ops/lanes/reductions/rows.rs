@@ -52,8 +52,8 @@ reductions! {
     /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The
     /// standard deviation of nothing is NaN. If the result is 0, its gradient is 0, and so are the
     /// derivatives of the gradient. For the curvature at 0, differentiate [`var`](Self::var). For
-    /// `f64`, a result above 1e154 is infinite. A result below 1e-154 has lost digits, or is 0,
-    /// because the squares are not scaled as by [`norm`](Self::norm).
+    /// `f64` on a CUDA device, a result above 1e154 is infinite or NaN. A result below 1e-154 has
+    /// lost digits there.
     std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 
     /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in

@@ -1,0 +1,106 @@
+//! Spreads of elements whose squares are beyond the range of their type: the elements are scaled by
+//! a power of two, and reduced again. Ordinary elements are reduced once.
+
+use std::ops::Range;
+
+use super::ReductionPlan;
+use crate::array::{AnyArray, AxisSet, Buffer, DType, Elements, Float, Shape};
+use crate::error::Result;
+use crate::ops::derivatives::{Pause, evaluate};
+use crate::ops::dispatch::{MEAN, STD, device_for, reduce};
+use crate::ops::expression::any_lazy::AnyLazy;
+use crate::ops::expression::graph::ExpressionGraph;
+
+/// The powers of two by which elements are scaled down and up. Then all distances of elements have
+/// squares in the range of the type.
+const fn exponents(dtype: DType) -> [i32; 2] {
+    match dtype {
+        DType::F64 => [-515, 600],
+        _ => [-65, 80],
+    }
+}
+
+/// Returns the standard deviation below which the squares of `f64` lose digits.
+const LEAST_DEVIATION: f64 = f64::from_bits((1023 - 480) << 52);
+
+/// The bound of means that can be scaled up.
+const MOST_MEAN: f64 = (1_u64 << 40) as f64;
+
+impl AnyArray {
+    /// Returns whether a number is not in `range`, or is NaN. The numbers are in contiguous memory.
+    /// Returns false for numbers that the host cannot read: on a CUDA device, or in a dry run.
+    #[track_caller]
+    pub(in crate::ops) fn leaves_range(&self, range: Range<f64>) -> Result<bool> {
+        let backend = self.device().backend();
+        if backend.cuda().is_some() || backend.is_meta() {
+            return Ok(false);
+        }
+        match self.dtype {
+            DType::F64 => any_outside::<f64>(self, range),
+            _ => any_outside::<f32>(self, range),
+        }
+    }
+
+    /// Returns the power of two by which the elements of each spread are scaled. It is 1 for a finite
+    /// spread of at least `least`. A NaN may be the difference of infinite squares. `mean` is the
+    /// mean of the elements, which may be larger than their spread.
+    #[track_caller]
+    pub(in crate::ops) fn range_scales(&self, least: f64, mean: Option<&Self>) -> Result<Self> {
+        let number = |value: f64| AnyLazy::number(self.dtype, value);
+        let [down, up] = exponents(self.dtype).map(|exponent| number(2.0_f64.powi(exponent)));
+        let mut is_small = self.lazy().lt(number(least));
+        if let Some(mean) = mean {
+            is_small = is_small.and(mean.lazy().abs().lt(number(MOST_MEAN)));
+        }
+        let is_finite = self.lazy().lt(number(f64::INFINITY));
+        let small = AnyLazy::select(is_small, up, number(1.0));
+        AnyLazy::select(is_finite, small, down).eval()
+    }
+}
+
+#[track_caller]
+fn any_outside<T: Float>(numbers: &AnyArray, range: Range<f64>) -> Result<bool> {
+    let numbers = numbers.share().into_array::<T>();
+    let [least, most] = [range.start, range.end].map(T::from_f64);
+    let elements = Elements::of(&numbers)?;
+    // Without a branch, so that it is vector code.
+    let are_inside = elements.values().iter().fold(true, |all, &raw| {
+        let number = T::from_raw(raw);
+        all & (number >= least) & (number < most)
+    });
+    Ok(!are_inside)
+}
+
+/// Returns the standard deviations of `graph` along `axes`. `buffer` has the deviations, of shape
+/// `outputs`, which are computed again if their squares left the range of `f64`.
+#[cold]
+#[track_caller]
+pub(super) fn deviations_in_range(
+    graph: &ExpressionGraph<'_>,
+    axes: AxisSet,
+    (buffer, outputs): (Buffer, &Shape),
+) -> Result<Buffer> {
+    let dtype = DType::F64;
+    let found = AnyArray::of_shape(buffer, outputs, dtype);
+    if graph.shape().checked_len()? == 0 || !found.leaves_range(LEAST_DEVIATION..f64::INFINITY)? {
+        return Ok(found.buffer);
+    }
+    let _pause = Pause::begin();
+    let device = device_for("std", graph)?;
+    let elements = evaluate(graph, &device, graph.shape())?;
+    let elements = AnyArray::of_shape(elements, graph.shape(), dtype);
+    let reduced = |reduction, elements: &AnyLazy| -> Result<AnyArray> {
+        let graph = ExpressionGraph::of(elements)?;
+        let plan = ReductionPlan::along(&graph, axes, true, false);
+        let buffer = reduce(reduction, &plan, &graph)?;
+        Ok(AnyArray::of_shape(buffer, &plan.outputs, dtype))
+    };
+    let mean = reduced(MEAN.at(dtype), &elements.lazy())?;
+    let found = found.reshape(mean.shape())?;
+    let scales = found.range_scales(LEAST_DEVIATION, Some(&mean))?;
+    let scaled = reduced(STD.at(dtype), &(elements.lazy() * scales.lazy()))?;
+    let is_found = scales.lazy().eq(AnyLazy::number(dtype, 1.0));
+    let again = scaled.lazy() / scales.lazy();
+    let all = AnyLazy::select(is_found, found.lazy(), again).eval()?;
+    Ok(all.reshape(outputs)?.buffer)
+}
