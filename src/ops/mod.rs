@@ -96,7 +96,7 @@ pub use network::attention::attention;
 pub use network::convolution::ConvOptions;
 pub(crate) use network::convolution::{conv_transpose2d, conv2d};
 pub(crate) use network::norms::{
-    check_epsilon, group_norm, layer_norm, rms_norm, scale_of, widened,
+    check_epsilon, group_norm, layer_norm, rms_norm, scale_of, scale_of_squares, widened,
 };
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};

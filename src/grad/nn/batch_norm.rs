@@ -7,7 +7,7 @@ use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, MapArrays, MapBuffers, Parameters, ZipArrays};
 use crate::ops::derivatives::runs_again_later;
-use crate::ops::{check_epsilon, widened};
+use crate::ops::{check_epsilon, scale_of, scale_of_squares, widened};
 
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
@@ -107,7 +107,9 @@ impl<T: Float> BatchNorm<T> {
             let batch = [&mean, &variance].map(|own| own.share().untracked());
             self.statistics.mix(&batch, shares)?;
         }
-        let normal = normalized(centred.lazy(), &variance, (&parameters, self.epsilon));
+        let centred = centred.lazy();
+        let scale = scale_of_squares(&centred, (variance, &axes), self.epsilon)?;
+        let normal = normalized(centred, scale, &parameters);
         normal.map(Array::from_erased)
     }
 
@@ -138,7 +140,8 @@ impl<T: Float> BatchNorm<T> {
         let moments = [mean, variance].map(Array::erased);
         let [mean, variance] = per_channel("BatchNorm", x, moments)?;
         let centred = widened(x) - mean.lazy();
-        let normal = normalized(centred, &variance, (&parameters, self.epsilon));
+        let scale = scale_of(&variance.lazy(), self.epsilon);
+        let normal = normalized(centred, scale, &parameters);
         normal.map(Array::from_erased)
     }
 

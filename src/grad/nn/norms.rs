@@ -3,7 +3,7 @@
 use crate::array::{AnyArray, Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::{AnyLazy, group_norm, layer_norm, rms_norm, scale_of, widened};
+use crate::ops::{AnyLazy, group_norm, layer_norm, rms_norm, widened};
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
 #[derive(Clone, Debug, CastParameters, Parameters)]
@@ -210,14 +210,14 @@ pub(super) fn centred(x: &AnyArray, axes: &[isize]) -> Result<[AnyArray; 3]> {
     Ok([mean, centred, variance])
 }
 
-/// Returns the differences from the mean over the deviation, times a weight, plus a bias.
+/// Returns the differences from the mean, times a scale and a weight, plus a bias.
 #[track_caller]
 pub(super) fn normalized(
     centred: AnyLazy,
-    variance: &AnyArray,
-    ([weight, bias], epsilon): (&[AnyArray; 2], f64),
+    scale: AnyLazy,
+    [weight, bias]: &[AnyArray; 2],
 ) -> Result<AnyArray> {
-    let scale = scale_of(&variance.lazy(), epsilon) * widened(weight);
+    let scale = scale * widened(weight);
     (centred * scale + widened(bias)).cast(weight.dtype).eval()
 }
 

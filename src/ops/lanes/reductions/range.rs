@@ -41,9 +41,8 @@ impl AnyArray {
         }
     }
 
-    /// Returns the power of two by which the elements of each spread are scaled. It is 1 for a finite
-    /// spread of at least `least`. A NaN may be the difference of infinite squares. `mean` is the
-    /// mean of the elements, which may be larger than their spread.
+    /// Returns the power of two by which the elements of each spread are scaled: 1 if the spread is
+    /// finite and at least `least`. `mean` is the mean of the elements, if it may be larger.
     #[track_caller]
     pub(in crate::ops) fn range_scales(&self, least: f64, mean: Option<&Self>) -> Result<Self> {
         let number = |value: f64| AnyLazy::number(self.dtype, value);
@@ -52,6 +51,7 @@ impl AnyArray {
         if let Some(mean) = mean {
             is_small = is_small.and(mean.lazy().abs().lt(number(MOST_MEAN)));
         }
+        // A NaN may be the difference of infinite squares.
         let is_finite = self.lazy().lt(number(f64::INFINITY));
         let small = AnyLazy::select(is_small, up, number(1.0));
         AnyLazy::select(is_finite, small, down).eval()

@@ -1,7 +1,8 @@
 //! The normalization of groups of channels (Wu and He, ["Group
 //! Normalization"](https://arxiv.org/abs/1803.08494), 2018).
 
-use super::{FLOPS_AN_ELEMENT, centre_and_scale, check_epsilon, widened};
+use super::scale::{centre_and_scale, is_square_in_range};
+use super::{FLOPS_AN_ELEMENT, check_epsilon, widened};
 use crate::array::{AnyArray, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, is_any_tracked, work_of};
@@ -106,16 +107,21 @@ impl SavedGroups {
         let weight = widened(&self.weight.reshape(&[groups, each, 1].into())?);
         let gradient = widened(&gradient.reshape(&split.into())?);
         let centred = widened(&x.reshape(&split.into())?) - mean.lazy();
+        // The sums are multiplied by the scale, but of large or small elements, the elements are.
+        let (centred, own) = match is_square_in_range(&scale)? {
+            true => (centred, scale.lazy()),
+            false => (centred * scale.lazy(), AnyLazy::number(scale.dtype, 1.0)),
+        };
         let sums = gradient.sum_keepdims(-1)?;
         let products = (gradient.clone() * centred.clone()).sum_keepdims(-1)?;
-        let products = (products.lazy() * scale.lazy()).eval()?;
+        let products = (products.lazy() * own.clone()).eval()?;
         let share = -1.0 / (each * places) as f64;
         let mean_of = |sums: &AnyArray| -> Result<AnyArray> {
             let sum = (sums.lazy() * weight.clone()).sum_keepdims(2)?;
             (sum.lazy() * scale.lazy() * share).eval()
         };
         let shift = mean_of(&sums)?;
-        let along = (mean_of(&products)?.lazy() * scale.lazy()).eval()?;
+        let along = (mean_of(&products)?.lazy() * own).eval()?;
         let factor = (weight.clone() * scale.lazy()).eval()?;
         let rest = centred.mul_add(along.lazy(), shift.lazy());
         let narrowed = |wide: AnyLazy| wide.cast(x.dtype).eval();

@@ -1,19 +1,24 @@
 //! The normalizations of neural networks, along the last axis or over groups of channels.
 
 mod groups;
+mod scale;
 
 pub(crate) use groups::group_norm;
+pub(crate) use scale::{scale_of, scale_of_squares};
 
-use crate::array::{AnyArray, Array, DType, Float};
+use crate::array::{AnyArray, Array, Float};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{RuledOperation, is_any_tracked, work_of};
 use crate::ops::dispatch::same_device;
 use crate::ops::expression::any_lazy::AnyLazy;
+use scale::{centre_and_scale, root_mean_square_scale};
 
 impl<T: Float> Array<T> {
     /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's
     /// `layer_norm`. The variance divides by the length of the axis. `weight` and `bias` are
-    /// vectors of that length. `f16` and `bf16` are computed in `f32`.
+    /// vectors of that length. `f16` and `bf16` are computed in `f32`. On the host, a row whose
+    /// squares leave the range of that type is scaled first. On a CUDA device, the result of an
+    /// infinite variance is 0 or NaN.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
     ///
@@ -43,7 +48,8 @@ impl<T: Float> Array<T> {
     }
 
     /// Returns x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`.
-    /// `weight` is a vector as long as the axis. `f16` and `bf16` are computed in `f32`.
+    /// `weight` is a vector as long as the axis. `f16` and `bf16` are computed in `f32`. Large and
+    /// small rows are computed as by [`layer_norm`](Self::layer_norm).
     ///
     /// Zhang and Sennrich, ["Root Mean Square Layer
     /// Normalization"](https://arxiv.org/abs/1910.07467), 2019.
@@ -108,34 +114,6 @@ pub(crate) fn check_epsilon(name: &str, epsilon: f64) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Returns 1 / √(`variance` + `epsilon`), in the type of the variance.
-pub(crate) fn scale_of(variance: &AnyLazy, epsilon: f64) -> AnyLazy {
-    let dtype = variance.dtype();
-    // The sum may be out of the range of `f32`, although its root is not.
-    let wide = match epsilon > LARGE_EPSILON {
-        true => DType::F64,
-        false => dtype,
-    };
-    let sum = variance.clone().cast(wide) + epsilon_in(wide, epsilon);
-    sum.rsqrt().cast(dtype)
-}
-
-/// The maximum epsilon with which no sum of `f32` rounds to infinity.
-const LARGE_EPSILON: f64 = 1e30;
-
-/// Returns `epsilon` as a number of `dtype`, in which a normalization is computed. A positive
-/// epsilon stays positive.
-fn epsilon_in(dtype: DType, epsilon: f64) -> f64 {
-    let least = match dtype {
-        DType::F64 => f64::MIN_POSITIVE,
-        _ => f32::MIN_POSITIVE.into(),
-    };
-    match epsilon > 0.0 {
-        true => epsilon.max(least),
-        false => 0.0,
-    }
-}
-
 /// Returns the norm of `[x, weight, bias]`, or of `[x, weight]` without a mean.
 #[track_caller]
 fn normalize(operation: &'static str, operands: &[&AnyArray], epsilon: f64) -> Result<AnyArray> {
@@ -179,21 +157,6 @@ fn normalized(operands: &[&AnyArray], epsilon: f64) -> Result<(AnyArray, RowMome
 
 /// The floating-point operations of a norm for an element, over several passes.
 const FLOPS_AN_ELEMENT: usize = 64;
-
-/// Returns the mean of each row, and the factor that `layer_norm` multiplies the row by.
-#[track_caller]
-fn centre_and_scale(wide: &AnyLazy, epsilon: f64) -> Result<(AnyArray, AnyArray)> {
-    let variance = wide.var_keepdims(-1)?.lazy();
-    let scale = scale_of(&variance, epsilon).eval()?;
-    Ok((wide.mean_keepdims(-1)?, scale))
-}
-
-/// Returns the factor that `rms_norm` multiplies each row by.
-#[track_caller]
-fn root_mean_square_scale(wide: &AnyLazy, epsilon: f64) -> Result<AnyArray> {
-    let squares = wide.clone().square().mean_keepdims(-1)?.lazy();
-    scale_of(&squares, epsilon).eval()
-}
 
 /// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]

@@ -33,6 +33,7 @@ mod narrow_steps;
 mod narrow_sums;
 mod nested;
 mod nested_optimizers;
+mod norm_range;
 mod operations;
 mod optimizers;
 mod prefetch;
