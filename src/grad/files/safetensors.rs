@@ -315,7 +315,7 @@ impl SafetensorsReader {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file, if the file cannot be read, is damaged or is
-    /// truncated.
+    /// truncated, or if a name occurs twice.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
