@@ -21,7 +21,7 @@ import tempfile
 PROFILE = """
 [profile.dev.package]
 "*" = { debug = false }
-cachescope = { opt-level = 3 }
+cachescope = { opt-level = 1 }
 cachescope-kernels = { opt-level = 3 }
 cachescope-memory = { opt-level = 3 }
 gemm-common = { opt-level = 3 }
