@@ -14,11 +14,11 @@ use super::evaluate::evaluate;
 use super::memory::{Output, address_of, computed, laid_out, zeros};
 use super::store::store_onto;
 use super::workspace::Workspace;
-use crate::array::{AnyArray, Bits, DType, Layout, MAX_RANK, Shape, Walk};
+use crate::array::{AnyArray, Bits, DType, Layout, MAX_RANK, Shape, Walk, bits_of_number};
 use crate::device::DevicePtr;
 use crate::device::cuda::fft::{FftCall, FftKind, FftPlaces, FftPlan};
 use crate::error::{AtCaller, Result};
-use crate::ops::descriptors::{Copying, pairs};
+use crate::ops::descriptors::{Copying, pairs, part_of};
 use crate::ops::expression::elementwise::arithmetic::Times;
 use crate::ops::expression::elementwise::complex::OfParts;
 use crate::ops::expression::elementwise::functions::{Im, Re};
@@ -28,14 +28,14 @@ use crate::ops::order::CudaOrder;
 use cachescope_fft::Direction;
 
 /// Returns the transforms of the complex numbers of `x` along its axis `at`. They are multiplied by
-/// the real number with the bits `factor`.
+/// `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed(
     order: CudaOrder<'_>,
     x: Operand<'_>,
     at: usize,
     direction: Direction,
-    factor: Option<Bits>,
+    factor: Option<f64>,
 ) -> Result<AnyArray> {
     let transform = Transform::new(FftKind::Complex, x.dtype, direction, at);
     let shape = x.layout.shape();
@@ -54,14 +54,13 @@ pub(in crate::ops) fn transformed(
     transform.run_rows(order, rows.operand(), shape)
 }
 
-/// Returns the transforms of the matrices of `x` along both axes, times the real number with the
-/// bits `factor`.
+/// Returns the transforms of the matrices of `x` along both axes, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed_planes(
     order: CudaOrder<'_>,
     x: Operand<'_>,
     direction: Direction,
-    factor: Option<Bits>,
+    factor: Option<f64>,
 ) -> Result<AnyArray> {
     let last = x.layout.ndim() - 1;
     let transform = Transform::new(FftKind::Complex, x.dtype, direction, last);
@@ -99,15 +98,15 @@ pub(in crate::ops) fn spectra_of(
 }
 
 /// Returns an array of `shape`: the real numbers whose spectra begin with the numbers along the
-/// axis `at` of `x`. The results are multiplied by the real number with the bits `factor`. cuFFT
-/// overwrites its input, which is a copy of `x`.
+/// axis `at` of `x`. The results are multiplied by `factor`. cuFFT overwrites its input, which is a
+/// copy of `x`.
 #[track_caller]
 pub(in crate::ops) fn reals_of(
     order: CudaOrder<'_>,
     x: Operand<'_>,
     at: usize,
     shape: &Shape,
-    factor: Bits,
+    factor: f64,
 ) -> Result<AnyArray> {
     let transform = Transform::new(FftKind::Inverse, x.dtype, Direction::Inverse, at);
     let rows = in_rows(x, at, |moved| {
@@ -305,14 +304,9 @@ fn in_rows(
     Ok(made.seen(layout))
 }
 
-/// Returns a copy of the complex numbers of `x`, times the real number with the bits `factor`, in
-/// row-major order.
+/// Returns a copy of the complex numbers of `x`, times `factor`, in row-major order.
 #[track_caller]
-fn copied_or_scaled(
-    order: CudaOrder<'_>,
-    x: Operand<'_>,
-    factor: Option<Bits>,
-) -> Result<AnyArray> {
+fn copied_or_scaled(order: CudaOrder<'_>, x: Operand<'_>, factor: Option<f64>) -> Result<AnyArray> {
     let shape = x.layout.shape();
     let Some(factor) = factor else {
         return copied(order, x, Copying::All, shape);
@@ -322,12 +316,13 @@ fn copied_or_scaled(
     Ok(AnyArray::of_shape(buffer, shape, x.dtype))
 }
 
-/// Returns the expression of the complex numbers of `x` times the real number with the bits
-/// `factor`. A complex factor would make NaN of infinities.
+/// Returns the expression of the complex numbers of `x` times the real number `factor`. A complex
+/// factor would make NaN of infinities.
 #[track_caller]
-fn scaled(x: Operand<'_>, factor: Bits) -> Result<ExpressionGraph<'_>> {
+fn scaled(x: Operand<'_>, factor: f64) -> Result<ExpressionGraph<'_>> {
     let part = part_of(x.dtype);
     let mut graph = ExpressionGraph::empty();
+    let factor = bits_of_number(part, factor);
     let [array, factor] = [graph.append_array(x), graph.append_scalar(part, factor)];
     let mut parts = [0; 2];
     for (scaled, call) in parts.iter_mut().zip([Re::CALLS, Im::CALLS]) {
@@ -352,21 +347,11 @@ fn real_parts(x: Operand<'_>) -> Result<ExpressionGraph<'_>> {
     Ok(graph)
 }
 
-/// Returns the type of the parts of complex numbers of `dtype`.
-fn part_of(dtype: DType) -> DType {
-    match dtype {
-        DType::C32 => DType::F32,
-        DType::C64 => DType::F64,
-        other => unreachable!("{other} is no type of complex numbers"),
-    }
-}
-
 /// Returns copies of the first halves of the spectra along the last axis of `x`, for rows of
-/// `length` real numbers. The copies are multiplied by the real number with the bits `factor`.
-/// Missing elements are zero. Elements that must be real are made real here, because cuFFT does not
-/// do this.
+/// `length` real numbers. The copies are multiplied by `factor`. Missing elements are zero.
+/// Elements that must be real are made real here, because cuFFT does not do this.
 #[track_caller]
-fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: Bits) -> Result<AnyArray> {
+fn halves(order: CudaOrder<'_>, x: Operand<'_>, length: usize, factor: f64) -> Result<AnyArray> {
     let (last, half) = (x.layout.ndim() - 1, length / 2 + 1);
     let there = x.layout.dims()[last];
     let copies = if there == half {

@@ -26,7 +26,7 @@ mod rules;
 mod sum;
 mod tape;
 mod total;
-#[cfg(any(feature = "fft", feature = "linalg"))]
+#[cfg(feature = "linalg")]
 mod typed_rule;
 mod values;
 

@@ -24,4 +24,4 @@ pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
 pub(super) use picks::{Axis, Picking, counted, reached};
 pub(super) use reduction::{ReductionPlan, outputs_of};
 #[cfg(feature = "fft")]
-pub(super) use spectra::Sample;
+pub(super) use spectra::{part_of, spectrum_of};

@@ -1,10 +1,21 @@
 //! The element types of Fourier transforms.
 
-use crate::array::Float;
+use crate::array::DType;
 
-/// The bound of the generic implementations. Programs do not name the bound, so only the library
-/// compiles the implementations.
-pub(in crate::ops) trait Sample: Float + cachescope_fft::Transformed {}
+/// Returns the type of the spectra of real numbers of `dtype`.
+pub(in crate::ops) fn spectrum_of(dtype: DType) -> DType {
+    match dtype {
+        DType::F32 => DType::C32,
+        DType::F64 => DType::C64,
+        other => unreachable!("there are no transforms of {other}"),
+    }
+}
 
-impl Sample for f32 {}
-impl Sample for f64 {}
+/// Returns the type of the parts of complex numbers of `dtype`.
+pub(in crate::ops) fn part_of(dtype: DType) -> DType {
+    match dtype {
+        DType::C32 => DType::F32,
+        DType::C64 => DType::F64,
+        other => unreachable!("{other} is no type of complex numbers"),
+    }
+}

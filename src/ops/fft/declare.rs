@@ -1,100 +1,10 @@
-//! The functions of [`fft`](crate::fft), each with its documentation. Their code is compiled with
-//! the library, for each type.
+//! The functions of [`fft`](crate::fft), each with its documentation. They are typed handles on
+//! functions that are compiled once.
 
-use super::{Signal, Spectrum};
+use super::{Signal, Spectrum, transform};
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
-
-/// The functions of a type, as methods of traits. They are compiled with the library, so no program
-/// compiles them.
-pub(in crate::ops) mod precompiled {
-    use num_complex::Complex;
-
-    use crate::array::{Array, Float, Number};
-    use crate::error::Result;
-    use crate::ops::fft::transform;
-    use cachescope_fft::Direction;
-
-    /// The transforms of complex numbers.
-    pub trait OfSpectra: Number {
-        #[doc(hidden)]
-        #[track_caller]
-        fn along(
-            operation: &str,
-            x: &Array<Self>,
-            axis: isize,
-            is_inverse: bool,
-        ) -> Result<Array<Self>>;
-
-        #[doc(hidden)]
-        #[track_caller]
-        fn planes(operation: &str, x: &Array<Self>, is_inverse: bool) -> Result<Array<Self>>;
-
-        #[doc(hidden)]
-        #[track_caller]
-        fn irfft(x: &Array<Self>, length: usize, axis: isize) -> Result<Array<Self::Part>>;
-    }
-
-    /// The transforms of real numbers, whose spectra are of `C`.
-    pub trait OfReals<C: Number>: Float {
-        #[doc(hidden)]
-        #[track_caller]
-        fn rfft(x: &Array<Self>, axis: isize) -> Result<Array<C>>;
-    }
-
-    fn direction(is_inverse: bool) -> Direction {
-        if is_inverse {
-            Direction::Inverse
-        } else {
-            Direction::Forward
-        }
-    }
-
-    macro_rules! functions {
-        ($($part:ident)+) => {
-            $(
-                impl OfSpectra for Complex<$part> {
-                    #[inline(never)]
-                    #[track_caller]
-                    fn along(
-                        operation: &str,
-                        x: &Array<Self>,
-                        axis: isize,
-                        is_inverse: bool,
-                    ) -> Result<Array<Self>> {
-                        transform::along(operation, x, axis, direction(is_inverse))
-                    }
-
-                    #[inline(never)]
-                    #[track_caller]
-                    fn planes(
-                        operation: &str,
-                        x: &Array<Self>,
-                        is_inverse: bool,
-                    ) -> Result<Array<Self>> {
-                        transform::planes(operation, x, direction(is_inverse))
-                    }
-
-                    #[inline(never)]
-                    #[track_caller]
-                    fn irfft(x: &Array<Self>, length: usize, axis: isize) -> Result<Array<$part>> {
-                        transform::irfft(x, length, axis)
-                    }
-                }
-
-                impl OfReals<Complex<$part>> for $part {
-                    #[inline(never)]
-                    #[track_caller]
-                    fn rfft(x: &Array<Self>, axis: isize) -> Result<Array<Complex<$part>>> {
-                        transform::rfft(x, axis)
-                    }
-                }
-            )+
-        };
-    }
-
-    functions!(f32 f64);
-}
+use cachescope_fft::Direction;
 
 /// Returns the Fourier transform of the numbers along `axis`, of any length `n`. For each `k` below
 /// `n`, it is the sum of `x[j] exp(-2πi j k / n)` over `j`. The result has the shape of `x`.
@@ -118,7 +28,7 @@ pub(in crate::ops) mod precompiled {
 /// [`Driver`](crate::ErrorKind::Driver) if there is no cuFFT.
 #[track_caller]
 pub fn fft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
-    C::along("fft", x, axis, false)
+    transform::along("fft", x.erased(), axis, Direction::Forward).map(Array::from_erased)
 }
 
 /// Returns the inverse of [`fft()`]: the sums of `x[k] exp(2πi j k / n)` over `k`, divided by `n`.
@@ -138,7 +48,7 @@ pub fn fft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
 /// Those of [`fft()`].
 #[track_caller]
 pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
-    C::along("ifft", x, axis, true)
+    transform::along("ifft", x.erased(), axis, Direction::Inverse).map(Array::from_erased)
 }
 
 /// Returns the Fourier transform of `n` real numbers along `axis`: the first `n / 2 + 1` numbers of
@@ -162,7 +72,7 @@ pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
 /// Those of [`fft()`].
 #[track_caller]
 pub fn rfft<T: Signal>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
-    T::rfft(x, axis)
+    transform::rfft(x.erased(), axis).map(Array::from_erased)
 }
 
 /// Returns the inverse of [`rfft`]: the `length` real numbers along `axis` whose spectrum begins
@@ -190,7 +100,7 @@ pub fn rfft<T: Signal>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> 
 /// 0.
 #[track_caller]
 pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Array<C::Part>> {
-    C::irfft(x, length, axis)
+    transform::irfft(x.erased(), length, axis).map(Array::from_erased)
 }
 
 /// Returns the Fourier transforms of matrices `[.., m, n]` along both axes.
@@ -212,7 +122,7 @@ pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Ar
 /// than two axes.
 #[track_caller]
 pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
-    C::planes("fft2", x, false)
+    transform::planes("fft2", x.erased(), Direction::Forward).map(Array::from_erased)
 }
 
 /// Returns the inverse of [`fft2`], divided by `m n`.
@@ -232,7 +142,7 @@ pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
 /// Those of [`fft2`].
 #[track_caller]
 pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
-    C::planes("ifft2", x, true)
+    transform::planes("ifft2", x.erased(), Direction::Inverse).map(Array::from_erased)
 }
 
 /// Returns a copy in which the frequency 0 is in the middle of `axis`, after the negative
@@ -254,7 +164,7 @@ pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn fftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
-    super::transform::shifted("fftshift", x, axis, false)
+    transform::shifted("fftshift", x.erased(), axis, false).map(Array::from_erased)
 }
 
 /// Returns the inverse of [`fftshift`].
@@ -274,5 +184,5 @@ pub fn fftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
 /// Those of [`fftshift`].
 #[track_caller]
 pub fn ifftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
-    super::transform::shifted("ifftshift", x, axis, true)
+    transform::shifted("ifftshift", x.erased(), axis, true).map(Array::from_erased)
 }

@@ -1,7 +1,9 @@
 //! The frequencies of the numbers of a spectrum.
 
+use std::fmt::Display;
+
 use super::{Signal, invalid};
-use crate::array::Array;
+use crate::array::{AnyArray, Array, DType, Float};
 use crate::error::Result;
 
 /// Returns the frequencies of the `n` numbers of a spectrum, on the current device: NumPy's
@@ -25,12 +27,9 @@ use crate::error::Result;
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
-    let positive = n.div_ceil(2);
-    let number = |place: usize| match place < positive {
-        true => place as f64,
-        false => -((n - place) as f64),
-    };
-    frequencies("fftfreq", n, n, spacing, number)
+    let counts = [n, n, n.div_ceil(2)];
+    let apart = (spacing.to_f64(), &spacing as &dyn Display);
+    frequencies("fftfreq", counts, apart, T::DTYPE).map(Array::from_erased)
 }
 
 /// Returns the frequencies of the spectrum of `n` real samples, on the current device: NumPy's
@@ -51,36 +50,55 @@ pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
 /// Those of [`fftfreq`].
 #[track_caller]
 pub fn rfftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
-    frequencies("rfftfreq", n, n / 2 + 1, spacing, |place| place as f64)
+    let counts = [n, n / 2 + 1, n / 2 + 1];
+    let apart = (spacing.to_f64(), &spacing as &dyn Display);
+    frequencies("rfftfreq", counts, apart, T::DTYPE).map(Array::from_erased)
 }
 
+/// Returns the frequencies of `n` samples: `count` of them, of which the first ones are `positive`
+/// or 0. The samples are `apart`. Errors show this number as the caller's type does.
 #[track_caller]
-fn frequencies<T: Signal>(
+fn frequencies(
     operation: &str,
-    n: usize,
-    count: usize,
-    spacing: T,
-    number: impl Fn(usize) -> f64,
-) -> Result<Array<T>> {
+    [n, count, positive]: [usize; 3],
+    (apart, shown): (f64, &dyn Display),
+    dtype: DType,
+) -> Result<AnyArray> {
     if n == 0 {
         return Err(invalid(format!(
             "{operation}: the number of samples is 0, expected at least 1"
         )));
     }
-    let apart = spacing.to_f64();
     if !(apart > 0.0 && apart.is_finite()) {
         return Err(invalid(format!(
-            "{operation}: the spacing is {spacing}, expected a positive finite number"
+            "{operation}: the spacing is {shown}, expected a positive finite number"
         )));
     }
     // Rounded as by NumPy.
     let step = 1.0 / (n as f64 * apart);
-    let largest = T::from_f64((n / 2) as f64 * step);
-    if !(step.is_finite() && largest.to_f64().is_finite()) {
+    let number = |place: usize| match place < positive {
+        true => place as f64 * step,
+        false => -((n - place) as f64) * step,
+    };
+    let largest = (n / 2) as f64 * step;
+    let is_finite = match dtype {
+        DType::F32 => (largest as f32).is_finite(),
+        _ => largest.is_finite(),
+    };
+    if !(step.is_finite() && is_finite) {
         return Err(invalid(format!(
-            "{operation}: the spacing is {spacing}, expected one whose frequencies {} represents",
-            T::NAME
+            "{operation}: the spacing is {shown}, expected one whose frequencies {} represents",
+            dtype.name()
         )));
     }
-    Array::from_fn(count, |index| T::from_f64(number(index[0]) * step))
+    match dtype {
+        DType::F32 => written::<f32>(count, &number),
+        _ => written::<f64>(count, &number),
+    }
+}
+
+/// Returns `count` numbers of `T`.
+#[track_caller]
+fn written<T: Float>(count: usize, number: &dyn Fn(usize) -> f64) -> Result<AnyArray> {
+    Array::<T>::from_fn(count, |index| T::from_f64(number(index[0]))).map(Array::into_erased)
 }

@@ -10,8 +10,7 @@ mod transform;
 
 use num_complex::Complex;
 
-use self::declare::precompiled;
-use crate::array::{AnyElement, Array, Float, Number, Shape};
+use crate::array::{AnyArray, DType, Float, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use declare::{fft, fft2, fftshift, ifft, ifft2, ifftshift, irfft, rfft};
@@ -24,7 +23,7 @@ pub use frequencies::{fftfreq, rfftfreq};
     note = "real numbers of `f32` and `f64` are transformed by `fft::rfft`; other elements are converted: call \
             `.cast::<Complex<f32>>().eval()?`"
 )]
-pub trait Spectrum: Number + precompiled::OfSpectra {}
+pub trait Spectrum: Number {}
 
 impl Spectrum for Complex<f32> {}
 impl Spectrum for Complex<f64> {}
@@ -35,7 +34,7 @@ impl Spectrum for Complex<f64> {}
     label = "this is for `f32` and `f64`, and not for `{Self}`",
     note = "complex numbers are transformed by `fft::fft`; other elements are converted: call `.cast::<f32>().eval()?`"
 )]
-pub trait Signal: Float + precompiled::OfReals<<Self as Signal>::Spectrum> {
+pub trait Signal: Float {
     /// The numbers of the spectrum.
     type Spectrum: Spectrum;
 }
@@ -54,8 +53,8 @@ impl Signal for f64 {
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is none, or it has no elements.
 #[track_caller]
-fn axis_of<T: AnyElement>(operation: &str, array: &Array<T>, axis: isize) -> Result<usize> {
-    let shape = array.layout().shape();
+fn axis_of(operation: &str, array: &AnyArray, axis: isize) -> Result<usize> {
+    let shape = array.shape();
     let at = shape.axis(operation, axis)?;
     if shape.dims()[at] > 0 {
         return Ok(at);
@@ -65,20 +64,20 @@ fn axis_of<T: AnyElement>(operation: &str, array: &Array<T>, axis: isize) -> Res
     )))
 }
 
-/// Returns the shape of `array` with another length of the axis `at`.
+/// Returns `shape` with another length of the axis `at`.
 ///
 /// # Errors
 ///
-/// [`InvalidShape`](ErrorKind::InvalidShape) if an array of `T` of this shape is too large.
+/// [`InvalidShape`](ErrorKind::InvalidShape) if an array of `dtype` of this shape is too large.
 #[track_caller]
-fn resized<T: AnyElement>(
+fn resized(
     operation: &str,
     shape: &Shape,
-    at: usize,
-    length: usize,
+    (at, length): (usize, usize),
+    dtype: DType,
 ) -> Result<Shape> {
     let resized = shape.with(at, length);
-    crate::ops::index::check_size(operation, &resized, T::DTYPE)?;
+    crate::ops::index::check_size(operation, &resized, dtype)?;
     Ok(resized)
 }
 

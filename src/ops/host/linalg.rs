@@ -17,10 +17,11 @@ use cachescope_linalg::{Failure, Outcome};
 
 use super::copy::{copied, copy};
 use super::launch::{Work, launch};
-use super::memory::{Output, begun};
+use super::memory::{self, Output};
 use super::pointers::{bytes_of, bytes_written, elements_of};
 use super::threads::is_alone;
 use crate::array::{AnyElement, Array, Shape};
+use crate::context::Device;
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 use crate::ops::order::HostOrder;
@@ -378,6 +379,20 @@ pub(in crate::ops) fn eigenvalues<T: Factorized>(
     })?;
     let vectors = vectors.map(|(vectors, _)| vectors);
     Ok(((values, vectors), status))
+}
+
+/// Like [`memory::begun`], with the type of the elements.
+///
+/// # Safety
+///
+/// As for [`memory::begun`].
+#[track_caller]
+unsafe fn begun<T: AnyElement>(device: &Device, shape: &Shape) -> Result<(Array<T>, Output<T>)> {
+    // SAFETY: the memory is for elements of `T`. The caller keeps the rest.
+    unsafe {
+        let (array, output) = memory::begun(device, shape, T::DTYPE)?;
+        Ok((Array::from_erased(array), output.typed()))
+    }
 }
 
 /// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array. Later

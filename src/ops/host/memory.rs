@@ -108,14 +108,13 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
 /// array.
 #[cfg(any(feature = "fft", feature = "linalg"))]
 #[track_caller]
-pub(super) unsafe fn begun<T: AnyElement>(
+pub(super) unsafe fn begun(
     device: &Device,
     shape: &Shape,
-) -> Result<(Array<T>, Output<T>)> {
-    let layout = Layout::contiguous(shape)?;
-    let mut buffer = Buffer::new(device, layout.size_bytes(size_of::<T>())?)?;
-    let output = output_of(&mut buffer, layout.len());
-    Ok((Array::from_parts(buffer, layout), output))
+    dtype: DType,
+) -> Result<(AnyArray, Untyped)> {
+    let (buffer, output) = allocated(device, shape, dtype)?;
+    Ok((AnyArray::of_shape(buffer, shape, dtype), output))
 }
 
 /// The elements of an array that is overwritten in place.

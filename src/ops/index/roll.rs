@@ -1,7 +1,7 @@
 //! Rotation of elements along an axis.
 
-use super::concat;
-use crate::array::{AnyElement, Array};
+use super::concatenated;
+use crate::array::{AnyArray, AnyElement, Array};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -26,13 +26,20 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn roll(&self, shift: isize, axis: isize) -> Result<Self> {
-        let layout = self.layout();
-        let at = layout.shape().axis("roll", axis)?;
-        let length = layout.dims()[at];
+        self.erased().roll(shift, axis).map(Self::from_erased)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::roll`].
+    #[track_caller]
+    pub(in crate::ops) fn roll(&self, shift: isize, axis: isize) -> Result<Self> {
+        let at = self.shape().axis("roll", axis)?;
+        let length = self.dims()[at];
         // The shift is 0 if the axis has no elements.
         let moved = shift.rem_euclid(length.max(1) as isize) as usize;
-        let last = self.viewed(layout.part(at, length - moved..length, 1)?);
-        let first = self.viewed(layout.part(at, 0..length - moved, 1)?);
-        concat(&[&last, &first], at as isize)
+        let last = self.viewed(self.layout.part(at, length - moved..length, 1)?);
+        let first = self.viewed(self.layout.part(at, 0..length - moved, 1)?);
+        concatenated(&[last, first], at as isize)
     }
 }

@@ -14,24 +14,6 @@ use crate::element::plain::Bits;
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::walk::Walk;
 
-/// Copies elements of `T` from `from` to `to`. `walk` pairs the elements to read with the elements
-/// to write.
-///
-/// # Safety
-///
-/// As for [`copy_parts`].
-pub unsafe fn copy_all<T: Copy>(from: ReadPtr<T>, to: WritePtr<T>, walk: &Walk<2>) {
-    if let Some(tiles) = Tiles::of(walk) {
-        // SAFETY: by this function's contract.
-        return unsafe { tiles.copy(0..tiles.count(), from, to) };
-    }
-    let (_, strides) = walk.row();
-    for ([at, target], count) in walk.runs(0..walk.count()) {
-        // SAFETY: by this function's contract.
-        unsafe { copy_run(from.at(at), to.at(target), count, strides) };
-    }
-}
-
 /// A copy in parts that threads can share.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyParts {

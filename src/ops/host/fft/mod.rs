@@ -14,128 +14,117 @@ mod rows;
 mod space;
 
 use std::ops::Range;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-use cachescope_fft::{Direction, OutOfMemory};
-use num_complex::Complex;
+use cachescope_fft::{Direction, OrOutOfMemory};
 
-use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, RowTransform};
+use self::rows::{FftRows, PIECE, complex_rows, forward_rows, inverse_rows};
 use self::space::{RowTiles, Space};
 use super::launch::{Work, launch};
 use super::memory::begun;
-use super::pointers::{ReadPtr, WritePtr, elements_of, written_by};
-use crate::array::{Array, Layout, Number, Shape, Walk};
-use crate::device::DevicePtr;
-use crate::device::host::host_pointer;
+use super::pointers::{ReadPtr, WritePtr, bytes_of, bytes_written};
+use crate::array::{AnyArray, Layout, Shape, Walk};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::descriptors::{Sample, pairs};
+use crate::ops::descriptors::pairs;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
-use cachescope_kernels::moves::copies::copy_all;
+use cachescope_kernels::moves::copies::{CopyParts, copy_parts};
 
 /// Returns the transforms of `x` along its axis `at`, times `factor`.
 #[track_caller]
-pub(in crate::ops) fn transformed<T: Sample>(
+pub(in crate::ops) fn transformed(
     order: HostOrder<'_>,
-    x: &Array<Complex<T>>,
+    x: Operand<'_>,
     at: usize,
     direction: Direction,
-    factor: Option<T>,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let shape = x.layout().shape();
-    let plan = planned("fft", T::plan(shape.dims()[at], direction))?;
-    along(order, x, at, shape, &ComplexRows { plan, factor })
+    factor: Option<f64>,
+) -> Result<AnyArray> {
+    let shape = x.layout.shape();
+    let rows = complex_rows(x.dtype, shape.dims()[at], direction, factor);
+    along(order, x, at, shape, &planned("fft", rows)?)
 }
 
 /// Returns the transforms of the matrices of `x` along both axes, times `factor`.
 #[track_caller]
-pub(in crate::ops) fn transformed_planes<T: Sample>(
+pub(in crate::ops) fn transformed_planes(
     order: HostOrder<'_>,
-    x: &Array<Complex<T>>,
+    x: Operand<'_>,
     direction: Direction,
-    factor: Option<T>,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let (shape, last) = (x.layout().shape(), x.ndim() - 1);
-    let plan = planned("fft2", T::plan(shape.dims()[last - 1], direction))?;
+    factor: Option<f64>,
+) -> Result<AnyArray> {
+    let (shape, last) = (x.layout.shape(), x.layout.ndim() - 1);
+    let columns = complex_rows(x.dtype, shape.dims()[last - 1], direction, None);
+    let columns = planned("fft2", columns)?;
     let rows = transformed(order, x, last, direction, factor)?;
     // The array is new, and its columns are read before they are written to.
-    let columns = ComplexRows { plan, factor: None };
-    let lanes = FftLanes::new(rows.layout(), rows.layout(), last - 1);
-    let to = WritePtr::over(host_pointer(DevicePtr(rows.buffer().address())).cast());
+    let lanes = FftLanes::new(&rows.layout, &rows.layout, last - 1);
+    let from = bytes_of(rows.operand());
+    let to = WritePtr::over(from.at(0).cast_mut().cast());
     // SAFETY: the lanes are all lanes of one new array, whose first writes are launched on this
     // stream.
-    unsafe { transform(order, &columns, &lanes, elements_of(&rows), to, false) }?;
+    unsafe { transform(order, &columns, &lanes, from, to, false) }?;
     Ok(rows)
 }
 
 /// Returns the spectra of the real numbers along the axis `at` of `x`, as an array of `shape`. It
 /// has the first half of each spectrum.
 #[track_caller]
-pub(in crate::ops) fn spectra_of<T: Sample>(
+pub(in crate::ops) fn spectra_of(
     order: HostOrder<'_>,
-    x: &Array<T>,
+    x: Operand<'_>,
     at: usize,
     shape: &Shape,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let plan = planned("rfft", T::plan_forward(x.shape()[at]))?;
-    along(order, x, at, shape, &ForwardRows { plan })
+) -> Result<AnyArray> {
+    let rows = forward_rows(x.dtype, x.layout.dims()[at]);
+    along(order, x, at, shape, &planned("rfft", rows)?)
 }
 
 /// Returns an array of `shape`: the real numbers whose spectra begin with the numbers along the
 /// axis `at` of `x`. They are multiplied by `factor`.
 #[track_caller]
-pub(in crate::ops) fn reals_of<T: Sample>(
+pub(in crate::ops) fn reals_of(
     order: HostOrder<'_>,
-    x: &Array<Complex<T>>,
+    x: Operand<'_>,
     at: usize,
     shape: &Shape,
-    factor: T,
-) -> Result<Array<T>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    let plan = planned("irfft", T::plan_inverse(shape.dims()[at]))?;
-    let width = x.shape()[at];
-    let rows = InverseRows {
-        plan,
-        width,
-        factor,
-    };
-    along(order, x, at, shape, &rows)
+    factor: f64,
+) -> Result<AnyArray> {
+    let lengths = [x.layout.dims()[at], shape.dims()[at]];
+    let rows = inverse_rows(x.dtype, lengths, factor);
+    along(order, x, at, shape, &planned("irfft", rows)?)
 }
 
 #[track_caller]
-fn planned<P>(operation: &str, plan: std::result::Result<P, OutOfMemory>) -> Result<P> {
-    plan.map_err(|_| {
+fn planned(operation: &str, rows: OrOutOfMemory<FftRows>) -> Result<FftRows> {
+    rows.map_err(|_| {
         let text = format!("{operation}: the host has no memory for the roots of unity");
         Error::new(ErrorKind::OutOfMemory, text)
     })
 }
 
 #[track_caller]
-fn along<R: RowTransform>(
+fn along(
     order: HostOrder<'_>,
-    x: &Array<R::From>,
+    x: Operand<'_>,
     at: usize,
     shape: &Shape,
-    rows: &R,
-) -> Result<Array<R::To>> {
-    assert_eq!([x.shape()[at], shape.dims()[at]], rows.lengths());
-    let lanes = FftLanes::new(x.layout(), &Layout::contiguous(shape)?, at);
+    rows: &FftRows,
+) -> Result<AnyArray> {
+    let [from, to] = rows.dtypes;
+    assert_eq!([x.layout.dims()[at], shape.dims()[at]], rows.lengths);
+    assert_eq!(x.dtype, from, "rows of another type");
+    let lanes = FftLanes::new(x.layout, &Layout::contiguous(shape)?, at);
     // SAFETY: the lanes are all of the array.
-    let (array, output) = unsafe { begun(order.device, shape) }?;
+    let (array, output) = unsafe { begun(order.device, shape, to) }?;
     // SAFETY: the lanes are within both arrays, and the one that is written is new.
     unsafe {
-        let to = written_by(&output);
-        transform(order, rows, &lanes, elements_of(x), to, true)
+        transform(
+            order,
+            rows,
+            &lanes,
+            bytes_of(x),
+            bytes_written(&output),
+            true,
+        )
     }?;
     Ok(array)
 }
@@ -174,19 +163,18 @@ impl FftLanes {
 /// arrays are one, its elements are read before they are written. Nobody else may be about to write
 /// to them.
 #[track_caller]
-unsafe fn transform<R: RowTransform>(
+unsafe fn transform(
     order: HostOrder<'_>,
-    rows: &R,
+    rows: &FftRows,
     lanes: &FftLanes,
-    from: ReadPtr<R::From>,
-    to: WritePtr<R::To>,
+    from: ReadPtr<u8>,
+    to: WritePtr<u8>,
     is_apart: bool,
 ) -> Result<()> {
     let is_direct = is_apart && lanes.steps == [1, 1];
     let count = lanes.firsts.count();
     let space = Space::new(order.device, rows, count, is_direct)?;
-    let [read, written] = rows.lengths();
-    let row_bytes = read * size_of::<R::From>() + written * size_of::<R::To>();
+    let row_bytes: usize = rows.row_bytes().iter().sum();
     // The approximate cost of a transform, in passes over the row.
     let rounds = 2 + row_bytes.ilog2() as usize / 4;
     let each = space.each;
@@ -203,11 +191,12 @@ unsafe fn transform<R: RowTransform>(
             // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
             // overlap, so each has the slot of its first part to itself. The caller keeps the rest.
             unsafe {
+                let scratch = slots.scratch(parts.start);
                 if is_direct {
-                    transform_direct(rows, lanes, range, (*from, *to), slots.scratch(parts.start));
+                    transform_direct(rows, lanes, range, (*from, *to), scratch);
                 } else {
-                    let (scratch, tiles) = slots.both(parts.start);
-                    transform_by_tiles(rows, lanes, range, (*from, *to), scratch, tiles);
+                    let tiles = slots.tiles(parts.start);
+                    transform_by_tiles(rows, lanes, range, (*from, *to), (scratch, tiles));
                 }
             }
         },
@@ -220,20 +209,15 @@ unsafe fn transform<R: RowTransform>(
 /// # Safety
 ///
 /// The rows must be alive, and the rows that are written must be the caller's alone.
-unsafe fn transform_direct<R: RowTransform>(
-    rows: &R,
+unsafe fn transform_direct(
+    rows: &FftRows,
     lanes: &FftLanes,
     range: Range<usize>,
-    (from, to): (ReadPtr<R::From>, WritePtr<R::To>),
-    scratch: &mut [Complex<R::Sample>],
+    (from, to): (ReadPtr<u8>, WritePtr<u8>),
+    scratch: *mut u8,
 ) {
-    let [read, written] = rows.lengths();
-    // SAFETY: both arrays have `count` rows from these elements on, by this function's contract.
-    let mut transform = |[at, target]: [usize; 2], count: usize| unsafe {
-        let from = from_raw_parts(from.at(at), count * read);
-        let to = from_raw_parts_mut(to.at(target), count * written);
-        rows.transform(from, to, scratch);
-    };
+    let [read, written] = rows.lengths;
+    let [read_bytes, written_bytes] = rows.element_bytes();
     let (_, strides) = lanes.firsts.row();
     let is_dense = strides == [read as isize, written as isize];
     // If rows are short, a call for several takes little longer than a call for one.
@@ -242,7 +226,11 @@ unsafe fn transform_direct<R: RowTransform>(
         let each = if is_dense { together } else { 1 };
         for start in (0..count).step_by(each) {
             let at = |side: usize| first[side].wrapping_add_signed(start as isize * strides[side]);
-            transform([at(0), at(1)], each.min(count - start));
+            let height = each.min(count - start);
+            let (from, to) = (from.at(at(0) * read_bytes), to.at(at(1) * written_bytes));
+            // SAFETY: both arrays have `height` rows from these elements on, by this function's
+            // contract.
+            unsafe { rows.transform(height, from, to.cast(), scratch) };
         }
     }
 }
@@ -253,15 +241,15 @@ unsafe fn transform_direct<R: RowTransform>(
 /// # Safety
 ///
 /// As for [`transform_direct`]; nobody else may have the tiles.
-unsafe fn transform_by_tiles<R: RowTransform>(
-    rows: &R,
+unsafe fn transform_by_tiles(
+    rows: &FftRows,
     lanes: &FftLanes,
     range: Range<usize>,
-    (from, to): (ReadPtr<R::From>, WritePtr<R::To>),
-    scratch: &mut [Complex<R::Sample>],
-    tiles: RowTiles<R>,
+    (from, to): (ReadPtr<u8>, WritePtr<u8>),
+    (scratch, tiles): (*mut u8, RowTiles),
 ) {
-    let lengths @ [read, written] = rows.lengths();
+    let [read, written] = rows.lengths;
+    let [read_bytes, written_bytes] = rows.element_bytes();
     let [step, to_step] = lanes.steps;
     let (_, [apart, to_apart]) = lanes.firsts.row();
     for ([at, target], count) in lanes.firsts.runs(range) {
@@ -280,18 +268,25 @@ unsafe fn transform_by_tiles<R: RowTransform>(
                 [along, across]
             };
             let scattered = Walk::over([0, target], axes);
-            let sizes = lengths.map(|length| length * height);
             // SAFETY: both arrays and the tiles have `height` rows, by this function's contract.
             // Each tile is written before it is read.
             unsafe {
-                copy_all(from, WritePtr::over(tiles.from.cast()), &gathered);
-                rows.transform(
-                    from_raw_parts(tiles.from, sizes[0]),
-                    from_raw_parts_mut(tiles.to.cast(), sizes[1]),
-                    scratch,
-                );
-                copy_all(ReadPtr::over(tiles.to), to, &scattered);
+                let tile = WritePtr::over(tiles.from.cast());
+                copy_all(read_bytes, from, tile, &gathered);
+                rows.transform(height, tiles.from, tiles.to, scratch);
+                copy_all(written_bytes, ReadPtr::over(tiles.to), to, &scattered);
             }
         }
     }
+}
+
+/// Copies the elements that `walk` goes over, of `bytes` each.
+///
+/// # Safety
+///
+/// As for [`copy_parts`].
+unsafe fn copy_all(bytes: usize, from: ReadPtr<u8>, to: WritePtr<u8>, walk: &Walk<2>) {
+    let parts = CopyParts::of(walk);
+    // SAFETY: by this function's contract.
+    unsafe { copy_parts(bytes, &parts, 0..parts.count(), from, to) };
 }

@@ -1,69 +1,184 @@
-//! Transforms of contiguous rows.
+//! Transforms of contiguous rows: the only code that knows the types of the elements.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::sync::Arc;
 
-use cachescope_fft::{ComplexPlan, ForwardPlan, InversePlan};
+use cachescope_fft::{Direction, OrOutOfMemory, Transformed};
 use num_complex::Complex;
 
-use crate::array::{AnyElement, Number};
-use crate::ops::descriptors::Sample;
+use crate::array::{AnyElement, DType};
 use cachescope_kernels::moves::copies::copy_run;
 use cachescope_kernels::sort::digits::initialised;
 
-/// A transform of rows.
-pub(super) trait RowTransform: Clone + Send + Sync + 'static {
-    type From: AnyElement;
-    type To: AnyElement;
-    type Sample: Sample;
+/// Returns the transform of rows of `length` complex numbers of `dtype`, times `factor`.
+///
+/// # Errors
+///
+/// [`OutOfMemory`](cachescope_fft::OutOfMemory), here and below.
+pub(super) fn complex_rows(
+    dtype: DType,
+    length: usize,
+    direction: Direction,
+    factor: Option<f64>,
+) -> OrOutOfMemory<FftRows> {
+    match dtype {
+        DType::C32 => complex::<f32>(length, direction, factor.map(|factor| factor as f32)),
+        DType::C64 => complex::<f64>(length, direction, factor),
+        other => unreachable!("there are no transforms of {other}"),
+    }
+}
 
-    fn lengths(&self) -> [usize; 2];
+/// Returns the transform from rows of `length` real numbers of `dtype` to the first halves of their
+/// spectra.
+pub(super) fn forward_rows(dtype: DType, length: usize) -> OrOutOfMemory<FftRows> {
+    match dtype {
+        DType::F32 => forward::<f32>(length),
+        DType::F64 => forward::<f64>(length),
+        other => unreachable!("there are no transforms of {other}"),
+    }
+}
 
-    /// Returns the length of a thread's scratch memory, in complex numbers.
-    fn scratch_length(&self) -> usize;
+/// Returns the transform from the first `width` numbers of spectra of `dtype` to rows of `length`
+/// real numbers, times `factor`.
+pub(super) fn inverse_rows(
+    dtype: DType,
+    [width, length]: [usize; 2],
+    factor: f64,
+) -> OrOutOfMemory<FftRows> {
+    match dtype {
+        DType::C32 => inverse(width, length, factor as f32),
+        DType::C64 => inverse(width, length, factor),
+        other => unreachable!("there are no transforms of {other}"),
+    }
+}
 
-    /// Writes the transforms of the rows in `from` to the rows in `to`. The rows follow each other
-    /// without gaps.
-    fn transform(
+/// A transform of rows without gaps, without the types of their elements.
+#[derive(Clone)]
+pub(super) struct FftRows {
+    /// The numbers of elements of a row that is read, and of a row that is written.
+    pub(super) lengths: [usize; 2],
+    /// The types of these elements.
+    pub(super) dtypes: [DType; 2],
+    /// The bytes of a thread's scratch memory.
+    pub(super) scratch_bytes: usize,
+    loops: Arc<dyn RowLoops>,
+}
+
+impl FftRows {
+    /// Returns the transform that `transform` computes. It writes the transforms of the rows of a
+    /// slice to the rows of another slice. Its last argument is scratch memory of `scratch_length`
+    /// numbers.
+    fn new<T, U, S, F>(lengths: [usize; 2], scratch_length: usize, transform: F) -> Self
+    where
+        T: AnyElement,
+        U: AnyElement,
+        S: 'static,
+        F: Fn(&[T], &mut [MaybeUninit<U>], &mut [Complex<S>]) + Send + Sync + 'static,
+    {
+        Self {
+            lengths,
+            dtypes: [T::DTYPE, U::DTYPE],
+            scratch_bytes: scratch_length.saturating_mul(size_of::<Complex<S>>()),
+            loops: Arc::new(TypedLoops(transform, PhantomData)),
+        }
+    }
+
+    /// Returns the bytes of an element that is read, and of an element that is written.
+    pub(super) fn element_bytes(&self) -> [usize; 2] {
+        self.dtypes.map(DType::size_bytes)
+    }
+
+    /// Returns the bytes of a row that is read, and of a row that is written.
+    pub(super) fn row_bytes(&self) -> [usize; 2] {
+        let [read, written] = self.element_bytes();
+        [self.lengths[0] * read, self.lengths[1] * written]
+    }
+
+    /// Writes the transforms of the `count` rows from `from` on to the rows from `to` on. The rows
+    /// follow each other without gaps.
+    ///
+    /// # Safety
+    ///
+    /// The rows from `from` on must have been written. The rows from `to` on must be the caller's
+    /// alone. So must the `scratch_bytes` bytes from `scratch` on, which must have been written.
+    /// All addresses must be aligned for complex numbers, or for the elements.
+    pub(super) unsafe fn transform(
         &self,
-        from: &[Self::From],
-        to: &mut [MaybeUninit<Self::To>],
-        scratch: &mut [Complex<Self::Sample>],
+        count: usize,
+        from: *const u8,
+        to: *mut u8,
+        scratch: *mut u8,
+    ) {
+        let counts = self.lengths.map(|length| length * count);
+        // SAFETY: by this function's contract.
+        unsafe { (self.loops).run(counts, from, to, (scratch, self.scratch_bytes)) };
+    }
+}
+
+/// The loops of a transform, without the types of their elements.
+trait RowLoops: Send + Sync {
+    /// Transforms rows that have as many elements as `counts`, all together.
+    ///
+    /// # Safety
+    ///
+    /// As for [`FftRows::transform`].
+    unsafe fn run(
+        &self,
+        counts: [usize; 2],
+        from: *const u8,
+        to: *mut u8,
+        scratch: (*mut u8, usize),
     );
 }
 
-/// Transforms from complex to complex numbers, times `factor`.
-#[derive(Clone)]
-pub(super) struct ComplexRows<T> {
-    pub(super) plan: ComplexPlan<T>,
-    pub(super) factor: Option<T>,
+/// A function that transforms rows of `T` to rows of `U`, with scratch memory for complex numbers
+/// of `S`.
+struct TypedLoops<T, U, S, F>(F, PhantomData<fn(T, U, S)>);
+
+impl<T, U, S, F> RowLoops for TypedLoops<T, U, S, F>
+where
+    F: Fn(&[T], &mut [MaybeUninit<U>], &mut [Complex<S>]) + Send + Sync,
+{
+    unsafe fn run(
+        &self,
+        [read, written]: [usize; 2],
+        from: *const u8,
+        to: *mut u8,
+        (scratch, scratch_bytes): (*mut u8, usize),
+    ) {
+        let numbers = scratch_bytes / size_of::<Complex<S>>();
+        // SAFETY: the memory has as many elements, by this function's contract. `FftRows::new` took
+        // their sizes from these types.
+        let (from, to, scratch) = unsafe {
+            (
+                from_raw_parts(from.cast(), read),
+                from_raw_parts_mut(to.cast(), written),
+                from_raw_parts_mut(scratch.cast(), numbers),
+            )
+        };
+        (self.0)(from, to, scratch);
+    }
 }
 
 /// The maximum number of numbers that are copied and scaled at once. They fit the first-level
 /// cache.
 pub(super) const PIECE: usize = 1 << 10;
 
-impl<T: Sample> RowTransform for ComplexRows<T>
+fn complex<T: AnyElement + Transformed>(
+    length: usize,
+    direction: Direction,
+    factor: Option<T>,
+) -> OrOutOfMemory<FftRows>
 where
-    Complex<T>: Number<Part = T>,
+    Complex<T>: AnyElement,
 {
-    type From = Complex<T>;
-    type To = Complex<T>;
-    type Sample = T;
-
-    fn lengths(&self) -> [usize; 2] {
-        [self.plan.length(); 2]
-    }
-
-    fn scratch_length(&self) -> usize {
-        self.plan.scratch_length()
-    }
-
-    fn transform(
-        &self,
-        from: &[Complex<T>],
-        to: &mut [MaybeUninit<Complex<T>>],
-        scratch: &mut [Complex<T>],
-    ) {
+    let plan = T::plan(length, direction)?;
+    let scratch_length = plan.scratch_length();
+    let transform = move |from: &[Complex<T>],
+                          to: &mut [MaybeUninit<Complex<T>>],
+                          scratch: &mut [Complex<T>]| {
         assert_eq!(from.len(), to.len(), "as many numbers as there were");
         for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
             // SAFETY: both pieces have equal lengths. A mutable slice overlaps no other, and the
@@ -72,83 +187,52 @@ where
                 copy_run(from.as_ptr(), to.as_mut_ptr(), from.len(), [1, 1]);
                 initialised(to)
             };
-            if let Some(factor) = self.factor {
+            if let Some(factor) = factor {
                 T::scale(piece, factor);
             }
         }
         // SAFETY: the pieces cover all of `to`.
-        T::transform(&self.plan, unsafe { initialised(to) }, scratch);
-    }
+        T::transform(&plan, unsafe { initialised(to) }, scratch);
+    };
+    Ok(FftRows::new([length; 2], scratch_length, transform))
 }
 
-/// Transforms from real numbers to the first halves of their spectra.
-#[derive(Clone)]
-pub(super) struct ForwardRows<T> {
-    pub(super) plan: ForwardPlan<T>,
-}
-
-impl<T: Sample> RowTransform for ForwardRows<T>
+fn forward<T: AnyElement + Transformed>(length: usize) -> OrOutOfMemory<FftRows>
 where
-    Complex<T>: Number<Part = T>,
+    Complex<T>: AnyElement,
 {
-    type From = T;
-    type To = Complex<T>;
-    type Sample = T;
-
-    fn lengths(&self) -> [usize; 2] {
-        [self.plan.length(), self.plan.length() / 2 + 1]
-    }
-
-    fn scratch_length(&self) -> usize {
-        self.plan.scratch_length()
-    }
-
-    fn transform(
-        &self,
-        from: &[T],
-        to: &mut [MaybeUninit<Complex<T>>],
-        scratch: &mut [Complex<T>],
-    ) {
-        T::forward(&self.plan, from, zeroed(to), scratch);
-    }
+    let plan = T::plan_forward(length)?;
+    let lengths = [length, length / 2 + 1];
+    let scratch_length = plan.scratch_length();
+    Ok(FftRows::new(
+        lengths,
+        scratch_length,
+        move |from: &[T], to: &mut [MaybeUninit<Complex<T>>], scratch: &mut [Complex<T>]| {
+            T::forward(&plan, from, zeroed(to), scratch);
+        },
+    ))
 }
 
-/// Transforms from the first `width` numbers of spectra to real numbers, times `factor`.
-#[derive(Clone)]
-pub(super) struct InverseRows<T> {
-    pub(super) plan: InversePlan<T>,
-    pub(super) width: usize,
-    pub(super) factor: T,
-}
-
-impl<T: Sample> RowTransform for InverseRows<T>
+fn inverse<T: AnyElement + Transformed>(
+    width: usize,
+    length: usize,
+    factor: T,
+) -> OrOutOfMemory<FftRows>
 where
-    Complex<T>: Number<Part = T>,
+    Complex<T>: AnyElement,
 {
-    type From = Complex<T>;
-    type To = T;
-    type Sample = T;
-
-    fn lengths(&self) -> [usize; 2] {
-        [self.width, self.plan.length()]
-    }
-
-    fn scratch_length(&self) -> usize {
-        self.plan.scratch_length()
-    }
-
-    fn transform(
-        &self,
-        from: &[Complex<T>],
-        to: &mut [MaybeUninit<T>],
-        scratch: &mut [Complex<T>],
-    ) {
-        let spectra = (from, self.width);
-        T::inverse(&self.plan, spectra, zeroed(to), self.factor, scratch);
-    }
+    let plan = T::plan_inverse(length)?;
+    let scratch_length = plan.scratch_length();
+    Ok(FftRows::new(
+        [width, length],
+        scratch_length,
+        move |from: &[Complex<T>], to: &mut [MaybeUninit<T>], scratch: &mut [Complex<T>]| {
+            T::inverse(&plan, (from, width), zeroed(to), factor, scratch);
+        },
+    ))
 }
 
-pub(super) fn zeroed<T: AnyElement>(numbers: &mut [MaybeUninit<T>]) -> &mut [T] {
+fn zeroed<T: AnyElement>(numbers: &mut [MaybeUninit<T>]) -> &mut [T] {
     numbers.fill(MaybeUninit::new(T::zero()));
     // SAFETY: all of them have been written.
     unsafe { initialised(numbers) }

@@ -1,13 +1,7 @@
 //! The memory of the transforms: scratch memory for each thread, and tiles for rows that are
 //! gathered.
 
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
-use std::slice::from_raw_parts_mut;
-
-use num_complex::Complex;
-
-use super::rows::{RowTransform, zeroed};
+use super::rows::FftRows;
 use crate::array::{Buffer, Shape};
 use crate::context::Device;
 use crate::device::DevicePtr;
@@ -16,9 +10,9 @@ use crate::error::Result;
 use crate::ops::host::threads::threads;
 
 /// Memory for rows that are read, and for as many rows that are written.
-pub(super) struct RowTiles<R: RowTransform> {
-    pub(super) from: *mut R::From,
-    pub(super) to: *mut R::To,
+pub(super) struct RowTiles {
+    pub(super) from: *mut u8,
+    pub(super) to: *mut u8,
     pub(super) rows: usize,
 }
 
@@ -39,60 +33,55 @@ const SPACE_BYTES: usize = 16 << 20;
 const LINE_BYTES: usize = 64;
 
 /// The memory of one launch of transforms.
-pub(super) struct Space<R: RowTransform> {
+pub(super) struct Space {
     /// The number of rows of a part of the work.
     pub(super) each: usize,
-    pub(super) slots: Slots<R>,
+    pub(super) slots: Slots,
     /// The handle that keeps the memory allocated. The next user of the memory is ordered after the
     /// launch.
     _memory: Option<Buffer>,
 }
 
 /// A slot for each part of the work: scratch memory, and two tiles if there are any.
-pub(super) struct Slots<R: RowTransform> {
+#[derive(Clone, Copy)]
+pub(super) struct Slots {
     base: *mut u8,
     slot_bytes: usize,
-    scratch_length: usize,
+    scratch_bytes: usize,
     /// The offsets of the tiles in a slot.
     tiles: [usize; 2],
     tile_rows: usize,
-    rows: PhantomData<fn() -> R>,
 }
-
-impl<R: RowTransform> Clone for Slots<R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R: RowTransform> Copy for Slots<R> {}
 
 // SAFETY: an address of plain data. Each slot is lent to one thread at a time, by the contracts of
 // the functions that lend it.
-unsafe impl<R: RowTransform> Send for Slots<R> {}
+unsafe impl Send for Slots {}
 // SAFETY: as above.
-unsafe impl<R: RowTransform> Sync for Slots<R> {}
+unsafe impl Sync for Slots {}
 
-impl<R: RowTransform> Space<R> {
+impl Space {
     /// Allocates the slots for `count` rows.
     #[track_caller]
-    pub(super) fn new(device: &Device, rows: &R, count: usize, is_direct: bool) -> Result<Self> {
-        let [read, written] = rows.lengths();
-        let lengths_bytes = [read * size_of::<R::From>(), written * size_of::<R::To>()];
+    pub(super) fn new(
+        device: &Device,
+        rows: &FftRows,
+        count: usize,
+        is_direct: bool,
+    ) -> Result<Self> {
+        let [read, written] = rows.row_bytes();
         let tile_rows = match is_direct {
             true => 0,
-            false => tile_rows(lengths_bytes[0] + lengths_bytes[1]).min(count.max(1)),
+            false => tile_rows(read + written).min(count.max(1)),
         };
-        let scratch_length = rows.scratch_length();
         let section = |bytes: usize, count: usize| {
             let bytes = bytes.saturating_mul(count);
             bytes
                 .checked_next_multiple_of(LINE_BYTES)
                 .unwrap_or(usize::MAX)
         };
-        let first = section(size_of::<Complex<R::Sample>>(), scratch_length);
-        let second = first.saturating_add(section(lengths_bytes[0], tile_rows));
-        let slot_bytes = second.saturating_add(section(lengths_bytes[1], tile_rows));
+        let first = section(rows.scratch_bytes, 1);
+        let second = first.saturating_add(section(read, tile_rows));
+        let slot_bytes = second.saturating_add(section(written, tile_rows));
         // More parts than threads, so that no thread waits long for the last part. If they take too
         // much memory, one part for each thread.
         let many = 4 * threads();
@@ -115,50 +104,39 @@ impl<R: RowTransform> Space<R> {
             slots: Slots {
                 base: base.unwrap_or(std::ptr::dangling_mut::<[u64; 8]>().cast()),
                 slot_bytes,
-                scratch_length,
+                scratch_bytes: rows.scratch_bytes,
                 tiles: [first, second],
                 tile_rows,
-                rows: PhantomData,
             },
             _memory: memory,
         })
     }
 }
 
-impl<R: RowTransform> Slots<R> {
-    /// Returns the scratch memory of a slot.
+impl Slots {
+    /// Returns the scratch memory of a slot, filled with zeros.
     ///
     /// # Safety
     ///
     /// The slot must exist, and its memory must be alive and nobody else's.
-    pub(super) unsafe fn scratch<'a>(self, number: usize) -> &'a mut [Complex<R::Sample>] {
+    pub(super) unsafe fn scratch(self, number: usize) -> *mut u8 {
         let base = self.base.wrapping_add(number * self.slot_bytes);
-        let numbers: *mut MaybeUninit<R::Sample> = base.cast();
-        // SAFETY: a slot begins with `scratch_length` complex numbers, by this function's contract.
-        // A complex number is two real numbers. If `scratch_length` is 0, the address need not be
-        // of memory.
-        unsafe {
-            zeroed(from_raw_parts_mut(numbers, 2 * self.scratch_length));
-            from_raw_parts_mut(numbers.cast(), self.scratch_length)
+        // Without scratch memory, the address is not of memory. The C library would write no byte
+        // there, but by a masked store, which is slow at such an address.
+        if self.scratch_bytes > 0 {
+            // SAFETY: a slot begins with `scratch_bytes` bytes, by this function's contract.
+            unsafe { base.write_bytes(0, self.scratch_bytes) };
         }
+        base
     }
 
-    /// Returns the scratch memory of a slot and its tiles.
-    ///
-    /// # Safety
-    ///
-    /// As for [`scratch`](Self::scratch).
-    pub(super) unsafe fn both<'a>(
-        self,
-        number: usize,
-    ) -> (&'a mut [Complex<R::Sample>], RowTiles<R>) {
+    /// Returns the tiles of a slot.
+    pub(super) fn tiles(self, number: usize) -> RowTiles {
         let base = self.base.wrapping_add(number * self.slot_bytes);
-        let tiles = RowTiles {
-            from: base.wrapping_add(self.tiles[0]).cast(),
-            to: base.wrapping_add(self.tiles[1]).cast(),
+        RowTiles {
+            from: base.wrapping_add(self.tiles[0]),
+            to: base.wrapping_add(self.tiles[1]),
             rows: self.tile_rows,
-        };
-        // SAFETY: by this function's contract.
-        (unsafe { self.scratch(number) }, tiles)
+        }
     }
 }
