@@ -14,11 +14,11 @@ use super::reduce::{ReductionKernels, reduce};
 use super::regions::{on_diagonal, triangular};
 use super::store::store_onto;
 use super::workspace::Workspace;
-use crate::array::{AnyArray, Array, AxisSet, Bits, Buffer, DType, Layout, Shape, bits_of};
+use crate::array::{AnyArray, Array, AxisSet, Buffer, DType, Layout, Shape, bits_of_number};
 use crate::device::DevicePtr;
 use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
 use crate::error::Result;
-use crate::ops::descriptors::{Copying, ReductionPlan, Triangle};
+use crate::ops::descriptors::{Copying, ReductionPlan, SpectralValues, Triangle};
 use crate::ops::expression::elementwise::functions::IsNan;
 use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::ExpressionGraph;
@@ -153,7 +153,7 @@ impl<'a> MatrixCopies<'a> {
         let mut graph = ExpressionGraph::empty();
         let operands = [
             graph.append_array((&have_nan).into()),
-            graph.append_scalar(factors.dtype, nan_of(factors.dtype)),
+            graph.append_scalar(factors.dtype, bits_of_number(factors.dtype, f64::NAN)),
             graph.append_array(factors),
         ];
         let result = graph.append_call(Select::CALLS.at(factors.dtype), &operands)?;
@@ -170,22 +170,6 @@ const INTEGER_BYTES: usize = size_of::<i32>();
 /// Returns the address of part `number` of memory at `address`, in parts of `bytes` bytes.
 fn part(address: DevicePtr, number: usize, bytes: usize) -> DevicePtr {
     address.offset((number * bytes) as u64)
-}
-
-/// Returns the bits of a NaN of `dtype`.
-fn nan_of(dtype: DType) -> Bits {
-    match dtype {
-        DType::F32 => bits_of(f32::NAN),
-        _ => bits_of(f64::NAN),
-    }
-}
-
-/// Returns the bits of the number one of `dtype`.
-fn one_of(dtype: DType) -> Bits {
-    match dtype {
-        DType::F32 => bits_of(1.0f32),
-        _ => bits_of(1.0f64),
-    }
 }
 
 /// Returns flags for new floats. A flag is true if a float along the last `count` axes is NaN. If
@@ -268,7 +252,7 @@ pub(in crate::ops) fn inverted(
 #[track_caller]
 fn identity(order: CudaOrder<'_>, a: Operand<'_>) -> Result<AnyArray> {
     let n = a.layout.dims()[a.layout.ndim() - 1];
-    let one = ExpressionGraph::of_value(a.dtype, one_of(a.dtype));
+    let one = ExpressionGraph::of_value(a.dtype, bits_of_number(a.dtype, 1.0));
     let ones = evaluate(order, &one, &n.into())?;
     let ones = ones.into_iter().next().expect("one result");
     let ones = AnyArray::of_shape(ones, &n.into(), a.dtype);
@@ -337,9 +321,6 @@ pub(in crate::ops) fn qr_factors(order: CudaOrder<'_>, a: Operand<'_>) -> Result
     Ok([q, r])
 }
 
-/// Singular values or eigenvalues and, if requested, the matrices of `N` kinds of vectors.
-type Spectrum<const N: usize> = (AnyArray, Option<[AnyArray; N]>);
-
 /// Returns the singular values of the matrices of `a` as arrays of these shapes. If the vectors are
 /// `wanted`, returns them too. cuSOLVER requires at least as many rows as columns, so a wide matrix
 /// is transposed first.
@@ -349,7 +330,7 @@ pub(in crate::ops) fn singular_values(
     a: Operand<'_>,
     [of_values, of_u, of_vt]: &[Shape; 3],
     wanted: bool,
-) -> Result<(Spectrum<2>, Array<i32>)> {
+) -> Result<(SpectralValues<2>, Array<i32>)> {
     let [.., m, n] = *a.layout.dims() else {
         unreachable!("the array has been found to have matrices");
     };
@@ -402,7 +383,7 @@ fn svd_into(
     of_vectors: Option<[Shape; 2]>,
     k: usize,
     info: DevicePtr,
-) -> Result<Spectrum<2>> {
+) -> Result<SpectralValues<2>> {
     let new = |shape: &Shape| {
         let device = matrices.workspace.order.device;
         computed(device, matrices.array.dtype, shape, |_| Ok(()))
@@ -436,7 +417,7 @@ pub(in crate::ops) fn eigenvalues(
     a: Operand<'_>,
     of_values: &Shape,
     wanted: bool,
-) -> Result<(Spectrum<1>, Array<i32>)> {
+) -> Result<(SpectralValues<1>, Array<i32>)> {
     let matrices = MatrixCopies::transposed(order, "eigh", a)?;
     let n = matrices.columns as usize;
     let mut status = None;

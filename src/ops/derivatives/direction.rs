@@ -6,10 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::gradients::zeros_like;
 use super::tape::{Tracked, length, track, tracked};
-use super::{Pause, backward, constant, tracked_backward};
-use crate::array::{AnyArray, AnyElement, Array};
+use super::{Pause, backward, tracked_backward};
+use crate::array::AnyArray;
 use crate::error::Result;
 
 thread_local! {
@@ -57,24 +56,27 @@ pub(in crate::ops) fn has_direction() -> bool {
 /// Returns the derivative of a tracked array along the direction of this thread, untracked; `None`
 /// if there is none. The steps that compute the derivative are removed from the tape.
 #[track_caller]
-pub(in crate::ops) fn change_of<T: AnyElement>(array: &Array<T>) -> Result<Option<Array<T>>> {
+pub(in crate::ops) fn change_of(array: &AnyArray) -> Result<Option<AnyArray>> {
     let Some(direction) = DIRECTIONS.with_borrow(|all| all.last().cloned()) else {
         return Ok(None);
     };
     let _active = Pause::end();
-    let Some(own) = Tracked::of(array.buffer(), array.layout())? else {
+    let Some(own) = Tracked::of(&array.buffer, &array.layout)? else {
         return Ok(None);
     };
     // As in `jvp`: gradients are linear in their cotangents.
     let from = length();
-    let cotangents = zeros_like(array)?;
-    let layout = *cotangents.layout();
-    let buffer = track(cotangents.into_buffer(), &layout, T::DTYPE);
+    let AnyArray {
+        buffer,
+        layout,
+        dtype,
+    } = array.zeros(array.shape())?;
+    let buffer = track(buffer, &layout, dtype);
     let of_cotangents = tracked(&buffer)?;
     let cotangents = AnyArray {
         buffer,
         layout,
-        dtype: T::DTYPE,
+        dtype,
     };
     let mut gradients = tracked_backward(vec![(own, cotangents)], direction.first_step)?;
     let mut seeds = Vec::new();
@@ -88,7 +90,7 @@ pub(in crate::ops) fn change_of<T: AnyElement>(array: &Array<T>) -> Result<Optio
     let mut products = backward(seeds, from)?;
     let product = of_cotangents.map(|own| products.take(own)).transpose()?;
     match product.flatten() {
-        Some(product) => Ok(Some(constant(&product.into_array()))),
-        None => zeros_like(array).map(Some),
+        Some(product) => Ok(Some(product.untracked())),
+        None => array.zeros(array.shape()).map(Some),
     }
 }

@@ -26,8 +26,6 @@ mod rules;
 mod sum;
 mod tape;
 mod total;
-#[cfg(feature = "linalg")]
-mod typed_rule;
 mod values;
 
 use std::ops::Range;

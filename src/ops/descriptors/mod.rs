@@ -17,7 +17,7 @@ pub(super) use cachescope_kernels::lanes::Lanes;
 pub(super) use cachescope_kernels::sort::{Direction, Side};
 pub(super) use copies::{Copying, joined_parts, onto_diagonal, pairs};
 #[cfg(feature = "linalg")]
-pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
+pub(super) use factorizations::{OUT_OF_MEMORY, SpectralValues};
 pub(super) use index_space::IndexSpace;
 pub(super) use lanes::lanes_along_all;
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};

@@ -4,6 +4,8 @@ use num_complex::Complex;
 
 use super::reduce::Reduction;
 use crate::array::DType;
+#[cfg(feature = "linalg")]
+use cachescope_kernels::reduce::{Max, Min, Prod};
 use cachescope_kernels::reduce::{Mean, Norm, Std, Sum, Var};
 
 /// The reductions of an operation for `f32`, `f64` and, if the operation supports them, complex
@@ -30,8 +32,9 @@ impl WideReduction {
 }
 
 macro_rules! floats {
-    ($($name:ident $reducer:ident;)+) => {
+    ($($(#[$attribute:meta])? $name:ident $reducer:ident;)+) => {
         $(
+            $(#[$attribute])?
             pub(in crate::ops) static $name: WideReduction = WideReduction([
                 Some(Reduction::of::<$reducer, f32>()),
                 Some(Reduction::of::<$reducer, f64>()),
@@ -44,8 +47,14 @@ macro_rules! floats {
 }
 
 floats! {
+    #[cfg(feature = "linalg")]
+    MAX Max;
     MEAN Mean;
+    #[cfg(feature = "linalg")]
+    MIN Min;
     NORM Norm;
+    #[cfg(feature = "linalg")]
+    PROD Prod;
     STD Std;
     VAR Var;
 }

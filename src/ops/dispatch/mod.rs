@@ -7,6 +7,8 @@ mod evaluate;
 mod hoist;
 mod reduce;
 
+#[cfg(feature = "linalg")]
+pub(super) use by_type::{MAX, MIN, PROD};
 pub(super) use by_type::{MEAN, NORM, STD, SUM, VAR};
 pub(super) use devices::{contiguous_array, device_for, device_mismatch, device_of, same_device};
 pub(super) use evaluate::{evaluate_all, store};

@@ -20,6 +20,7 @@ macro_rules! vocabulary {
             sqrt() Sqrt;
             sign() Sign;
             rsqrt() Rsqrt;
+            recip() Recip;
             exp() Exp;
             exp_m1() ExpM1;
             ln() Ln;

@@ -5,7 +5,7 @@ use super::invalid;
 use super::moves::{copied, on_diagonal, triangular};
 use crate::array::{AnyArray, AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{RuledOperation, is_tracked};
+use crate::ops::derivatives::{RuledOperation, is_any_tracked};
 use crate::ops::descriptors::{Copying, Triangle, length_of, start_of};
 
 /// Returns the name of the operation that keeps the triangle.
@@ -72,8 +72,7 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
-        self.check_matrices("tril")?;
-        Ok(triangle_of(&AnyArray::of(self), Triangle::Lower, k)?.into_array())
+        self.erased().tril(k).map(Self::from_erased)
     }
 
     /// Returns the array with zeros below diagonal `k` of its last two axes. The axes before them
@@ -97,8 +96,7 @@ impl<T: AnyElement> Array<T> {
     /// As for [`tril`](Self::tril).
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
-        self.check_matrices("triu")?;
-        Ok(triangle_of(&AnyArray::of(self), Triangle::Upper, k)?.into_array())
+        self.erased().triu(k).map(Self::from_erased)
     }
 
     /// Returns a matrix with this diagonal, or the diagonal of a matrix: NumPy's `diag`. For a
@@ -126,22 +124,42 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn diag(&self, k: isize) -> Result<Self> {
-        match *self.shape() {
+        self.erased().diag(k).map(Self::from_erased)
+    }
+}
+
+impl AnyArray {
+    /// See [`Array::tril`].
+    #[track_caller]
+    pub(in crate::ops) fn tril(&self, k: isize) -> Result<Self> {
+        self.check_matrices("tril")?;
+        triangle_of(self, Triangle::Lower, k)
+    }
+
+    /// See [`Array::triu`].
+    #[track_caller]
+    pub(in crate::ops) fn triu(&self, k: isize) -> Result<Self> {
+        self.check_matrices("triu")?;
+        triangle_of(self, Triangle::Upper, k)
+    }
+
+    /// See [`Array::diag`].
+    #[track_caller]
+    pub(in crate::ops) fn diag(&self, k: isize) -> Result<Self> {
+        match *self.dims() {
             [length] => {
                 // A side that saturates is beyond every length that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
-                let shape = [side, side].into();
-                Ok(matrix_of(&AnyArray::of(self), k, &shape)?.into_array())
+                matrix_of(self, k, &[side, side].into())
             }
             // A view passes gradients on.
-            [_, _] if is_tracked(self)? => {
-                let diagonal = self.viewed(diagonal_of(self.layout(), k)?);
-                diagonal.lazy().eval_unfused()
+            [_, _] if is_any_tracked(&[self])? => {
+                let diagonal = self.viewed(diagonal_of(&self.layout, k)?);
+                diagonal.lazy().eval()
             }
             [_, _] => {
-                let (copying, shape) =
-                    (Copying::Diagonal { k }, length_of(self.layout().shape(), k));
-                Ok(copied(&AnyArray::of(self), copying, &shape.into())?.into_array())
+                let length = length_of(self.shape(), k);
+                copied(self, Copying::Diagonal { k }, &length.into())
             }
             _ => Err(self.rank_error("diag", ", expected a vector or a matrix")),
         }
@@ -149,7 +167,7 @@ impl<T: AnyElement> Array<T> {
 
     #[track_caller]
     fn check_matrices(&self, operation: &str) -> Result<()> {
-        if self.ndim() < 2 {
+        if self.layout.ndim() < 2 {
             return Err(self.rank_error(operation, ", expected at least two axes"));
         }
         Ok(())
@@ -157,7 +175,7 @@ impl<T: AnyElement> Array<T> {
 
     #[track_caller]
     fn rank_error(&self, operation: &str, what: &str) -> Error {
-        let (shape, rank) = (self.layout().shape(), self.ndim());
+        let (shape, rank) = (self.shape(), self.layout.ndim());
         invalid(format!(
             "{operation}: the shape {shape} has rank {rank}{what}"
         ))

@@ -204,14 +204,29 @@ fn multiplied_back(
 }
 
 impl AnyArray {
-    /// See [`Array::cumprod`], of numbers of double precision.
+    /// See [`Array::cumsum`], of `f32` or `f64`.
+    #[cfg(feature = "linalg")]
+    #[track_caller]
+    pub(in crate::ops) fn cumsum(&self, axis: isize) -> Result<Self> {
+        static SINGLE: Scan = Scan::sum::<f32>();
+        static DOUBLE: Scan = Scan::sum::<f64>();
+        let scan = match self.dtype {
+            DType::F32 => &SINGLE,
+            _ => &DOUBLE,
+        };
+        running(&self.operand(), scan, axis)
+    }
+
+    /// See [`Array::cumprod`], of `f32` or numbers of double precision.
     #[track_caller]
     pub(in crate::ops) fn cumprod(&self, axis: isize) -> Result<Self> {
-        static REAL: Scan = Scan::product::<f64>();
+        static SINGLE: Scan = Scan::product::<f32>();
+        static DOUBLE: Scan = Scan::product::<f64>();
         static COMPLEX: Scan = Scan::product::<Complex<f64>>();
-        let scan = match self.dtype.is_complex() {
-            true => &COMPLEX,
-            false => &REAL,
+        let scan = match self.dtype {
+            DType::F32 => &SINGLE,
+            DType::C64 => &COMPLEX,
+            _ => &DOUBLE,
         };
         running(&self.operand(), scan, axis)
     }

@@ -23,6 +23,8 @@ use crate::array::{AnyArray, AnyElement, Array, Axes, AxisSet, Buffer, DType, Sh
 use crate::error::Result;
 use crate::ops::derivatives::TrackedReduction;
 use crate::ops::descriptors::{Lanes, ReductionPlan, lanes_along_all, outputs_of};
+#[cfg(feature = "linalg")]
+use crate::ops::dispatch::{MAX, MIN, PROD};
 use crate::ops::dispatch::{
     MEAN, NORM, Reduction, SUM, VAR, contiguous_array, reduce, reduce_contiguous,
 };
@@ -97,6 +99,35 @@ impl AnyLazy {
         let (buffer, shape) = reduce_along(reduction, self, axes, keeps)?;
         let (_, _, dtype) = reduction.step();
         Ok(AnyArray::of_shape(buffer, &shape, dtype))
+    }
+}
+
+/// Reductions of the elements of matrices.
+#[cfg(feature = "linalg")]
+impl AnyLazy {
+    #[track_caller]
+    pub(in crate::ops) fn max_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(MAX.at(self.dtype()), &axes.into(), true)
+    }
+
+    #[track_caller]
+    pub(in crate::ops) fn max_axis(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(MAX.at(self.dtype()), &axes.into(), false)
+    }
+
+    #[track_caller]
+    pub(in crate::ops) fn min_keepdims(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(MIN.at(self.dtype()), &axes.into(), true)
+    }
+
+    #[track_caller]
+    pub(in crate::ops) fn prod_axis(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(PROD.at(self.dtype()), &axes.into(), false)
+    }
+
+    #[track_caller]
+    pub(in crate::ops) fn norm_axis(&self, axes: impl Into<Axes>) -> Result<AnyArray> {
+        self.reduced(NORM.at(self.dtype()), &axes.into(), false)
     }
 }
 

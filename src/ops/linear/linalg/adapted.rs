@@ -8,21 +8,18 @@
 
 use super::gradients::{identity, symmetric, t};
 use super::groups::{Groups, unit};
+use super::last_of;
 use super::spectral::{eigh, svd};
-use crate::array::Array;
+use crate::array::AnyArray;
 use crate::error::Result;
+use crate::ops::AnyLazy;
 use crate::ops::derivatives::{change_of, has_direction};
-use crate::ops::descriptors::Factorized;
-use crate::ops::select;
 
 /// Returns the eigenvectors of symmetric matrices `a` that are smooth along the direction of this
 /// thread. They are computed from eigenvectors `v` of the values `w`. Returns `None` if `v` are as
 /// good.
 #[track_caller]
-pub(super) fn eigenvectors<T: Factorized>(
-    a: &Array<T>,
-    [w, v]: [&Array<T>; 2],
-) -> Result<Option<Array<T>>> {
+pub(super) fn eigenvectors(a: &AnyArray, [w, v]: [&AnyArray; 2]) -> Result<Option<AnyArray>> {
     if !has_direction() || !Groups::of(w)?.has_equal()? {
         return Ok(None);
     }
@@ -34,10 +31,10 @@ pub(super) fn eigenvectors<T: Factorized>(
 
 /// Like [`eigenvectors`], along a symmetric change of the matrices.
 #[track_caller]
-pub(super) fn eigenvectors_along<T: Factorized>(
-    change: &Array<T>,
-    [w, v]: [&Array<T>; 2],
-) -> Result<Option<Array<T>>> {
+pub(super) fn eigenvectors_along(
+    change: &AnyArray,
+    [w, v]: [&AnyArray; 2],
+) -> Result<Option<AnyArray>> {
     let groups = Groups::of(w)?;
     if !groups.has_equal()? {
         return Ok(None);
@@ -45,11 +42,12 @@ pub(super) fn eigenvectors_along<T: Factorized>(
     let Some(change) = unit(change)? else {
         return Ok(None);
     };
-    let own = t(v)?.matmul(&change)?.matmul(v)?;
+    let own = t(v)?.matmul(&change)?.matmul(v)?.lazy();
     // The levels separate the groups: the values of each block are at most 1.
-    let blocks = select(&groups.are_equal()?, own, T::zero());
-    let levels = on_diagonal(&groups.levels()?)?;
-    let (_, turn) = eigh(&(blocks + levels).eval_unfused()?)?;
+    let zero = AnyLazy::number(w.dtype, 0.0);
+    let blocks = AnyLazy::select(groups.are_equal()?.lazy(), own, zero);
+    let levels = on_diagonal(&groups.levels()?)?.lazy();
+    let [_, turn] = eigh(&(blocks + levels).eval()?)?;
     v.matmul(&turn).map(Some)
 }
 
@@ -58,10 +56,10 @@ pub(super) fn eigenvectors_along<T: Factorized>(
 /// are as good. For values that are 0, the results are the singular vectors of the change outside
 /// the spaces of the others.
 #[track_caller]
-pub(super) fn singular_vectors<T: Factorized>(
-    a: &Array<T>,
-    [u, s, vt]: [&Array<T>; 3],
-) -> Result<Option<[Array<T>; 2]>> {
+pub(super) fn singular_vectors(
+    a: &AnyArray,
+    [u, s, vt]: [&AnyArray; 3],
+) -> Result<Option<[AnyArray; 2]>> {
     if !has_direction() || !Groups::of(s)?.has_equal_or_zero()? {
         return Ok(None);
     }
@@ -73,10 +71,10 @@ pub(super) fn singular_vectors<T: Factorized>(
 
 /// Like [`singular_vectors`], along a change of the matrices.
 #[track_caller]
-pub(super) fn singular_vectors_along<T: Factorized>(
-    change: &Array<T>,
-    [u, s, vt]: [&Array<T>; 3],
-) -> Result<Option<[Array<T>; 2]>> {
+pub(super) fn singular_vectors_along(
+    change: &AnyArray,
+    [u, s, vt]: [&AnyArray; 3],
+) -> Result<Option<[AnyArray; 2]>> {
     let groups = Groups::of(s)?;
     if !groups.has_equal_or_zero()? {
         return Ok(None);
@@ -84,22 +82,27 @@ pub(super) fn singular_vectors_along<T: Factorized>(
     let Some(change) = unit(change)? else {
         return Ok(None);
     };
-    let own = symmetric(&t(u)?.matmul(&change)?.matmul(&t(vt)?)?)?;
-    let blocks = select(groups.are_equal()?, own, T::zero());
-    let blocks = select(groups.both_zero()?, T::zero(), blocks);
-    let levels = on_diagonal(&groups.levels_down()?)?;
-    let spanned = u.matmul(&(blocks + levels).eval_unfused()?)?.matmul(vt)?;
-    let left = select(groups.are_zero.unsqueeze(-2)?, T::zero(), u).eval_unfused()?;
-    let right = select(groups.are_zero.unsqueeze(-1)?, T::zero(), vt).eval_unfused()?;
-    let rest = (&change - left.matmul(&t(&left)?.matmul(&change)?)?).eval_unfused()?;
-    let rest = (&rest - rest.matmul(&t(&right)?)?.matmul(&right)?).eval_unfused()?;
-    let (u, _, vt) = svd(&(spanned + rest).eval_unfused()?)?;
+    let zero = || AnyLazy::number(s.dtype, 0.0);
+    let own = symmetric(&t(u)?.matmul(&change)?.matmul(&t(vt)?)?)?.lazy();
+    let blocks = AnyLazy::select(groups.are_equal()?.lazy(), own, zero());
+    let blocks = AnyLazy::select(groups.both_zero()?.lazy(), zero(), blocks);
+    let levels = on_diagonal(&groups.levels_down()?)?.lazy();
+    let spanned = u.matmul(&(blocks + levels).eval()?)?.matmul(vt)?;
+    let rows_are_zero = groups.are_zero.unsqueeze(-2)?.lazy();
+    let columns_are_zero = groups.are_zero.unsqueeze(-1)?.lazy();
+    let left = AnyLazy::select(rows_are_zero, zero(), u.lazy()).eval()?;
+    let right = AnyLazy::select(columns_are_zero, zero(), vt.lazy()).eval()?;
+    let inside = left.matmul(&t(&left)?.matmul(&change)?)?;
+    let rest = (change.lazy() - inside.lazy()).eval()?;
+    let inside = rest.matmul(&t(&right)?)?.matmul(&right)?;
+    let rest = (rest.lazy() - inside.lazy()).eval()?;
+    let [u, _, vt] = svd(&(spanned.lazy() + rest.lazy()).eval()?)?;
     Ok(Some([u, vt]))
 }
 
 /// Returns matrices with the values of the last axis on their diagonals.
 #[track_caller]
-fn on_diagonal<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
-    let n = values.shape()[values.ndim() - 1];
-    (identity(values, n)? * values.unsqueeze(-1)?).eval_unfused()
+fn on_diagonal(values: &AnyArray) -> Result<AnyArray> {
+    let n = last_of(values);
+    (identity(values, n)?.lazy() * values.unsqueeze(-1)?.lazy()).eval()
 }

@@ -1,59 +1,9 @@
-//! The functions of [`linalg`](crate::linalg), each with its documentation. Their code is compiled
-//! with the library, for each type.
+//! The functions of [`linalg`](crate::linalg), each with its documentation. They are typed handles
+//! on functions that are compiled once.
 
-use super::{Factorizable, MatrixNorm};
+use super::{Factorizable, MatrixNorm, factors, norms, spectral};
 use crate::array::Array;
 use crate::error::Result;
-
-/// Expands rows `name(array: type) -> type = body;` to methods of a trait. They are compiled with
-/// the library, so no program compiles them.
-macro_rules! precompiled {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
-        pub(in crate::ops) mod precompiled {
-            use super::super::{factors, lstsq, norms, solve, spectral};
-            use crate::array::{Array, Float};
-            use crate::error::Result;
-            use crate::ops::linear::linalg::MatrixNorm;
-
-            /// The functions for a type.
-            pub trait MatrixFunctions: Float {
-                $(
-                    #[doc(hidden)]
-                    #[track_caller]
-                    fn $name($($argument: $type),*) -> Result<$result>;
-                )+
-            }
-
-            precompiled! { @for f32, $($name($($argument: $type),*) -> $result = $body;)+ }
-            precompiled! { @for f64, $($name($($argument: $type),*) -> $result = $body;)+ }
-        }
-    };
-    (@for $of:ident, $($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
-        impl MatrixFunctions for $of {
-            $(
-                #[inline(never)]
-                #[track_caller]
-                fn $name($($argument: $type),*) -> Result<$result> {
-                    $body($($argument),*)
-                }
-            )+
-        }
-    };
-}
-
-precompiled! {
-    solve(a: &Array<Self>, b: &Array<Self>) -> Array<Self> = solve::solve;
-    inv(a: &Array<Self>) -> Array<Self> = solve::inv;
-    det(a: &Array<Self>) -> Array<Self> = solve::det;
-    cholesky(a: &Array<Self>) -> Array<Self> = factors::cholesky;
-    qr(a: &Array<Self>) -> (Array<Self>, Array<Self>) = factors::qr;
-    svd(a: &Array<Self>) -> (Array<Self>, Array<Self>, Array<Self>) = spectral::svd;
-    svdvals(a: &Array<Self>) -> Array<Self> = spectral::svdvals;
-    eigh(a: &Array<Self>) -> (Array<Self>, Array<Self>) = spectral::eigh;
-    eigvalsh(a: &Array<Self>) -> Array<Self> = spectral::eigvalsh;
-    lstsq(a: &Array<Self>, b: &Array<Self>) -> Array<Self> = lstsq::lstsq;
-    norm(a: &Array<Self>, norm: MatrixNorm) -> Array<Self> = norms::norm;
-}
 
 /// Returns the solutions `x` of `a x = b`, by the LU factorization with partial pivoting.
 ///
@@ -82,7 +32,7 @@ precompiled! {
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the result is known.
 #[track_caller]
 pub fn solve<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    T::solve(a, b)
+    super::solve::solve(a.erased(), b.erased()).map(Array::from_erased)
 }
 
 /// Returns the inverses of square matrices `[.., n, n]`. To solve equations, [`solve`] is faster
@@ -105,7 +55,7 @@ pub fn solve<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 /// the result is known.
 #[track_caller]
 pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
-    T::inv(a)
+    super::solve::inv(a.erased()).map(Array::from_erased)
 }
 
 /// Returns the determinants of square matrices `[.., n, n]`, an array of the axes before `n, n`.
@@ -128,7 +78,7 @@ pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn det<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
-    T::det(a)
+    super::solve::det(a.erased()).map(Array::from_erased)
 }
 
 /// Returns the Cholesky factors `l` of symmetric positive definite matrices `[.., n, n]`: lower
@@ -151,7 +101,7 @@ pub fn det<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// result is known.
 #[track_caller]
 pub fn cholesky<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
-    T::cholesky(a)
+    factors::cholesky(a.erased()).map(Array::from_erased)
 }
 
 /// Returns the reduced QR factorizations `(q, r)` of matrices `[.., m, n]`, by Householder
@@ -178,7 +128,8 @@ pub fn cholesky<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
-    T::qr(a)
+    let [q, r] = factors::qr(a.erased())?.map(Array::from_erased);
+    Ok((q, r))
 }
 
 /// Returns the reduced singular value decompositions `(u, s, vt)` of matrices `[.., m, n]`: `a = u
@@ -206,7 +157,8 @@ pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 /// until the result is known.
 #[track_caller]
 pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
-    T::svd(a)
+    let [u, s, vt] = spectral::svd(a.erased())?.map(Array::from_erased);
+    Ok((u, s, vt))
 }
 
 /// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest. There
@@ -228,7 +180,7 @@ pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T
 /// Those of [`svd`].
 #[track_caller]
 pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
-    T::svdvals(a)
+    spectral::svdvals(a.erased()).map(Array::from_erased)
 }
 
 /// Returns the eigenvalues and eigenvectors `(w, v)` of symmetric matrices `[.., n, n]`: `a v = v
@@ -255,7 +207,8 @@ pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// until the result is known.
 #[track_caller]
 pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
-    T::eigh(a)
+    let [w, v] = spectral::eigh(a.erased())?.map(Array::from_erased);
+    Ok((w, v))
 }
 
 /// Returns the eigenvalues of symmetric matrices `[.., n, n]`, from the smallest to the largest.
@@ -277,7 +230,7 @@ pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 /// Those of [`eigh`].
 #[track_caller]
 pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
-    T::eigvalsh(a)
+    spectral::eigvalsh(a.erased()).map(Array::from_erased)
 }
 
 /// Returns the least-squares solutions `x` of `a x = b`, by the singular value decomposition. The
@@ -307,7 +260,7 @@ pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
 /// axes before do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
 #[track_caller]
 pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    T::lstsq(a, b)
+    super::lstsq::lstsq(a.erased(), b.erased()).map(Array::from_erased)
 }
 
 /// Returns a norm of matrices `[.., m, n]`, an array of the axes before `m, n`. The norms of
@@ -332,5 +285,5 @@ pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes.
 #[track_caller]
 pub fn norm<T: Factorizable>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
-    T::norm(a, norm)
+    norms::norm(a.erased(), norm).map(Array::from_erased)
 }

@@ -8,223 +8,212 @@
 //!
 //! [`adapted`]: super::adapted
 
-use super::filled;
 use super::groups::{Groups, quotients};
 use super::solve::solve;
 use super::values::{ChosenVectors, of_eigenvalues, of_singular_values};
-use crate::array::{AnyArray, Array};
+use super::{filled, last_of};
+use crate::array::AnyArray;
 use crate::error::Result;
-use crate::ops::descriptors::Factorized;
+use crate::ops::index::concatenated;
 
 /// Returns the transposed matrices.
 #[track_caller]
-pub(super) fn t<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+pub(super) fn t(a: &AnyArray) -> Result<AnyArray> {
     a.swap_axes(-2, -1)
 }
 
 /// Returns (A + Aᵀ) / 2, which changes only matrices that are not symmetric.
 #[track_caller]
-pub(super) fn symmetric<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
-    ((a + t(a)?) * T::from_f64(0.5)).eval_unfused()
+pub(super) fn symmetric(a: &AnyArray) -> Result<AnyArray> {
+    ((a.lazy() + t(a)?.lazy()) * 0.5).eval()
 }
 
-/// Returns an optional gradient with its type, or zeros of the shape of `like` if there is none.
+/// Returns a gradient, or zeros of the shape of `like` if there is none.
 #[track_caller]
-fn typed<T: Factorized>(gradient: Option<AnyArray>, like: &Array<T>) -> Result<Array<T>> {
+fn or_zeros(gradient: Option<AnyArray>, like: &AnyArray) -> Result<AnyArray> {
     match gradient {
-        Some(gradient) => Ok(gradient.into_array()),
-        None => filled("zeros", like, like.layout().shape(), T::zero()),
+        Some(gradient) => Ok(gradient),
+        None => like.zeros(like.shape()),
     }
-}
-
-pub(super) fn untyped<T: Factorized>(array: &Array<T>) -> Vec<AnyArray> {
-    vec![AnyArray::of(array)]
 }
 
 /// Returns the gradients for x = A⁻¹ b: A⁻ᵀ g for b, and −(A⁻ᵀ g) xᵀ for A. If b is a vector, there
 /// is one vector x for each matrix.
 #[track_caller]
-pub(super) fn of_solution<T: Factorized>(
-    a: &Array<T>,
-    x: &Array<T>,
-    gradient: &Array<T>,
+pub(super) fn of_solution(
+    a: &AnyArray,
+    x: &AnyArray,
+    gradient: &AnyArray,
     is_vector: bool,
 ) -> Result<Vec<AnyArray>> {
     let (gradient, rows) = match is_vector {
         true => (gradient.unsqueeze(-1)?, x.unsqueeze(-2)?),
-        false => (gradient.clone(), t(x)?),
+        false => (gradient.share(), t(x)?),
     };
     let columns = solve(&t(a)?, &gradient)?;
     let of_b = match is_vector {
         true => columns.squeeze(-1)?,
-        false => columns.clone(),
+        false => columns.share(),
     };
-    let of_a = (-columns.matmul(&rows)?).eval_unfused()?;
-    Ok(vec![AnyArray::of(&of_a), AnyArray::of(&of_b)])
+    let of_a = (-columns.matmul(&rows)?.lazy()).eval()?;
+    Ok(vec![of_a, of_b])
 }
 
 /// Returns the gradient for X = A⁻¹: −Xᵀ g Xᵀ.
 #[track_caller]
-pub(super) fn of_inverse<T: Factorized>(
-    inverse: &Array<T>,
-    gradient: &Array<T>,
-) -> Result<Vec<AnyArray>> {
+pub(super) fn of_inverse(inverse: &AnyArray, gradient: &AnyArray) -> Result<AnyArray> {
     let turned = t(inverse)?;
     let product = turned.matmul(gradient)?.matmul(&turned)?;
-    Ok(untyped(&(-product).eval_unfused()?))
+    (-product.lazy()).eval()
 }
 
 /// Returns the unit matrix of n rows, on the device of `like`.
 #[track_caller]
-pub(super) fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array<T>> {
-    filled("identity", like, &n.into(), T::one())?.diag(0)
+pub(super) fn identity(like: &AnyArray, n: usize) -> Result<AnyArray> {
+    filled("identity", like, &n.into(), 1.0)?.diag(0)
 }
 
 /// Returns the gradient for the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹. Φ
 /// takes the lower triangle and half of the diagonal.
 #[track_caller]
-pub(super) fn of_cholesky<T: Factorized>(
-    lower: &Array<T>,
-    gradient: &Array<T>,
-) -> Result<Vec<AnyArray>> {
+pub(super) fn of_cholesky(lower: &AnyArray, gradient: &AnyArray) -> Result<AnyArray> {
     let turned = t(lower)?;
     let product = turned.matmul(gradient)?;
-    let half = ((product.tril(0)? + product.tril(-1)?) * T::from_f64(0.5)).eval_unfused()?;
+    let half = ((product.tril(0)?.lazy() + product.tril(-1)?.lazy()) * 0.5).eval()?;
     let left = solve(&turned, &half)?;
     let both = solve(&turned, &t(&left)?)?;
-    Ok(untyped(&symmetric(&t(&both)?)?))
+    symmetric(&t(&both)?)
 }
 
 /// Returns the gradient for the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q.
 /// The function copy mirrors the lower triangle. For the columns of wide matrices beyond the square
 /// part, the gradient is Q times the gradient of R's columns.
 #[track_caller]
-pub(super) fn of_qr<T: Factorized>(
-    a: &Array<T>,
-    [q, r]: [&Array<T>; 2],
+pub(super) fn of_qr(
+    a: &AnyArray,
+    [q, r]: [&AnyArray; 2],
     [of_q, of_r]: [Option<AnyArray>; 2],
-) -> Result<Vec<AnyArray>> {
-    let (of_q, of_r) = (typed(of_q, q)?, typed(of_r, r)?);
-    let [rows, columns] = [a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]];
+) -> Result<AnyArray> {
+    let (of_q, of_r) = (or_zeros(of_q, q)?, or_zeros(of_r, r)?);
+    let last = a.layout.ndim() - 1;
+    let [rows, columns] = [a.dims()[last - 1], a.dims()[last]];
     if rows >= columns {
-        return Ok(untyped(&of_tall_qr([q, r], &of_q, &of_r)?));
+        return of_tall_qr([q, r], &of_q, &of_r);
     }
-    let part = |array: &Array<T>, from: usize, to: usize| -> Result<Array<T>> {
-        let last = array.ndim() - 1;
-        Ok(array.viewed(array.layout().part(last, from..to, 1)?))
+    let part = |array: &AnyArray, from: usize, to: usize| -> Result<AnyArray> {
+        Ok(array.viewed(array.layout.part(last, from..to, 1)?))
     };
     let (rest, of_rest) = (part(a, rows, columns)?, part(&of_r, rows, columns)?);
-    let of_q = (of_q + rest.matmul(&t(&of_rest)?)?).eval_unfused()?;
+    let of_q = (of_q.lazy() + rest.matmul(&t(&of_rest)?)?.lazy()).eval()?;
     let (square, of_square) = (part(r, 0, rows)?, part(&of_r, 0, rows)?);
     let first = of_tall_qr([q, &square], &of_q, &of_square)?;
-    let whole = crate::ops::concat(&[&first, &q.matmul(&of_rest)?], -1)?;
-    Ok(untyped(&whole))
+    concatenated(&[first, q.matmul(&of_rest)?], -1)
 }
 
 #[track_caller]
-fn of_tall_qr<T: Factorized>(
-    [q, r]: [&Array<T>; 2],
-    of_q: &Array<T>,
-    of_r: &Array<T>,
-) -> Result<Array<T>> {
-    let m = (r.matmul(&t(of_r)?)? - t(of_q)?.matmul(q)?).eval_unfused()?;
-    let mirrored = (m.tril(0)? + t(&m.tril(-1)?)?).eval_unfused()?;
-    let product = (of_q + q.matmul(&mirrored)?).eval_unfused()?;
+fn of_tall_qr([q, r]: [&AnyArray; 2], of_q: &AnyArray, of_r: &AnyArray) -> Result<AnyArray> {
+    let m = r.matmul(&t(of_r)?)?.lazy() - t(of_q)?.matmul(q)?.lazy();
+    let m = m.eval()?;
+    let mirrored = (m.tril(0)?.lazy() + t(&m.tril(-1)?)?.lazy()).eval()?;
+    let product = (of_q.lazy() + q.matmul(&mirrored)?.lazy()).eval()?;
     // X R⁻ᵀ is the transpose of R⁻¹ Xᵀ.
     t(&solve(r, &t(&product)?)?)
 }
 
 /// Returns values\[j] − values\[i] in row i and column j.
 #[track_caller]
-fn gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
-    (values.unsqueeze(-2)? - values.unsqueeze(-1)?).eval_unfused()
+fn gaps(values: &AnyArray) -> Result<AnyArray> {
+    (values.unsqueeze(-2)?.lazy() - values.unsqueeze(-1)?.lazy()).eval()
 }
 
 /// Returns the gradient for the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) +
 /// (P − Pᵀ) / 2 ∘ F) Vᵀ, with P = Vᵀ g_V and F the inverse gaps of w.
 #[track_caller]
-pub(super) fn of_eigen<T: Factorized>(
-    [w, v]: [&Array<T>; 2],
+pub(super) fn of_eigen(
+    [w, v]: [&AnyArray; 2],
     [of_w, of_v]: [Option<AnyArray>; 2],
-    choice: &ChosenVectors<T>,
-) -> Result<Vec<AnyArray>> {
-    let mut whole = of_eigenvalues([w, v], &typed(of_w, w)?, choice)?;
+    choice: &ChosenVectors,
+) -> Result<AnyArray> {
+    let mut whole = of_eigenvalues([w, v], &or_zeros(of_w, w)?, choice)?;
     if let Some(of_v) = of_v {
-        let rotated = t(v)?.matmul(&of_v.into_array())?;
-        let turns = ((&rotated - t(&rotated)?) * T::from_f64(0.5)).eval_unfused()?;
+        let rotated = t(v)?.matmul(&of_v)?;
+        let turns = ((rotated.lazy() - t(&rotated)?.lazy()) * 0.5).eval()?;
         let are_equal = Groups::of(w)?.are_equal()?;
         let inner = quotients(&turns, &gaps(w)?, &are_equal, &rotated)?;
-        whole = (whole + v.matmul(&inner)?.matmul(&t(v)?)?).eval_unfused()?;
+        let turned = v.matmul(&inner)?.matmul(&t(v)?)?;
+        whole = (whole.lazy() + turned.lazy()).eval()?;
     }
-    Ok(untyped(&symmetric(&whole)?))
+    symmetric(&whole)
 }
 
 /// Returns the gradients for the shortest x that minimizes |A x − b| (Golub and Pereyra 1973). Let
 /// P be the pseudoinverse A⁺. The gradient for A is −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P
 /// A) g)ᵀ. The gradient for b is Pᵀ g.
 #[track_caller]
-pub(super) fn of_least_squares<T: Factorized>(
-    a: &Array<T>,
-    inverse: &Array<T>,
-    [right, x]: [&Array<T>; 2],
-    gradient: &Array<T>,
-) -> Result<[Array<T>; 2]> {
+pub(super) fn of_least_squares(
+    a: &AnyArray,
+    inverse: &AnyArray,
+    [right, x]: [&AnyArray; 2],
+    gradient: &AnyArray,
+) -> Result<[AnyArray; 2]> {
     let turned = t(inverse)?;
     let of_right = turned.matmul(gradient)?;
-    let rest = (right - a.matmul(x)?).eval_unfused()?;
-    let free = (gradient - inverse.matmul(&a.matmul(gradient)?)?).eval_unfused()?;
+    let rest = (right.lazy() - a.matmul(x)?.lazy()).eval()?;
+    let spanned = inverse.matmul(&a.matmul(gradient)?)?;
+    let free = (gradient.lazy() - spanned.lazy()).eval()?;
     let own = of_right.matmul(&t(x)?)?;
     let outside = rest.matmul(&t(&inverse.matmul(&of_right)?)?)?;
     let shortest = turned.matmul(x)?.matmul(&t(&free)?)?;
-    Ok([(outside + shortest - own).eval_unfused()?, of_right])
+    let of_a = (outside.lazy() + shortest.lazy() - own.lazy()).eval()?;
+    Ok([of_a, of_right])
 }
 
 /// Returns the gradient for A of its pseudoinverse P, by the gradient g of P (Golub and Pereyra
 /// 1973): −Pᵀ g Pᵀ + (I − A P) gᵀ P Pᵀ + Pᵀ P gᵀ (I − P A).
 #[track_caller]
-pub(super) fn of_pseudoinverse<T: Factorized>(
-    a: &Array<T>,
-    inverse: &Array<T>,
-    gradient: &Array<T>,
-) -> Result<Array<T>> {
+pub(super) fn of_pseudoinverse(
+    a: &AnyArray,
+    inverse: &AnyArray,
+    gradient: &AnyArray,
+) -> Result<AnyArray> {
     let (p, pt, gt) = (inverse, t(inverse)?, t(gradient)?);
     let own = pt.matmul(gradient)?.matmul(&pt)?;
-    let outside = (&gt - a.matmul(&p.matmul(&gt)?)?).eval_unfused()?;
+    let outside = (gt.lazy() - a.matmul(&p.matmul(&gt)?)?.lazy()).eval()?;
     let outside = outside.matmul(p)?.matmul(&pt)?;
-    let free = (&gt - gt.matmul(p)?.matmul(a)?).eval_unfused()?;
+    let free = (gt.lazy() - gt.matmul(p)?.matmul(a)?.lazy()).eval()?;
     let shortest = pt.matmul(p)?.matmul(&free)?;
-    (outside + shortest - own).eval_unfused()
+    (outside.lazy() + shortest.lazy() - own.lazy()).eval()
 }
 
 /// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ, with X = Uᵀ g_U and Y = Vᵀ g_V: U
 /// (diag(g_s) + T) Vᵀ, plus the components outside the spaces that U and V span. See [`turned`] for
 /// T.
 #[track_caller]
-pub(super) fn of_singular<T: Factorized>(
-    [u, s, vt]: [&Array<T>; 3],
+pub(super) fn of_singular(
+    [u, s, vt]: [&AnyArray; 3],
     [of_u, of_s, of_vt]: [Option<AnyArray>; 3],
-    choice: &ChosenVectors<T>,
-) -> Result<Vec<AnyArray>> {
-    let n = s.shape()[s.ndim() - 1];
-    let mut whole = of_singular_values([u, s, vt], &typed(of_s, s)?, choice)?;
+    choice: &ChosenVectors,
+) -> Result<AnyArray> {
+    let n = last_of(s);
+    let mut whole = of_singular_values([u, s, vt], &or_zeros(of_s, s)?, choice)?;
     if of_u.is_none() && of_vt.is_none() {
-        return Ok(untyped(&whole));
+        return Ok(whole);
     }
     let groups = Groups::of(s)?;
     let mut outside = Vec::new();
     // The components of a gradient outside the space of its vectors. If the vectors span the whole
     // space, there are none.
-    let rest = |vectors: &Array<T>, of_vectors: &Array<T>, own: &Array<T>| {
-        let rest = (of_vectors - vectors.matmul(own)?).eval_unfused()?;
-        let columns = s.unsqueeze(-2)?.broadcast_to(*rest.layout().shape())?;
+    let rest = |vectors: &AnyArray, of_vectors: &AnyArray, own: &AnyArray| {
+        let rest = (of_vectors.lazy() - vectors.matmul(own)?.lazy()).eval()?;
+        let columns = s.unsqueeze(-2)?.broadcast_to(rest.shape())?;
         let are_zero = groups.are_zero.unsqueeze(-2)?;
         quotients(&rest, &columns, &are_zero, of_vectors)
     };
+    let spans = |vectors: &AnyArray| vectors.dims()[vectors.layout.ndim() - 2] <= n;
     let x = match of_u {
         Some(of_u) => {
-            let of_u = of_u.into_array::<T>();
             let x = t(u)?.matmul(&of_u)?;
-            if u.shape()[u.ndim() - 2] > n {
+            if !spans(u) {
                 outside.push(rest(u, &of_u, &x)?.matmul(vt)?);
             }
             Some(x)
@@ -233,9 +222,9 @@ pub(super) fn of_singular<T: Factorized>(
     };
     let y = match of_vt {
         Some(of_vt) => {
-            let (v, of_v) = (t(vt)?, t(&of_vt.into_array::<T>())?);
+            let (v, of_v) = (t(vt)?, t(&of_vt)?);
             let y = vt.matmul(&of_v)?;
-            if v.shape()[v.ndim() - 2] > n {
+            if !spans(&v) {
                 outside.push(u.matmul(&t(&rest(&v, &of_v, &y)?)?)?);
             }
             Some(y)
@@ -244,41 +233,25 @@ pub(super) fn of_singular<T: Factorized>(
     };
     outside.push(u.matmul(&turned(s, &groups, [x, y])?)?.matmul(vt)?);
     for part in outside {
-        whole = (whole + part).eval_unfused()?;
+        whole = (whole.lazy() + part.lazy()).eval()?;
     }
-    Ok(untyped(&whole))
+    Ok(whole)
 }
 
 /// Returns the gradient between different vectors. Let X' be X − Xᵀ, Y' be Y − Yᵀ, and F the
 /// inverse gaps of s². The gradient is (F ∘ X') S + S (F ∘ Y'). It equals ((X' + Y') / (s\[j] −
 /// s\[i]) + (X' − Y') / (s\[j] + s\[i])) / 2. So only the sums count between equal values.
 #[track_caller]
-fn turned<T: Factorized>(
-    s: &Array<T>,
-    groups: &Groups<T>,
-    [x, y]: [Option<Array<T>>; 2],
-) -> Result<Array<T>> {
-    let zeros = || typed(None, &gaps(s)?);
-    let [x, y] = match [x, y] {
-        [Some(x), Some(y)] => [x, y],
-        [Some(x), None] => [x, zeros()?],
-        [None, Some(y)] => [zeros()?, y],
-        [None, None] => [zeros()?, zeros()?],
-    };
-    let scale = (x.abs() + y.abs()).eval_unfused()?;
-    let (x, y) = ((&x - t(&x)?).eval_unfused()?, (&y - t(&y)?).eval_unfused()?);
-    let sums = (s.unsqueeze(-2)? + s.unsqueeze(-1)?).eval_unfused()?;
-    let between = quotients(
-        &(&x + &y).eval_unfused()?,
-        &gaps(s)?,
-        &groups.are_equal()?,
-        &scale,
-    )?;
-    let opposite = quotients(
-        &(x - y).eval_unfused()?,
-        &sums,
-        &groups.both_zero()?,
-        &scale,
-    )?;
-    ((between + opposite) * T::from_f64(0.5)).eval_unfused()
+fn turned(s: &AnyArray, groups: &Groups, [x, y]: [Option<AnyArray>; 2]) -> Result<AnyArray> {
+    let gaps = gaps(s)?;
+    let (x, y) = (or_zeros(x, &gaps)?, or_zeros(y, &gaps)?);
+    let scale = (x.lazy().abs() + y.lazy().abs()).eval()?;
+    let x = (x.lazy() - t(&x)?.lazy()).eval()?.lazy();
+    let y = (y.lazy() - t(&y)?.lazy()).eval()?.lazy();
+    let sums = (s.unsqueeze(-2)?.lazy() + s.unsqueeze(-1)?.lazy()).eval()?;
+    let together = (x.clone() + y.clone()).eval()?;
+    let between = quotients(&together, &gaps, &groups.are_equal()?, &scale)?;
+    let apart = (x - y).eval()?;
+    let opposite = quotients(&apart, &sums, &groups.both_zero()?, &scale)?;
+    ((between.lazy() + opposite.lazy()) * 0.5).eval()
 }

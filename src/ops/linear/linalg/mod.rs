@@ -19,10 +19,7 @@ mod spectral;
 mod status;
 mod values;
 
-use self::declare::precompiled;
-#[cfg(feature = "cuda")]
-use crate::array::AnyArray;
-use crate::array::{AnyElement, Array, Shape, Writer};
+use crate::array::{AnyArray, DType, Float, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::index::check_size;
 
@@ -35,16 +32,10 @@ pub use norms::MatrixNorm;
     label = "this is for `f32` and `f64`, and not for `{Self}`",
     note = "other elements are converted: call `.cast::<f32>().eval()?`"
 )]
-pub trait Factorizable: precompiled::MatrixFunctions {}
+pub trait Factorizable: Float {}
 
 impl Factorizable for f32 {}
 impl Factorizable for f64 {}
-
-/// Returns the result of a function of a CUDA device as an array of `T`, with the statuses.
-#[cfg(feature = "cuda")]
-fn typed<T: AnyElement>((array, status): (AnyArray, Array<i32>)) -> (Array<T>, Array<i32>) {
-    (array.into_array(), status)
-}
 
 /// Returns the axes before rows and columns.
 fn batch_of(shape: &Shape) -> &[usize] {
@@ -62,12 +53,12 @@ fn matrices(batch: &[usize], matrix: &[usize]) -> Shape {
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has fewer than two axes.
 #[track_caller]
-fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize; 2]> {
-    match *array.shape() {
+fn matrix_of(operation: &str, array: &AnyArray) -> Result<[usize; 2]> {
+    match *array.dims() {
         [.., rows, columns] => Ok([rows, columns]),
         _ => Err(invalid(format!(
             "{operation}: the shape {} has no matrices, expected them in the last two axes",
-            array.layout().shape()
+            array.shape()
         ))),
     }
 }
@@ -78,12 +69,12 @@ fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize;
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) if they are not square.
 #[track_caller]
-fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
+fn square(operation: &str, array: &AnyArray) -> Result<usize> {
     let [rows, columns] = matrix_of(operation, array)?;
     if rows == columns {
         return Ok(rows);
     }
-    let shape = array.layout().shape();
+    let shape = array.shape();
     Err(Error::new(
         ErrorCode::Square,
         format!(
@@ -93,17 +84,24 @@ fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
     ))
 }
 
+/// Returns the length of the last axis of `array`, which has one.
+fn last_of(array: &AnyArray) -> usize {
+    array.dims()[array.layout.ndim() - 1]
+}
+
+/// Returns the distance from one to the next larger number of `dtype`.
+fn epsilon_of(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f32::EPSILON.into(),
+        _ => f64::EPSILON,
+    }
+}
+
+/// Returns an array of `shape` filled with `value`, with the device and the type of `like`.
 #[track_caller]
-fn filled<T: AnyElement>(
-    operation: &str,
-    like: &Array<T>,
-    shape: &Shape,
-    value: T,
-) -> Result<Array<T>> {
-    check_size(operation, shape, T::DTYPE)?;
-    let mut writer = Writer::new(like.device(), shape)?;
-    writer.repeat(value, shape.checked_len()?)?;
-    writer.finish()
+fn filled(operation: &str, like: &AnyArray, shape: &Shape, value: f64) -> Result<AnyArray> {
+    check_size(operation, shape, like.dtype)?;
+    like.full(shape, value)
 }
 
 #[cold]

@@ -2,10 +2,9 @@
 
 use super::spectral::singular;
 use super::{batch_of, filled, matrix_of};
-use crate::array::Array;
+use crate::array::AnyArray;
 use crate::error::Result;
 use crate::ops::derivatives::RuledOperation;
-use crate::ops::descriptors::Factorized;
 
 /// A norm of a matrix, which [`norm`](crate::linalg::norm) computes.
 ///
@@ -26,20 +25,21 @@ pub enum MatrixNorm {
     Infinity,
 }
 
+/// See [`norm`](crate::linalg::norm).
 #[track_caller]
-pub(super) fn norm<T: Factorized>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
+pub(super) fn norm(a: &AnyArray, norm: MatrixNorm) -> Result<AnyArray> {
     matrix_of("norm", a)?;
-    if a.is_empty() {
-        let step = RuledOperation::begin_typed("norm", &[a])?;
-        let batch = batch_of(a.layout().shape()).into();
-        let [zeros] = step.finish_empty_typed([filled("norm", a, &batch, T::zero())?]);
+    if a.len() == 0 {
+        let step = RuledOperation::begin("norm", &[a])?;
+        let batch = batch_of(a.shape()).into();
+        let [zeros] = step.finish_empty([filled("norm", a, &batch, 0.0)?]);
         return Ok(zeros);
     }
     match norm {
-        MatrixNorm::Frobenius => a.norm_axis([-2, -1]),
-        MatrixNorm::Nuclear => singular("norm", a, false)?.0.sum_axis(-1),
-        MatrixNorm::Spectral => singular("norm", a, false)?.0.max_axis(-1),
-        MatrixNorm::One => a.abs().sum_axis(-2)?.max_axis(-1),
-        MatrixNorm::Infinity => a.abs().sum_axis(-1)?.max_axis(-1),
+        MatrixNorm::Frobenius => a.lazy().norm_axis([-2, -1]),
+        MatrixNorm::Nuclear => singular("norm", a, false)?.0.lazy().sum_axis(-1),
+        MatrixNorm::Spectral => singular("norm", a, false)?.0.lazy().max_axis(-1),
+        MatrixNorm::One => a.lazy().abs().sum_axis(-2)?.lazy().max_axis(-1),
+        MatrixNorm::Infinity => a.lazy().abs().sum_axis(-1)?.lazy().max_axis(-1),
     }
 }

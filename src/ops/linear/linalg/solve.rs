@@ -2,48 +2,47 @@
 
 use super::status::{Meaning, check};
 use super::{batch_of, determinant, filled, gradients, matrices, square};
-use crate::array::{AnyArray, Array, Shape, Writer, broadcast_shapes};
+use crate::array::{AnyArray, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "cuda")]
 use crate::ops::cuda;
 use crate::ops::derivatives::RuledOperation;
-use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
 use crate::ops::index::check_size;
 
+/// See [`solve`](crate::linalg::solve).
 #[track_caller]
-pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    same_device("solve", ("a", a.erased()), ("b", b.erased()))?;
+pub(super) fn solve(a: &AnyArray, b: &AnyArray) -> Result<AnyArray> {
+    same_device("solve", ("a", a), ("b", b))?;
     let n = square("solve", a)?;
     let (right, shape) = right_sides("solve", a, b, n)?;
-    check_size("solve", &shape, T::DTYPE)?;
-    let batch = batch_of(&shape);
-    let step = RuledOperation::begin_typed("solve", &[a, b])?;
+    check_size("solve", &shape, a.dtype)?;
+    let step = RuledOperation::begin("solve", &[a, b])?;
+    let is_vector = b.layout.ndim() == 1;
+    let as_b = move |x: AnyArray| match is_vector {
+        true => x.squeeze(-1),
+        false => Ok(x),
+    };
     if shape.checked_is_empty()? {
         // The matrices, broadcast to an empty result, may be too long.
-        let x = Writer::new(a.device(), &shape)?.finish()?;
-        let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
-        let [x] = step.finish_empty_typed([x]);
+        let [x] = step.finish_empty([as_b(a.zeros(&shape)?)?]);
         return Ok(x);
     }
-    let of = matrices(batch, &[n, n]);
+    let of = matrices(batch_of(&shape), &[n, n]);
     let x = {
-        let (a, right) = (a.broadcast_to(of)?, right.broadcast_to(shape)?);
+        let (a, right) = (a.broadcast_to(&of)?, right.broadcast_to(&shape)?);
         let (x, status) = on_device!(
             a.device(),
-            touching & [a.buffer(), right.buffer()],
-            order => host::solved(order, &a, &right),
-            cuda::solved(order, (&a).into(), (&right).into()).map(super::typed)
+            touching & [&a.buffer, &right.buffer],
+            solved(a.operand(), right.operand())
         )?;
         check("solve", &status, &of, Meaning::Singular)?;
-        x
+        as_b(x)?
     };
-    let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
-    let is_vector = b.ndim() == 1;
-    Ok(step.finish_typed(x.clone(), |saved| {
-        let (a, x) = (saved.save_typed(a), saved.save_typed(&x));
-        move |gradient: AnyArray| gradients::of_solution(&a, &x, &gradient.into_array(), is_vector)
+    Ok(step.finish(x.share(), |saved| {
+        let (a, x) = (saved.save(a), saved.save(&x));
+        move |gradient: AnyArray| gradients::of_solution(&a, &x, &gradient, is_vector)
     }))
 }
 
@@ -54,25 +53,25 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
 ///
 /// [`ShapeMismatch`](ErrorKind::ShapeMismatch).
 #[track_caller]
-pub(super) fn right_sides<T: Factorized>(
+pub(super) fn right_sides(
     operation: &str,
-    a: &Array<T>,
-    b: &Array<T>,
+    a: &AnyArray,
+    b: &AnyArray,
     rows: usize,
-) -> Result<(Array<T>, Shape)> {
+) -> Result<(AnyArray, Shape)> {
     let mismatch = |why: &str| {
-        let (own, others) = (a.layout().shape(), b.layout().shape());
+        let (own, others) = (a.shape(), b.shape());
         format!("{operation}: a {own} and b {others} do not fit: {why}")
     };
-    let right = match b.ndim() {
+    let right = match b.layout.ndim() {
         0 => {
             let text = mismatch("expected a vector or matrices for b");
             return Err(Error::new(ErrorKind::ShapeMismatch, text));
         }
         1 => b.unsqueeze(1)?,
-        _ => b.clone(),
+        _ => b.share(),
     };
-    let shape = right.layout().shape();
+    let shape = right.shape();
     let [.., height, columns] = *shape.dims() else {
         unreachable!("the right side has been made matrices");
     };
@@ -81,7 +80,7 @@ pub(super) fn right_sides<T: Factorized>(
         return Err(Error::new(ErrorKind::ShapeMismatch, mismatch(&why)));
     }
     let (before, after) = (
-        Shape::from(batch_of(a.layout().shape())),
+        Shape::from(batch_of(a.shape())),
         Shape::from(batch_of(shape)),
     );
     let Ok(batch) = broadcast_shapes(operation, &[&before, &after]) else {
@@ -92,52 +91,48 @@ pub(super) fn right_sides<T: Factorized>(
     Ok((right, shape))
 }
 
+/// See [`inv`](crate::linalg::inv).
 #[track_caller]
-pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+pub(super) fn inv(a: &AnyArray) -> Result<AnyArray> {
     square("inv", a)?;
-    let step = RuledOperation::begin_typed("inv", &[a])?;
-    if a.is_empty() {
-        let empty = Writer::new(a.device(), a.layout().shape())?.finish()?;
-        let [empty] = step.finish_empty_typed([empty]);
+    let step = RuledOperation::begin("inv", &[a])?;
+    if a.len() == 0 {
+        let [empty] = step.finish_empty([a.zeros(a.shape())?]);
         return Ok(empty);
     }
-    let (inverse, status) = on_device!(
-        a.device(),
-        touching a.buffer(),
-        order => host::inverted(order, a),
-        cuda::inverted(order, a.into()).map(super::typed)
-    )?;
-    check("inv", &status, a.layout().shape(), Meaning::Singular)?;
-    Ok(step.finish_typed(inverse.clone(), |saved| {
-        let inverse = saved.save_typed(&inverse);
-        move |gradient: AnyArray| gradients::of_inverse(&inverse, &gradient.into_array())
+    let (inverse, status) = on_device!(a.device(), touching & a.buffer, inverted(a.operand()))?;
+    check("inv", &status, a.shape(), Meaning::Singular)?;
+    Ok(step.finish(inverse.share(), |saved| {
+        let inverse = saved.save(&inverse);
+        move |gradient| Ok(vec![gradients::of_inverse(&inverse, &gradient)?])
     }))
 }
 
+/// See [`det`](crate::linalg::det).
 #[track_caller]
-pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+pub(super) fn det(a: &AnyArray) -> Result<AnyArray> {
     square("det", a)?;
-    let shape = a.layout().shape();
-    let step = RuledOperation::begin_typed("det", &[a])?;
-    if a.is_empty() {
-        let ones = filled("det", a, &batch_of(shape).into(), T::one())?;
-        let [ones] = step.finish_empty_typed([ones]);
+    let shape = a.shape();
+    let step = RuledOperation::begin("det", &[a])?;
+    if a.len() == 0 {
+        let ones = filled("det", a, &batch_of(shape).into(), 1.0)?;
+        let [ones] = step.finish_empty([ones]);
         return Ok(ones);
     }
     let (value, status) = on_device!(
         a.device(),
-        touching a.buffer(),
-        order => host::determinants(order, a),
+        touching & a.buffer,
+        order => host::determinants(order, a.operand()).map(|(value, status)| (value, Some(status))),
         {
-            let (factors, pivots) = cuda::lu_factors(order, a.into())?;
-            determinant::of_factors(&factors.into_array(), &pivots).map(|value| (value, None))
+            let (factors, pivots) = cuda::lu_factors(order, a.operand())?;
+            determinant::of_factors(&factors, &pivots).map(|value| (value, None))
         }
     )?;
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;
     }
-    Ok(step.finish_typed(value, |saved| {
-        let a = saved.save_typed(a);
-        move |gradient: AnyArray| determinant::of_determinant(&a, &gradient.into_array())
+    Ok(step.finish(value, |saved| {
+        let a = saved.save(a);
+        move |gradient| Ok(vec![determinant::of_determinant(&a, &gradient)?])
     }))
 }

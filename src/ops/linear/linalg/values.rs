@@ -14,81 +14,84 @@ use std::rc::Rc;
 
 use super::adapted;
 use super::gradients::{symmetric, t};
-use crate::array::{AnyArray, Array};
+use crate::array::AnyArray;
 use crate::error::Result;
-use crate::ops::derivatives::{RuledOperation, constant, is_tracked};
-use crate::ops::descriptors::Factorized;
+use crate::ops::derivatives::{RuledOperation, is_any_tracked};
 
 /// The vectors that a backward pass chose for equal values, until the step of the factorization
 /// uses them.
 #[derive(Clone)]
-pub(super) struct ChosenVectors<T: Factorized>(Rc<RefCell<Option<[Array<T>; 2]>>>);
+pub(super) struct ChosenVectors(Rc<RefCell<Option<[AnyArray; 2]>>>);
 
-impl<T: Factorized> ChosenVectors<T> {
+impl ChosenVectors {
     pub(super) fn none() -> Self {
         Self(Rc::default())
     }
 
-    fn set(&self, vectors: &[Array<T>; 2]) {
+    fn set(&self, vectors: &[AnyArray; 2]) {
         *self.0.borrow_mut() = Some(vectors.clone());
     }
 
-    fn take(&self) -> Option<[Array<T>; 2]> {
+    fn take(&self) -> Option<[AnyArray; 2]> {
         self.0.borrow_mut().take()
     }
 }
 
 /// Returns V diag(g) Vᵀ for the gradient g of the eigenvalues w.
 #[track_caller]
-pub(super) fn of_eigenvalues<T: Factorized>(
-    [w, v]: [&Array<T>; 2],
-    g: &Array<T>,
-    choice: &ChosenVectors<T>,
-) -> Result<Array<T>> {
-    let step = RuledOperation::begin_typed("eigh", &[v, g])?;
+pub(super) fn of_eigenvalues(
+    [w, v]: [&AnyArray; 2],
+    g: &AnyArray,
+    choice: &ChosenVectors,
+) -> Result<AnyArray> {
+    let step = RuledOperation::begin("eigh", &[v, g])?;
     let chosen = choice.take().map(|[v, _]| v);
     let own = chosen.as_ref().unwrap_or(v);
-    let result = (own * g.unsqueeze(-2)?).eval_unfused()?.matmul(&t(own)?)?;
-    let w = constant(w);
-    Ok(step.finish_typed(result, |saved| {
-        let (v, g, choice) = (saved.save_typed(v), saved.save_typed(g), choice.clone());
+    let scaled = (own.lazy() * g.unsqueeze(-2)?.lazy()).eval()?;
+    let result = scaled.matmul(&t(own)?)?;
+    let w = w.share().untracked();
+    Ok(step.finish(result, |saved| {
+        let (v, g, choice) = (saved.save(v), saved.save(g), choice.clone());
         move |cotangent: AnyArray| {
-            let change = symmetric(&cotangent.into_array())?;
-            let of_v = (change.matmul(&v)? * g.unsqueeze(-2)? * T::from_f64(2.0)).eval_unfused()?;
-            let along = match is_tracked(&v)? {
+            let change = symmetric(&cotangent)?;
+            let turned = change.matmul(&v)?.lazy();
+            let of_v = (turned * g.unsqueeze(-2)?.lazy() * 2.0).eval()?;
+            let along = match is_any_tracked(&[&v])? {
                 true => None,
                 false => adapted::eigenvectors_along(&change, [&w, &v])?,
             };
             if let Some(along) = &along {
-                choice.set(&[along.clone(), along.clone()]);
+                choice.set(&[along.share(), along.share()]);
             }
             let own = along.as_ref().unwrap_or(&v);
-            let of_g = (change.matmul(own)? * own).sum_axis(-2)?;
-            Ok(vec![AnyArray::of(&of_v), AnyArray::of(&of_g)])
+            let of_g = (change.matmul(own)?.lazy() * own.lazy()).sum_axis(-2)?;
+            Ok(vec![of_v, of_g])
         }
     }))
 }
 
 /// Returns U diag(g) Vᵀ for the gradient g of the singular values s.
 #[track_caller]
-pub(super) fn of_singular_values<T: Factorized>(
-    [u, s, vt]: [&Array<T>; 3],
-    g: &Array<T>,
-    choice: &ChosenVectors<T>,
-) -> Result<Array<T>> {
-    let step = RuledOperation::begin_typed("svd", &[u, g, vt])?;
+pub(super) fn of_singular_values(
+    [u, s, vt]: [&AnyArray; 3],
+    g: &AnyArray,
+    choice: &ChosenVectors,
+) -> Result<AnyArray> {
+    let step = RuledOperation::begin("svd", &[u, g, vt])?;
     let chosen = choice.take();
     let [left, right] = chosen.as_ref().map_or([u, vt], <[_; 2]>::each_ref);
-    let result = (left * g.unsqueeze(-2)?).eval_unfused()?.matmul(right)?;
-    let s = constant(s);
-    Ok(step.finish_typed(result, |saved| {
-        let [u, g, vt] = [u, g, vt].map(|own| saved.save_typed(own));
+    let scaled = (left.lazy() * g.unsqueeze(-2)?.lazy()).eval()?;
+    let result = scaled.matmul(right)?;
+    let s = s.share().untracked();
+    Ok(step.finish(result, |saved| {
+        let [u, g, vt] = [u, g, vt].map(|own| saved.save(own));
         let choice = choice.clone();
-        move |cotangent: AnyArray| {
-            let change: Array<T> = cotangent.into_array();
-            let of_u = (change.matmul(&t(&vt)?)? * g.unsqueeze(-2)?).eval_unfused()?;
-            let of_vt = (t(&u)?.matmul(&change)? * g.unsqueeze(-1)?).eval_unfused()?;
-            let along = match is_tracked(&u)? {
+        move |change: AnyArray| {
+            let of_u = change.matmul(&t(&vt)?)?.lazy() * g.unsqueeze(-2)?.lazy();
+            let of_u = of_u.eval()?;
+            let of_vt = t(&u)?.matmul(&change)?.lazy() * g.unsqueeze(-1)?.lazy();
+            let of_vt = of_vt.eval()?;
+            let along = match is_any_tracked(&[&u])? {
                 true => None,
                 false => adapted::singular_vectors_along(&change, [&u, &s, &vt])?,
             };
@@ -96,8 +99,8 @@ pub(super) fn of_singular_values<T: Factorized>(
                 choice.set(along);
             }
             let [left, right] = along.as_ref().map_or([&u, &vt], <[_; 2]>::each_ref);
-            let of_g = (change.matmul(&t(right)?)? * left).sum_axis(-2)?;
-            Ok([of_u, of_g, of_vt].map(|own| AnyArray::of(&own)).into())
+            let of_g = (change.matmul(&t(right)?)?.lazy() * left.lazy()).sum_axis(-2)?;
+            Ok(vec![of_u, of_g, of_vt])
         }
     }))
 }
