@@ -15,8 +15,8 @@ use crate::{DType, Number};
 /// A function that writes some rows of a pair's product, row by row.
 ///
 /// The elements must be of the loop's type. The memory of the matrices must be alive and not
-/// written to. The memory of the rows must be writable, and nothing else may hold it. Only loops for
-/// `f16` and `bf16` write wide rows, or add to rows that are begun. Rows that are begun must be
+/// written to. The memory of the rows must be writable, and nothing else may hold it. Only loops
+/// for `f16` and `bf16` write wide rows, or add to rows that are begun. Rows that are begun must be
 /// initialised.
 type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, ProductRows);
 
@@ -27,7 +27,8 @@ type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 /// The loops that multiply matrices of a type.
 #[derive(Debug)]
 pub struct ProductLoops {
-    /// The loop for many small matrices. Its contract is as for a `RowsLoop`. The rows are not begun.
+    /// The loop for many small matrices. Its contract is as for a `RowsLoop`. The rows are not
+    /// begun.
     pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
     /// The loop for products with vectors.
     pub vector: RowsLoop,
@@ -154,8 +155,8 @@ unsafe fn widened_vector_rows<T: Number>(
     let count = rows.len();
     let (left, right) = pairs.get::<T>(index);
     let mut sums = [MaybeUninit::uninit(); vectors::HEIGHT];
-    // SAFETY: by this function's contract. `matrix_vector` writes all sums. The product of a matrix and
-    // a vector has one element for each row.
+    // SAFETY: by this function's contract. `matrix_vector` writes all sums. The product of a matrix
+    // and a vector has one element for each row.
     unsafe {
         vectors::matrix_vector::<T, f32, f32>(
             &left.rows(rows),
