@@ -4,12 +4,13 @@
 use std::ops::Range;
 
 use super::ReductionPlan;
-use crate::array::{AnyArray, AxisSet, Buffer, DType, Elements, Float, Shape};
+use crate::array::{AnyArray, Array, AxisSet, Buffer, DType, Elements, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{Pause, evaluate};
-use crate::ops::dispatch::{MEAN, STD, device_for, reduce};
+use crate::ops::dispatch::{MEAN, Reduction, STD, device_for, reduce};
 use crate::ops::expression::any_lazy::AnyLazy;
 use crate::ops::expression::graph::ExpressionGraph;
+use cachescope_kernels::reduce::{Max, Min};
 
 /// The powers of two by which elements are scaled down and up. Then all distances of elements have
 /// squares in the range of the type.
@@ -71,6 +72,28 @@ fn any_outside<T: Float>(numbers: &AnyArray, range: Range<f64>) -> Result<bool> 
     Ok(!are_inside)
 }
 
+/// Returns true if each of the deviations `found` that is out of range is 0, and its elements are
+/// equal. Constant elements are frequent, and need no memory to be found.
+#[track_caller]
+fn are_constant(graph: &ExpressionGraph<'_>, axes: AxisSet, found: &AnyArray) -> Result<bool> {
+    static EXTREMES: [Reduction; 2] = [Reduction::of::<Max, f64>(), Reduction::of::<Min, f64>()];
+    let plan = ReductionPlan::along(graph, axes, false, false);
+    let [highest, lowest] = EXTREMES.each_ref().map(|reduction| {
+        let buffer = reduce(reduction, &plan, graph)?;
+        Ok(Array::<f64>::of_shape(buffer, &plan.outputs))
+    });
+    let (highest, lowest, found) = (highest?, lowest?, found.share().into_array::<f64>());
+    let all = [&found, &highest, &lowest].map(Elements::of);
+    let [found, highest, lowest] = all;
+    let (found, highest, lowest) = (found?, highest?, lowest?);
+    let extremes = highest.values().iter().zip(lowest.values());
+    let mut lanes = found.values().iter().zip(extremes);
+    Ok(lanes.all(|(&deviation, (highest, lowest))| {
+        let is_in_range = (LEAST_DEVIATION..f64::INFINITY).contains(&deviation);
+        is_in_range || deviation == 0.0 && highest == lowest
+    }))
+}
+
 /// Returns the standard deviations of `graph` along `axes`. `buffer` has the deviations, of shape
 /// `outputs`, which are computed again if their squares left the range of `f64`.
 #[cold]
@@ -86,6 +109,9 @@ pub(super) fn deviations_in_range(
         return Ok(found.buffer);
     }
     let _pause = Pause::begin();
+    if are_constant(graph, axes, &found)? {
+        return Ok(found.buffer);
+    }
     let device = device_for("std", graph)?;
     let elements = evaluate(graph, &device, graph.shape())?;
     let elements = AnyArray::of_shape(elements, graph.shape(), dtype);

@@ -3,8 +3,10 @@
 
 use cachescope::grad::nn::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
 use cachescope::grad::{hvp, value_and_grad};
-use cachescope::{Array, Float, Result};
+use cachescope::{Array, DeviceConfig, Float, Result};
 use half::bf16;
+use ndarray::s;
+use under_test::device_with;
 
 use super::narrow::number;
 
@@ -197,5 +199,19 @@ fn deviations_of_doubles_have_their_range() -> Result<()> {
     assert!(lanes[5].is_nan());
     assert_eq!(Array::<f64>::full(1000, 1e305)?.std()?.item()?, 0.0);
     assert!(Array::<f64>::zeros(0)?.std()?.item()?.is_nan());
+    Ok(())
+}
+
+#[test]
+fn constant_lanes_of_a_deviation_need_no_copy() -> Result<()> {
+    let device = device_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let mut x = Array::<f64>::rand([1000, 100])?;
+    x.slice_mut(s![.., 7..8])?.fill(1e3)?;
+    device.reset_peaks();
+    let before = device.memory_stats().live_bytes;
+    let deviations = (&x * 2.0).std_axis(0)?;
+    assert!(device.memory_stats().peak_live_bytes - before < 100_000);
+    assert_eq!(deviations.to_vec()?[7], 0.0);
     Ok(())
 }
