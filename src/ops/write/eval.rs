@@ -77,6 +77,7 @@ impl AnyLazy {
     }
 }
 
+#[cfg(any(feature = "npy", feature = "safetensors"))]
 impl<T: AnyElement> Array<T> {
     /// Returns the elements in the type `U`: the array itself if they are of that type.
     #[track_caller]
