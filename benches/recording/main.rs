@@ -79,7 +79,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Compares a request that hits, and its drop: two events.
+/// Measures a hit and its drop with and without recording. They record two events.
 fn hit(device: &Device) -> Outcome<()> {
     compare(device, "hit and drop, 1000 times", 1000, || {
         cache_scope!("hit", {

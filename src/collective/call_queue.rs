@@ -139,7 +139,7 @@ impl CallQueue {
     }
 
     /// Waits for the next job of the rank's own thread, and returns it with the engine. Returns
-    /// `None` at the end.
+    /// `None` if the queue was abandoned, or is closed and empty.
     fn next(&self) -> Option<(Box<dyn Engine>, Job)> {
         let mut state = self.state.lock();
         let mut has_slept = false;

@@ -9,7 +9,7 @@ use crate::error::Result;
 /// An array that gradients are computed for, or a structure of such arrays.
 ///
 /// `#[derive(Parameters)]` implements it for any `struct` whose fields are arrays of floats or
-/// other such structures. Fields may also be `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of
+/// implement `Parameters`. Fields may also be `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of
 /// up to four of these. A field of another type, such as a rate or a name, must be marked by
 /// `#[parameters(skip)]`, and is cloned.
 ///

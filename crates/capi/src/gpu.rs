@@ -58,8 +58,8 @@ impl Gpus {
         }
     }
 
-    /// Returns the context of the calling thread, to be current again after a call, if the call may
-    /// reach the driver.
+    /// Returns a guard that makes the context of the calling thread current again. Returns `None`
+    /// if there are no caches, because no call reaches the driver then.
     fn current_context(&self) -> Option<CurrentContext> {
         (!self.caches.is_empty()).then(CurrentContext::get)
     }

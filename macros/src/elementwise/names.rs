@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
-/// Names that do not occur in a call.
+/// A source of identifiers that do not occur in the input of the macro.
 pub(crate) struct Fresh(HashSet<String>);
 
 impl Fresh {

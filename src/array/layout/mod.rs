@@ -256,7 +256,7 @@ fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
             if step <= reach {
                 return false;
             }
-            // Saturates only where there are no elements.
+            // Saturates only if the array has no elements.
             reach = reach.saturating_add(step.saturating_mul(length - 1));
         }
     }

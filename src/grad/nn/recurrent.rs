@@ -365,8 +365,8 @@ struct InputProducts<'a, T: Float> {
     of_steps: Array<T::Computed>,
 }
 
-/// The number of rows of products of a narrow type that are computed together. The products are
-/// wide, so all rows would take twice the memory of narrow ones. More rows are not faster.
+/// The number of rows of products of a narrow type that are computed together. The products are in
+/// `f32`, so all rows would take twice the memory of products in `T`. More rows are not faster.
 const ROWS: usize = 256;
 
 impl<'a, T: Float> InputProducts<'a, T> {

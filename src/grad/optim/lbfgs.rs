@@ -103,8 +103,8 @@ impl Lbfgs {
         }
     }
 
-    /// Sets the number of iterations of a step. A step makes at most 5/4 as many evaluations, and
-    /// ends with the line search that reaches this number.
+    /// Sets the number of iterations of a step. A step also ends after the line search in which the
+    /// evaluations reach 5/4 of this number.
     ///
     /// # Examples
     ///

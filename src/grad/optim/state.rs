@@ -222,7 +222,7 @@ pub trait Stateful: Optimizer {
             .at_caller()
     }
 
-    /// Restores a state of the same parameters. A refused state leaves the optimizer
+    /// Restores a state of an optimizer of equal parameters. A refused state leaves the optimizer
     /// unchanged.
     ///
     /// # Examples

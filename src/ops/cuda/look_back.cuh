@@ -9,7 +9,7 @@
 // tile adds up. So every bit of the sum is equal on each run.
 //
 // A tile waits only for tiles with lower numbers. The number is a ticket that a block takes when it
-// runs. Therefore the tiles that a tile waits for run too, in whatever order the device starts
+// runs. Therefore all tiles that a tile waits for have started, in whatever order the device starts
 // blocks.
 //
 // The source that includes this file must define `S` and `cs_merge`.

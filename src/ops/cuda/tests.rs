@@ -414,7 +414,7 @@ fn every_row_compiles_for_every_type() -> Result<()> {
     Ok(())
 }
 
-// `elementwise!` expands to this; in this crate it cannot be named by that path.
+// `elementwise!` expands to `$crate::__elementwise!`, which has no such path inside this crate.
 __elementwise! {
     fn real(x: f32, y: f32) -> f32 {
         let third = 1.0 / 3.0 + 0.1;

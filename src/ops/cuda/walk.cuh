@@ -48,7 +48,7 @@ CS_FN void place(const Walk<AXES, OPERANDS>& walk, index_t number, index_t (&at)
     }
 }
 
-/// Returns the number of this thread in the grid. `all_threads` returns the number of threads.
+/// Returns the index of this thread in the grid. `all_threads` returns the number of threads.
 CS_FN index_t thread_number() {
     return (index_t)blockIdx.x * blockDim.x + threadIdx.x;
 }

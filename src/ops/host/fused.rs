@@ -173,8 +173,8 @@ impl Rest<'_> {
 impl<R: Run> ElementSource for Fused<'_, R> {
     unsafe fn write(&self, range: Range<usize>, outputs: &Outputs) {
         let base: *mut MaybeUninit<R::Item> = outputs.all()[0].cast();
-        // SAFETY: by this function's contract, there is room for the elements of the range, which
-        // nobody else reads or writes. The operands are readable.
+        // SAFETY: by this function's contract, the outputs have memory for the elements of the
+        // range, which nothing else accesses. The operands are readable.
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
         let length = if R::RARE { BLOCK } else { range.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {

@@ -104,7 +104,7 @@ unsafe fn run_lanes(
 }
 
 /// Returns the elements of an array, normalized along `axis`. The elements are contiguous, so they
-/// need no program.
+/// are read in place.
 #[track_caller]
 pub(in crate::ops) fn normalized_contiguous(
     loops: &LaneLoops,

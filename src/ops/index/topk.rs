@@ -24,7 +24,7 @@ impl<T: Element> Array<T> {
     /// the lower index comes first, and gets the gradient. If `k` is a small part of the axis, the
     /// elements are selected instead of sorted. The call then reads the elements once and sorts `k`
     /// of them. Besides the result, it needs memory for a few times `k` elements. On CUDA devices,
-    /// it needs memory for k / 1024 of the elements, up to a `k` of 256.
+    /// only a `k` of at most 256 is selected. It needs memory for k / 1024 times the elements.
     ///
     /// # Examples
     ///

@@ -144,7 +144,8 @@ fn a_kernel_on_another_stream_is_ordered_as_an_operation_there() -> Result<()> {
         launch(&*other.cuda_stream()?, &saxpy, &mut z, 1.0, &y)?;
     }
     drop((x, y));
-    let reused = Array::full(N, 9.0f32)?; // Not in memory that kernels will read.
+    // This array must not reuse memory that kernels have yet to read.
+    let reused = Array::full(N, 9.0f32)?;
     assert_eq!(reused.to_vec()?, [9.0; N]);
     assert_eq!(z.to_vec()?, [70.0; N]);
     Ok(())

@@ -391,7 +391,6 @@ proptest! {
         let (lazy, array) = built(&steps, &arrays);
         let shape = array.shape();
         prop_assert_eq!(digits(&lazy.eval().unwrap()), digits(&array));
-        // The target is a part of a larger array.
         let mut target = Array::<f32>::zeros(shape).unwrap();
         target.assign(&lazy).unwrap();
         prop_assert_eq!(digits(&target), digits(&array));

@@ -16,8 +16,8 @@ pub trait Training {
     /// step needs, gradients included, is freed when the function returns.
     fn step(&mut self) -> Result<f32, Error>;
 
-    /// Returns the live bytes and the peak of the live bytes in a device's memory, which the count
-    /// of the heap does not include.
+    /// Returns the live bytes and their peak in a device's memory. The count of the heap does not
+    /// include them.
     fn device_bytes(&self) -> (u64, u64) {
         (0, 0)
     }

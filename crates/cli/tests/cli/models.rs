@@ -98,9 +98,9 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
     // Five blocks of 4 MiB fill 20 MiB.
     assert_eq!(reserved_at_once("split", &[4 * MIB; 5]), [20 * MIB; 2]);
     assert_eq!(reserved_at_once("split-more", &[4 * MIB; 6]), [40 * MIB; 2]);
-    // The 19 MiB take a segment of 20 MiB. The rest of 1 MiB is not more than 1 MiB, so it stays
-    // with the block. An expandable segment splits the rest off. There, the 1.5 MiB take this rest
-    // and a page of 20 MiB.
+    // The 19 MiB take a segment of 20 MiB. A remainder is split off only if it exceeds 1 MiB, so
+    // this remainder of 1 MiB stays with the block. An expandable segment splits the remainder off.
+    // There, the 1.5 MiB take this remainder and a page of 20 MiB.
     let kept = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-kept", &kept), [40 * MIB; 2]);
     // A rest of 1.5 MiB is split off and taken.

@@ -148,8 +148,8 @@ impl<T: Copy> Loop<[MaybeUninit<T>]> for Repeat<T> {
 ///
 /// # Safety
 ///
-/// From this element, the last two axes of the walk must reach the elements of the part. They must
-/// be alive and not written to. The tile must be the caller's alone.
+/// From this element, the last two axes of the walk must reach the elements of the part. The
+/// elements must be alive and not written to. The tile must be the caller's alone.
 pub unsafe fn gather_tile(view: ViewedElements<'_>, at: usize, lengths: [usize; 2], to: *mut u8) {
     // SAFETY: by this function's contract.
     unsafe { by_bytes!(view.bytes, gather_tile_of::<Word>(&view, at, lengths, to)) };

@@ -52,7 +52,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T, A> {
                 let rows = row..(row + BLOCK).min(left.rows);
                 let columns = column..(column + BLOCK).min(right.columns);
                 let mut sums = [[A::zero(); BLOCK]; BLOCK];
-                // SAFETY: the block lies within the product, and the rest is the invariant.
+                // SAFETY: the block lies within the product. By the invariant, the operands are
+                // alive and not written to.
                 unsafe { sum_block(left, right, rows.clone(), columns.clone(), &mut sums) };
                 for (row, sums) in rows.zip(&sums) {
                     let start = row * right.columns;

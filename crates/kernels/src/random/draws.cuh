@@ -1,5 +1,5 @@
 
-// The words of a seed, as in `philox.rs`: Philox 4x32-10 over a counter.
+// The random words of a seed, as in `philox.rs`: Philox 4x32-10 over a counter.
 struct Draws {
     u64 seed;
     alignas(8) u32 sequence;

@@ -166,8 +166,8 @@ unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) 
     vectorised(Firsts { values }, tail);
 }
 
-/// The loop of [`firsts`], which compares each value with the previous value. Equal elements have
-/// equal keys, even if they are NaN.
+/// The loop of [`firsts`], which compares the keys of each value and the previous value. All NaNs
+/// have one key.
 struct Firsts<'a, T> {
     values: &'a [T],
 }

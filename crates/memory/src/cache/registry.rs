@@ -117,7 +117,7 @@ impl Caches {
         self.registry.lock().retired.clone()
     }
 
-    /// Configures the cache `name`. If it was not used yet, its first use finds the configuration.
+    /// Configures the cache `name`. Creates the cache if it does not exist.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
         self.named(name).settings.configure(config);
         if let Some(idle) = config.max_idle {

@@ -107,7 +107,7 @@ pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) 
     change(number.get_mut())
 }
 
-/// The ordinary build's stand-in for the models' race detector: it does nothing.
+/// A stub, for ordinary builds, of the race detector of the loom models.
 #[derive(Debug)]
 pub(crate) struct RaceDetector;
 

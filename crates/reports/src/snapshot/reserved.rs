@@ -84,7 +84,7 @@ impl Reserved {
         gaps
     }
 
-    /// Returns whether one range contains all of `span`, which is true of nearly every block.
+    /// Returns whether one range contains all of `span`. One range contains nearly every block.
     fn has_whole(&self, span: AddressSpan) -> bool {
         let last = self.ranges.range(..=span.start).next_back();
         last.is_some_and(|(_, &(end, _))| span.end <= end)

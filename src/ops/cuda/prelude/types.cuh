@@ -149,7 +149,7 @@ struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) cs_pack {
 };
 
 // Returns `number / divisor`, both below 2^31, by multiplication with the inverse (Granlund and
-// Montgomery, 1994). `multiplier` and `shift` must be the numbers for the divisor.
+// Montgomery, 1994). `multiplier` and `shift` must be computed from `divisor`.
 CS_FN u32 cs_quotient(u32 number, u32 divisor, u32 multiplier, u32 shift) {
     (void)divisor;
     return (__umulhi(number, multiplier) + number) >> shift;

@@ -424,7 +424,7 @@ impl ProductParts {
             false => 0,
         };
         let [by_rows, by_columns] = [count(rows, columns), count(columns, rows)];
-        // Parts of rows are contiguous. A few of them are enough.
+        // A part that consists of whole rows is contiguous. A few of these parts are enough.
         let of_rows = by_rows >= by_columns.min(4);
         let count = if of_rows { by_rows } else { by_columns };
         (is_long && count > 1).then_some(Self { count, of_rows })

@@ -82,7 +82,7 @@ impl ReductionJob<'_> {
     }
 
     /// Writes the total of the elements of `range`, a row or a part of one. The first element has
-    /// number `first` in its output.
+    /// the index `first` in its row.
     #[inline(never)]
     fn total_row(
         &self,

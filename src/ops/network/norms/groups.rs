@@ -61,7 +61,8 @@ fn normalized(
     Ok((result.reshape(x.shape())?, mean, scale))
 }
 
-/// Returns the shape `[count, groups, channels of a group, places]` of `x`.
+/// Returns the shape `[count, groups, channels of a group, positions]` that splits the channels of
+/// `x`.
 fn split(x: &AnyArray, groups: usize) -> [usize; 4] {
     let (count, channels) = (x.dims()[0], x.dims()[1]);
     let places = x.dims()[2..].iter().product();

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::arrays::{dirty_device, fails};
 
-/// Returns unordered numbers, which are equal in every run.
+/// Returns pseudo-random numbers, deterministically.
 fn mixed(count: usize) -> Vec<f32> {
     let mut state = 88_172_645_463_325_252_u64;
     (0..count)

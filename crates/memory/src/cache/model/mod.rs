@@ -4,8 +4,8 @@
 //! cover.
 //!
 //! Each model is a program of two or three threads over the real types. It is small enough to be
-//! run in all orders with a bounded number of preemptions. A model fails if two accesses to a
-//! shard's inside or to a header are unordered, or if threads deadlock. Other properties are
+//! run in all orders with a bounded number of preemptions. A model fails if there is a data race on
+//! the guarded state of a shard or on a header, or if threads deadlock. Other properties are
 //! assertions.
 
 mod bindings;

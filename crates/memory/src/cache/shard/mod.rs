@@ -273,7 +273,7 @@ impl Shard {
         self.return_as_signalled(idle, signals);
     }
 
-    /// Returns a guard on the shard's inside, to hold briefly. Returns `None` if another thread is
+    /// Returns a guard on the shard's state, to hold briefly. Returns `None` if another thread is
     /// inside or the shard is closed. Waits for another visitor to leave.
     pub(super) fn guard(&self) -> Option<Guard<'_>> {
         let token = thread_token();

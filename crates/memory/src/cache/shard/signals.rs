@@ -178,7 +178,7 @@ impl Shard {
         if !self.fast_path.frees_slowly() {
             return;
         }
-        guard.open_fast_path(); // Stays closed while frees are recorded.
+        guard.open_fast_path(); // It has no effect while frees are recorded.
         drop(guard);
         if self.has_waiter() {
             self.device.hand_over(self.release_for_waiter());

@@ -128,7 +128,7 @@ fn a_block_lies_beside_one_as_long_then_beside_a_recent_one_else_in_front() {
     assert_eq!(end_of_hole([10, 10], [118, 118], 20), 0);
 }
 
-/// Segment ends and uncommitted memory count as no neighbour.
+/// Segment ends and uncommitted memory do not count as neighbours.
 #[test]
 fn a_block_without_neighbours_lies_in_front() {
     let mut pool = BestFit::new();

@@ -83,7 +83,7 @@ fn large_arrays() -> Result<()> {
     Ok(())
 }
 
-/// Version 0.8.0 of the package `safetensors` wrote the file.
+/// Version 0.8.0 of the Python package `safetensors` wrote the file.
 #[test]
 fn files_of_python() -> Result<()> {
     #[derive(Parameters)]

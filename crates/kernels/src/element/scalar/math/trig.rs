@@ -1,7 +1,7 @@
 //! Sine, cosine and tangent: x = n·π/2 + r with |r| ≤ π/4, and polynomials for both functions.
 //!
-//! π/2 is split so that the products with n are exact up to the limits. Arguments beyond the limits
-//! are rare.
+//! π/2 is split into parts, so that the product of n and each part is exact for arguments up to the
+//! limit of the type. Arguments beyond it are rare.
 
 use std::f64::consts::FRAC_2_PI;
 

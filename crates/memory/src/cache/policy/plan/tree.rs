@@ -88,8 +88,8 @@ struct RequestRun {
 ///   [`before`](Self::before) of `i` overlaps with the earlier request: it is the earlier request
 ///   itself, or lies between the two requests on the path.
 ///
-/// Suppose that each request was handed out only while its own `before` were idle. If all `before`
-/// of `i` are idle, then every request that overlaps with `i` is idle.
+/// Suppose that the memory of each request was handed out only while its own `before` were idle. If
+/// all `before` of `i` are idle, then every request that overlaps with `i` is idle.
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,

@@ -37,8 +37,8 @@ fn ulps(actual: f32, exact: f64) -> f64 {
 /// digit.
 fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     let exponent = ((exact.abs().to_bits() >> 52) as i32 - 1023).max(least_exponent);
-    // Computed from the bits, because the value may be a subnormal number.
     let place = exponent - digits;
+    // A subnormal unit is made of its bits.
     if place < -1022 {
         f64::from_bits(1 << (place + 1074))
     } else {
