@@ -65,7 +65,7 @@ def save(rows):
         ("W12", ["main job from nothing"], [100], "main job from nothing, wall time", "s"),
         ("W12", ["a user's first build, release", "a user's first build, debug"], [200, 180],
          "a user's first build, processor time: release, debug", "s"),
-        ("W12", ["the library, its dependencies built"], [60], "the library and its crates alone, wall time", "s"),
+        ("W12", ["the library, its dependencies built"], [60], "the library's crates alone, wall time", "s"),
         ("W8", ["an edit of one line, release", "an edit of one line, debug"], [5, 3], "an edit of one line: release, debug", "s"),
         ("W8", ["a debug step over a release step"], [3], "a debug step over a release step", ""),
         ("W12", [".ci/run"], [30], "`.ci/run` on a fresh clone", "min"),
