@@ -247,9 +247,10 @@ fn add_stacks(
         ("the left operand", left.0),
         ("the addend", addend),
     )?;
-    let addend = addend.broadcast_to(shape);
-    let addend = addend.map_err(|error| error.of("add"))?;
-    let sums = copied(&addend, Copying::All, shape)?;
+    // The error of an addition that broadcasts, before the error of one that would grow the
+    // product.
+    broadcast_shapes("add", &[shape, addend.shape()])?;
+    let sums = copied(&addend.broadcast_to(shape)?, Copying::All, shape)?;
     let (_, inner) = ends(left.1.shape(), 0);
     if sums.len() == 0 || inner == 0 {
         return Ok(sums);

@@ -15,7 +15,7 @@ use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
 use self::gradients::ConvPart;
-use crate::array::{AnyArray, Array, Bits, Numeric, Shape};
+use crate::array::{AnyArray, Array, Bits, Numeric, Shape, broadcast_shapes};
 use crate::error::Result;
 use crate::ops::dispatch::same_device;
 use crate::ops::host;
@@ -157,9 +157,9 @@ pub(crate) fn conv2d(
     let Some(bias) = bias else {
         return gradients::sums_for(ConvPart::Result, [input, kernel], None, geometry);
     };
-    let bias = bias.broadcast_to(&[kernel.dims()[0], 1, 1].into());
-    let bias = &bias.map_err(|error| error.of("add"))?;
-    gradients::sums_for(ConvPart::Result, [input, kernel], Some(bias), geometry)
+    broadcast_shapes("add", &[&geometry.result, bias.shape()])?;
+    let bias = bias.broadcast_to(&[kernel.dims()[0], 1, 1].into())?;
+    gradients::sums_for(ConvPart::Result, [input, kernel], Some(&bias), geometry)
 }
 
 #[track_caller]

@@ -375,3 +375,32 @@ fn a_budget_keeps_the_bits_of_sums_with_biases() -> Result<()> {
 fn bf16_like(value: f32) -> f16 {
     f16::from_f32(value)
 }
+
+/// Returns the errors of layers whose bias has another length.
+fn refused<T: Float>() -> Result<[String; 3]> {
+    let bias = || Array::<T>::zeros(5).map(Some);
+    let mut linear = Linear::<T>::new(3, 2)?;
+    let mut convolution = Conv2d::<T>::new((3, 2), [3, 3], ConvOptions::default())?;
+    let mut transposed = ConvTranspose2d::<T>::new((3, 2), [3, 3], ConvOptions::default())?;
+    (linear.bias, convolution.bias, transposed.bias) = (bias()?, bias()?, bias()?);
+    let images = Array::<T>::zeros([1, 3, 4, 4])?;
+    let errors = [
+        linear.forward(&Array::zeros([2, 3])?),
+        convolution.forward(&images),
+        transposed.forward(&images),
+    ];
+    // Without the line.
+    Ok(errors.map(|error| {
+        let text = error.unwrap_err().to_string();
+        text.split(" at ").next().unwrap_or_default().to_owned()
+    }))
+}
+
+#[test]
+fn a_bias_of_another_length_is_refused_alike_in_each_type() -> Result<()> {
+    let expected = refused::<f32>()?;
+    assert!(expected[0].starts_with("add: the shapes [2, 2] and [5] do not broadcast"));
+    assert_eq!(refused::<f16>()?, expected);
+    assert_eq!(refused::<bf16>()?, expected);
+    Ok(())
+}
