@@ -38,9 +38,9 @@ use crate::ops::derivatives::detects_anomalies;
 ///
 /// # Errors
 ///
-/// The first error of `function`. In the backward pass, also
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the second call returns another shape.
-/// Under [`detect_anomaly`](super::detect_anomaly), also if it returns other values.
+/// The first error of `function`. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) in the
+/// backward pass, if the second call returns another shape or, under
+/// [`detect_anomaly`](super::detect_anomaly), other values.
 #[track_caller]
 pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,

@@ -315,7 +315,7 @@ impl Tape {
     }
 
     /// Returns an error if no variable reaches the loss. If the program read a variable and made a
-    /// constant on purpose, the loss may be intended, and is no error.
+    /// constant on purpose, the loss may be intended, and is not an error.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         if tracked(loss.buffer())?.is_some() {

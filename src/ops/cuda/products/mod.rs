@@ -75,9 +75,9 @@ pub(in crate::ops) fn multiply_stacks(
     }
 }
 
-/// Like [`multiply_stacks`], but adds the products of floats to the elements of `place`, of which
-/// there are as many. They are of the operands' type, or of `f32` if that is narrower. Nothing else
-/// may read or write them.
+/// Like [`multiply_stacks`], but adds the products of floats to the elements of `place`. Their
+/// number is the number of products. Their type is the operands' type, or `f32` for narrow
+/// operands. Nothing else may read or write these elements.
 #[track_caller]
 pub(in crate::ops) fn add_stacks(
     order: CudaOrder<'_>,

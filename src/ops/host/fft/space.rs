@@ -19,8 +19,8 @@ pub(super) struct RowTiles {
 /// The bytes that a thread's tiles should take, so that they stay in its cache.
 const TILES_BYTES: usize = 512 << 10;
 
-/// Returns the number of rows of a tile. Unless they take too much memory, there are as many rows
-/// as a cache line has numbers. More rows than 64 do not pay.
+/// Returns the number of rows of a tile. If the memory allows, a row for each number of a cache
+/// line is in the tile. More than 64 rows do not pay.
 fn tile_rows(row_bytes: usize) -> usize {
     let line = (SPACE_BYTES / row_bytes).clamp(1, 8);
     (TILES_BYTES / row_bytes).clamp(line, 64)

@@ -161,8 +161,8 @@ pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T
     Ok((u, s, vt))
 }
 
-/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest. There
-/// are as many as the smaller of `m` and `n`. This function is faster than [`svd`].
+/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest. Their
+/// number is the smaller of `m` and `n`. This function is faster than [`svd`].
 ///
 /// # Examples
 ///

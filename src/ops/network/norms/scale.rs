@@ -61,8 +61,8 @@ pub(super) fn root_mean_square_scale(wide: &AnyLazy, epsilon: f64) -> Result<Any
     scale_of_squares(wide, (squares, &[-1]), epsilon)?.eval()
 }
 
-/// Returns 1 / √(`squares` + `epsilon`), where `squares` are the means of the squares of `x` along
-/// `axes`, and `x` has a mean that is not larger than their roots.
+/// Returns 1 / √(`squares` + `epsilon`). `squares` are the means of the squares of `x` along
+/// `axes`. The means of `x` are not larger than the roots of `squares`.
 #[track_caller]
 pub(crate) fn scale_of_squares(
     x: &AnyLazy,
