@@ -36,7 +36,7 @@ COPIES = "copies in cachescope"
 GROWTH = 1.03
 # Loops over elements, which a table lists for each type or instruction set.
 LOOPS = re.compile(
-    r"cachescope_kernels::(?:convolution|elementwise|moves|products|random|reduce|registers|scan|search|softmax|sort|vector)::"
+    r"cachescope_kernels::(?:compare|convolution|counts|elementwise|moves|products|random|reduce|registers|scan|search|softmax|sort|vector)::"
 )
 # The symbols of one function for several types differ in these, and in the hash at their end.
 TYPES = re.compile(r"\b(?:b?f16|f32|f64|[iu](?:8|16|32|64|128)|bool)\b")

@@ -1,6 +1,7 @@
 //! The bytes behind arrays: the only module of this layer that reads and writes device memory.
 
-use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 use bytemuck::cast_slice_mut;
 
@@ -62,37 +63,6 @@ fn writable(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     DevicePtr(buffer.address()).offset(first as u64)
 }
 
-/// The elements between the lowest and the highest index of an array.
-struct Reach {
-    lowest: usize,
-    count: usize,
-    /// The address of the lowest element, if it is in the host's memory.
-    on_host: Option<*const u8>,
-}
-
-impl Reach {
-    /// Returns the reach of an array, or `None` if it has no elements. If they are in the host's
-    /// memory, waits until they have been written.
-    #[inline(never)]
-    #[track_caller]
-    fn of(array: &AnyArray) -> Result<Option<Self>> {
-        let Some((lowest, highest)) = array.layout.bounds() else {
-            return Ok(None);
-        };
-        let mut on_host = None;
-        if array.device().backend().id() == DeviceId::Host {
-            array.buffer.wait_for_last_write()?;
-            let first: *mut u8 = host_pointer(address_of(array, lowest));
-            on_host = Some(first.cast_const());
-        }
-        Ok(Some(Self {
-            lowest,
-            count: highest - lowest + 1,
-            on_host,
-        }))
-    }
-}
-
 /// Downloads the elements from index `lowest` of `array` on, once they have been written.
 #[inline(never)]
 #[track_caller]
@@ -120,55 +90,103 @@ fn address_of(array: &AnyArray, index: usize) -> DevicePtr {
     DevicePtr(array.buffer.address()).offset(offset_bytes as u64)
 }
 
-/// The elements that an array's layout reaches, readable by the host: in place if they are in host
-/// memory, downloaded otherwise.
+/// The memory that an array's layout reaches, readable by the host: in place if it is host memory,
+/// downloaded otherwise.
+///
+/// Invariant: the elements that `layout` selects from the address `first` on are readable while
+/// this value exists, and nothing writes to them. They are aligned for every element type.
+#[derive(Debug)]
+pub(crate) struct HostView<'a> {
+    first: *const u8,
+    /// The number of elements from the lowest to the highest index.
+    count: usize,
+    layout: Layout,
+    /// The memory of downloaded elements.
+    _downloaded: Vec<Unit>,
+    _array: PhantomData<&'a AnyArray>,
+}
+
+/// A unit of memory that is aligned for every element type.
+type Unit = [u64; 2];
+
+impl<'a> HostView<'a> {
+    /// Returns the memory of an array. Waits until the elements have been written.
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn of(array: &'a AnyArray) -> Result<Self> {
+        let mut view = Self {
+            first: NonNull::<Unit>::dangling().as_ptr().cast_const().cast(),
+            count: 0,
+            layout: array.layout,
+            _downloaded: Vec::new(),
+            _array: PhantomData,
+        };
+        // Nothing writes while `array` is borrowed, because writing takes a `&mut` of a buffer's
+        // only handle. `array` keeps the buffer alive for `'a`.
+        let Some((lowest, highest)) = array.layout.bounds() else {
+            return Ok(view);
+        };
+        view.count = highest - lowest + 1;
+        view.layout = array.layout.starting_at(array.layout.offset() - lowest);
+        if array.device().backend().id() == DeviceId::Host {
+            array.buffer.wait_for_last_write()?;
+            let first: *mut u8 = host_pointer(address_of(array, lowest));
+            view.first = first.cast_const();
+        } else {
+            let size_bytes = view.count * array.dtype.size_bytes();
+            let mut units: Vec<Unit> = vec![[0; 2]; size_bytes.div_ceil(size_of::<Unit>())];
+            download(array, lowest, &mut cast_slice_mut(&mut units)[..size_bytes])?;
+            view.first = units.as_ptr().cast();
+            view._downloaded = units;
+        }
+        Ok(view)
+    }
+
+    /// Returns the address of the element with index 0 of the [`layout`](Self::layout).
+    pub(crate) fn address(&self) -> *const u8 {
+        self.first
+    }
+
+    /// Returns the layout of the array's elements in this memory.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+/// The elements that an array's layout reaches, readable by the host.
 #[derive(Debug)]
 pub(crate) struct Elements<'a, T: AnyElement> {
-    values: Cow<'a, [T::Raw]>,
-    layout: Layout,
+    view: HostView<'a>,
+    _elements: PhantomData<T>,
 }
 
 impl<'a, T: AnyElement> Elements<'a, T> {
+    /// Returns the elements of an array, once they have been written.
     #[track_caller]
     pub(crate) fn of(array: &'a Array<T>) -> Result<Self> {
-        let Some(reach) = Reach::of(array.erased())? else {
-            return Ok(Self {
-                values: Cow::Borrowed(&[]),
-                layout: *array.layout(),
-            });
-        };
-        let Reach { lowest, count, .. } = reach;
-        let values = if let Some(first) = reach.on_host {
-            // SAFETY: by the array's invariants, its indices lie in its buffer, and every element
-            // between them was written. `array` keeps the buffer alive for `'a`. Blocks are aligned
-            // for every element. Writing takes a `&mut` of a buffer's only handle, so nothing
-            // writes while `array` is borrowed. Every bit pattern is a valid `Raw`.
-            Cow::Borrowed(unsafe { std::slice::from_raw_parts(first.cast::<T::Raw>(), count) })
-        } else {
-            let mut values = vec![T::Raw::default(); count];
-            download(array.erased(), lowest, cast_slice_mut(&mut values))?;
-            Cow::Owned(values)
-        };
-        Ok(Self {
-            values,
-            layout: array.layout().starting_at(array.layout().offset() - lowest),
+        HostView::of(array.erased()).map(|view| Self {
+            view,
+            _elements: PhantomData,
         })
     }
 
     /// Returns the layout of the array's elements in `values`.
     pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+        self.view.layout()
     }
 
     /// Returns all stored elements, in the order of memory.
     pub(crate) fn values(&self) -> &[T::Raw] {
-        &self.values
+        let HostView { first, count, .. } = self.view;
+        // SAFETY: by the view's invariant. An array's elements are of its type, and every bit
+        // pattern is a valid `Raw`.
+        unsafe { std::slice::from_raw_parts(first.cast(), count) }
     }
 
     /// Returns the element at an index of the [`layout`](Self::layout).
     #[inline]
     pub(crate) fn at(&self, index: usize) -> T {
-        T::from_raw(self.values[index])
+        T::from_raw(self.values()[index])
     }
 
     /// Returns `count` elements from the index `first` on, `stride` indices apart.
@@ -189,25 +207,13 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         first: usize,
         count: usize,
     ) -> impl ExactSizeIterator<Item = T> + Clone {
-        let values = &self.values[first..first + count];
+        let values = &self.values()[first..first + count];
         values.iter().map(|raw| T::from_raw(*raw))
-    }
-
-    /// Returns the first of the array's elements, in row-major order, that does not satisfy
-    /// `is_right`.
-    pub(crate) fn find_unless(&self, is_right: impl Fn(T) -> bool) -> Option<T> {
-        let walk = Layout::walk([&self.layout]);
-        let (_, [stride]) = walk.row();
-        let mut runs = walk.runs(0..walk.count());
-        runs.find_map(|([first], count)| match stride {
-            1 => find_unless(self.run(first, count), &is_right),
-            _ => find_unless(self.row(first, stride, count), &is_right),
-        })
     }
 
     /// Returns the array's elements in row-major order.
     pub(crate) fn to_vec(&self) -> Vec<T> {
-        let walk = Layout::walk([&self.layout]);
+        let walk = Layout::walk([self.layout()]);
         let (_, [stride]) = walk.row();
         if stride.unsigned_abs() > 1 && walk.axes().len() > 1 && walk.count() > 0 {
             return self.to_vec_by_tiles(&walk);
@@ -250,22 +256,5 @@ impl<'a, T: AnyElement> Elements<'a, T> {
             }
         }
         elements
-    }
-}
-
-/// Returns the first of `values` that does not satisfy `is_right`. First checks all values without
-/// a branch, which is much faster if all satisfy `is_right`.
-fn find_unless<T: Copy>(
-    values: impl ExactSizeIterator<Item = T> + Clone,
-    is_right: impl Fn(T) -> bool,
-) -> Option<T> {
-    let all_right = values
-        .clone()
-        .fold(true, |all, value| all & is_right(value));
-    let mut values = values;
-    if all_right {
-        None
-    } else {
-        values.find(|&value| !is_right(value))
     }
 }

@@ -13,6 +13,7 @@ mod transfer;
 mod views;
 mod writer;
 
+#[cfg(feature = "collective")]
 use std::any::Any;
 use std::marker::PhantomData;
 
@@ -20,7 +21,7 @@ pub(crate) use crate::buffer::{
     CaptureTracking, CapturedMemory, TapeId, ValueId, refuse_tracked, refuse_while_tracking,
     set_has_tape,
 };
-pub(crate) use access::Elements;
+pub(crate) use access::{Elements, HostView};
 pub use axes::Axes;
 pub(crate) use axes::AxisSet;
 pub(crate) use broadcast::{broadcast_pair, broadcast_shapes};
@@ -88,6 +89,7 @@ impl<T: AnyElement> Array<T> {
     }
 
     /// Returns this array as an array of `U`, which must be the type `T`.
+    #[cfg(feature = "collective")]
     #[inline(always)]
     pub(crate) fn downcast_ref<U: AnyElement>(&self) -> &Array<U> {
         let array: &dyn Any = self;

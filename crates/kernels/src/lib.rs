@@ -6,9 +6,13 @@ mod functions;
 #[doc(hidden)]
 pub mod blocks;
 #[doc(hidden)]
+pub mod compare;
+#[doc(hidden)]
 pub mod compiled;
 #[doc(hidden)]
 pub mod convolution;
+#[doc(hidden)]
+pub mod counts;
 mod dtype;
 #[doc(hidden)]
 pub mod element;

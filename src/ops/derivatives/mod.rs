@@ -127,12 +127,6 @@ pub(super) fn is_any_tracked(arrays: &[&AnyArray]) -> Result<bool> {
     Ok(false)
 }
 
-#[inline]
-#[track_caller]
-pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
-    Ok(is_live() && tracked(array.buffer())?.is_some())
-}
-
 /// Records the step that computed the array `result`, and lets the tape track it. `source` computes
 /// the result again.
 #[track_caller]

@@ -21,7 +21,7 @@ pub(super) use factorizations::{OUT_OF_MEMORY, SpectralValues};
 pub(super) use index_space::IndexSpace;
 pub(super) use lanes::lanes_along_all;
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
-pub(super) use picks::{Axis, Picking, counted, reached};
+pub(super) use picks::{Axis, Picking, reached};
 pub(super) use reduction::{ReductionPlan, outputs_of};
 #[cfg(feature = "fft")]
 pub(super) use spectra::{part_of, spectrum_of};

@@ -5,7 +5,6 @@ use crate::array::{Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::order::aliasing::Target;
-pub(in crate::ops) use cachescope_kernels::moves::picks::counted;
 
 /// The axis that the indices count along.
 #[derive(Clone, Copy, Debug)]

@@ -20,8 +20,10 @@
 
 mod blocked;
 mod compact;
+mod compare;
 mod convolution;
 mod copy;
+mod counts;
 mod element_source;
 mod evaluate;
 #[cfg(feature = "fft")]
@@ -51,8 +53,10 @@ pub(super) use cachescope_kernels::search::{SearchLoops, search_loops_of};
 pub(super) use cachescope_kernels::softmax::softmax_loops_of;
 pub(super) use cachescope_kernels::sort::loops::{SortLoops, float_sort_loops_of, sort_loops_of};
 pub(super) use compact::{compacted, positions};
+pub(super) use compare::{are_close, are_equal};
 pub(super) use convolution::{convolved, convolved_transposed, correlated};
 pub(super) use copy::{copied, joined};
+pub(super) use counts::{binned, first_outside, occurrences};
 pub(super) use evaluate::{evaluate, evaluate_blocks, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};

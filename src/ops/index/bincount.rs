@@ -1,12 +1,14 @@
 //! Counts of numbers.
 
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Layout, Shape};
+use crate::array::{AnyArray, Array, Buffer, DType, Integer, Shape};
 use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
+use crate::ops::host;
 use crate::ops::order::UpdateTargets;
 use crate::ops::order::aliasing::Target;
+use cachescope_kernels::counts::{IntegerLoops, integer_loops_of};
 
 impl<T: Integer> Array<T> {
     /// Returns the number of occurrences of each number from 0 to `length` − 1 among all elements:
@@ -31,40 +33,43 @@ impl<T: Integer> Array<T> {
     /// are first copied as `i64`.
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Result<Array<i64>> {
-        let own = self.layout().shape();
-        check_size("bincount", &Shape::from(length), DType::I64)?;
-        if self.device().backend().cuda().is_none() {
-            return self.counted(length);
-        }
-        if length == 0 && !self.is_empty() {
-            return Err(invalid(format!(
-                "bincount: the length is 0, and there are elements in the array of shape {own}"
-            )));
-        }
-        if const { T::DTYPE as u8 == DType::I64 as u8 } {
-            return occurrences(&self.downcast_ref().flatten()?, length);
-        }
-        occurrences(&self.cast::<i64>().eval_unfused()?.flatten()?, length)
+        bincount(self.erased(), integer_loops_of::<T>(), length)
     }
+}
 
-    /// Counts on the host, in one pass.
-    #[track_caller]
-    fn counted(&self, length: usize) -> Result<Array<i64>> {
-        check_room(self.device(), length)?;
-        let counts = tally(&Elements::of(self)?, length, |number: T| {
-            // As `u64`, a negative number is a large number.
-            usize::try_from(T::into_u64(number)).unwrap_or(usize::MAX)
-        });
-        match counts {
-            Ok(counts) => {
-                let _device = self.device().enter();
-                Array::from_vec(counts, length)
-            }
-            Err(number) => Err(invalid(format!(
-                "bincount: the array of shape {} has the number {number}, expected numbers from 0 to below {length}",
-                self.layout().shape()
-            ))),
+#[track_caller]
+fn bincount(
+    integers: &AnyArray,
+    loops: &'static IntegerLoops,
+    length: usize,
+) -> Result<Array<i64>> {
+    check_size("bincount", &Shape::from(length), DType::I64)?;
+    if integers.device().backend().cuda().is_none() {
+        return counted(integers, loops, length);
+    }
+    if length == 0 && integers.len() > 0 {
+        return Err(invalid(format!(
+            "bincount: the length is 0, and there are elements in the array of shape {}",
+            integers.shape()
+        )));
+    }
+    let integers: Array<i64> = integers.share().converted(DType::I64)?.into_array();
+    occurrences(&integers.flatten()?, length)
+}
+
+/// Counts on the host, in one pass.
+#[track_caller]
+fn counted(integers: &AnyArray, loops: &'static IntegerLoops, length: usize) -> Result<Array<i64>> {
+    check_room(integers.device(), length)?;
+    match host::occurrences(loops, integers, length)? {
+        Ok(counts) => {
+            let _device = integers.device().enter();
+            Array::from_vec(counts, length)
         }
+        Err(number) => Err(invalid(format!(
+            "bincount: the array of shape {} has the number {number}, expected numbers from 0 to below {length}",
+            integers.shape()
+        ))),
     }
 }
 
@@ -76,71 +81,6 @@ impl<T: Integer> Array<T> {
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     let size_bytes = Shape::from(count).size_bytes(size_of::<i64>())?;
     Buffer::new(device, size_bytes).map(drop)
-}
-
-/// The number of tables that are used in turn if there are few places. With several tables, the
-/// count of an element does not wait for the count of an equal element before it.
-const TURNS: usize = 4;
-
-/// The minimum number of places for which one table is enough.
-const MANY: usize = 1 << 12;
-
-/// Returns the number of elements of each place below `length`, or the first element whose place is
-/// not below `length`.
-pub(super) fn tally<T: AnyElement>(
-    elements: &Elements<'_, T>,
-    length: usize,
-    place: impl Fn(T) -> usize,
-) -> std::result::Result<Vec<i64>, T> {
-    if length < MANY {
-        tally_in_turns::<T, TURNS>(elements, length, &place)
-    } else {
-        tally_in_turns::<T, 1>(elements, length, &place)
-    }
-}
-
-/// Like [`tally`], with `TABLES` tables.
-fn tally_in_turns<T: AnyElement, const TABLES: usize>(
-    elements: &Elements<'_, T>,
-    length: usize,
-    place: &impl Fn(T) -> usize,
-) -> std::result::Result<Vec<i64>, T> {
-    let mut tables: [Vec<i64>; TABLES] = std::array::from_fn(|_| vec![0; length]);
-    let walk = Layout::walk([elements.layout()]);
-    let (_, [stride]) = walk.row();
-    for ([first], count) in walk.runs(0..walk.count()) {
-        let tables = tables.each_mut().map(Vec::as_mut_slice);
-        if stride == 1 {
-            tally_row(elements.run(first, count), tables, place)?;
-        } else {
-            tally_row(elements.row(first, stride, count), tables, place)?;
-        }
-    }
-    let sum = tables.into_iter().reduce(|mut counts, more| {
-        let pairs = counts.iter_mut().zip(more);
-        pairs.for_each(|(count, more)| *count += more);
-        counts
-    });
-    Ok(sum.unwrap_or_default())
-}
-
-#[inline(always)]
-fn tally_row<T: AnyElement, const TABLES: usize>(
-    mut row: impl Iterator<Item = T>,
-    mut tables: [&mut [i64]; TABLES],
-    place: &impl Fn(T) -> usize,
-) -> std::result::Result<(), T> {
-    loop {
-        for counts in &mut tables {
-            let Some(value) = row.next() else {
-                return Ok(());
-            };
-            match counts.get_mut(place(value)) {
-                Some(count) => *count += 1,
-                None => return Err(value),
-            }
-        }
-    }
 }
 
 /// Returns the number of occurrences of each number below `length` in an array of one axis.

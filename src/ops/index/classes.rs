@@ -2,9 +2,11 @@
 
 use super::invalid;
 use super::moves::picked;
-use crate::array::{AnyArray, Array, Elements};
+use crate::array::{AnyArray, Array};
 use crate::error::Result;
 use crate::ops::descriptors::Picking;
+use crate::ops::host;
+use cachescope_kernels::counts::integer_loops_of;
 
 /// Returns, for the operation `cross_entropy`, the element of each row of `table` at the row's
 /// class. Classes are not negative.
@@ -35,8 +37,11 @@ fn check_classes(table: &AnyArray, classes: &Array<i64>) -> Result<()> {
             _ => Ok(()),
         };
     }
-    let is_class = |class: i64| (class as u64) < columns as u64;
-    match Elements::of(classes)?.find_unless(is_class) {
+    match host::first_outside(
+        integer_loops_of::<i64>(),
+        classes.erased(),
+        0..columns as i64,
+    )? {
         None => Ok(()),
         Some(class) => Err(invalid(format!(
             "cross_entropy: the class {class} is out of range for logits {shape} of {columns} classes"

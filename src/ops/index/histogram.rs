@@ -1,13 +1,14 @@
 //! Counts of the elements in each of several ranges.
 
-use super::bincount::{check_room, occurrences, tally};
+use super::bincount::{check_room, occurrences};
 use super::search::search;
 use super::{check_size, invalid};
-use crate::array::{Array, DType, Elements, Float, Shape};
+use crate::array::{AnyArray, Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::is_tracked;
+use crate::ops::derivatives::is_any_tracked;
 use crate::ops::descriptors::Side;
-use crate::ops::host::search_loops_of;
+use crate::ops::host::{self, SearchLoops, search_loops_of};
+use cachescope_kernels::counts::{BinLoops, bin_loops_of};
 
 impl<T: Float> Array<T> {
     /// Returns the number of elements in each of `bins` ranges of equal width, and the `bins + 1`
@@ -42,101 +43,115 @@ impl<T: Float> Array<T> {
     /// memory of 8 bytes for each element.
     #[track_caller]
     pub fn histogram(&self, bins: usize) -> Result<(Array<i64>, Self)> {
-        let shape = self.layout().shape();
-        if bins == 0 {
-            return Err(invalid(format!(
-                "histogram: 0 bins for the array of shape {shape}, expected at least 1"
-            )));
-        }
-        if is_tracked(self)? {
-            let text =
-                "histogram: the edges have no gradient: write `stop_gradient(&x).histogram(bins)`";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        check_size(
-            "histogram",
-            &Shape::from(bins.saturating_add(1)),
-            DType::I64,
-        )?;
+        check(self.erased(), bins)?;
         let _device = self.device().enter();
         check_room(self.device(), bins + 1)?;
-        let edges = self.edges(bins)?;
-        Ok((counted(self, &edges)?, edges))
-    }
-
-    /// Returns the edges of `bins` ranges that contain all elements.
-    #[track_caller]
-    fn edges(&self, bins: usize) -> Result<Self> {
-        let shape = self.layout().shape();
-        if self.is_empty() {
-            let edge = |number: usize| T::from_f64(number as f64 * (1.0 / bins as f64));
-            let edges: Vec<T> = (0..bins).map(edge).chain([T::one()]).collect();
-            return Self::from_vec(edges, bins + 1);
-        }
-        let (low, high) = (self.min()?.item()?, self.max()?.item()?);
-        if !(low.to_f64().is_finite() && high.to_f64().is_finite()) {
-            return Err(invalid(format!(
-                "histogram: the elements of the array of shape {shape} reach from {low} to {high}, expected finite numbers"
-            )));
-        }
-        let edges = edges_between::<T::Computed>(low.to_f64(), high.to_f64(), bins);
-        let edges: Vec<T> = edges.into_iter().map(T::from_f64).collect();
-        if edges
-            .windows(2)
-            .any(|pair| !matches!(pair, [low, high] if low < high))
-        {
-            return Err(invalid(format!(
-                "histogram: {bins} bins from {low} to {high} are too narrow for edges of {}: pass fewer bins",
-                T::NAME
-            )));
-        }
-        Self::from_vec(edges, bins + 1)
+        let extremes = match self.is_empty() {
+            true => None,
+            false => Some([self.min()?.item()?.to_f64(), self.max()?.item()?.to_f64()]),
+        };
+        let loops = (bin_loops_of::<T>(), search_loops_of::<T>());
+        let (counts, edges) = histogram(self.erased(), loops, extremes, bins)?;
+        Ok((counts, Self::from_erased(edges)))
     }
 }
 
-/// Returns the number of elements of `array` between each of the `edges` and the next.
+/// The loops that count the elements between edges: on the host, and on a CUDA device.
+type Loops = (&'static BinLoops, &'static SearchLoops);
+
 #[track_caller]
-fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
-    let bins = edges.len() - 1;
-    if array.device().backend().cuda().is_none() {
-        let edges = Elements::of(edges)?.to_vec();
-        let edges: Vec<f64> = edges.into_iter().map(T::to_f64).collect();
-        let counts = tally(&Elements::of(array)?, bins, bin_among(&edges));
-        let counts = counts.unwrap_or_else(|value| unreachable!("{value} is beyond all edges"));
-        return Array::from_vec(counts, bins);
+fn check(array: &AnyArray, bins: usize) -> Result<()> {
+    if bins == 0 {
+        return Err(invalid(format!(
+            "histogram: 0 bins for the array of shape {}, expected at least 1",
+            array.shape()
+        )));
     }
-    // The bin's number is the number of inner edges that are not above the value.
-    let inner = edges.erased().range_of(0, 1..bins)?;
-    let places = search(
-        [&inner, array.erased()],
-        search_loops_of::<T>(),
-        Side::Right,
-    )?;
-    occurrences(&Array::from_erased(places).flatten()?, bins)
+    if is_any_tracked(&[array])? {
+        let text =
+            "histogram: the edges have no gradient: write `stop_gradient(&x).histogram(bins)`";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let edges = Shape::from(bins.saturating_add(1));
+    check_size("histogram", &edges, DType::I64)
 }
 
-/// Returns a function that finds the bin of a value. The function estimates the bin from the common
-/// width of the bins, and corrects the estimate by the edges.
-fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
-    let last = edges.len() - 2;
-    let scale = edges.len().saturating_sub(1) as f64 / (edges[last + 1] - edges[0]);
-    move |value: T| {
-        let value = value.to_f64();
-        // Rust's `as` converts negative numbers to 0.
-        let mut bin = (((value - edges[0]) * scale) as usize).min(last);
-        while bin > 0 && value < edges[bin] {
-            bin -= 1;
-        }
-        while bin < last && value >= edges[bin + 1] {
-            bin += 1;
-        }
-        bin
+/// Returns the counts and the edges of `bins` ranges from the least to the greatest element.
+#[track_caller]
+fn histogram(
+    array: &AnyArray,
+    loops: Loops,
+    extremes: Option<[f64; 2]>,
+    bins: usize,
+) -> Result<(Array<i64>, AnyArray)> {
+    let (element, round) = (loops.0.element, loops.0.round);
+    let edges = match (extremes, element) {
+        (None, _) => edges_without_elements(bins),
+        (Some(extremes), DType::F64) => edges_between::<f64>(extremes, bins),
+        (Some(extremes), _) => edges_between::<f32>(extremes, bins),
+    };
+    let edges: Vec<f64> = edges.into_iter().map(round).collect();
+    if let Some([low, high]) = extremes {
+        check_edges(array, [low, high], &edges)?;
     }
+    let rounded = Array::from_vec(edges.clone(), bins + 1)?
+        .into_erased()
+        .converted(element)?;
+    let counts = match array.device().backend().cuda().is_some() {
+        true => counted_on_device(array, loops.1, &rounded)?,
+        false => Array::from_vec(host::binned(loops.0, array, &edges)?, bins)?,
+    };
+    Ok((counts, rounded))
+}
+
+/// Checks that the extremes are finite, and that the edges between them differ.
+#[track_caller]
+fn check_edges(array: &AnyArray, [low, high]: [f64; 2], edges: &[f64]) -> Result<()> {
+    let dtype = array.dtype;
+    let text = |number: f64| match dtype {
+        DType::F64 => number.to_string(),
+        _ => (number as f32).to_string(),
+    };
+    let (low_text, high_text) = (text(low), text(high));
+    if !(low.is_finite() && high.is_finite()) {
+        return Err(invalid(format!(
+            "histogram: the elements of the array of shape {} reach from {low_text} to {high_text}, expected finite numbers",
+            array.shape()
+        )));
+    }
+    if edges.is_sorted_by(|low, high| low < high) {
+        return Ok(());
+    }
+    let bins = edges.len() - 1;
+    Err(invalid(format!(
+        "histogram: {bins} bins from {low_text} to {high_text} are too narrow for edges of {dtype}: pass fewer bins"
+    )))
+}
+
+/// Returns the number of elements between each of the edges and the next, counted by the device.
+#[track_caller]
+fn counted_on_device(
+    array: &AnyArray,
+    loops: &'static SearchLoops,
+    edges: &AnyArray,
+) -> Result<Array<i64>> {
+    let bins = edges.len() - 1;
+    // The index of a bin is the number of inner edges that are not above the element.
+    let inner = edges.range_of(0, 1..bins)?;
+    let indices = search([&inner, array], loops, Side::Right)?;
+    occurrences(&Array::from_erased(indices).flatten()?, bins)
+}
+
+/// Returns the edges of `bins` ranges from 0 to 1.
+fn edges_without_elements(bins: usize) -> Vec<f64> {
+    let width = 1.0 / bins as f64;
+    let edge = |index: usize| index as f64 * width;
+    (0..bins).map(edge).chain([1.0]).collect()
 }
 
 /// Returns the edges of ranges of equal width, computed in `A` and rounded as by NumPy's
 /// `linspace`.
-fn edges_between<A: Float>(low: f64, high: f64, bins: usize) -> Vec<f64> {
+fn edges_between<A: Float>([low, high]: [f64; 2], bins: usize) -> Vec<f64> {
     let [mut first, mut last, half, count] = [low, high, 0.5, bins as f64].map(A::from_f64);
     if low == high {
         (first, last) = (first.minus(half), last.plus(half));

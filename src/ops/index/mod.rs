@@ -34,15 +34,15 @@ pub use concat::{concat, stack};
 pub(super) use gather::gathered;
 pub use pad_with::PadMode;
 
-use crate::ops::descriptors::counted;
 use std::ops::Range;
 
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
-use crate::array::{AnyArray, Array, DType, Elements, MAX_RANK, Shape};
+use crate::array::{AnyArray, Array, DType, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-use cachescope_kernels::vector::{Loop, vectorised};
+use crate::ops::host;
+use cachescope_kernels::counts::integer_loops_of;
 
 /// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
 /// a CUDA device, only checks that the axis has elements, because the kernel checks the indices.
@@ -64,16 +64,8 @@ fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i
             _ => Ok(()),
         };
     }
-    let elements = Elements::of(indices)?;
-    let layout = elements.layout();
-    if layout.is_contiguous() && !indices.is_empty() {
-        let values = elements.run(layout.offset(), layout.len());
-        if vectorised(AllInside { values, length }, &mut ()) {
-            return Ok(());
-        }
-    }
-    let is_inside = |index: i64| counted(index, length).is_some();
-    match elements.find_unless(is_inside) {
+    let range = -(length as i64)..length as i64;
+    match host::first_outside(integer_loops_of::<i64>(), indices.erased(), range)? {
         None => Ok(()),
         Some(index) => Err(Error::new(
             ErrorCode::Index,
@@ -83,22 +75,6 @@ fn check_indices(operation: &str, array: &AnyArray, at: usize, indices: &Array<i
                 array.layout.shape()
             ),
         )),
-    }
-}
-
-/// The check that all indices are inside an axis of length `length`.
-struct AllInside<I> {
-    values: I,
-    length: usize,
-}
-
-impl<I: Iterator<Item = i64>> Loop<()> for AllInside<I> {
-    type Result = bool;
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self, (): &mut ()) -> bool {
-        let Self { values, length } = self;
-        values.fold(true, |all, index| all & counted(index, length).is_some())
     }
 }
 

@@ -1,8 +1,10 @@
 //! One-hot rows of class labels.
 
 use super::{check_size, invalid};
-use crate::array::{AnyArray, AnyElement, Array, Bits, DType, Elements, Integer, Shape, bits_of};
+use crate::array::{AnyArray, AnyElement, Array, Bits, DType, Integer, Shape, bits_of};
 use crate::error::Result;
+use crate::ops::host;
+use cachescope_kernels::counts::{IntegerLoops, integer_loops_of};
 
 impl<T: Integer> Array<T> {
     /// Returns the one-hot encoding of the elements: a row for each element, along a new last axis
@@ -28,46 +30,45 @@ impl<T: Integer> Array<T> {
     /// host, labels of another type than `i64` are converted first.
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
-        let shape = self.shape().iter().copied().chain([classes]);
-        let shape: Shape = shape.collect();
-        check_size("one_hot", &shape, U::DTYPE)?;
-        self.check_classes(classes)?;
         let one = (U::DTYPE, bits_of(U::one()));
-        one_hot(self.erased(), classes, one, &shape).map(Array::from_erased)
-    }
-
-    /// Waits until the elements are computed, and checks that all are classes. On a CUDA device,
-    /// only checks that `classes` is not 0, because the kernel checks the elements.
-    #[track_caller]
-    fn check_classes(&self, classes: usize) -> Result<()> {
-        let own = self.layout().shape();
-        if self.device().backend().cuda().is_some() {
-            return match classes {
-                0 if !self.is_empty() => Err(invalid(format!(
-                    "one_hot: 0 classes for the array of shape {own}, expected at least one"
-                ))),
-                _ => Ok(()),
-            };
-        }
-        let is_class = |class: T| class >= T::zero() && T::into_u64(class) < classes as u64;
-        match Elements::of(self)?.find_unless(is_class) {
-            None => Ok(()),
-            Some(class) => Err(invalid(format!(
-                "one_hot: the class {class} in the array of shape {own} is out of range for {classes} classes"
-            ))),
-        }
+        let rows = one_hot(self.erased(), integer_loops_of::<T>(), classes, one)?;
+        Ok(Array::from_erased(rows))
     }
 }
 
-/// Returns the one-hot rows of classes, which have been checked, in an array of `shape`. `one` is
-/// the number 1 in the type of the rows.
+/// Waits until the labels are computed, and checks that all are classes. On a CUDA device, only
+/// checks that `classes` is not 0, because the kernel checks the labels.
+#[track_caller]
+fn check_labels(labels: &AnyArray, loops: &'static IntegerLoops, classes: usize) -> Result<()> {
+    let own = labels.shape();
+    if labels.device().backend().cuda().is_some() {
+        return match classes {
+            0 if labels.len() > 0 => Err(invalid(format!(
+                "one_hot: 0 classes for the array of shape {own}, expected at least one"
+            ))),
+            _ => Ok(()),
+        };
+    }
+    let bound = i64::try_from(classes).unwrap_or(i64::MAX);
+    match host::first_outside(loops, labels, 0..bound)? {
+        None => Ok(()),
+        Some(class) => Err(invalid(format!(
+            "one_hot: the class {class} in the array of shape {own} is out of range for {classes} classes"
+        ))),
+    }
+}
+
+/// Returns the one-hot rows of labels. `one` is the number 1 in the type of the rows.
 #[track_caller]
 fn one_hot(
     labels: &AnyArray,
+    loops: &'static IntegerLoops,
     classes: usize,
     one: (DType, Bits),
-    shape: &Shape,
 ) -> Result<AnyArray> {
+    let shape: Shape = labels.dims().iter().copied().chain([classes]).collect();
+    check_size("one_hot", &shape, one.0)?;
+    check_labels(labels, loops, classes)?;
     let labels = match labels.device().backend().cuda().is_some() {
         true => labels.share(),
         false => labels.share().converted(DType::I64)?,
@@ -75,6 +76,6 @@ fn one_hot(
     on_device!(
         labels.device(),
         touching & labels.buffer,
-        marked(labels.operand(), classes, one, shape)
+        marked(labels.operand(), classes, one, &shape)
     )
 }

@@ -2,56 +2,50 @@
 
 use approx::{AbsDiffEq, RelativeEq, UlpsEq};
 
-use crate::array::{AnyElement, Array, Elements, Float, Layout};
+use crate::array::{AnyArray, AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
-use crate::ops::IntoExpr;
-
-/// Returns whether both arrays are on one device and have one shape, and `same` is true for every
-/// pair of elements.
-///
-/// If the download fails, returns false. The device's next fallible call then returns the error.
-fn all_pairs<T: AnyElement>(
-    left: &Array<T>,
-    right: &Array<T>,
-    mut same: impl FnMut(T, T) -> bool,
-) -> bool {
-    let device = left.device();
-    if left.shape() != right.shape() || device != right.device() {
-        return false;
-    }
-    let (left, right) = match (Elements::of(left), Elements::of(right)) {
-        (Ok(left), Ok(right)) => (left, right),
-        (Err(error), _) | (_, Err(error)) => {
-            device.memory().defer(error);
-            return false;
-        }
-    };
-    let walk = Layout::walk([left.layout(), right.layout()]);
-    let (_, [left_stride, right_stride]) = walk.row();
-    for ([left_first, right_first], count) in walk.runs(0..walk.count()) {
-        let left_row = left.row(left_first, left_stride, count);
-        let right_row = right.row(right_first, right_stride, count);
-        if !left_row
-            .zip(right_row)
-            .all(|(left, right)| same(left, right))
-        {
-            return false;
-        }
-    }
-    true
-}
+use crate::ops::host;
+use cachescope_kernels::compare::{EqualLoops, Tolerance, close_loops_of, equal_loops_of};
 
 /// The minimum size of arrays that are compared on the device. Downloading smaller arrays is
 /// faster.
 const ON_DEVICE_BYTES: usize = 1 << 16;
 
-/// Returns whether two arrays of one shape on one device have equal elements. The device compares,
-/// and allocates outside every cache.
+/// Returns whether both arrays are on one device and have one shape, and `compare` returns true. If
+/// the device fails, returns false, and the device's next fallible call returns the error.
 #[track_caller]
-fn are_equal_on_device<T: AnyElement>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
-    let _outside = enter_uncached();
-    left.lazy().eq(right.into_lazy()).all()?.item()
+fn agree(arrays: [&AnyArray; 2], compare: impl FnOnce([&AnyArray; 2]) -> Result<bool>) -> bool {
+    let [left, right] = arrays;
+    if left.shape() != right.shape() || left.device() != right.device() {
+        return false;
+    }
+    compare(arrays).unwrap_or_else(|error| {
+        left.device().memory().defer(error);
+        false
+    })
+}
+
+/// Returns whether both arrays have equal elements. A device compares large arrays itself.
+#[track_caller]
+fn are_equal(arrays: [&AnyArray; 2], loops: &'static EqualLoops) -> bool {
+    agree(arrays, |[left, right]| {
+        if left.device().backend().cuda().is_none() || left.size_bytes() < ON_DEVICE_BYTES {
+            return host::are_equal(loops, arrays);
+        }
+        let _outside = enter_uncached();
+        let differs: Array<bool> = left.lazy().ne(right.lazy()).any()?.into_array();
+        Ok(!differs.item()?)
+    })
+}
+
+/// Returns whether the elements of each pair are within a tolerance.
+#[track_caller]
+fn are_close<T: Float>(left: &Array<T>, right: &Array<T>, tolerance: Tolerance) -> bool {
+    let arrays = [left.erased(), right.erased()];
+    agree(arrays, |arrays| {
+        host::are_close(close_loops_of::<T>(), arrays, tolerance)
+    })
 }
 
 /// Two arrays are equal if they are on one device, have one shape, and equal elements. `NaN` equals
@@ -69,15 +63,7 @@ fn are_equal_on_device<T: AnyElement>(left: &Array<T>, right: &Array<T>) -> Resu
 /// ```
 impl<T: AnyElement> PartialEq for Array<T> {
     fn eq(&self, other: &Self) -> bool {
-        let on_device =
-            self.device().backend().cuda().is_some() && self.size_bytes() >= ON_DEVICE_BYTES;
-        if !on_device || self.shape() != other.shape() || self.device() != other.device() {
-            return all_pairs(self, other, |left, right| left == right);
-        }
-        are_equal_on_device(self, other).unwrap_or_else(|error| {
-            self.device().memory().defer(error);
-            false
-        })
+        are_equal([self.erased(), other.erased()], equal_loops_of::<T>())
     }
 }
 
@@ -102,10 +88,7 @@ impl<T: Float> AbsDiffEq for Array<T> {
     }
 
     fn abs_diff_eq(&self, other: &Self, epsilon: T) -> bool {
-        let epsilon = epsilon.to_f64();
-        all_pairs(self, other, |left, right| {
-            left == right || (left.to_f64() - right.to_f64()).abs() <= epsilon
-        })
+        are_close(self, other, Tolerance::Absolute(epsilon.to_f64()))
     }
 }
 
@@ -127,18 +110,8 @@ impl<T: Float> RelativeEq for Array<T> {
     }
 
     fn relative_eq(&self, other: &Self, epsilon: T, max_relative: T) -> bool {
-        let (epsilon, max_relative) = (epsilon.to_f64(), max_relative.to_f64());
-        all_pairs(self, other, |left, right| {
-            if left == right {
-                return true;
-            }
-            let (left, right) = (left.to_f64(), right.to_f64());
-            let difference = (left - right).abs();
-            // An infinite difference is never within a tolerance, even if an element is infinite.
-            difference.is_finite()
-                && (difference <= epsilon
-                    || difference <= left.abs().max(right.abs()) * max_relative)
-        })
+        let tolerance = Tolerance::Relative(epsilon.to_f64(), max_relative.to_f64());
+        are_close(self, other, tolerance)
     }
 }
 
@@ -164,14 +137,6 @@ impl<T: Float> UlpsEq for Array<T> {
     }
 
     fn ulps_eq(&self, other: &Self, epsilon: T, max_ulps: u32) -> bool {
-        let epsilon = epsilon.to_f64();
-        all_pairs(self, other, |left, right| {
-            if left == right {
-                return true;
-            }
-            let difference = (left.to_f64() - right.to_f64()).abs();
-            let distance = left.ordinal().abs_diff(right.ordinal());
-            difference.is_finite() && (difference <= epsilon || distance <= u64::from(max_ulps))
-        })
+        are_close(self, other, Tolerance::Ulps(epsilon.to_f64(), max_ulps))
     }
 }

@@ -24,6 +24,47 @@ fn equality_is_of_shape_device_and_elements() -> Result<()> {
 }
 
 #[test]
+fn each_pair_of_each_length_counts() -> Result<()> {
+    fn check<T: Float>() -> Result<()> {
+        for length in [1, 2, 127, 128, 129, 300] {
+            let zeros = Array::<T>::zeros(length)?;
+            assert!(zeros == zeros.to_uncached()?, "{length}");
+            for at in 0..length {
+                let mut values = vec![T::zero(); 2 * length];
+                values[2 * at] = T::one();
+                let all = Array::from_slice(&values, 2 * length)?;
+                let views = [
+                    Array::from_fn(length, |index| values[2 * index[0]])?,
+                    all.slice(s![..;2])?,
+                    all.slice(s![..;-2])?,
+                ];
+                for view in views.iter().take(2) {
+                    assert!(*view != zeros, "{at} of {length}");
+                    assert!(
+                        !view.abs_diff_eq(&zeros, T::from_f64(0.5)),
+                        "{at} of {length}"
+                    );
+                    assert!(view.abs_diff_eq(&zeros, T::one()), "{at} of {length}");
+                }
+                // From the end, the slice has the elements of odd indices, which are zero.
+                assert!(views[2] == zeros, "{at} of {length}");
+                let flipped = views[1].flip(0)?;
+                assert_eq!(
+                    flipped == views[0],
+                    length == 2 * at + 1,
+                    "{at} of {length}"
+                );
+            }
+        }
+        Ok(())
+    }
+    check::<f32>()?;
+    check::<f64>()?;
+    check::<f16>()?;
+    check::<bf16>()
+}
+
+#[test]
 fn floats_compare_as_numbers() -> Result<()> {
     let zeros = Array::from_vec(vec![0.0f32, -0.0], 2)?;
     assert!(zeros == zeros.flip(0)?);
