@@ -1,9 +1,9 @@
-//! The memory that a capture uses.
+//! The memory that a captured graph uses.
 //!
-//! A graph names memory by address alone, so it pins the memory. A block is pinned without a
-//! counted handle, so that later writes to its arrays still use that block. For suballocations of a
-//! planned slab, the whole slab is held. Otherwise, an entry on another thread or stream would
-//! write to these addresses. If the scope is entered again, it gets a second slab.
+//! A graph names memory by address only, so the graph must pin the memory. A block is pinned
+//! without a counted handle, so that later writes to its arrays do not copy. For a suballocation of
+//! a planned slab, the graph holds the whole slab. Otherwise, an entry on another thread or stream
+//! could write to the suballocation. If the scope is entered again, it gets a second slab.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,13 +25,13 @@ thread_local! {
 /// The memory that operations of a capture have used so far.
 #[derive(Default)]
 struct Uses {
-    /// The pinned blocks by address; no two of them have one address.
+    /// The pinned blocks by address. Two blocks never have an equal address.
     pinned: HashMap<u64, PinnedBlock>,
-    /// Address ranges of suballocations of slabs.
+    /// The address ranges of suballocations of slabs.
     planned: Vec<Range<u64>>,
 }
 
-/// Memory that a graph names by address; it stays reserved as long as the graph.
+/// The memory that a graph names by address. The memory stays reserved as long as the graph exists.
 pub struct CapturedMemory {
     blocks: Vec<PinnedBlock>,
     slabs: Vec<BlockHandle>,
@@ -48,13 +48,13 @@ struct PinnedBlock {
     used: Use,
 }
 
-/// A guard: while it lives, the memory that this thread's operations use is tracked.
+/// A guard that tracks the memory used by this thread's operations, until the guard drops.
 #[must_use]
 #[derive(Debug)]
 pub struct CaptureTracking(());
 
 impl CaptureTracking {
-    /// Begins tracking. Returns `None` if this thread already tracks.
+    /// Begins tracking. Returns `None` if this thread already tracks memory.
     pub fn begin() -> Option<Self> {
         USED.with_borrow_mut(|used| {
             used.is_none().then(|| {
@@ -64,11 +64,11 @@ impl CaptureTracking {
         })
     }
 
-    /// Ends tracking, and returns the memory that was used, pinned.
+    /// Ends tracking, and returns the used memory, which is pinned.
     ///
     /// # Errors
     ///
-    /// If a used slab has been released, because its scope was invalidated or entered by another
+    /// Fails if a used slab was released, because its scope was invalidated or entered by another
     /// thread.
     #[track_caller]
     pub fn end(self, device: &Device) -> Result<CapturedMemory> {
@@ -93,7 +93,8 @@ impl CaptureTracking {
 
 impl Drop for CaptureTracking {
     fn drop(&mut self) {
-        // Dropped outside the borrow, because the drop may return blocks to their homes.
+        // The value is dropped outside the borrow, because its drop may return blocks to their
+        // homes.
         let used = USED.try_with(RefCell::take);
         drop(used);
     }
@@ -108,7 +109,7 @@ fn slab_is_gone() -> Error {
 }
 
 impl Buffer {
-    /// Tracks an operation's use of this memory, if this thread captures.
+    /// Tracks an operation's use of this memory, if this thread captures a graph.
     #[doc(hidden)]
     pub fn track_use(&self, used: Use) {
         if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
@@ -117,7 +118,8 @@ impl Buffer {
         USED.with_borrow_mut(|uses| {
             let Some(uses) = uses else { return };
             if cache::is_planned(&self.block) {
-                // From here on, later users of this suballocation are ordered with launches.
+                // Because of this mark, later users of the suballocation are ordered after graph
+                // launches.
                 self.block.mark_exported();
                 uses.planned.push(range_of(&self.block));
                 return;
@@ -138,35 +140,33 @@ fn range_of(block: &BlockHandle) -> Range<u64> {
     first..first + block.requested_bytes
 }
 
-/// Returns the streams of the block's device.
 fn streams_of(block: &BlockHandle) -> Streams<'_> {
     block.home().device().memory().streams()
 }
 
 impl CapturedMemory {
-    /// Launches `graph` on the stream that it was captured on, after all uses of the memory on
-    /// other streams. The graph uses no other memory.
+    /// Launches `graph` on the stream of its capture, after all uses of this memory on other
+    /// streams. The graph uses no memory outside this memory.
     ///
     /// # Errors
     ///
-    /// If the stream is being captured. If another thread exports an array in this memory to
-    /// foreign code, and the export or the graph writes.
+    /// Fails if the stream is being captured. Fails if another thread exports an array in this
+    /// memory to foreign code, and the export or the graph writes.
     #[track_caller]
     pub fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
-        // Locked before the checks: until the launch, no other thread begins to use several
-        // streams, or the memory.
+        // The lock is taken before the checks. Until the launch, no other thread can begin to use
+        // this memory, or begin to use several streams.
         let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(stream)?;
         }
         // SAFETY: the capture tracked all memory that the graph uses, so this memory stays
-        // reserved. The stream was just ordered after the other streams that use it; later users
-        // order themselves after the launch.
+        // reserved. `use_on` ordered the stream after all earlier uses of the memory. Later users
+        // are ordered after the launch.
         unsafe { gpu.launch_graph(graph, stream, &alone) }
     }
 
-    /// Returns the address ranges, and how the graph uses each.
     fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Use)> {
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|pinned| (range_of(&pinned.block), pinned.used));
@@ -174,8 +174,8 @@ impl CapturedMemory {
         blocks.chain(slabs)
     }
 
-    /// Orders `stream` before it uses all of this memory. No other thread may begin to use the
-    /// memory until the launch is submitted.
+    /// Orders the next work of `stream` after all earlier uses of this memory. No other thread may
+    /// begin to use the memory until the launch is submitted.
     #[track_caller]
     fn use_on(&self, stream: StreamId) -> Result<()> {
         self.blocks

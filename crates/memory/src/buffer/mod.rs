@@ -1,4 +1,4 @@
-//! Untyped device memory, shared by counted handles.
+//! Untyped device memory with reference-counted handles.
 
 pub(crate) mod captured;
 mod shared_at;
@@ -19,8 +19,9 @@ use crate::memory::uses::StreamUse;
 use self::shared_at::SharedAt;
 use self::value_id::ValueId;
 
-/// Untyped device memory, allocated like an array's. The enclosing scope serves it, and takes it
-/// back when the last handle drops. The contents of the memory are not initialised.
+/// Untyped device memory, allocated like the memory of an array. The enclosing scope provides the
+/// memory, and reuses it after the last handle drops. The contents of the memory are not
+/// initialised.
 ///
 /// # Examples
 ///
@@ -38,8 +39,8 @@ use self::value_id::ValueId;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct Buffer {
-    // Declared first, so that it drops first: its line must leave the table before the block can
-    // have another holder.
+    // This field is declared first, so that it drops first. Its line must leave the table before
+    // the block can have another holder.
     shared_at: SharedAt,
     block: BlockHandle,
     /// The identity of the values on a tape, if a tape tracks them.
@@ -47,7 +48,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Allocates `size_bytes` on `device`; 0 allocates nothing.
+    /// Allocates `size_bytes` bytes on `device`. A size of 0 allocates nothing.
     ///
     /// # Examples
     ///
@@ -64,15 +65,16 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) for a size that cannot be addressed.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the reclaim ladder frees too little
+    /// memory. [`InvalidShape`](crate::ErrorKind::InvalidShape) for a size that cannot be
+    /// addressed.
     #[inline]
     #[track_caller]
     pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
         Self::new_at(device, size_bytes, Location::caller())
     }
 
-    /// Like [`new`](Self::new), for a call at `call_site`.
+    /// Like [`new`](Self::new), but reports `call_site` as the call site.
     #[inline]
     #[doc(hidden)]
     pub fn new_at(
@@ -94,17 +96,17 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// Imports foreign memory of `device`. Calls `destructor` once, when no handle is left and
-    /// every stream that used the memory is done. If this function fails, it drops `destructor`
-    /// and does not call it. If `allowed` is [`Use::Read`], the memory always counts as shared, so
-    /// that every write copies first.
+    /// Imports foreign memory of `device`. Calls `destructor` once, after the last handle has
+    /// dropped and every stream has finished its uses of the memory. If this function fails, it
+    /// drops `destructor` without a call. If `allowed` is [`Use::Read`], the memory always counts
+    /// as shared, so every write copies first.
     ///
     /// # Safety
     ///
     /// Until `destructor` is called, the `size_bytes` bytes at `address` are memory of the device
-    /// that may be read. If `allowed` is [`Use::Write`], they may be written as well. Nothing else
-    /// writes them outside the order of the thread's current stream, nor reads them if they may be
-    /// written.
+    /// that may be read. If `allowed` is [`Use::Write`], the bytes may also be written. Foreign
+    /// writes to the bytes are ordered by the thread's current stream. If `allowed` is
+    /// [`Use::Write`], foreign reads are ordered by this stream too.
     #[track_caller]
     #[doc(hidden)]
     pub unsafe fn import(
@@ -123,8 +125,8 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// Returns the address of the first byte in the device's memory; 0 for a buffer of no bytes. It
-    /// is aligned to 512 bytes unless the memory is imported.
+    /// Returns the address of the first byte in the device's memory; 0 for an empty buffer. Unless
+    /// the memory is imported, the address is aligned to 512 bytes.
     ///
     /// # Examples
     ///
@@ -142,7 +144,7 @@ impl Buffer {
         self.block.block.address.0
     }
 
-    /// Returns the requested size.
+    /// Returns the requested size in bytes.
     ///
     /// # Examples
     ///
@@ -174,9 +176,8 @@ impl Buffer {
         Device::from_caches(self.block.home().device())
     }
 
-    /// Sets each element of the memory, which must be a host's, to `value`, and returns the
-    /// elements. Waits for work that uses the memory. If bytes remain at the end, too few for an
-    /// element, they do not change.
+    /// Sets each element of this host memory to `value`, and returns the elements. Waits for work
+    /// that uses the memory. Trailing bytes that are too few for an element do not change.
     ///
     /// # Examples
     ///
@@ -196,9 +197,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the memory is not a host's, if the device
-    /// has no data, if another handle shares the memory, or if `T` needs an alignment that the
-    /// memory does not have: above 512 bytes, if it is not imported.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the memory is not host memory, is shared,
+    /// or is not aligned for `T`, or if the device has no data.
     #[track_caller]
     pub fn fill_host<T: Copy>(&mut self, value: T) -> Result<&mut [T]> {
         let backend = self.device().backend();
@@ -224,17 +224,19 @@ impl Buffer {
         let first: *mut T = host_pointer(DevicePtr(self.address())).cast();
         let count = self.size_bytes() / size_of::<T>();
         for index in 0..count {
-            // SAFETY: the element lies in this block of the host, which is aligned for it. Its
-            // only handle is borrowed mutably, and all work that used it is done.
+            // SAFETY: the element lies in this host block. The checks above ensure that the block
+            // is aligned for `T` and has one handle, which is borrowed mutably. `synchronize`
+            // waited for all work that used the block.
             unsafe { first.add(index).write(value) };
         }
-        // SAFETY: as above, and all elements were written.
+        // SAFETY: the loop has written all `count` elements. The result borrows the block's only
+        // handle mutably.
         Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
     }
 
-    /// Orders the next use of the memory by the stream `user`: a read after the writes of other
-    /// streams, a write after all their uses. During a write, no other thread may begin to use the
-    /// memory.
+    /// Orders the next use of the memory by the stream `user`. A read is ordered after the writes
+    /// of other streams. A write is ordered after all uses of other streams. During a write, no
+    /// other thread may begin to use the memory.
     #[track_caller]
     #[doc(hidden)]
     pub fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {
@@ -247,13 +249,13 @@ impl Buffer {
         ordered.at_caller()
     }
 
-    /// Returns whether a graph may use the memory, including one that is still being captured.
+    /// Returns whether a graph may use the memory. The graph may still be in capture.
     #[doc(hidden)]
     pub fn is_used_by_graphs(&self) -> bool {
         self.block.is_used_by_graphs()
     }
 
-    /// Returns the first deferred error of the device, if there is one.
+    /// Fails with the first deferred error of the device, if there is one.
     #[track_caller]
     #[doc(hidden)]
     pub fn take_deferred_error(&self) -> Result<()> {
@@ -267,8 +269,8 @@ impl Buffer {
         self.block.block.stream
     }
 
-    /// Returns the stream of the last write to the memory. Waits for the write itself if the host
-    /// executes it, or if the memory is the host's.
+    /// Returns the stream of the last write to the memory. Waits for the write if the host executes
+    /// it, or if the memory is host memory.
     #[track_caller]
     #[doc(hidden)]
     pub fn wait_for_last_write(&self) -> Result<StreamId> {
@@ -281,7 +283,7 @@ impl Buffer {
     }
 
     /// Returns whether the host can read the memory without a wait or a copy. The memory must be
-    /// the host's, and its last write completed.
+    /// host memory whose last write has completed.
     #[doc(hidden)]
     pub fn is_readable_now(&self) -> bool {
         let backend = self.device().backend();
@@ -303,7 +305,7 @@ impl Buffer {
         }
     }
 
-    /// Returns another handle on the same memory.
+    /// Returns another handle on this memory.
     #[inline]
     #[track_caller]
     #[doc(hidden)]
@@ -315,7 +317,7 @@ impl Buffer {
         }
     }
 
-    /// Returns another handle on the same memory, for a view of the elements.
+    /// Returns another handle on this memory, for a view of the elements.
     #[inline]
     #[track_caller]
     #[doc(hidden)]
@@ -327,8 +329,8 @@ impl Buffer {
         }
     }
 
-    /// Returns true if the handle belongs to a view or its clone, and another handle on the memory
-    /// does not. In builds without debug assertions, returns false.
+    /// Returns whether this handle belongs to a view, while another handle on the memory does not.
+    /// Clones of a view count as views. In builds without debug assertions, returns false.
     #[doc(hidden)]
     pub fn is_view(&self) -> bool {
         self.shared_at.is_view(self.block.holders())
@@ -341,22 +343,23 @@ impl Buffer {
         self.value_id
     }
 
-    /// Removes the identity of a constant before a write, because the tape recomputes the values
-    /// that preceded the write.
+    /// Removes the value's identity before a write, if the value is a constant. The tape can
+    /// recompute only the values before the write.
     #[inline]
     #[doc(hidden)]
     pub fn forget_constant(&mut self) {
         self.value_id = self.value_id.filter(|value_id| !value_id.is_constant());
     }
 
-    /// Returns this handle with another identity, or with none if no tape tracks the values.
+    /// Returns this handle with the identity `value_id`; `None` if no tape tracks the values.
     #[doc(hidden)]
     pub fn with_value_id(self, value_id: Option<ValueId>) -> Self {
         Self { value_id, ..self }
     }
 
-    /// Returns the line that made a handle on the same memory, other than this handle and `except`.
-    /// `None` in builds without debug assertions, and if the line is not known.
+    /// Returns the call site that created another handle on this memory. Ignores this handle and
+    /// the handles in `except`. Returns `None` if the call site is not known, and in builds without
+    /// debug assertions.
     #[doc(hidden)]
     pub fn shared_at(&self, except: &[&Self]) -> Option<&'static Location<'static>> {
         let except = except.iter().filter(|other| other.is_same(self));
@@ -364,23 +367,23 @@ impl Buffer {
         self.shared_at.other(self.header_address(), except)
     }
 
-    /// Counts the memory as a copy that a write made, and marks it in the record of its entry. The
-    /// handle that forced the copy was made at `shared_at`.
+    /// Counts this memory as a copy-on-write copy, and marks it in the record of its entry.
+    /// `shared_at` is the call site that created the handle which forced the copy.
     #[doc(hidden)]
     pub fn note_copy_on_write(&self, shared_at: Option<&'static Location<'static>>) {
         let caches = self.device().caches();
         caches.note_copy_on_write(&self.block, shared_at);
     }
 
-    /// Returns the address of the block's header, which identifies the memory while it has a
-    /// handle.
+    /// Returns the address of the block's header. The address identifies the memory while the
+    /// memory has a handle.
     #[inline]
     fn header_address(&self) -> usize {
         ptr::from_ref(&*self.block).addr()
     }
 
     /// Returns the number of handles that share the memory. The owner of read-only memory counts as
-    /// one. A writer that is not the only holder copies first.
+    /// a handle. If a writer is not the only holder, it copies first.
     #[inline]
     #[doc(hidden)]
     pub fn holders(&self) -> usize {
@@ -394,7 +397,7 @@ impl Buffer {
         self.block.block.is_read_only()
     }
 
-    /// Returns whether both are handles on the same memory.
+    /// Returns whether `self` and `other` are handles on one memory block.
     #[inline]
     #[doc(hidden)]
     pub fn is_same(&self, other: &Self) -> bool {

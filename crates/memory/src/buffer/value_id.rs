@@ -1,4 +1,5 @@
-//! The identity of values for gradients: the tape that tracks them, and their number on it.
+//! The identity of values for gradients: the tape that tracks the values, and their index on the
+//! tape.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -6,24 +7,23 @@ use std::num::NonZeroU32;
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
-/// The identity of tracked values. No other values have it while their tape lives.
+/// The identity of tracked values. The identity is unique while the tape exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValueId {
     /// The tape that tracks the values.
     pub tape: TapeId,
-    /// The index of the values on the tape, with the bit 31 set for
-    /// constants.
+    /// The index of the values on the tape, with bit 31 set for constants.
     pub index: u32,
 }
 
 impl ValueId {
-    /// The bit of constants in an index: no gradient passes through them, but the tape can compute
-    /// them again.
+    /// The bit that marks a constant in an index. No gradient passes through constants, but the
+    /// tape can recompute them.
     const CONSTANT: u32 = 1 << 31;
 
-    /// The identity of rounded elements whose exact elements are stored after them in the same
-    /// memory. The identity counts as a constant and belongs to no tape. A write to the elements
-    /// therefore removes it.
+    /// The identity of rounded elements. The same memory stores the exact elements after the
+    /// rounded elements. The identity counts as a constant and belongs to no tape, so a write to
+    /// the elements removes it.
     pub const ROUNDED: Self = Self {
         tape: TapeId::NONE,
         index: Self::CONSTANT,
@@ -37,7 +37,7 @@ impl ValueId {
         }
     }
 
-    /// Returns true if the values are a constant.
+    /// Returns whether the values are constants.
     pub fn is_constant(self) -> bool {
         self.index & Self::CONSTANT != 0
     }
@@ -48,7 +48,7 @@ impl ValueId {
     }
 }
 
-/// The number of a tape.
+/// The identifier of a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TapeId(NonZeroU32);
 
@@ -61,10 +61,10 @@ static LIVE: AtomicU64 = AtomicU64::new(0);
 static NUMBERS: Mutex<Vec<TapeId>> = Mutex::new(Vec::new());
 
 impl TapeId {
-    /// The number that no tape has.
+    /// The identifier that no tape has.
     const NONE: Self = Self(NonZeroU32::MAX);
 
-    /// Registers a new tape, and returns its number.
+    /// Registers a new tape, and returns its identifier.
     pub fn begin() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let most = u64::from(Self::NONE.0.get()) - 1;
@@ -75,13 +75,13 @@ impl TapeId {
         own
     }
 
-    /// Removes the number of a tape that ends.
+    /// Unregisters the tape.
     pub fn end(self) {
         NUMBERS.lock().retain(|number| *number != self);
         LIVE.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns whether there is any tape in this process.
+    /// Returns whether this process has a registered tape.
     #[inline]
     pub fn are_any() -> bool {
         LIVE.load(Ordering::Relaxed) > 0
@@ -93,11 +93,11 @@ impl TapeId {
     }
 }
 
-/// Refuses tracked values, for an operation that gradients cannot pass through.
+/// Fails for tracked values, because gradients cannot pass through `operation`.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the operation.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) with the operation's name.
 #[track_caller]
 pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> {
     match value_id {
@@ -111,12 +111,12 @@ pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> 
     }
 }
 
-/// Refuses work that writes to memory by address alone, if this thread has a tape. The tape's
-/// handles do not protect its saved values from these writes.
+/// Fails if this thread has a tape, because `operation` writes to memory by address only. The
+/// tape's handles cannot protect saved values from writes by address.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the operation.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) with the operation's name.
 #[track_caller]
 pub fn refuse_while_tracking(operation: &str) -> Result<()> {
     if HAS_TAPE.get() {

@@ -1,5 +1,5 @@
-//! The path of a request that is not a hit. A miss uses free memory of the shard, then evicts and
-//! uses the pool, then uses the memory's reclaim ladder.
+//! The path of a request that is not a hit. The path first tries free memory of the shard. Then it
+//! evicts blocks and tries the pool. Last, it uses the reclaim ladder of the memory.
 
 use std::panic::Location;
 use std::ptr;
@@ -30,7 +30,6 @@ impl Caches {
         self.allocate_slowly(bytes, current_stream(self), call_site)
     }
 
-    /// Serves any request that missed.
     #[inline(never)]
     pub(super) fn allocate_slowly(
         &self,
@@ -57,7 +56,7 @@ impl Caches {
         self.filled(block)
     }
 
-    /// Hands out a block that belongs to no cache.
+    /// Allocates a block that belongs to no cache.
     pub(crate) fn allocate_uncached(
         &self,
         bytes: u64,
@@ -127,8 +126,8 @@ impl Caches {
         self.allocate_from_memory(Some(shard), request)
     }
 
-    /// Serves a request from free memory of the shard, after taking back the blocks that other
-    /// threads dropped. Also works for a scope that is not the innermost scope.
+    /// Serves a request from free memory of the shard. First takes back the blocks that other
+    /// threads dropped. The shard's scope need not be the innermost scope.
     fn refill(&self, shard: &Shard, request: &Request) -> std::result::Result<BlockHandle, Need> {
         let Some(mut guard) = shard.guard() else {
             return Err(Need::Block);
@@ -137,8 +136,8 @@ impl Caches {
         guard.refill(request).map(BlockHandle::from)
     }
 
-    /// Serves a request from free memory of the pool, including idle blocks of other sizes that the
-    /// shard evicts. Returns `None` if the memory has to grow.
+    /// Serves a request from free memory of the pool. The shard first evicts idle blocks of other
+    /// sizes to the pool. Returns `None` if the memory must grow.
     fn allocate_from_pool(&self, shard: &Shard, request: &Request) -> Option<BlockHandle> {
         self.drain_uncached();
         for to_grow in [false, true] {
@@ -160,8 +159,8 @@ impl Caches {
         None
     }
 
-    /// Serves a request from the memory, by its reclaim ladder. The block belongs to the shard or
-    /// to no cache.
+    /// Serves a request from the memory, with its reclaim ladder. Without a shard, the block
+    /// belongs to no cache.
     pub(super) fn allocate_from_memory(
         &self,
         shard: Option<&Shard>,
@@ -171,7 +170,7 @@ impl Caches {
         self.totals.count_miss();
         self.drain_uncached();
         self.sweep_by_time();
-        // No borrow of the shard is alive here: the ladder's third rung may access the shard.
+        // No borrow of the shard may exist during this call, because rung 3 may access the shard.
         let block = self.memory.allocate(&to_memory(shard, request))?;
         match shard.and_then(Shard::guard) {
             Some(mut guard) => Ok(guard.adopt(block, request).into()),
@@ -181,7 +180,7 @@ impl Caches {
     }
 
     /// Returns true if the shard's cache may own another `bytes` bytes. If the release of this
-    /// shard's idle blocks makes room, releases them.
+    /// shard's idle blocks makes this possible, releases these blocks.
     pub(super) fn has_room(&self, shard: &Shard, bytes: u64) -> bool {
         let settings = shard.settings.as_ref();
         let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());
@@ -202,7 +201,7 @@ impl Caches {
         fits(self.owned_bytes(shard))
     }
 
-    /// Returns the size of a request, or `None` for a request of no bytes.
+    /// Returns the size of a request, or `None` for a request of 0 bytes.
     pub(super) fn size(
         &self,
         bytes: u64,
@@ -218,14 +217,14 @@ impl Caches {
         Ok(size.filter(|_| bytes > 0))
     }
 
-    /// Serves a request of no bytes with a header without a block.
+    /// Serves a request of 0 bytes with a header without a block.
     #[cold]
     fn allocate_nothing(&self) -> Result<BlockHandle> {
         self.with_uncached(|guard| guard.hand_out_empty())
     }
 
-    /// Imports memory that was allocated elsewhere, and that belongs to no cache, for uses up to
-    /// `allowed`. Calls `destructor` once, when the memory is not used any more.
+    /// Imports foreign memory, which belongs to no cache. `allowed` is the maximum access to the
+    /// memory. Calls `destructor` once, after the last use of the memory.
     pub(crate) fn import(
         &self,
         address: DevicePtr,
@@ -236,8 +235,8 @@ impl Caches {
         scope::settle();
         publish_current();
         self.check_not_broken()?;
-        // Frees imported memory that is not used any more. Otherwise it would accumulate in a
-        // program whose every allocation is a hit.
+        // Unused imported memory is freed first. Otherwise, it would accumulate in a program in
+        // which every allocation is a hit.
         self.drain_uncached();
         self.memory.free_imported();
         self.memory.take_deferred_error()?;
@@ -247,9 +246,9 @@ impl Caches {
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 
-    /// Counts a copy-on-write in the thread's scope. The handle that forced the copy was made at
-    /// the line `shared_at`. Marks the copy in the record of the scope's entry, if that entry
-    /// allocated it.
+    /// Counts a copy-on-write in the thread's scope. `shared_at` is the call site that created the
+    /// handle which forced the copy. If the scope's entry allocated the copy, marks the copy in the
+    /// record of the entry.
     #[cold]
     pub(crate) fn note_copy_on_write(
         &self,
@@ -273,7 +272,6 @@ impl Caches {
     }
 }
 
-/// Converts a shard's request into a request to the memory.
 pub(super) fn to_memory<'a>(shard: Option<&'a Shard>, request: &Request) -> memory::Request<'a> {
     let settings = shard.and_then(|shard| shard.settings.as_ref());
     memory::Request {

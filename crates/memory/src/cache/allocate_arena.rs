@@ -1,4 +1,4 @@
-//! The part of a miss that only arenas need.
+//! The steps of a miss that only arenas need.
 
 use super::allocate::to_memory;
 use super::policy::Need;
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::memory::{self, Block};
 
 impl Caches {
-    /// Serves a request from a new arena of `bytes`. If the arena would need a reclaim, a block of
-    /// the request's own size becomes the arena instead. This size must be at least `min_bytes`.
+    /// Serves a request from a new arena of `bytes` bytes. If this arena would need a reclaim, a
+    /// block of the request's own size becomes the arena. This size must be at least `min_bytes`.
     pub(super) fn refill_from_arena(
         &self,
         shard: &Shard,
@@ -32,7 +32,8 @@ impl Caches {
         Ok(served.ok().map(BlockHandle::from))
     }
 
-    /// Allocates an arena, if there is room for it without reclaiming memory.
+    /// Allocates an arena. Returns `None` if the allocation would need a reclaim or exceed
+    /// `max_bytes`.
     fn allocate_arena(
         &self,
         shard: &Shard,

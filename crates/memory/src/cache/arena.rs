@@ -1,19 +1,19 @@
-//! Blocks that suballocations are cut from.
+//! Arenas: blocks that are divided into suballocations.
 //!
-//! A suballocation has a header of its own, of the class [`SUBALLOCATION`], above all size classes.
-//! A dropped suballocation goes to this class's free list, on the path of every block, without a
-//! further branch. In a bin of its size, it could serve any request. The arena could then not
-//! detect that all of its suballocations are free again.
+//! A suballocation has its own header with the class [`SUBALLOCATION`], which is above all size
+//! classes. If a suballocation drops, it goes to the free list of this class. So all drops share
+//! one path without a further branch. In the free list of its size, a suballocation could serve any
+//! request. The arena could then not detect that all its suballocations are free.
 
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};
 use crate::pool::size_class::CLASSES;
 
-/// The class of a suballocation: above the size classes.
+/// The class of a suballocation, above all size classes.
 pub(super) const SUBALLOCATION: usize = CLASSES;
 pub(super) const ARENA: usize = CLASSES + 1;
 
-/// The arenas of a policy; its cursor is in the first arena.
+/// The arenas of a policy. The policy's cursor is in the first arena.
 #[derive(Default)]
 pub(super) struct Arenas(List);
 
@@ -58,14 +58,14 @@ impl Arenas {
         self.0.iter().any(|arena| holds(arena, address))
     }
 
-    /// Moves the uses of a freed suballocation by other streams to its arena, so that the arena
-    /// waits for them.
+    /// Moves a freed suballocation's uses by other streams to its arena. The arena then waits for
+    /// these uses.
     pub(super) fn share(&mut self, suballocation: &mut Header) {
         share(&mut self.0, suballocation);
     }
 
-    /// Returns true if other streams may still use an arena, so that none of its memory may be
-    /// reused.
+    /// Returns true if other streams may still use an arena. The memory of the arenas must then not
+    /// be reused.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
         !self.0.iter().all(|arena| arena.block.other_uses.is_empty())
@@ -78,18 +78,18 @@ pub(super) struct DetachedArenas(Vec<Detached>);
 
 /// Arenas that were detached in one epoch.
 ///
-/// Invariant: `live` suballocations of the arenas are handed out, at least one.
+/// Invariant: `live` is the number of live suballocations of the arenas, and is at least 1.
 struct Detached {
-    /// The epoch in which the suballocations were handed out.
+    /// The epoch in which the suballocations became live.
     epoch: u64,
     live: usize,
-    /// The bytes of these suballocations.
     live_bytes: u64,
     arenas: List,
 }
 
 impl DetachedArenas {
-    /// Adds arenas of which `live` suballocations of `live_bytes` are handed out, since `epoch`.
+    /// Adds arenas with `live` live suballocations of `live_bytes` bytes in total. The
+    /// suballocations became live in `epoch`.
     pub(super) fn add(&mut self, epoch: u64, (live, live_bytes): (usize, u64), mut arenas: List) {
         match self.0.iter_mut().find(|detached| detached.epoch == epoch) {
             Some(detached) => {
@@ -106,7 +106,8 @@ impl DetachedArenas {
         }
     }
 
-    /// Frees a suballocation of `epoch`. Returns the arenas that are not in use any more.
+    /// Frees a suballocation of `epoch`. Returns the arenas of the epoch if no suballocation is
+    /// live any more.
     pub(super) fn free(&mut self, epoch: u64, bytes: u64) -> List {
         let position = self.0.iter().position(|detached| detached.epoch == epoch);
         let Some(index) = position else {
@@ -120,8 +121,8 @@ impl DetachedArenas {
         self.0.swap_remove(index).arenas
     }
 
-    /// Counts one more suballocation of the arena that contains `address`. Returns the arena and
-    /// its epoch.
+    /// Adds a live suballocation to the arena that contains `address`. Returns the arena and its
+    /// epoch.
     pub(super) fn export(&mut self, address: DevicePtr) -> Option<(&Header, u64)> {
         self.0.iter_mut().find_map(|detached| {
             let arena = detached.arenas.iter().find(|arena| holds(arena, address))?;
@@ -130,14 +131,14 @@ impl DetachedArenas {
         })
     }
 
-    /// Like [`Arenas::share`], for detached arenas.
     pub(super) fn share(&mut self, suballocation: &mut Header) {
         for detached in &mut self.0 {
             share(&mut detached.arenas, suballocation);
         }
     }
 
-    /// Returns the bytes that nothing can use until a suballocation drops.
+    /// Returns the bytes of detached arenas outside live suballocations. These bytes are unusable
+    /// until the last suballocation drops.
     pub(super) fn unused_bytes(&self) -> u64 {
         let unused = |own: &Detached| bytes(own.arenas.iter()) - own.live_bytes;
         self.0.iter().map(unused).sum()
@@ -150,7 +151,6 @@ impl DetachedArenas {
     }
 }
 
-/// Moves the uses of a freed suballocation to its arena, if `arenas` contains this arena.
 fn share(arenas: &mut List, suballocation: &mut Header) {
     let block = &mut suballocation.block;
     arenas.for_each_mut(|arena| {

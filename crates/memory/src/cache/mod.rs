@@ -2,11 +2,11 @@
 //! serves a request.
 //!
 //! [`Caches::allocate`] serves a request from the current shard: the shard of the nearest enclosing
-//! scope of this device. A miss gets a block from the memory below. The shard is this block's home
-//! from then on.
+//! scope of this device. On a miss, the device's memory provides the block. The shard then becomes
+//! the home of the block.
 //!
-//! Architecture invariant: a cache owns idle blocks and nothing else. It never copies or accesses
-//! the contents of a block, and knows nothing of arrays.
+//! Architecture invariant: a cache owns only idle blocks. It never copies or accesses the contents
+//! of a block, and does not use arrays.
 
 mod allocate;
 mod allocate_arena;

@@ -1,5 +1,5 @@
 //! The events that the caches write to their device's recorder. During a recording, every request
-//! and free of a shard takes the slow path, which records it.
+//! and free of a shard takes the slow path, which records the event.
 
 use super::request::Request;
 use super::scope;
@@ -9,12 +9,12 @@ use crate::recorder::{EventKind, EventRecord, NO_SCOPE, NO_STACK, RecordingStart
 use crate::sync::Arc;
 
 impl Caches {
-    /// Begins a recording. Each thread gets a ring of at most `ring_bytes`. A scope that another
-    /// thread is inside is recorded from its next entry on. With `backtraces`, allocations have a
-    /// backtrace.
+    /// Begins a recording. Each thread gets a ring of at most `ring_bytes`. If another thread is
+    /// inside a scope, the scope is recorded from its next entry on. If `backtraces` is true,
+    /// allocations are recorded with a backtrace.
     pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> RecordingStart {
-        scope::settle(); // A scope that this thread is inside began before the recording.
-        // If the device cannot measure times, its work is recorded without them.
+        scope::settle(); // A deferred entry began before the recording.
+        // If the device cannot measure times, its work is recorded without times.
         let _ = self.memory.backend().begin_timing();
         let mark = self.memory.recorder().begin(ring_bytes, backtraces);
         self.follow_recorder();
@@ -27,9 +27,9 @@ impl Caches {
         self.follow_recorder();
     }
 
-    /// Updates every shard to the state of the recorder. If several threads call this function, the
-    /// last thread sees every recording that any of them began or ended. A cache that is made
-    /// meanwhile reads the recorder itself.
+    /// Applies the state of the recorder to every shard. If several threads call this function, the
+    /// last call applies the changes of all threads. A cache that is created concurrently reads the
+    /// recorder itself.
     fn follow_recorder(&self) {
         let _following = self.following_recorder.lock();
         let observed = self.memory.recorder().is_active();
@@ -37,7 +37,7 @@ impl Caches {
             if cache.settings.is_observed() != observed {
                 cache.settings.observe(observed);
             }
-            // A shard that this thread is inside may not have followed an earlier change yet.
+            // This thread may be inside a shard that has not applied an earlier change yet.
             for shard in cache.shards() {
                 if let Some(mut guard) = shard.guard() {
                     guard.observe(observed);
@@ -46,7 +46,7 @@ impl Caches {
         }
     }
 
-    /// Returns the number of the scope that requests of this thread go to.
+    /// Returns the recorder's number of the scope that serves this thread's requests.
     pub(crate) fn current_scope_number(&self) -> ScopeNumber {
         scope::shard_of(self).map_or(NO_SCOPE, |shard| shard.scope_number())
     }
@@ -74,7 +74,6 @@ impl Caches {
         });
     }
 
-    /// Records that an array's block is a copy that a write forced.
     pub(super) fn record_copy_on_write(&self, copy: &BlockHandle) {
         self.memory.recorder().record(|| EventRecord {
             scope: copy.home().scope_number(),
@@ -83,7 +82,7 @@ impl Caches {
         });
     }
 
-    /// Records that a cache was invalidated, which released `freed_bytes` at once.
+    /// Records the invalidation of a cache, which released `freed_bytes` immediately.
     pub(super) fn record_invalidation(&self, settings: &Arc<CacheSettings>, freed_bytes: u64) {
         let recorder = self.memory.recorder();
         recorder.record(|| EventRecord {

@@ -1,4 +1,4 @@
-//! Rung 3 of the ladder: the memory reclaims idle blocks from the named caches.
+//! Rung 3 of the reclaim ladder: the memory reclaims idle blocks from the named caches.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ impl Reclaim for Caches {
         self.close_retired();
         let mut shards: Vec<Arc<Shard>> =
             self.all().iter().flat_map(|cache| cache.shards()).collect();
-        // Each key is read once: threads enter meanwhile, and a sort needs constant keys.
+        // Each key is read once. Concurrent entries change the keys, and a sort needs constant
+        // keys.
         shards.sort_by_cached_key(|shard| shard.last_used());
         let mut freed_bytes = self.drain_uncached();
         let mut entered = Vec::new();
@@ -66,9 +67,9 @@ impl Reclaim for Caches {
 }
 
 impl Caches {
-    /// Requests the idle blocks of the threads inside of `entered`, among all `shards`, until about
-    /// `need_bytes` are requested. Returns the bytes that are freed at once, from shards that were
-    /// left meanwhile.
+    /// Requests idle blocks from the threads inside the shards `entered`, until about `need_bytes`
+    /// are requested. `shards` has all shards of the device. Returns the bytes that were freed
+    /// immediately, from shards without a thread inside.
     fn request_idle(&self, entered: &[&Arc<Shard>], shards: &[Arc<Shard>], need_bytes: u64) -> u64 {
         let mut requested_bytes = 0;
         let is_needed = |shard: &&&Arc<Shard>| {
@@ -77,7 +78,8 @@ impl Caches {
             is_needed
         };
         let mut called: Vec<&Arc<Shard>> = entered.iter().take_while(is_needed).copied().collect();
-        // The next request of a thread goes to its innermost scope.
+        // A thread's next request goes to its innermost scope, so all shards of the thread get the
+        // signal.
         let threads: Vec<u64> = called.iter().filter_map(|shard| shard.holder()).collect();
         let is_of_them = |shard: &&Arc<Shard>| {
             let holder = shard.holder();
@@ -85,14 +87,13 @@ impl Caches {
         };
         called.extend(shards.iter().filter(is_of_them));
         called.iter().for_each(|shard| shard.request_idle());
-        // If a thread left its shard without seeing the signal, the barrier makes that exit visible
+        // If a thread left its shard before it read the signal, the barrier makes the exit visible
         // to this thread.
         heavy_barrier();
         let left = called.iter().filter_map(|shard| shard.drain_from_outside());
         left.map(|idle| self.return_idle(idle)).sum()
     }
 
-    /// Returns the growth of the cache `name`, or `None` if no cache has this name.
     pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
         let cache = self.find(name)?;
         self.drain_shards(&cache);
@@ -105,9 +106,11 @@ impl Caches {
         })
     }
 
-    /// Returns the device's memory at one moment, and the share that each of `caches` holds.
+    /// Returns a consistent census of the device's memory, and the memory that each of `caches`
+    /// holds.
     fn count(&self, caches: &[Arc<NamedCache>]) -> (Census, Vec<CacheUse>) {
-        // No shard is closed meanwhile: its blocks would count both here and as orphans.
+        // The lock prevents the close of a shard. A closed shard's blocks would count twice: in the
+        // shard and as orphans.
         let _moving = self.moving.lock();
         let shards: Vec<Vec<Arc<Shard>>> = caches.iter().map(|cache| cache.shards()).collect();
         let uncached = self.uncached.lock().clone();
@@ -130,8 +133,8 @@ impl Caches {
     }
 }
 
-/// Returns the memory that the shards of a cache hold, as it was `counted`, without the lines that
-/// allocated it.
+/// Returns the memory that the shards of a cache hold, from the bytes `counted` per shard. The
+/// result has no call sites.
 fn describe_cache(cache: &NamedCache, shards: &[Arc<Shard>], counted: Vec<OwnedBytes>) -> CacheUse {
     let mut stats = CacheStats::default();
     let mut usage = CacheUse::default();
@@ -141,7 +144,7 @@ fn describe_cache(cache: &NamedCache, shards: &[Arc<Shard>], counted: Vec<OwnedB
         usage.cached_bytes += idle_bytes;
         usage.stuck_bytes += match shard.holder() {
             Some(_) => shard.counters.left_bytes().min(idle_bytes),
-            None => idle_bytes, // The reclaim released the rest.
+            None => idle_bytes, // The reclaim has released the other idle blocks.
         };
         usage.detached_bytes += counted.detached_bytes;
         usage.live_bytes += counted.live_bytes;
@@ -161,7 +164,8 @@ fn describe_cache(cache: &NamedCache, shards: &[Arc<Shard>], counted: Vec<OwnedB
     }
 }
 
-/// Returns the recorded lines that allocated the live memory of a cache, the most bytes first.
+/// Returns the recorded call sites that allocated the live memory of a cache, sorted by descending
+/// bytes.
 fn lines(cache: &NamedCache) -> Vec<LineUse> {
     let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();
     for record in cache.shards().iter().flat_map(|shard| shard.live_records()) {

@@ -1,8 +1,8 @@
-//! The allocations and frees of an entry, in order: for reports, and for the planner.
+//! The record of an entry's allocations and frees, in order. Reports and the planner use it.
 //!
-//! A record is not read from the recorder. The recorder's rings exist only during a recording and
-//! contain only the newest events. A record counts steps, not time. It is complete, or reports
-//! which requests are missing.
+//! A record does not use the recorder. The recorder's rings exist only during a recording, and
+//! contain only the newest events. A record counts steps instead of time. If a record is
+//! incomplete, the number of missing requests is known.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -11,20 +11,20 @@ use super::request::Request;
 use crate::device::StreamId;
 use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 
-/// Set in the epoch of a block whose free is to be recorded.
+/// The bit in the epoch of a block that marks its free for the record.
 pub(super) const RECORDED: u64 = 1 << 62;
 
-/// The maximum number of recorded allocations of an entry. An allocation takes 220 bytes in a
-/// record with its growth, the previous record and that record's copy. In total, 28 MiB.
+/// The maximum number of recorded allocations of an entry. An allocation needs 220 bytes in the
+/// growing record, the previous record, and the previous record's copy. The maximum needs 28 MiB.
 pub(super) const MAX_RECORDED: usize = 1 << 17;
 
-/// The maximum number of requests that a scope plans. A request takes about 1,200 bytes: in the
-/// record, the sequences, their plan, its suballocations and the planning itself. In total, 38 MiB.
+/// The maximum number of requests that a scope plans. A request needs about 1,200 bytes in the
+/// record, the sequences, the plan, the suballocations and the planner. The maximum needs 38 MiB.
 pub(super) const MAX_PLANNED: usize = 1 << 15;
 
 /// One allocation of an entry of a scope.
 ///
-/// Times are steps of the entry: each allocation is one step, and so is each drop.
+/// Times are counted in steps of the entry. Each allocation is one step, and each drop is one step.
 ///
 /// # Examples
 ///
@@ -48,24 +48,23 @@ pub(super) const MAX_PLANNED: usize = 1 << 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocationRecord {
-    /// Bytes requested.
+    /// The requested bytes.
     pub bytes: u64,
-    /// The call that allocated.
+    /// The call site of the allocation.
     pub call_site: &'static Location<'static>,
-    /// The step in which it was allocated.
+    /// The step of the allocation.
     pub allocated_at: u64,
-    /// The step in which it was dropped; `None` if it outlived the entry.
+    /// The step of the drop; `None` if the block outlived the entry.
     pub freed_at: Option<u64>,
-    /// True if it is the copy that a write to an array with shared memory made; see
+    /// True if a write to an array with shared memory made this allocation for a copy; see
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write).
     pub is_copy_on_write: bool,
-    /// The line that made the handle which forced that copy, if it is known. Only in builds with
-    /// debug assertions.
+    /// The call site that created the handle which forced the copy, if known. Builds without debug
+    /// assertions do not record it.
     pub shared_at: Option<&'static Location<'static>>,
 }
 
 impl AllocationRecord {
-    /// Makes the record of a live allocation.
     pub(super) fn new(
         bytes: u64,
         call_site: &'static Location<'static>,
@@ -86,14 +85,14 @@ impl AllocationRecord {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedAllocation {
     pub(super) record: AllocationRecord,
-    /// The requested bytes, as the pool rounds them.
+    /// The requested bytes after the pool's rounding.
     pub(super) rounded_bytes: u64,
     pub(super) stream: StreamId,
 }
 
 /// The record of an entry in progress.
 ///
-/// Invariant: it has at most `most` allocations, and no capacity for more.
+/// Invariant: the length and the capacity of `recorded` are at most `most`.
 #[derive(Debug)]
 pub(super) struct Recording {
     recorded: Vec<RecordedAllocation>,
@@ -101,15 +100,17 @@ pub(super) struct Recording {
     step: u64,
     /// The number of allocations that were known before the record began.
     known: usize,
-    /// The entry's first epoch. Blocks that were handed out before it belong to an earlier entry.
+    /// The first epoch of the entry. Blocks with a lower epoch belong to earlier entries.
     entry_epoch: u64,
-    /// The number of requests that the shard had served before the first request that did not fit.
+    /// The number of requests that the shard served before the first unrecorded request; `None`
+    /// while the record is open.
     stopped_at: Option<u64>,
 }
 
 impl Recording {
-    /// Begins a record of up to `most` allocations. The record continues after `recorded`, the
-    /// allocations that are already known. Frees among these allocations do not count as steps.
+    /// Begins a record of up to `most` allocations. The record begins with `recorded`, the
+    /// allocations that are already known. Frees between the known allocations do not count as
+    /// steps.
     pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<RecordedAllocation>) -> Self {
         debug_assert!(recorded.len() <= most);
         Self {
@@ -122,13 +123,12 @@ impl Recording {
         }
     }
 
-    /// Returns true unless the record was stopped.
     pub(super) fn is_open(&self) -> bool {
         self.stopped_at.is_none()
     }
 
-    /// Stops the record before the entry ends, at a request after the first `served` ones of the
-    /// shard. If `keeps` is false, discards the record.
+    /// Stops the record before the entry ends. `served` is the number of requests that the shard
+    /// served before the first unrecorded request. If `keeps` is false, discards the record.
     pub(super) fn stop(&mut self, served: u64, keeps: bool) {
         self.stopped_at = Some(served);
         if !keeps {
@@ -136,7 +136,6 @@ impl Recording {
         }
     }
 
-    /// Iterates over the allocations recorded so far that are live.
     pub(super) fn live(&self) -> impl Iterator<Item = AllocationRecord> {
         let records = self.recorded.iter().map(|recorded| recorded.record);
         records.filter(|record| record.freed_at.is_none())
@@ -150,7 +149,7 @@ impl Recording {
         if self.recorded.len() == self.recorded.capacity() {
             let more = self.recorded.len().max(4);
             let room = self.most - self.recorded.len();
-            self.recorded.reserve_exact(more.min(room)); // Grows like a `Vec`, up to `most`.
+            self.recorded.reserve_exact(more.min(room)); // The capacity doubles, up to `most`.
         }
         let number = self.recorded.len() as u32;
         let bytes = request.size.requested_bytes;
@@ -164,8 +163,8 @@ impl Recording {
         Some(number)
     }
 
-    /// Marks a block that was handed out in `epoch` as a copy that a write forced. The handle that
-    /// forced the copy was made at `shared_at`.
+    /// Marks the allocation `number` as a copy-on-write copy, if `epoch` belongs to this entry.
+    /// `shared_at` is the call site that created the handle which forced the copy.
     pub(super) fn copied_on_write(
         &mut self,
         number: u32,
@@ -181,7 +180,6 @@ impl Recording {
         }
     }
 
-    /// Records the free of a block that was handed out in `epoch`.
     pub(super) fn freed(&mut self, number: u32, epoch: u64) {
         if epoch < self.entry_epoch {
             return;
@@ -208,20 +206,20 @@ impl Recording {
         }
     }
 
-    /// Returns the record. If it is incomplete, also returns how many requests the shard had served
-    /// before the first one that is missing.
+    /// Returns the record. If the record is incomplete, also returns the number of requests that
+    /// the shard served before the first unrecorded request.
     pub(super) fn finish(self) -> (Vec<RecordedAllocation>, Option<u64>) {
         (self.recorded, self.stopped_at)
     }
 }
 
-/// The record of an entry that has ended. A later end has a higher `number`.
+/// The record of an ended entry. Records of later entries have a higher `number`.
 #[derive(Debug)]
 pub(super) struct FinishedRecord {
     pub(super) number: u64,
     records: Vec<AllocationRecord>,
-    /// For each allocation, whether its block is live. False for requests that followed a plan
-    /// before the record began: their drops are not recorded.
+    /// For each allocation, true if its block is live. For requests before the record began, the
+    /// value is false, because their drops are not recorded.
     is_live: Vec<AtomicBool>,
     /// The epochs in which the blocks of the entry were handed out.
     epochs: Range<u64>,
@@ -232,8 +230,6 @@ impl FinishedRecord {
         &self.records
     }
 
-    /// Marks the block of an allocation as dropped, if it was handed out in an `epoch` of the
-    /// entry.
     pub(super) fn dropped(&self, number: u32, epoch: u64) {
         let is_live = self.is_live.get(number as usize);
         if let Some(is_live) = is_live.filter(|_| self.epochs.contains(&epoch)) {

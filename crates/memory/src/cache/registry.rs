@@ -1,4 +1,5 @@
-//! The caches of a device by name: found, configured, counted, invalidated, removed, closed.
+//! The registry of a device's caches by name: look-up, configuration, statistics, invalidation,
+//! removal and close.
 
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use crate::memory::header::List;
 use crate::memory::{MemoryStats, WaitMode};
 use crate::sync::Arc;
 
-/// Signals every shard of a cache. Returns the blocks that go to the pool at once.
+/// Signals every shard of a cache. Returns the blocks that go to the pool immediately.
 fn signal_all(cache: &NamedCache, signals: u64) -> List {
     let mut idle = List::new();
     signal_each(&cache.shards(), signals, |mut more| {
@@ -26,18 +27,18 @@ fn signal_all(cache: &NamedCache, signals: u64) -> List {
 }
 
 impl Caches {
-    /// Enters the cache `name`, and makes it if there is none.
+    /// Enters the cache `name`. Creates the cache if it does not exist.
     pub(super) fn enter_shard(&self, name: &str, options: &EntryOptions) -> Option<LocalShard> {
         loop {
             let cache = self.named(name);
             cache.settings.apply(options);
-            // `None` if the thread is inside a shard of this cache, and that shard is to be closed.
-            // The name then already refers to another cache.
+            // `None` means that the thread is inside a shard of this cache that is about to be
+            // closed. The name then already refers to another cache.
             let Some(shard) = self.enter_named(&cache) else {
                 continue;
             };
-            // A removing thread is certain to find the shard only after the shard was added to the
-            // cache.
+            // If another thread removes the cache, it may not find a shard that was just added. So
+            // this thread signals the shard itself.
             if !self.is_named(&cache) {
                 self.retire(cache);
                 if let Some(idle) = shard.signal(CLOSE) {
@@ -48,8 +49,8 @@ impl Caches {
         }
     }
 
-    /// Enters this thread's shard, or again the shard that the thread is already inside. Returns
-    /// `None` if that shard is to be closed.
+    /// Enters this thread's shard of the cache. If the thread is already inside a shard of the
+    /// cache, enters this shard again. Returns `None` if the shard is about to be closed.
     fn enter_named(&self, cache: &NamedCache) -> Option<LocalShard> {
         let known =
             scope::held_shard(&cache.settings).or_else(|| scope::thread_shard(&cache.settings));
@@ -66,7 +67,7 @@ impl Caches {
         Some(shard)
     }
 
-    /// Retains a cache that was removed while it was being entered, until its shards are closed.
+    /// Retains a cache that was removed during an entry, until its shards are closed.
     fn retire(&self, cache: Arc<NamedCache>) {
         let mut registry = self.registry.lock();
         if !registry
@@ -100,7 +101,7 @@ impl Caches {
         self.registry.lock().named.get(name).cloned()
     }
 
-    /// Returns every cache that may hold blocks, including those that were removed while a thread
+    /// Returns every cache that may hold blocks, including caches that were removed while a thread
     /// was inside.
     pub(super) fn all(&self) -> Vec<Arc<NamedCache>> {
         scope::settle();
@@ -125,14 +126,12 @@ impl Caches {
         }
     }
 
-    /// Returns the statistics of `name`, or `None` if no cache has this name.
     pub(crate) fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         let cache = self.find(name)?;
         self.drain_shards(&cache);
         Some(cache.stats())
     }
 
-    /// Returns the statistics of every cache, sorted by name.
     pub(crate) fn reports(&self) -> Vec<CacheReport> {
         scope::settle();
         let named: Vec<_> = self.registry.lock().named.values().cloned().collect();
@@ -149,7 +148,7 @@ impl Caches {
         reports
     }
 
-    /// Returns the record of the entry of `name` that was recorded last.
+    /// Returns the record of the last recorded entry of `name`.
     pub(crate) fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         let shards = self
             .find(name)
@@ -159,10 +158,10 @@ impl Caches {
         last.map_or_else(Vec::new, |record| record.records().to_vec())
     }
 
-    /// Returns the statistics of the device's memory and all its caches.
     pub(crate) fn memory_stats(&self) -> MemoryStats {
         self.drain_all();
-        // No shard may be closed meanwhile: its blocks would count both here and as orphans.
+        // The lock prevents the close of a shard. A closed shard's blocks would count twice: in the
+        // shard and as orphans.
         let _moving = self.moving.lock();
         let mut sums = CacheStats::default();
         for cache in self.all() {
@@ -187,13 +186,13 @@ impl Caches {
             cached_bytes: sums.cached_bytes,
             peak_live_bytes: self.totals.peak_bytes().max(live_bytes),
             pending_bytes: memory.pending_bytes + sums.pending_bytes,
-            // Saturating: a thread inside its scope may move blocks meanwhile.
+            // The subtraction saturates, because a thread inside its scope may move blocks
+            // concurrently.
             allocated_bytes: memory.allocated_bytes.saturating_sub(sums.pending_bytes),
             ..memory
         }
     }
 
-    /// Returns the live and the reserved bytes of the device.
     pub(crate) fn live_and_reserved_bytes(&self) -> (u64, u64) {
         let stats = self.memory_stats();
         (stats.live_bytes, stats.reserved_bytes)
@@ -237,8 +236,9 @@ impl Caches {
         invalidation
     }
 
-    /// Removes the cache itself. Idle blocks return as in an invalidation. The other blocks return
-    /// when they drop, or when the thread inside leaves.
+    /// Removes the cache. Idle blocks return to the pool like in an invalidation. Live blocks
+    /// return when they drop. If a thread is inside a shard, the shard's idle blocks return when
+    /// the thread leaves.
     pub(crate) fn remove(&self, name: &str) -> Invalidation {
         let invalidation = self.retire_named(name);
         self.memory.drain_pending(WaitMode::Wait);
@@ -263,7 +263,7 @@ impl Caches {
         invalidation
     }
 
-    /// Closes the remaining shards of removed caches, except those that a thread is inside.
+    /// Closes the remaining shards of removed caches, except shards with a thread inside.
     pub(super) fn sweep_retired(&self) {
         let _moving = self.moving.lock();
         self.close_retired();
@@ -276,16 +276,16 @@ impl Caches {
                 self.close_shard(&shard);
             }
         }
-        // A thread may have entered meanwhile. It added its shard to the cache first, and then
-        // checks, under this lock, that the cache is still registered.
+        // A thread may enter a retired cache concurrently. The thread first adds its shard to the
+        // cache. Then it checks under this lock that the cache is registered.
         let is_open =
             |cache: &Arc<NamedCache>| cache.shards().iter().any(|shard| !shard.is_closed());
         self.registry.lock().retired.retain(is_open);
     }
 
-    /// Closes the caches after the last handle has dropped: all idle memory returns to the device.
-    /// If a live array meanwhile returned the device to a thread, that thread has a handle again.
-    /// It closes the caches again when it drops the handle.
+    /// Closes the caches after the last handle has dropped. All idle memory returns to the device.
+    /// A thread may get a new handle from a live array. When this handle drops, the caches are
+    /// closed again.
     pub(super) fn close(&self) {
         let names: Vec<_> = self.registry.lock().named.keys().cloned().collect();
         for name in names {
@@ -297,20 +297,18 @@ impl Caches {
             let _moving = self.moving.lock();
             self.close_shard(&shard);
         }
-        // Busy memory is released when the memory drops, or by a later handle that a live array
-        // returns.
+        // Busy memory is released when `self.memory` drops, or when the caches are closed again.
         self.memory.trim(0, WaitMode::Poll);
         self.memory.free_imported();
     }
 
-    /// Closes a shard, unless a thread is inside.
     fn close_shard(&self, shard: &Arc<Shard>) {
         if let Some(idle) = self.this.upgrade().and_then(|this| shard.close(this)) {
             self.return_idle(idle);
         }
     }
 
-    /// Takes back the blocks that were dropped elsewhere, in every shard that no other thread is
+    /// Takes back the blocks that other threads dropped, in every shard without another thread
     /// inside.
     pub(super) fn drain_all(&self) {
         self.drain_uncached();
@@ -321,7 +319,7 @@ impl Caches {
         self.memory.drain_pending(WaitMode::Poll);
     }
 
-    /// Evicts by time, if a sweep is due. Called with no lock and no borrow of a shard held.
+    /// Evicts by time, if a sweep is due. The caller must not hold a lock or a borrow of a shard.
     pub(super) fn sweep_by_time(&self) {
         if !self.sweep_timer.take_due() {
             return;
@@ -345,14 +343,14 @@ impl Caches {
         }
     }
 
-    /// Returns a handle on the slab that contains `address`. Until the handle drops, the slab is
-    /// neither used nor released. The handle's block has the slab's address, and all bytes of the
-    /// slab are requested. Returns `None` if no slab of a plan contains `address`, or if another
-    /// thread is inside its scope. Code that uses addresses alone, such as a captured graph, holds
-    /// the slab this way.
+    /// Returns a handle on the slab that contains `address`. Until the handle drops, the slab
+    /// serves no request and is not released. The handle's block has the slab's address, and its
+    /// requested bytes are the whole slab. Returns `None` if no slab of a plan contains `address`,
+    /// or if another thread is inside the slab's scope. Code that uses memory by address only, such
+    /// as a captured graph, needs this handle.
     ///
-    /// Live suballocations stay valid, as when they outlive their entry. The plan continues with
-    /// another slab.
+    /// Live suballocations stay valid, like suballocations that outlive their entry. The plan
+    /// continues with another slab.
     pub(crate) fn export_slab(&self, address: DevicePtr) -> Option<BlockHandle> {
         let _moving = self.moving.lock();
         let caches = self.all();
@@ -376,8 +374,8 @@ impl Caches {
         let Some(settings) = &shard.settings else {
             return 0;
         };
-        // Searches by name first, because there may be thousands of caches. A removed cache is
-        // found among the retired caches.
+        // The search by name comes first, because there may be thousands of caches. A removed cache
+        // is among the retired caches.
         let named = self.find(&settings.name).into_iter();
         let own = named
             .chain(self.retired())

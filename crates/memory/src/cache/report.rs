@@ -14,19 +14,19 @@ use crate::size::ByteSize;
 pub struct CacheReport {
     /// The name of the cache.
     pub name: String,
-    /// The policy of its next entry.
+    /// The policy of the cache's next entry.
     pub policy: Policy,
-    /// Its statistics over all threads.
+    /// The statistics of the cache over all threads.
     pub stats: CacheStats,
 }
 
-/// The named caches of a device, sorted by name. `Display` prints a table, in which unprintable
-/// characters of a name are escaped, and long names are shortened. See
+/// The named caches of a device, sorted by name. `Display` prints a table. The table escapes
+/// unprintable characters of names, and shortens long names. See
 /// [`scope::report`](crate::scope::report).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeReport {
-    /// The device: "host", "cuda:0".
+    /// The name of the device, such as "host" or "cuda:0".
     pub device: String,
     /// One row per cache.
     pub caches: Vec<CacheReport>,
@@ -84,18 +84,18 @@ impl fmt::Display for ScopeReport {
     }
 }
 
-/// The memory that the entries of a cache leave behind; see
-/// [`scope::growth`](crate::scope::growth). `Display` prints it in words.
+/// The memory that the entries of a cache allocate and do not free; see
+/// [`scope::growth`](crate::scope::growth). `Display` prints a description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Growth {
-    /// The entries in which live bytes rose, since they last fell.
+    /// The number of entries with a rise of live bytes, since live bytes last fell.
     pub entries: u64,
-    /// The rise of live bytes in these entries.
+    /// The rise of live bytes, since live bytes last fell.
     pub bytes: u64,
-    /// The live allocations of the present entry and of the last entry, by allocating line, the
-    /// most bytes first. Empty unless entries are recorded:
-    /// [`CacheConfig::record`](crate::CacheConfig::record).
+    /// The live allocations of the current entry and the last entry, by call site, in descending
+    /// order of bytes. If [`CacheConfig::record`](crate::CacheConfig::record) is off, the list is
+    /// empty.
     pub lines: Vec<LineUse>,
 }
 
@@ -108,7 +108,6 @@ impl fmt::Display for Growth {
     }
 }
 
-/// Returns the share of requests that were served from the cache, or "-" if there were none.
 fn hit_rate(stats: &CacheStats) -> String {
     match stats.hits + stats.misses {
         0 => "-".into(),

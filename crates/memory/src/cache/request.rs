@@ -8,12 +8,13 @@ use crate::pool::Rounding;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) requested_bytes: u64,
-    /// The size, as the pool rounds it, so that a freed block is found in its class again.
+    /// The size after the pool's rounding. A freed block is then in the class that later requests
+    /// search.
     pub(super) rounded_bytes: u64,
 }
 
 impl Size {
-    /// Makes a size. Returns `None` if rounding up overflows.
+    /// Creates a size. Returns `None` if rounding up overflows.
     pub(super) fn new(requested_bytes: u64, rounding: Rounding) -> Option<Self> {
         Some(Self {
             requested_bytes,

@@ -1,4 +1,4 @@
-//! The settings of a cache, and its name.
+//! The name and the settings of a cache.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::recorder::{NO_SCOPE, Recorder, ScopeNumber};
 use crate::sync::Mutex;
 use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 
-/// The settings of a named cache; write it with `..Default::default()`.
+/// The settings of a named cache. Initialise them with `..Default::default()`.
 ///
 /// # Examples
 ///
@@ -20,25 +20,25 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// The treatment of idle blocks. A change takes effect at the next outermost entry. The default
-    /// is `DeviceConfig::policy` for a cache that was never configured, else [`Policy::Recycle`].
+    /// The policy for idle blocks. A change takes effect at the next outermost entry. The default
+    /// is [`Policy::Recycle`]. A cache that was never configured uses `DeviceConfig::policy`.
     pub policy: Policy,
-    /// The maximum number of bytes, live and idle together, that the cache may hold over all its
-    /// threads. Requests beyond it are served as if outside the scope. Unbounded by default.
+    /// The maximum sum of live and idle bytes of the cache over all threads; unbounded by default.
+    /// Requests above the maximum bypass the cache.
     pub max_bytes: Option<u64>,
-    /// A block that this many outermost entries of its thread did not use returns to the pool. So
-    /// blocks that only a first entry needed are not kept forever. With `None`, blocks do not age,
-    /// but may still be evicted for blocks of other sizes. The default is 64. The check runs once
-    /// in this number of entries.
+    /// The age limit of idle blocks in outermost entries of a thread; 64 by default. A block that
+    /// this number of entries did not use returns to the pool. So blocks that only the first entry
+    /// needed are not kept forever. If the limit is `None`, blocks do not age, but may be evicted
+    /// for blocks of other sizes. The check runs once per this number of entries.
     pub keep_entries: Option<u64>,
-    /// A block that was not used for this long returns to the pool. There is no background thread.
-    /// Exits, misses of any thread, statistics and trims check the time, at most eight times in
-    /// this period. Unbounded by default.
+    /// The age limit of idle blocks in time; unbounded by default. A block that was unused for this
+    /// time returns to the pool. There is no background thread. Exits, misses of any thread,
+    /// statistics and trims check the time, at most eight times per period.
     pub max_idle: Option<Duration>,
     /// True to record the allocations of each entry, for
-    /// [`cache_record`](crate::Device::cache_record). Each recorded request takes the slow path.
-    /// Requests after the first 131,072 of an entry are not recorded;
-    /// [`unrecorded`](crate::CacheStats::unrecorded) counts them.
+    /// [`cache_record`](crate::Device::cache_record). Each recorded request takes the slow path. At
+    /// most 131,072 requests of an entry are recorded.
+    /// [`unrecorded`](crate::CacheStats::unrecorded) counts the further requests.
     pub record: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct EntryOptions {
 }
 
 impl EntryOptions {
-    /// No change: the cache is entered with its present settings.
+    /// The options that change no setting.
     pub(crate) const NONE: Self = Self {
         policy: None,
         max_bytes: None,
@@ -79,15 +79,15 @@ impl EntryOptions {
     }
 }
 
-/// A cache's name and settings. Its shards share them, and read them on entry if `version` has
-/// advanced.
+/// The name and settings of a cache, which all its shards share. If `version` has advanced, a shard
+/// reads the settings at its next entry.
 #[derive(Debug)]
 pub(crate) struct CacheSettings {
     pub(crate) name: Box<str>,
     config: Mutex<CacheConfig>,
-    /// The version of `config`. Advances with each change of `config`; never 0.
+    /// The version of the settings, which advances with each change. It is never 0.
     version: AtomicU64,
-    /// The `max_bytes` of `config`, or `u64::MAX` if unbounded: read at every miss.
+    /// The `max_bytes` of `config`, or `u64::MAX` if unbounded. Every miss reads this copy.
     max_bytes: AtomicU64,
     /// True if the device's recorder records the cache.
     observed: AtomicBool,
@@ -119,7 +119,7 @@ impl CacheSettings {
         }
     }
 
-    /// Returns the version of the settings, if the options of an entry would not change them.
+    /// Returns the version of the settings; `None` if `options` would change the settings.
     pub(super) fn version_with(&self, options: &EntryOptions) -> Option<u64> {
         let config = self.config.lock();
         let mut applied = *config;
@@ -138,10 +138,11 @@ impl CacheSettings {
         }
     }
 
-    /// Begins or ends the recording of the cache. Its shards follow at their next outermost entry.
+    /// Begins or ends the recording of the cache. Its shards apply the change at their next
+    /// outermost entry.
     pub(super) fn observe(&self, observed: bool) {
-        // A thread that sees the new version, and then reads the settings under this lock, sees the
-        // flag.
+        // A thread that loads the new version locks the settings next. This lock makes the new flag
+        // visible to the thread.
         let _config = self.config.lock();
         self.observed.store(observed, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -151,13 +152,12 @@ impl CacheSettings {
         self.observed.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a warning of rising live bytes is due: once, in builds with debug
-    /// assertions.
+    /// Returns true for the first warning about rising live bytes. Without debug assertions, always
+    /// returns false.
     pub(super) fn is_first_growth_warning(&self) -> bool {
         cfg!(debug_assertions) && !self.warned_of_growth.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns the number of the cache's name in its device's recorder.
     pub(super) fn scope_number(&self, recorder: &Recorder) -> ScopeNumber {
         match self.scope_number.load(Ordering::Relaxed) {
             NO_SCOPE => {

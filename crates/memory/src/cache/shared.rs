@@ -1,12 +1,12 @@
-//! A named cache as a handle that any thread may use without a scope, for foreign code.
+//! A handle on a named cache for foreign code. Any thread may use the handle without a scope.
 //!
-//! One shard of the cache is reserved for the handle instead of for a thread. Every call visits the
-//! shard. So no thread is inside between two calls, even while an entry lasts.
+//! One shard of the cache is bound to the handle instead of a thread. Every call visits the shard.
+//! So no thread is inside the shard between two calls, even during an entry.
 //!
-//! A thread's stack cannot hold the entries of foreign code, such as Python's contexts. These
-//! entries interleave on one thread, move to other threads, and end in any order. One shard also
-//! makes the memory of an array idle at once, whichever thread frees it. Concurrent requests of
-//! several threads contend for a lock.
+//! A thread's stack of bindings cannot hold the entries of foreign code, such as Python's contexts.
+//! These entries interleave on one thread, move to other threads, and end in any order. With one
+//! shard, the memory of an array is idle immediately, whichever thread frees the array. In return,
+//! concurrent requests of several threads contend for a lock.
 
 use std::panic::Location;
 
@@ -27,14 +27,14 @@ pub struct SharedCache {
     shard: Arc<Shard>,
 }
 
-/// A block of a [`SharedCache`]. When the block drops, it returns to the cache. It may outlive the
+/// A block of a [`SharedCache`]. A dropped block returns to the cache. A block may outlive the
 /// handle on the cache.
 #[derive(Debug)]
 pub struct SharedBlock(BlockHandle);
 
 impl SharedCache {
-    /// Opens the cache `name`, and makes it if there is none. A second handle on the name has a
-    /// shard of its own.
+    /// Opens the cache `name`. Creates the cache if it does not exist. Each handle on a cache has
+    /// its own shard.
     pub(crate) fn open(caches: &CachesRef, name: &str) -> Self {
         Self {
             caches: caches.clone(),
@@ -42,35 +42,36 @@ impl SharedCache {
         }
     }
 
-    /// Sets the policy and the bound, as far as given, from the next outermost entry on.
+    /// Sets the policy and `max_bytes`, from the next outermost entry on. `None` leaves a setting
+    /// unchanged.
     pub fn configure(&self, policy: Option<Policy>, max_bytes: Option<u64>) {
         if let Some(settings) = &self.shard.settings {
             settings.apply(&EntryOptions { policy, max_bytes });
         }
     }
 
-    /// Begins an entry, nested in the entries that have not ended. Returns false if the cache was
-    /// removed.
+    /// Begins an entry, nested in the entries in progress. Returns false if the cache was removed.
     pub fn enter(&self) -> bool {
         self.shard.enter_by_visit()
     }
 
-    /// Ends the entry that began last. Returns false if there is none.
+    /// Ends the innermost entry. Returns false if no entry is in progress.
     pub fn exit(&self) -> bool {
         self.shard.exit_by_visit()
     }
 
-    /// Returns a block of `bytes` that is idle in the cache. Takes no lock, and does not wait.
+    /// Returns an idle block of the cache for `bytes` bytes, if the cache has one. Takes no lock,
+    /// and does not wait.
     #[inline]
     pub fn hit(&self, bytes: u64, stream: StreamId) -> Option<SharedBlock> {
         self.shard.hit_by_visit(bytes, stream).map(SharedBlock)
     }
 
-    /// Returns a block of at least 1 byte for the work of `stream`, and true if the cache held it.
+    /// Returns a block of at least 1 byte for work of `stream`, and true if the request was a hit.
     ///
     /// # Errors
     ///
-    /// As for [`Buffer::new`](crate::Buffer::new).
+    /// The errors of [`Buffer::new`](crate::Buffer::new).
     pub fn allocate(
         &self,
         bytes: u64,
@@ -94,20 +95,20 @@ impl SharedCache {
         Ok((block, kind == EventKind::Hit))
     }
 
-    /// Keeps all other threads out of the cache's shard until [`release`](Self::release): to be
-    /// called before a fork. Returns false if the cache was removed.
+    /// Locks the handle's shard against all other threads, until [`release`](Self::release). A
+    /// program calls this function before a fork. Returns false if the cache was removed.
     pub fn hold(&self) -> bool {
         self.shard.hold()
     }
 
-    /// Ends [`hold`](Self::hold), which returned true, in the parent or in the child.
+    /// Ends a successful [`hold`](Self::hold), in the parent or in the child process.
     pub fn release(&self) {
         self.shard.end_visit();
     }
 }
 
 impl Drop for SharedCache {
-    /// Leaves the shard, with its idle blocks, to the next handle or thread.
+    /// Unbinds the shard. The next handle or thread can adopt the shard with its idle blocks.
     fn drop(&mut self) {
         self.shard.end_binding();
     }
@@ -126,18 +127,19 @@ impl SharedBlock {
         self.0.block.bytes()
     }
 
-    /// Frees the block without a lock. If its cache is in use or recorded, returns the block, which
-    /// is then freed when it drops.
+    /// Frees the block without a lock. If the cache is in use or recorded, returns the block. The
+    /// drop of the returned block then frees the memory.
     #[inline]
     pub fn free(self) -> Option<Self> {
         free_by_visit(self.0).map(Self)
     }
 
-    /// Defers the reuse of the block, once it is freed, until the work of `stream` has completed.
+    /// Registers a use of the block by `stream`. After a free, the block is reused only when the
+    /// work of `stream` has completed.
     ///
     /// # Errors
     ///
-    /// As for an operation that reads the block on `stream`.
+    /// The errors of an operation that uses the block on `stream`.
     pub fn use_on(&self, stream: StreamId, used: Use) -> Result<()> {
         let streams = self.0.home().device().memory().streams();
         match used {
@@ -151,26 +153,27 @@ impl SharedBlock {
         self.0.block.stream
     }
 
-    /// Converts the block to an address of the host, which is not null and a multiple of 8.
+    /// Converts the block to a host pointer, which is not null. Its address is a multiple of 8.
     #[inline]
     pub fn into_raw(self) -> *mut () {
         self.0.into_raw()
     }
 
-    /// Converts an address of [`into_raw`](Self::into_raw) back.
+    /// Converts a pointer of [`into_raw`](Self::into_raw) back to the block.
     ///
     /// # Safety
     ///
-    /// `raw` was returned by `into_raw`, and was not converted back since.
+    /// `into_raw` returned `raw`, and `raw` has not been converted back since.
     #[inline]
     pub unsafe fn from_raw(raw: *mut ()) -> Self {
-        // SAFETY: by this function's contract.
+        // SAFETY: by this function's contract, `into_raw` returned `raw`, and `raw` is converted
+        // back only once.
         Self(unsafe { BlockHandle::from_raw(raw) })
     }
 }
 
 impl Caches {
-    /// Returns a block of at least 1 byte that belongs to no cache, for the work of `stream`.
+    /// Allocates a block of at least 1 byte for work of `stream`. The block belongs to no cache.
     pub(crate) fn allocate_for(
         &self,
         bytes: u64,
@@ -198,7 +201,6 @@ impl Caches {
         })
     }
 
-    /// Reserves a shard of the cache `name` for a handle.
     fn bind_shared(&self, name: &str) -> Arc<Shard> {
         self.named(name)
             .bind_shard(|settings| self.new_shard(Some(settings)))

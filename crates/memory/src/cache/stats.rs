@@ -1,9 +1,10 @@
-//! The counters of a cache: each has one writer at a time, and any thread may read it.
+//! The counters of a cache. Each counter has one writer at a time, and any thread may read a
+//! counter.
 
 use crate::memory::OwnedBytes;
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// A snapshot of one named cache on one device, added up over its threads.
+/// A snapshot of one named cache on one device, summed over all threads.
 ///
 /// # Examples
 ///
@@ -22,27 +23,27 @@ use crate::sync::plain::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Outermost entries. An entry without a request is counted at its end.
+    /// The count of outermost entries. An entry without a request is counted at its end.
     pub entries: u64,
     /// Requests served from the cache.
     pub hits: u64,
-    /// Requests served from the layers below, including those that `max_bytes` kept out of the
-    /// cache.
+    /// Requests served by the device's memory, including requests that bypassed the cache because
+    /// of `max_bytes`.
     pub misses: u64,
-    /// Blocks of this cache that are handed out now, including escaped blocks.
+    /// Blocks of this cache with a handle, including escaped blocks.
     pub live_blocks: u64,
     /// Bytes requested for the live blocks.
     pub live_bytes: u64,
-    /// Blocks idle in this cache. An arena or a slab counts as one block, even if a suballocation
-    /// is live, unless the suballocation outlived its entry.
+    /// Blocks idle in this cache. An arena or a slab counts as one idle block, even with live
+    /// suballocations. If a suballocation outlives its entry, its arena or slab does not count.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
     /// Bytes of arenas and slabs that contain escaped blocks, without the escaped blocks. These
-    /// bytes serve no request, and are released when the last escaped block drops. Under
-    /// [`Policy::Bump`](crate::Policy::Bump) and [`Policy::Plan`](crate::Policy::Plan).
+    /// bytes serve no request, and are released when the last escaped block drops. They exist only
+    /// under [`Policy::Bump`](crate::Policy::Bump) and [`Policy::Plan`](crate::Policy::Plan).
     pub detached_bytes: u64,
-    /// Freed blocks that a stream other than their own may still use.
+    /// Freed blocks that streams other than the block's own stream may still use.
     pub pending_blocks: u64,
     /// Bytes of the pending blocks.
     pub pending_bytes: u64,
@@ -53,15 +54,17 @@ pub struct CacheStats {
     pub unrecorded: u64,
     /// Blocks that are live after their scope's exit.
     pub escaped_blocks: u64,
-    /// Exits from scopes while a scope, device or stream that the thread entered later was still
-    /// open. Each exit takes effect when the thread leaves the later scope, device or stream. With
-    /// [`cache_scope!`](crate::cache_scope) alone, the cause is a future that was suspended inside
-    /// a scope.
+    /// Exits in the wrong order: the thread was still inside a later scope, device or stream. The
+    /// exit takes effect when the thread leaves the later scope, device or stream. If the program
+    /// uses only [`cache_scope!`](crate::cache_scope), the cause is a future that was suspended
+    /// inside a scope.
     pub out_of_order_exits: u64,
-    /// The highest `live_bytes`; over several threads, the sum of each thread's own peak.
+    /// The peak of `live_bytes`. For several threads, the value is the sum of the threads' own
+    /// peaks.
     pub peak_live_bytes: u64,
     /// Writes inside the scope that allocated new memory for their array, because other arrays or
-    /// expressions shared the old memory. `Array::assign` of the crate `cachescope` documents when.
+    /// expressions shared the old memory. `Array::assign` of the crate `cachescope` documents the
+    /// conditions.
     pub copies_on_write: u64,
 }
 
@@ -90,17 +93,18 @@ impl CacheStats {
     }
 }
 
-/// The blocks that an invalidation released at once.
+/// The blocks that an invalidation released immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalidation {
     /// Blocks that returned to the pool.
     pub blocks: usize,
-    /// Bytes of these blocks.
+    /// Bytes of the returned blocks.
     pub bytes: u64,
 }
 
-/// A counter that only the holder of the shard writes: an update is a plain load and a plain store.
+/// A counter that only the holder of the shard writes. So an update needs only a plain load and a
+/// plain store.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -133,51 +137,52 @@ pub(crate) struct Counters {
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
     pub(crate) live_blocks: Counter,
-    /// Bytes requested for the live blocks.
     pub(crate) live_bytes: Counter,
-    /// Bytes of the live blocks themselves.
+    /// Full block lengths of the live blocks, in bytes.
     pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
     pub(crate) out_of_order_exits: Counter,
     pub(crate) divergences: Counter,
-    /// All blocks whose home is this shard: live, idle and pending. An arena's suballocations
-    /// count, but not the arena.
+    /// All blocks with this shard as home: live, idle and pending. Suballocations count as blocks,
+    /// and arenas do not.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
     pub(crate) pending_blocks: Counter,
     pub(crate) pending_bytes: Counter,
-    /// The highest `live_bytes` up to the shard's last publication.
+    /// The peak of `live_bytes` up to the shard's last publication.
     pub(crate) peak_live_bytes: Counter,
-    /// The highest `live_bytes` since the shard's last publication.
+    /// The peak of `live_bytes` since the shard's last publication.
     pub(crate) window_peak_bytes: Counter,
     /// The `live_bytes` that were last published to the device's totals.
     pub(crate) published_bytes: Counter,
-    /// Idle suballocations and arenas, as of the last call of `count_arenas`.
+    /// Idle suballocations at the last call of `count_arenas`. `arenas` has the arenas at this
+    /// call.
     pub(crate) idle_suballocations: Counter,
     pub(crate) arenas: Counter,
-    /// The unused bytes of detached arenas, as of the last call of `count_arenas`.
+    /// The unused bytes of detached arenas at the last call of `count_arenas`.
     pub(crate) detached_bytes: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
-    /// The idle bytes that were left when the holder last released its idle blocks for a waiting
+    /// The remaining idle bytes after the holder last released its idle blocks for a waiting
     /// thread.
     left_bytes: Counter,
-    /// The number of entries at that release.
+    /// The number of entries at the release that set `left_bytes`.
     left_entries: Counter,
     /// The live bytes at the last exit that was not quiet.
     exit_live_bytes: Counter,
-    /// The rise of `exit_live_bytes` since it last fell, and the number of entries in which it
-    /// rose.
+    /// The rise of `exit_live_bytes` since its last fall. `grown_entries` is the number of entries
+    /// with a rise.
     pub(crate) grown_bytes: Counter,
     pub(crate) grown_entries: Counter,
 }
 
-/// After live bytes rose in this many entries and never fell, a warning is due.
+/// The number of entries with rising live bytes at which a warning is due. A fall of live bytes
+/// resets the count.
 const GROWING_ENTRIES: u64 = 50;
 
 impl Counters {
-    /// Counts at an exit the rise of live bytes since the last exit. A quiet exit need not call it,
-    /// because live bytes have not changed. Returns true if a warning is due.
+    /// Counts the rise of live bytes since the last exit. Each exit calls this function, except a
+    /// quiet exit, which leaves the live bytes unchanged. Returns true if a warning is due.
     pub(crate) fn count_growth(&self) -> bool {
         let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
         self.exit_live_bytes.set(now);
@@ -191,11 +196,11 @@ impl Counters {
         now > before && self.grown_entries.get() == GROWING_ENTRIES
     }
 
-    /// Returns the number of blocks that are neither live nor pending. Saturates, because another
-    /// thread may read during a change.
+    /// Returns the number of idle blocks. Live and pending blocks do not count. The subtraction
+    /// saturates, because another thread may read the counters during a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
         if self.cached_bytes() <= self.detached_bytes.get() {
-            return 0; // Neither a live arena nor headers without an arena count.
+            return 0; // Live arenas and headers without an arena do not count.
         }
         let whole = self
             .idle_headers()
@@ -203,8 +208,7 @@ impl Counters {
         whole + self.arenas.get()
     }
 
-    /// Returns the number of idle headers. Suballocations count; the arenas that contain them do
-    /// not.
+    /// Returns the number of idle headers. Suballocations count, and arenas do not.
     pub(crate) fn idle_headers(&self) -> u64 {
         self.owned_blocks
             .get()
@@ -217,7 +221,6 @@ impl Counters {
             .saturating_sub(self.allocated_bytes.get() + self.pending_bytes.get())
     }
 
-    /// Returns the bytes that the shard owns, and what they are used for.
     pub(crate) fn owned(&self) -> OwnedBytes {
         OwnedBytes {
             bytes: self.owned_bytes.get(),
@@ -228,7 +231,7 @@ impl Counters {
         }
     }
 
-    /// Notes that the holder has released its idle blocks for a waiting thread.
+    /// Records the idle bytes that remain after a release for a waiting thread.
     pub(crate) fn note_left(&self) {
         let left_bytes = self.cached_bytes();
         let left_bytes = left_bytes.saturating_sub(self.detached_bytes.get());
@@ -236,9 +239,9 @@ impl Counters {
         self.left_entries.set(self.entries.get());
     }
 
-    /// Returns the idle bytes that the holder could not release in the present entry, because live
-    /// blocks share their arena. Returns 0 if the holder has released nothing for a waiting thread
-    /// in this entry.
+    /// Returns the idle bytes that the holder could not release in the current entry, because live
+    /// blocks share their arena. Returns 0 if the holder has not released blocks for a waiting
+    /// thread in this entry.
     pub(crate) fn left_bytes(&self) -> u64 {
         match self.left_entries.get() == self.entries.get() {
             true => self.left_bytes.get(),
@@ -246,7 +249,6 @@ impl Counters {
         }
     }
 
-    /// Counts the released header of a suballocation or of an arena.
     pub(crate) fn count_released(&self, is_arena: bool) {
         let counter = if is_arena {
             &self.arenas
@@ -256,7 +258,8 @@ impl Counters {
         counter.set(counter.get().saturating_sub(1));
     }
 
-    /// Merges the peak of the window into the shard's peak, and begins a window at the live bytes.
+    /// Merges the peak of the window into the shard's peak, and begins a new window at the current
+    /// live bytes.
     #[inline]
     pub(crate) fn begin_window(&self) {
         let peak = self.window_peak_bytes.get();
@@ -266,12 +269,10 @@ impl Counters {
         self.window_peak_bytes.set(self.live_bytes.get());
     }
 
-    /// Returns the number of requests so far.
     pub(crate) fn served(&self) -> u64 {
         self.hits.get().wrapping_add(self.misses.get())
     }
 
-    /// Counts a block that is handed out.
     #[inline]
     pub(crate) fn count_out(&self, block_bytes: u64, requested_bytes: u64) {
         self.live_blocks.add(1);
@@ -283,7 +284,6 @@ impl Counters {
         }
     }
 
-    /// Counts a block that is freed.
     #[inline]
     pub(crate) fn count_back(&self, block_bytes: u64, requested_bytes: u64) {
         self.live_blocks.sub(1);

@@ -1,6 +1,6 @@
 //! The state that every policy needs: free lists, pending frees, detached arenas, the epoch and the
-//! record of the entry. Plain bookkeeping by one thread at a time. [`shard`](super::shard) decides
-//! which thread that is, and when.
+//! record of the entry. One thread at a time uses a store. The module [`shard`](super::shard)
+//! selects this thread.
 
 use super::arena::{DetachedArenas, SUBALLOCATION};
 use super::record::{FinishedRecord, MAX_RECORDED, RecordedAllocation, Recording};
@@ -23,31 +23,34 @@ const LISTS: usize = CLASSES.next_power_of_two();
 /// The state that the policies of a shard share.
 ///
 /// Invariants, asserted by [`check`](super::shard::Guard::check):
-/// - a free list holds idle blocks of its class, which only their own stream may still use;
+/// - A free list has idle blocks of its class. Only a block's own stream may still use the block.
 /// - `exit_epoch` and `invalidation_epoch` are at most `epoch`.
 pub(super) struct Store {
     home: Home,
     free_lists: [List; LISTS],
-    /// The set of classes that ever had a block: only their lists are searched.
+    /// The set of classes that ever had a block. Searches visit only the lists of these classes.
     classes: [u64; CLASSES.div_ceil(64)],
-    /// Blocks that go to the pool at the next opportunity: a drop must not lock.
+    /// Blocks that go to the pool later. A drop adds a block to this list, because a drop must not
+    /// lock.
     pub(super) to_release: List,
-    /// Blocks that were freed while other streams may still use them: a drop must record no event.
+    /// Freed blocks that other streams may still use. Their events are recorded later, because a
+    /// drop must not record an event.
     pub(super) deferred: List,
     /// Deferred blocks with the events that they wait for.
     pub(super) pending: EventQueue<Box<Header>>,
     pub(super) detached: DetachedArenas,
-    /// The epoch. Advances at each outermost exit and each invalidation. A block stores the epoch
-    /// in which it was handed out.
+    /// The current epoch, which advances at each outermost exit and each invalidation. A block
+    /// stores the epoch in which it was handed out.
     pub(super) epoch: u64,
-    /// The epoch before which blocks count as escaped.
+    /// The epoch limit for escaped blocks: blocks with a lower epoch count as escaped.
     pub(super) exit_epoch: u64,
-    /// The epoch before which blocks go to the pool when they drop.
+    /// The epoch limit for invalidated blocks: blocks with a lower epoch go to the pool when they
+    /// drop.
     pub(super) invalidation_epoch: u64,
     pub(super) recording: Option<Recording>,
-    /// The record of the entry that was recorded last.
+    /// The record of the last recorded entry.
     pub(super) finished: Option<Arc<FinishedRecord>>,
-    /// True if the settings request that each entry is recorded.
+    /// True if the settings request a record of each entry.
     pub(super) records: bool,
 }
 
@@ -80,7 +83,6 @@ impl Store {
         &mut self.free_lists[class & (LISTS - 1)]
     }
 
-    /// Returns the headers of suballocations that have no handle any more.
     #[inline]
     pub(super) fn idle_suballocations(&mut self) -> &mut List {
         &mut self.free_lists[SUBALLOCATION]
@@ -93,8 +95,8 @@ impl Store {
         (&mut self.free_lists[SUBALLOCATION], recording)
     }
 
-    /// Takes the shortest block that fits and wastes at most an eighth. If several are equally
-    /// long, takes the most recently freed block.
+    /// Removes and returns the shortest block that fits and wastes at most 1/8. Among blocks of
+    /// equal length, selects the most recently freed block.
     pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header>> {
         let waste_bytes = size.rounded_bytes / 8;
         let waste = |header: &Header| {
@@ -107,25 +109,22 @@ impl Store {
         classes.find_map(|class| self.list(class).take_best(waste))
     }
 
-    /// Puts an idle block into its free list.
     #[inline]
     pub(super) fn push(&mut self, header: Box<Header>) {
         self.list(header.class).push(header);
     }
 
-    /// Iterates over the idle blocks, without those that wait for other streams.
+    /// Iterates over the idle blocks, without deferred and pending blocks.
     pub(super) fn idle(&self) -> impl Iterator<Item = &Header> {
         set_bits(self.classes).flat_map(|class| self.free_lists[class].iter())
     }
 
-    /// Returns every free list with its class, and the idle suballocations.
     #[cfg(test)]
     pub(super) fn lists(&self) -> (impl Iterator<Item = (usize, &List)>, &List) {
         let lists = self.free_lists[..CLASSES].iter().enumerate();
         (lists, &self.free_lists[SUBALLOCATION])
     }
 
-    /// Makes the header of a block of the pool.
     pub(super) fn new_header(&mut self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_blocks.add(1);
         counters.owned_bytes.add(block.bytes());
@@ -134,13 +133,14 @@ impl Store {
         Header::new(block, class, self.home)
     }
 
-    /// Makes the header of an arena, which is not counted as a block.
+    /// Creates the header of an arena, which does not count as a block.
     pub(super) fn new_arena(&self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_bytes.add(block.bytes());
         Header::new(block, super::arena::ARENA, self.home)
     }
 
-    /// Makes the header of a suballocation, whose bytes are its arena's.
+    /// Creates the header of a suballocation. Its bytes are not counted, because its arena counts
+    /// them.
     pub(super) fn new_suballocation(&self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_blocks.add(1);
         Header::new(block, SUBALLOCATION, self.home)
@@ -158,12 +158,12 @@ impl Store {
         self.release_where(|_| true);
     }
 
-    /// Releases headers of suballocations, and arenas.
+    /// Releases suballocation headers and arenas.
     pub(super) fn release(&mut self, mut headers: List) {
         self.to_release.append(&mut headers);
     }
 
-    /// Frees a block that other streams may still use.
+    /// Defers the free of a block that other streams may still use.
     pub(super) fn defer(&mut self, counters: &Counters, header: Box<Header>) {
         counters.pending_blocks.add(1);
         counters.pending_bytes.add(header.block.bytes());
@@ -174,14 +174,14 @@ impl Store {
         !(self.deferred.is_empty() && self.pending.is_empty())
     }
 
-    /// Moves the deferred and pending blocks that other streams no longer use to their free lists.
+    /// Moves deferred and pending blocks to their free lists, if other streams no longer use them.
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
         for header in std::mem::take(&mut self.deferred) {
             match events_of.events(&header.block.other_uses) {
                 Ok(events) => self.pending.push(events, header),
-                // Retried by the next call.
+                // The next call retries this block.
                 Err(_) => self.deferred.push(header),
             }
         }
@@ -198,7 +198,7 @@ impl Store {
         }
     }
 
-    /// Releases pending blocks to the pool, which waits for their streams.
+    /// Releases deferred and pending blocks to the pool, which waits for their streams.
     pub(super) fn release_pending(&mut self, counters: &Counters) {
         self.to_release.append(&mut self.deferred);
         for header in self.pending.take_all() {
@@ -215,12 +215,13 @@ impl Store {
         self.to_release.push(header);
     }
 
-    /// Records the entry from here on, up to `most` allocations, the first of which are `known`.
+    /// Begins a record of the entry, up to `most` allocations. The record begins with the
+    /// allocations `known`.
     pub(super) fn record(&mut self, most: usize, known: Vec<RecordedAllocation>) {
         self.recording = Some(Recording::new(self.exit_epoch, most, known));
     }
 
-    /// Records the whole entry, if the settings request it.
+    /// Begins a record of the whole entry, if the settings request a record.
     pub(super) fn record_as_set(&mut self) {
         if self.records {
             self.record(MAX_RECORDED, Vec::new());
@@ -231,7 +232,8 @@ impl Store {
         self.recording.as_ref().is_some_and(Recording::is_open)
     }
 
-    /// Records an allocation that `counters` already count, if there is room. Returns its index.
+    /// Records an allocation that `counters` already include. Returns its index; `None` if the
+    /// entry has no record, or if the record is full.
     pub(super) fn record_allocation(
         &mut self,
         counters: &Counters,
@@ -245,7 +247,6 @@ impl Store {
         index
     }
 
-    /// Records the drop of a block that was handed out in `epoch`.
     pub(super) fn record_drop(&mut self, number: u32, epoch: u64) {
         if let Some(recording) = &mut self.recording {
             recording.freed(number, epoch);
@@ -255,12 +256,12 @@ impl Store {
         }
     }
 
-    /// Ends the record of the entry. Returns it, and whether it is complete.
+    /// Ends the record of the entry. Returns the record, and true if the record is complete.
     pub(super) fn finish_recording(
         &mut self,
         counters: &Counters,
     ) -> Option<(Vec<RecordedAllocation>, bool)> {
-        let recording = self.recording.as_ref()?; // First: avoids moving the large record.
+        let recording = self.recording.as_ref()?; // This avoids a move of the large record.
         if recording.is_open() || self.records {
             self.finished = Some(Arc::new(recording.finished(self.epoch)));
         }
@@ -273,7 +274,6 @@ impl Store {
     }
 }
 
-/// Iterates over the indices of the set bits, from the lowest.
 fn set_bits(words: [u64; CLASSES.div_ceil(64)]) -> impl Iterator<Item = usize> {
     let bits = |(index, word): (usize, u64)| {
         let rest = |word: &u64| Some(word & (word - 1)).filter(|rest| *rest != 0);

@@ -1,18 +1,17 @@
-//! Eviction by time without exits, for caches that no thread enters any more. When the device
-//! serves a request that is not a hit, these caches release blocks unused for
-//! [`CacheConfig::max_idle`](super::CacheConfig::max_idle). Statistics and trims visit every cache
-//! anyway.
+//! Time-based eviction for caches that no thread enters any more. If a request to the device
+//! misses, these caches release the blocks that were unused for
+//! [`CacheConfig::max_idle`](super::CacheConfig::max_idle). Statistics and trims visit every cache,
+//! so they evict without this timer.
 
 use std::time::{Duration, Instant};
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// The number of sweeps in the shortest period of `max_idle`.
+/// The number of sweeps per period of the shortest `max_idle`.
 const SWEEPS: u32 = 8;
 /// The time of the next sweep if no cache evicts by time.
 const NEVER: u64 = u64::MAX;
 
-/// The time of a device's next sweep.
 #[derive(Debug)]
 pub(super) struct SweepTimer {
     origin: Instant,
@@ -35,7 +34,7 @@ impl SweepTimer {
             .fetch_min(next.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Returns true, to one thread, if a sweep is due.
+    /// Claims the sweep, if it is due. Returns true to only one thread.
     pub(super) fn take_due(&self) -> bool {
         let next_ns = self.next_ns.load(Ordering::Relaxed);
         next_ns != NEVER

@@ -1,9 +1,9 @@
-//! The live bytes of a device, over all shards, without a shared counter on the hit path.
+//! The live bytes of a device, summed over all shards without a shared counter on the hit path.
 //!
 //! Each shard publishes its live bytes at an exit, at the entry of an inner scope, and at a visit.
-//! In between, the device's peak is computed from the shard's peak since its last publication. The
-//! result is never below the true peak. It is exact while one thread allocates and drops inside its
-//! scopes.
+//! Between publications, each shard tracks its own peak. The device's peak is computed from the
+//! shards' peaks, and is never below the true peak. If only one thread allocates and drops inside
+//! its scopes, the computed peak is exact.
 
 use crate::memory::OwnedBytes;
 use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
@@ -11,20 +11,20 @@ use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
 /// The device-wide sums.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceTotals {
-    /// The live bytes that every shard published last, and the live bytes of the orphans.
+    /// The sum of the last published live bytes of all shards, and of the live bytes of orphans.
     published_bytes: AtomicI64,
     peak_bytes: AtomicU64,
     orphan_blocks: AtomicI64,
     orphan_bytes: AtomicI64,
-    /// Bytes of the orphans' blocks and arenas.
+    /// The bytes of the orphans' blocks and arenas.
     orphan_owned_bytes: AtomicI64,
-    /// The recency by which rung 3 sorts shards. Advances at each miss.
+    /// The clock for the recency of shards, by which rung 3 sorts them. It advances at each miss.
     miss_epoch: AtomicU64,
 }
 
 impl DeviceTotals {
-    /// Publishes the `live` bytes of a shard that published `before` last, and its `peak` since
-    /// then.
+    /// Publishes the `live` bytes of a shard. `before` is the shard's last published value, and
+    /// `peak` is its peak since this publication.
     pub(super) fn publish(&self, before: u64, live: u64, peak: u64) {
         let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
         self.raise_peak(others + peak as i64);
@@ -34,7 +34,6 @@ impl DeviceTotals {
         }
     }
 
-    /// Returns true if this publication would raise the peak.
     pub(super) fn would_raise(&self, before: u64, peak: u64) -> bool {
         let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
         others + peak as i64 > self.peak_bytes.load(Ordering::Relaxed) as i64
@@ -65,8 +64,8 @@ impl DeviceTotals {
         self.peak_bytes.store(live as u64, Ordering::Relaxed);
     }
 
-    /// Counts the handed-out blocks of a shard that closed, their requested bytes, and the bytes
-    /// that the shard owned.
+    /// Counts the live blocks of a closed shard, their requested bytes, and the bytes that the
+    /// shard owned.
     pub(super) fn adopt_orphans(&self, blocks: u64, bytes: u64, owned_bytes: u64) {
         self.orphan_blocks
             .fetch_add(blocks as i64, Ordering::Relaxed);
@@ -75,13 +74,11 @@ impl DeviceTotals {
             .fetch_add(owned_bytes as i64, Ordering::Relaxed);
     }
 
-    /// Counts memory of orphans that is about to return to the pool.
     pub(super) fn release_orphaned(&self, bytes: u64) {
         self.orphan_owned_bytes
             .fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 
-    /// Returns the bytes of the orphans' blocks and arenas.
     pub(super) fn orphans_owned(&self) -> OwnedBytes {
         let bytes = self.orphan_owned_bytes.load(Ordering::Relaxed).max(0) as u64;
         OwnedBytes {
@@ -92,7 +89,8 @@ impl DeviceTotals {
         }
     }
 
-    /// Counts an orphan that dropped. It may drop before its shard has counted it.
+    /// Subtracts a dropped orphan. The drop may precede the shard's call of
+    /// [`adopt_orphans`](Self::adopt_orphans).
     pub(super) fn drop_orphan(&self, bytes: u64) {
         self.orphan_blocks.fetch_sub(1, Ordering::Relaxed);
         self.orphan_bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
@@ -100,7 +98,7 @@ impl DeviceTotals {
             .fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 
-    /// Returns the blocks and bytes that are handed out from closed shards.
+    /// Returns the live blocks of closed shards, and their requested bytes.
     pub(super) fn orphans(&self) -> (u64, u64) {
         let blocks = self.orphan_blocks.load(Ordering::Relaxed).max(0);
         let bytes = self.orphan_bytes.load(Ordering::Relaxed).max(0);

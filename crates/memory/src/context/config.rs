@@ -17,10 +17,11 @@ use crate::source::fault::FaultPlan;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, OnceLock};
 
-/// The configuration of a device; write it with `..Default::default()`.
+/// The configuration of a device. Initialise it with `..Default::default()`.
 ///
-/// The environment does not change it; [`from_environment`](Self::from_environment) reads the
-/// environment. `CACHESCOPE_PROFILE` (see [`Device::record`]) applies to the whole program.
+/// The environment does not change the configuration, except through
+/// [`from_environment`](Self::from_environment). `CACHESCOPE_PROFILE` (see [`Device::record`])
+/// applies to the whole program.
 ///
 /// # Examples
 ///
@@ -35,40 +36,39 @@ use crate::sync::{Arc, OnceLock};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceConfig {
-    /// The pool: how segments are cut into blocks.
+    /// The pool, which divides segments into blocks.
     pub pool: PoolKind,
-    /// The limit on bytes reserved from the device; none by default. It does not include
-    /// allocations of CUDA's libraries: the context, kernels, and the workspace of cuBLAS. The
-    /// workspace has 32 MiB since Hopper and 4 MiB before, for each stream that multiplies
-    /// matrices.
+    /// The limit on bytes reserved from the device; none by default. The limit excludes allocations
+    /// of CUDA and its libraries: the context, kernels, and the workspace of cuBLAS. Each stream
+    /// that multiplies matrices has a workspace: 32 MiB since Hopper, 4 MiB before.
     pub memory_limit: Option<u64>,
-    /// True to make segments grow in place (the default). Addresses are reserved ahead, pages of 2
-    /// MiB are committed as needed, and [`trim`](Device::trim) decommits them. It applies to
-    /// [`BestFit`](PoolKind::BestFit) on platforms with virtual memory. Elsewhere, each segment is
-    /// a separate reservation.
+    /// True to make segments grow in place (the default). Addresses are reserved in advance. Pages
+    /// of 2 MiB are committed as needed, and [`trim`](Device::trim) decommits them. The option
+    /// applies to [`BestFit`](PoolKind::BestFit) on platforms with virtual memory. Otherwise, each
+    /// segment is a separate reservation.
     pub expandable_segments: bool,
-    /// True to measure the time of the memory's phases, for
-    /// [`memory_report`](Device::memory_report), with two clock readings each.
+    /// True to measure the time of the memory's phases for
+    /// [`memory_report`](Device::memory_report). The measurement of a phase reads the clock twice.
     pub time_phases: bool,
-    /// The policy of caches that were never configured.
+    /// The policy of caches without a configuration.
     pub policy: Policy,
     /// True to let `matmul` of `f32` round its operands to TF32 (11 significant bits instead of
-    /// 24). TF32 is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by
-    /// default; has no effect on the host.
+    /// 24). TF32 is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. The
+    /// option is off by default, and has no effect on the host.
     pub tf32: bool,
-    /// The longest time that a request waits for idle memory of threads inside of scopes; 1 second
-    /// by default. After this time, the request fails. A thread inside of a scope releases its idle
-    /// blocks at its next request, drop or exit. A request waits only while live blocks leave room
-    /// for it. With zero, a request fails at once.
+    /// The maximum time that a request waits for idle memory of threads inside scopes; 1 second by
+    /// default. After this time, the request fails. A thread inside a scope releases its idle
+    /// blocks at its next request, drop or exit. A request waits only while the live blocks leave
+    /// enough memory for the request. If the time is zero, a request does not wait.
     pub reclaim_wait: Duration,
-    /// For tests: overwrites every block with this byte before it is handed out, so that nothing
-    /// depends on old contents.
+    /// For tests: a byte that overwrites every block before the block is returned. So no code can
+    /// depend on old contents.
     pub fill_recycled: Option<u8>,
-    /// For tests: reservations that fail although the device has room, to test out-of-memory
-    /// handling.
+    /// For tests: reservations that fail although the device has enough memory. They test the
+    /// handling of exhausted memory.
     pub fault: Option<FaultPlan>,
     /// For tests, on a host device: true to delay the work of streams as long as stream order
-    /// allows. A missing wait then shows as wrong data, as on a busy device.
+    /// allows. A missing wait then results in wrong data, as on a busy device.
     pub delay_streams: bool,
 }
 
@@ -93,7 +93,7 @@ impl Device {
     /// Returns the process-wide host device, configured [from the environment] at the first call.
     ///
     /// If a variable does not parse, each allocation on the device fails with an error that names
-    /// it.
+    /// the variable.
     ///
     /// [from the environment]: DeviceConfig::from_environment
     ///
@@ -135,7 +135,7 @@ impl Device {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool
-    /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have.
+    /// [`StreamOrdered`](PoolKind::StreamOrdered), which only CUDA devices have.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_PROFILE` does not name
     /// a known format.
     #[track_caller]
@@ -166,9 +166,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) if the CUDA driver is missing, too old or fails; the
-    /// message says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
-    /// ordinal out of range, or if an environment variable does not parse.
+    /// [`Driver`](crate::ErrorKind::Driver) if the CUDA driver is missing, too old or fails. The
+    /// message states what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for
+    /// an ordinal out of range, or if an environment variable does not parse.
     /// [`Unsupported`](crate::ErrorKind::Unsupported) in a build without CUDA.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Self> {
@@ -204,7 +204,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The errors of [`cuda`](Self::cuda), without the errors of variables.
+    /// The errors of [`cuda`](Self::cuda). `CACHESCOPE_PROFILE` is the only environment variable
+    /// that can cause an error.
     #[track_caller]
     pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
         let mut backend = Cuda::open(ordinal).at_caller()?;
@@ -212,7 +213,7 @@ impl Device {
         Self::build(Arc::new(backend), config, "pool ").at_caller()
     }
 
-    /// Returns every usable device, the host last.
+    /// Returns every usable device. The host is the last device.
     ///
     /// # Examples
     ///
@@ -227,14 +228,14 @@ impl Device {
         cuda.chain([Self::host()]).collect()
     }
 
-    /// Notes that the caller holds a handle until the process ends.
+    /// Marks the device as permanent: the caller holds a handle until the process ends.
     fn permanent(self) -> Self {
         self.caches().set_permanent();
         self
     }
 
-    /// Builds a separate device on `backend`. `pool_source` names the origin of the choice of pool
-    /// in errors.
+    /// Builds a separate device on `backend`. In errors, `pool_source` names the setting that chose
+    /// the pool.
     #[track_caller]
     pub(super) fn build(
         backend: Arc<dyn Backend>,
@@ -248,7 +249,7 @@ impl Device {
                 format!("{pool_source}{pool}: the driver's own pool exists on CUDA devices only"),
             ));
         }
-        // A dry run has its own recording, and the file is for the program's real memory.
+        // A meta device is not recorded, because the file is for the program's real memory.
         let profile = profile()?.filter(|_| !backend.is_meta());
         let memory = MemoryConfig {
             pool: config.pool,
@@ -288,7 +289,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns a device on which every allocation fails with `error`, for callers that cannot
+    /// Returns a device on which every allocation fails with `error`. Callers use it if they cannot
     /// return the error.
     pub(super) fn broken(error: Error) -> Self {
         let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())

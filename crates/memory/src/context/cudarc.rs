@@ -1,4 +1,4 @@
-//! The context and the streams of a device, as cudarc types.
+//! The context and the streams of a device as cudarc types.
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
@@ -9,12 +9,12 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// cudarc's context of one ordinal. Its state orders cudarc's slices across streams, so all slices
-/// of a device must belong to this context.
+/// The cudarc context of one ordinal. The context orders cudarc slices across streams, so all
+/// slices of a device must belong to it.
 struct Shared {
     context: Arc<CudaContext>,
-    /// A stream that cudarc created. Before cudarc has created a stream, it orders nothing, and it
-    /// does not count the streams of this crate.
+    /// A stream that cudarc created. cudarc does not count the streams of this crate. It orders
+    /// slices only after it has created a stream itself.
     #[expect(dead_code, reason = "held so that cudarc counts it")]
     counted: Arc<CudaStream>,
 }
@@ -51,24 +51,23 @@ impl Shared {
     }
 }
 
-/// Converts an error of cudarc. No `From`: with it the compiler could not infer the error type of
-/// closures that use `?`.
+/// Converts an error of cudarc. A `From` impl would prevent the compiler from inferring the error
+/// type of closures that use `?`.
 #[track_caller]
 pub fn driver_error(error: DriverError) -> Error {
     Error::new(ErrorKind::Driver, error.to_string()).caused_by(error)
 }
 
 impl Device {
-    /// Returns the device's primary context as a cudarc context. The context loads modules, and
-    /// creates cudarc streams and memory that work with this device's arrays.
+    /// Returns the device's primary context as a cudarc context. The context can load modules, and
+    /// create cudarc streams and memory for use with this device's arrays.
     ///
-    /// Every call returns one shared context, in which cudarc's slices keep their order across
-    /// streams.
+    /// Every call returns the same shared context, so that cudarc orders its slices across streams.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and if the first call is during
-    /// a capture of this thread; [`Driver`](ErrorKind::Driver) if the driver fails.
+    /// [`Unsupported`](ErrorKind::Unsupported) on a host device, and if the first call is during a
+    /// capture of this thread. [`Driver`](ErrorKind::Driver) if the driver fails.
     ///
     /// # Examples
     ///
@@ -93,16 +92,16 @@ impl Device {
 }
 
 impl Stream {
-    /// Returns this stream as a cudarc stream. The cudarc stream may be kept for any time. Work
-    /// enqueued on either stream runs in one order.
+    /// Returns this stream as a cudarc stream. The cudarc stream may outlive this handle. All work
+    /// enqueued on the two handles runs in one order.
     ///
-    /// Operations order their operands themselves. For foreign work on the stream, export arrays
-    /// while the stream is entered. The exports are `Array::cuda_view` and `Array::cuda_view_mut`
-    /// of the crate `cachescope`.
+    /// Operations of this library order their operands automatically. For foreign work on the
+    /// stream, export arrays while the stream is entered. To export, call `Array::cuda_view` or
+    /// `Array::cuda_view_mut` of the crate `cachescope`.
     ///
     /// # Errors
     ///
-    /// As for [`Device::cuda_context`].
+    /// The errors of [`Device::cuda_context`].
     ///
     /// # Examples
     ///
@@ -120,13 +119,12 @@ impl Stream {
     }
 }
 
-/// Returns the stream `stream` of the device as a cudarc stream.
 #[track_caller]
 pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
     let raw = gpu_of(device)?.export_stream(stream)?;
-    // SAFETY: the stream belongs to the device's primary context, which is also the context above.
-    // An exported stream is never destroyed. The export of an array orders its uses on the stream.
+    // SAFETY: the stream belongs to the device's primary context, which `context` wraps. An
+    // exported stream is never destroyed. The export of an array orders its uses on the stream.
     Ok(unsafe { context.wrap_borrowed_stream(raw) })
 }
 

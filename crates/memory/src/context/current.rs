@@ -17,11 +17,12 @@ pub struct DeviceGuard {
 }
 
 impl Device {
-    /// Returns the thread's current device: the device entered last, else `CACHESCOPE_DEVICE`
-    /// ("host", "cuda:1"), else `cuda:0` if present, else the host.
+    /// Returns the thread's current device: the innermost entered device. If the thread has entered
+    /// no device, returns the device of `CACHESCOPE_DEVICE` ("host", "cuda:1"). If the variable is
+    /// not set, returns `cuda:0` if present, else the host.
     ///
     /// If the variable does not parse or names a missing device, every allocation on the returned
-    /// device fails with this error.
+    /// device fails. The error names the variable.
     ///
     /// # Examples
     ///
@@ -73,7 +74,8 @@ impl Device {
     }
 }
 
-/// Returns the current device of a thread that has entered none; process-wide, never dropped.
+/// Returns the current device of a thread that has entered no device. This device is process-wide
+/// and never dropped.
 fn first_device() -> &'static Device {
     static FIRST: OnceLock<Device> = OnceLock::new();
     FIRST.get_or_init(|| find_first_device().unwrap_or_else(Device::broken))

@@ -1,4 +1,5 @@
-//! The environment variables of devices. A variable that does not parse is an error that names it.
+//! The environment variables of devices. If a variable does not parse, the error names the
+//! variable.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -27,9 +28,9 @@ names!(Switch {
 });
 
 impl DeviceConfig {
-    /// Returns the configuration that the environment gives to devices such as `device`, as
-    /// [`Device::host`] and [`Device::cuda`] use it. A device that a program configures reads the
-    /// environment only through this function.
+    /// Returns the configuration that the environment sets for devices such as `device`.
+    /// [`Device::host`] and [`Device::cuda`] use this configuration. Devices with a custom
+    /// configuration read the environment only through this function.
     ///
     /// | variable | field | values |
     /// |---|---|---|
@@ -39,12 +40,12 @@ impl DeviceConfig {
     /// | `CACHESCOPE_TIME_PHASES` | `time_phases` | on, off |
     /// | `CACHESCOPE_RECLAIM_WAIT` | `reclaim_wait` | seconds, such as 0.5; 0 waits for nothing |
     ///
-    /// A variable that is not set, or empty, leaves the default.
+    /// If a variable is not set or empty, the default applies.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a variable does not parse; the
-    /// message names it.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a variable does not parse. The
+    /// message names the variable.
     ///
     /// # Examples
     ///
@@ -62,7 +63,6 @@ impl DeviceConfig {
     }
 }
 
-/// Returns the configuration that the environment gives to devices on `backend`.
 #[track_caller]
 pub(super) fn of_environment(backend: &dyn Backend) -> Result<DeviceConfig> {
     Ok(DeviceConfig {
@@ -88,7 +88,7 @@ pub(super) struct ProfileFile {
     pub(super) interval: Option<Duration>,
 }
 
-/// Returns the file of the whole program's report, if it is set.
+/// Returns the file of the whole program's report, if `CACHESCOPE_PROFILE` is set.
 #[track_caller]
 pub(super) fn profile() -> Result<Option<ProfileFile>> {
     let Some(path) = path("CACHESCOPE_PROFILE") else {
@@ -133,14 +133,14 @@ fn unreadable(text: &str, expected: &str) -> Error {
     Error::new(ErrorCode::Setting, reason)
 }
 
-/// Returns the bytes that a variable sets: a size, or a share of `total_bytes`.
+/// Returns the bytes that a variable sets. The value is a size, or a percentage of `total_bytes`.
 #[track_caller]
 pub fn size_setting(variable: &str, total_bytes: u64) -> Result<Option<u64>> {
     let size: Option<SizeSetting> = setting(variable)?;
     Ok(size.map(|size| size.resolve(total_bytes)))
 }
 
-/// Returns the value of a variable, if it is set and not empty.
+/// Returns the value of a variable. Returns `None` if the variable is not set or empty.
 #[track_caller]
 pub fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {

@@ -1,4 +1,4 @@
-//! Devices without data.
+//! Meta devices, which have no data.
 
 use super::{Device, DeviceConfig};
 use crate::costs::{DriverCosts, DriverLedger};
@@ -8,19 +8,19 @@ use crate::device::host::HostBackend;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The device whose memory a [`Device::meta`](crate::Device::meta) imitates.
+/// The kind of device that a [`Device::meta`](crate::Device::meta) imitates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetaKind {
-    /// A host: memory grows by pages as it is needed.
+    /// A host device, whose memory grows by pages as needed.
     #[default]
     Host,
-    /// A CUDA device, with the operations that run there and the workspaces that they need. Needs
-    /// the feature `cuda`, and no driver.
+    /// A CUDA device, including the workspaces of its operations. This kind needs the feature
+    /// `cuda`, but no driver.
     Cuda,
 }
 
-/// The options of a [`Device::meta`]; write them with `..Default::default()`.
+/// The options of a [`Device::meta`]. Initialise them with `..Default::default()`.
 ///
 /// # Examples
 ///
@@ -34,17 +34,17 @@ pub enum MetaKind {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetaOptions {
-    /// The device whose memory is imitated; a host by default.
+    /// The kind of device to imitate; a host by default.
     pub like: MetaKind,
-    /// The memory of the device in bytes; 16 GiB by default. The steps in which memory grows depend
-    /// on the capacity. So reserved bytes are exact for a real device of this capacity.
+    /// The memory of the device in bytes; 16 GiB by default. The growth steps of memory depend on
+    /// the capacity. So the reserved bytes are exact for a real device of this capacity.
     pub capacity_bytes: u64,
-    /// The costs of a CUDA driver's calls for memory; the table `h100` by default.
+    /// The costs of the memory calls of a CUDA driver; the table `h100` by default.
     pub costs: Option<DriverCosts>,
     /// The configuration of the device. `delay_streams` has no effect.
     pub config: DeviceConfig,
-    /// The number of elements that an operation with a data-dependent length, such as `nonzero`,
-    /// finds; all elements by default.
+    /// The assumed result length of an operation with a data-dependent length, such as `nonzero`.
+    /// By default, the result has all elements.
     pub assumed_count: Option<usize>,
 }
 
@@ -61,13 +61,13 @@ impl Default for MetaOptions {
 }
 
 impl Device {
-    /// Creates a device without data, to find how much memory a program needs.
+    /// Creates a device without data. The device measures how much memory a program needs.
     ///
     /// Scopes, caches, pools, limits, plans and recordings work as on the imitated device.
-    /// Operations compute nothing, and reads give zeros. Addresses are reserved, and no memory is
-    /// used for them: a write to [`Buffer::address`](crate::Buffer::address) is a fault of the
-    /// program. Arrays that are exchanged between ranks are copied through real memory.
-    /// `CACHESCOPE_PROFILE` does not record the device.
+    /// Operations compute nothing, and reads return zeros. Addresses are reserved without memory,
+    /// so a write to [`Buffer::address`](crate::Buffer::address) is an access violation. Exchanges
+    /// of arrays between ranks copy through real memory. `CACHESCOPE_PROFILE` does not record the
+    /// device.
     ///
     /// # Examples
     ///
@@ -85,8 +85,8 @@ impl Device {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a capacity of 0.
-    /// [`Unsupported`](ErrorKind::Unsupported) on a platform where addresses cannot be reserved
-    /// apart from memory, and for the pool [`StreamOrdered`](crate::PoolKind::StreamOrdered).
+    /// [`Unsupported`](ErrorKind::Unsupported) on a platform that cannot reserve addresses without
+    /// memory, and for the pool [`StreamOrdered`](crate::PoolKind::StreamOrdered).
     #[track_caller]
     pub fn meta(options: MetaOptions) -> Result<Self> {
         let MetaOptions {

@@ -1,7 +1,7 @@
-//! The public device: a cheap handle on a backend, its memory and its caches; the current device;
-//! streams and scopes.
+//! The public device: a cheap handle on a backend, its memory and its caches. This layer also has
+//! the current device, streams and scopes.
 //!
-//! Architecture invariant: this layer composes and delegates. It decides nothing about blocks.
+//! Architecture invariant: this layer composes and delegates. It makes no decisions about blocks.
 
 mod config;
 #[cfg(feature = "cuda")]
@@ -39,10 +39,10 @@ use scope::ScopeHandle;
 pub use stream::{Stream, StreamGuard};
 pub use timing::Timed;
 
-/// A device, with its own memory and named caches.
+/// A device with its own memory and named caches.
 ///
 /// A handle is cheap to clone and equal to every other handle on the same device. Arrays may
-/// outlive the handles: the device is freed when both are gone.
+/// outlive the handles. The device is freed after its last handle and its last array drop.
 ///
 /// # Examples
 ///
@@ -71,14 +71,13 @@ impl PartialEq for Device {
 impl Eq for Device {}
 
 impl Hash for Device {
-    /// Hashes the identity, which equality compares.
+    /// Hashes the device's identity, which `eq` compares.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.caches.as_ptr().hash(state);
     }
 }
 
 impl Device {
-    /// Returns the handle that a block's home stores.
     #[inline]
     pub(crate) fn from_caches(caches: &CachesRef) -> &Self {
         Self::wrap_ref(caches)
@@ -101,25 +100,24 @@ impl Device {
         self.caches.memory().backend()
     }
 
-    /// Returns the streams, for ordering one of them after others.
     pub(crate) fn ordered_streams(&self) -> Streams<'_> {
         self.caches.memory().streams()
     }
 
-    /// Returns the cache `name` as a handle that any thread may use, without a scope.
+    /// Returns a handle on the cache `name`. Any thread may use the handle without a scope.
     #[doc(hidden)]
     pub fn shared_cache(&self, name: &str) -> SharedCache {
         SharedCache::open(&self.caches, name)
     }
 
-    /// Returns a block of at least 1 byte that belongs to no cache, for the work of `stream`.
+    /// Allocates a block of at least 1 byte for work of `stream`. The block belongs to no cache.
     #[doc(hidden)]
     #[track_caller]
     pub fn shared_block(&self, bytes: u64, stream: StreamId) -> Result<SharedBlock> {
         self.caches.allocate_for(bytes, stream, Location::caller())
     }
 
-    /// Configures the cache `name`; a new policy takes effect at the cache's next outermost entry.
+    /// Configures the cache `name`. A new policy takes effect at the cache's next outermost entry.
     ///
     /// # Examples
     ///
@@ -139,12 +137,12 @@ impl Device {
     }
 
     /// Returns every idle block of the cache `name` to the pool, and releases segments that become
-    /// idle in the pool. Returns the number of blocks that returned to the pool at once, and their
-    /// bytes.
+    /// idle in the pool. The result has the number and the bytes of the blocks that returned to the
+    /// pool immediately.
     ///
-    /// Live arrays stay valid, and their blocks return to the pool when they drop. If a thread is
-    /// inside the scope, its shard is invalidated when it exits. The cache, its configuration and
-    /// its counters remain. An unknown name has no effect.
+    /// Live arrays stay valid, and their blocks return to the pool when the arrays drop. If a
+    /// thread is inside the scope, its shard is invalidated when the thread exits the scope. The
+    /// cache, its configuration and its counters remain. An unknown name has no effect.
     ///
     /// # Examples
     ///
@@ -203,7 +201,7 @@ impl Device {
     }
 
     /// Returns the statistics of the cache `name` over all threads; `None` if this device has no
-    /// such cache.
+    /// cache `name`.
     ///
     /// # Examples
     ///
@@ -224,14 +222,14 @@ impl Device {
         self.caches.cache_stats(name)
     }
 
-    /// Returns the allocations of the last finished entry of the cache `name`, in order; empty if
-    /// they were not recorded. [`CacheConfig::record`] records them, and
+    /// Returns the allocations of the last finished entry of the cache `name`, in order. If the
+    /// entry was not recorded, the result is empty. [`CacheConfig::record`] enables recording.
     /// [`Policy::Plan`](crate::Policy::Plan) records the entries that it plans from.
     ///
-    /// The result omits requests that bypassed the cache because of `max_bytes`. It also omits
-    /// requests beyond the first 131,072 of an entry, which
-    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts. Frees of unrecorded
-    /// allocations take no step.
+    /// The result omits requests that bypassed the cache because of `max_bytes`. The result has at
+    /// most the first 131,072 requests of an entry.
+    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts the omitted requests above
+    /// this limit. Frees of unrecorded allocations do not count as steps.
     ///
     /// # Examples
     ///
@@ -299,13 +297,13 @@ impl Device {
         self.caches.memory().limit().is_some()
     }
 
-    /// Counts results that were computed again, in the statistics.
+    /// Adds `bytes` of recomputed results to the statistics.
     #[doc(hidden)]
     pub fn note_recomputed(&self, bytes: u64) {
         self.caches.memory().note_recomputed(bytes);
     }
 
-    /// Returns the statistics of the device's memory and the time of its phases; `Display` writes a
+    /// Returns the statistics of the device's memory and the time of its phases. `Display` writes a
     /// table.
     ///
     /// # Examples
@@ -348,8 +346,8 @@ impl Device {
         self.caches.reset_peaks();
     }
 
-    /// Sets the limit on reserved bytes. If more is reserved, releases idle memory of the pool at
-    /// once.
+    /// Sets the limit on reserved bytes. If the reserved bytes exceed the limit, releases idle
+    /// memory of the pool immediately.
     ///
     /// # Examples
     ///
@@ -368,9 +366,9 @@ impl Device {
         self.caches.set_limit(limit_bytes);
     }
 
-    /// Releases the pool's idle memory while more than `keep_bytes` are reserved. Returns the bytes
-    /// released. Named caches keep their blocks: see
-    /// [`invalidate_all_caches`](Self::invalidate_all_caches).
+    /// Releases the pool's idle memory while more than `keep_bytes` are reserved. Returns the
+    /// released bytes. Named caches keep their blocks;
+    /// [`invalidate_all_caches`](Self::invalidate_all_caches) releases them.
     ///
     /// # Examples
     ///
@@ -397,8 +395,8 @@ impl Device {
         current_stream(&self.caches)
     }
 
-    /// Waits until all work submitted to the device, on any stream, is done. Waits only
-    /// for those exchanges of groups that this thread began.
+    /// Waits until all work submitted to the device on any stream is done. For exchanges of groups,
+    /// waits only for exchanges that this thread began.
     ///
     /// # Examples
     ///
@@ -413,8 +411,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Fails with an error of the driver; with the first deferred error of an earlier call that
-    /// could not return it, and the number of further errors; and on a CUDA device with
+    /// Fails with an error of the driver. If earlier calls could not return their errors, fails
+    /// with the first deferred error and the number of further errors. On a CUDA device, fails with
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an index out of range.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
@@ -429,7 +427,7 @@ impl fmt::Debug for Device {
 }
 
 impl fmt::Display for Device {
-    /// Writes "host" or "cuda:0", the format of `CACHESCOPE_DEVICE`, or "meta".
+    /// Writes "meta", or a name in the format of `CACHESCOPE_DEVICE`, such as "host" or "cuda:0".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.backend().name())
     }

@@ -9,19 +9,19 @@ use crate::memory::CallbackId;
 /// A guard that keeps a memory-pressure callback registered until the guard drops.
 #[must_use = "the callback is removed when this guard drops"]
 pub struct PressureGuard {
-    // The device. The reference is weak, so a callback does not keep its device alive.
+    // The reference is weak, so a callback does not keep its device alive.
     device: WeakCaches,
     id: CallbackId,
 }
 
 impl Device {
-    /// Registers a callback for memory pressure. After all idle memory was released and before an
-    /// allocation on this device fails, the callback receives the needed bytes. The callback drops
-    /// what it can spare and returns the freed bytes. If it returns more than 0, the allocation is
-    /// retried.
+    /// Registers a callback for memory pressure. If an allocation would fail after the release of
+    /// all idle memory, the callback is called with the needed bytes. The callback drops memory
+    /// that the program can spare, and returns the freed bytes. If the result is above 0, the
+    /// allocation is retried.
     ///
-    /// The callback runs on the allocating thread, with no lock held. It may allocate; its own
-    /// allocations call no callback.
+    /// The callback runs on the allocating thread, which holds no lock. The callback may allocate.
+    /// Its own allocations call no callback.
     ///
     /// # Examples
     ///

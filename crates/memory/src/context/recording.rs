@@ -11,17 +11,17 @@ use super::Device;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::recorder::{HAS_BACKTRACES, RecordingStart, write_report};
 
-/// The options of a recording; write them with `..Default::default()`.
+/// The options of a recording. Initialise them with `..Default::default()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// The capacity for each thread's events, at 48 bytes an event: 64 MiB by default, at most 3
-    /// GiB. If it is full, newer events overwrite the oldest. A thread uses only the memory that
-    /// its events need. The memory that a thread has used stays with the device for later
-    /// recordings.
+    /// The capacity of each thread's event buffer: 64 MiB by default, at most 3 GiB. An event needs
+    /// 48 bytes. If the buffer is full, new events overwrite the oldest events. A buffer uses only
+    /// the memory that its events need. The device keeps this memory for later recordings.
     pub max_bytes: u64,
-    /// True to record the backtrace of each allocation. Needs the feature `backtraces`, and 2 to 3
-    /// µs per allocation. A device stores each distinct stack once, and only its first 65,535
-    /// stacks. `CACHESCOPE_PROFILE` records backtraces in every build with that feature.
+    /// True to record the backtrace of each allocation. This option needs the feature `backtraces`,
+    /// and costs 2 to 3 µs per allocation. A device stores each distinct stack once, up to 65,535
+    /// stacks. `CACHESCOPE_PROFILE` records backtraces in every build with the feature
+    /// `backtraces`.
     pub backtraces: bool,
 }
 
@@ -34,7 +34,7 @@ impl Default for RecordOptions {
     }
 }
 
-/// A recording of a device's memory, from [`Device::record`] until it drops.
+/// A recording of a device's memory, which lasts from [`Device::record`] until this value drops.
 ///
 /// # Examples
 ///
@@ -72,36 +72,38 @@ pub struct RecordedEvent {
     pub time: Duration,
     /// The kind of event.
     pub kind: EventKind,
-    /// The number of the thread in this process.
+    /// The identifier of the thread in this process.
     pub thread: u32,
-    /// The stream that orders the memory; 0 is the default stream.
+    /// The identifier of the stream that orders the memory. 0 is the default stream.
     pub stream: u32,
     /// The scope of the cache; `None` for memory that belongs to no cache.
     pub scope: Option<Arc<str>>,
-    /// The line that requested the memory, if it was recorded. For a free: the line that allocated
-    /// it.
+    /// The call site that requested the memory, if it was recorded. For a free, the call site of
+    /// the allocation.
     pub call_site: Option<CallSite>,
     /// The first address of the memory, or 0.
     pub address: u64,
-    /// The size in bytes. For an allocation and its free, the requested bytes; for other events,
-    /// the bytes that [`EventKind`] documents.
+    /// The size in bytes. For an allocation and its free, the value is the requested bytes. For
+    /// other events, [`EventKind`] documents the value.
     pub bytes: u64,
     /// The length of the block of an allocation or free, at least `bytes`.
     pub block_bytes: u64,
 }
 
 impl Device {
-    /// Records the events of this device's memory, on every thread and stream, until the
+    /// Records the events of this device's memory on every thread and stream, until the
     /// [`Recording`] drops.
     ///
-    /// An event takes no lock and allocates no memory. There are three exceptions. The first event
-    /// of a thread allocates the thread's ring. The first event of a scope or backtrace stores it.
-    /// The times of operations on a CUDA device are read later. On a CUDA device, this call waits
-    /// for an event on a new stream. The device's times are measured from this event.
+    /// An event takes no lock and allocates no memory, with three exceptions. The first event of a
+    /// thread allocates the thread's ring. The first event of a scope or backtrace stores the scope
+    /// or backtrace. The times of operations on a CUDA device are read later.
     ///
-    /// Recordings may overlap. A scope that another thread is inside when the recording begins is
-    /// recorded from its next entry on. `CACHESCOPE_PROFILE=run.html` records a whole program
-    /// without changes to it, and writes the file at exit.
+    /// On a CUDA device, this call waits for an event on a new stream. The device's times are
+    /// measured from this event.
+    ///
+    /// Recordings may overlap. If another thread is inside a scope when the recording begins, the
+    /// scope is recorded from its next entry on. `CACHESCOPE_PROFILE=run.html` records a whole
+    /// program without code changes, and writes the file at exit.
     ///
     /// # Examples
     ///
@@ -120,7 +122,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `max_bytes` is too small for two events,
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `max_bytes` is too small for two events.
     /// [`Unsupported`](ErrorKind::Unsupported) for backtraces in a build without the feature
     /// `backtraces`.
     #[track_caller]
@@ -140,7 +142,7 @@ impl Device {
         Ok(self.begin_recording(options))
     }
 
-    /// Like [`record`](Self::record), for options that are known to be valid.
+    /// Like [`record`](Self::record), for options that the caller has checked.
     #[doc(hidden)]
     pub fn begin_recording(&self, options: RecordOptions) -> Recording {
         let segments = reserved_segments(self);
@@ -154,7 +156,6 @@ impl Device {
     }
 }
 
-/// Returns the segments that are reserved now.
 fn reserved_segments(device: &Device) -> Vec<Segment> {
     let parts = device.caches.memory().reserved_parts().into_iter();
     parts
@@ -163,9 +164,9 @@ fn reserved_segments(device: &Device) -> Vec<Segment> {
 }
 
 impl Recording {
-    /// Returns the events so far, as plain data: the input of every report.
+    /// Returns the events so far as plain data, the input of every report.
     ///
-    /// Does not wait: on a CUDA device, operations that have not completed have no time yet.
+    /// This function does not wait. On a CUDA device, incomplete operations have no time yet.
     ///
     /// # Examples
     ///
@@ -191,7 +192,7 @@ impl Recording {
         })
     }
 
-    /// Returns the events so far, in order of time.
+    /// Returns the events so far, sorted by time.
     ///
     /// # Examples
     ///
@@ -230,8 +231,8 @@ impl Recording {
         events.collect()
     }
 
-    /// Returns the allocations so far by line of the program, in descending order of the line's
-    /// peak of live bytes.
+    /// Returns the allocations so far, grouped by call site. The call sites are sorted by
+    /// descending peak of live bytes.
     ///
     /// # Examples
     ///
@@ -250,11 +251,16 @@ impl Recording {
         by_call_site(&self.profile())
     }
 
-    /// Writes a report of the events so far. The extension of the file selects its format: `.html`,
-    /// a page that any browser opens; `.pickle`, a snapshot for PyTorch's memory viewer; `.json`, a
-    /// trace for Perfetto; `.dhat` (JSON) for DHAT's viewer; `.folded`, the stacks of the peak as
-    /// text; `.svg`, the flame graph of these stacks; `.txt`, a table; `.csv`, a log of
-    /// reservations that `cachescope replay` reads.
+    /// Writes a report of the events so far. The extension of the file selects the format:
+    ///
+    /// - `.html`: a page for a browser
+    /// - `.pickle`: a snapshot for PyTorch's memory viewer
+    /// - `.json`: a trace for Perfetto
+    /// - `.dhat`: JSON for DHAT's viewer
+    /// - `.folded`: the stacks of the peak as text
+    /// - `.svg`: the flame graph of the peak's stacks
+    /// - `.txt`: a table
+    /// - `.csv`: a log of reservations for `cachescope replay`
     ///
     /// # Examples
     ///
@@ -275,8 +281,8 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for any other extension,
-    /// [`Io`](ErrorKind::Io) if the file cannot be written; the message names it.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for any other extension.
+    /// [`Io`](ErrorKind::Io) if the file cannot be written. The message names the file.
     #[track_caller]
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         write_report(&self.profile(), path.as_ref())
@@ -284,7 +290,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// Returns the nanoseconds since the recording began.
+    /// Returns the nanoseconds since the beginning of the recording.
     #[doc(hidden)]
     pub fn elapsed_ns(&self) -> u64 {
         self.device

@@ -32,7 +32,7 @@ impl ScopeHandle {
         Self { device, name }
     }
 
-    /// Binds the cache and makes its device current for this thread, until the guard drops.
+    /// Enters the scope and makes its device current for this thread, until the guard drops.
     ///
     /// # Examples
     ///
@@ -92,8 +92,8 @@ impl ScopeHandle {
     }
 }
 
-/// A guard that keeps a scope entered until the guard drops. It belongs to its thread and should
-/// not be held across an `.await`, which clippy can check: see
+/// A guard that keeps a scope entered until the guard drops. The guard belongs to its thread and
+/// should not be held across an `.await`. Clippy can check this rule: see
 /// [`cache_scope!`](crate::cache_scope#awaiting).
 ///
 /// ```compile_fail
@@ -106,7 +106,7 @@ impl ScopeHandle {
 pub struct ScopeGuard(#[expect(dead_code, reason = "held for its drop")] Entered);
 
 impl ScopeGuard {
-    /// Returns the guard itself, for the macros to hold.
+    /// Returns the guard itself. The macros call this function.
     #[doc(hidden)]
     #[inline(always)]
     pub fn held(self) -> Self {
@@ -114,8 +114,8 @@ impl ScopeGuard {
     }
 }
 
-/// Returns the innermost scope of this thread; `None` outside all scopes, and directly inside
-/// [`uncached!`](crate::uncached).
+/// Returns the innermost scope of this thread. Returns `None` outside all scopes, and directly
+/// inside [`uncached!`](crate::uncached).
 ///
 /// # Examples
 ///
@@ -137,9 +137,9 @@ pub fn current() -> Option<ScopeHandle> {
     ))
 }
 
-/// Returns the statistics of every named cache of the [current](Device::current) device, as a
-/// table. The columns are entries, hit rate, peak, idle and escaped bytes, and the entries that
-/// differed from their plan.
+/// Returns the statistics of every named cache of the [current](Device::current) device. `Display`
+/// writes a table of entries, hit rate, peak, idle and escaped bytes, and entries that differed
+/// from their plan.
 ///
 /// # Examples
 ///
@@ -164,9 +164,9 @@ pub fn report() -> ScopeReport {
     })
 }
 
-/// Returns the memory that entries of the cache `name` leave behind, on the
-/// [current](Device::current) device. Returns `None` if there is no such cache. Builds with debug
-/// assertions print a warning once, if a scope's live bytes rose in fifty entries and never fell.
+/// Returns the growth of the cache `name` on the [current](Device::current) device: the memory that
+/// entries allocate and do not free. Returns `None` if the device has no cache `name`. If a scope's
+/// live bytes rise in fifty entries and never fall, builds with debug assertions print one warning.
 ///
 /// # Examples
 ///
@@ -247,7 +247,6 @@ pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     enter_name_now(name, options.device, &entry)
 }
 
-/// Enters the cache `name` of the current device, without options.
 #[inline(never)]
 fn enter_name(name: &str) -> ScopeGuard {
     if name.len() > Place::EXACT_NAME_BYTES {
@@ -264,7 +263,8 @@ fn enter_name_now(name: &str, device: Option<&Device>, options: &EntryOptions) -
     enter_now(Place::name(name), device, name, options)
 }
 
-/// Enters the cache `name`, which `place` names, on `device` or on the current device.
+/// Enters the cache `name` on `device`; on the current device if `device` is `None`. `place`
+/// identifies the call for later entries.
 #[inline(never)]
 fn enter_now(
     place: Place<'_>,

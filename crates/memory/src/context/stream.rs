@@ -9,16 +9,16 @@ use crate::device::StreamId;
 use crate::error::{AtCaller, Result};
 use crate::sync::Arc;
 
-/// A queue of work on a device: work of one stream runs in order, different streams may run
+/// A queue of work on a device. The work of one stream runs in order. Different streams may run
 /// concurrently.
 ///
-/// Operations are submitted to the thread's current stream, initially the device's default stream.
-/// A read of memory that another stream wrote is automatically ordered after the write. A write to
-/// memory that another stream reads is ordered after the read. An array may be used and dropped on
-/// any stream, also after the last handle on its stream has dropped.
+/// Operations are submitted to the thread's current stream, which is initially the device's default
+/// stream. If another stream wrote memory, a read is automatically ordered after the write. If
+/// another stream uses memory, a write is ordered after this use. An array may be used and dropped
+/// on any stream, even after the last handle on its stream has dropped.
 ///
-/// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its
-/// device alive.
+/// A handle is cheap to clone and equal to every other handle on the same stream. A handle keeps
+/// its device alive.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ use crate::sync::Arc;
 #[derive(Clone)]
 pub struct Stream(Arc<StreamLease>);
 
-/// A guard that keeps a stream entered until the guard drops. It belongs to its thread.
+/// A guard that keeps a stream entered until the guard drops. The guard belongs to its thread.
 ///
 /// ```compile_fail
 /// # extern crate cachescope_memory as cachescope;
@@ -59,7 +59,7 @@ impl Stream {
 
     /// Makes the stream and its device current for this thread until the guard drops.
     ///
-    /// Scopes keep serving inside: a block allocated on a stream is reused on that stream.
+    /// The thread's scopes stay active. A block allocated on a stream is reused on this stream.
     ///
     /// # Examples
     ///
@@ -100,7 +100,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As for [`Device::synchronize`].
+    /// The errors of [`Device::synchronize`].
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         let device = self.device();
@@ -109,7 +109,7 @@ impl Stream {
         device.caches().memory().take_deferred_error().at_caller()
     }
 
-    /// Returns the number of the stream.
+    /// Returns the identifier of the stream.
     #[doc(hidden)]
     pub fn id(&self) -> StreamId {
         self.0.id()
@@ -132,8 +132,8 @@ impl Stream {
 }
 
 impl Device {
-    /// Creates a stream, or reuses one whose handles have all dropped, so creating one in a loop is
-    /// cheap.
+    /// Creates a stream, or reuses a stream without handles. So it is cheap to create a stream in a
+    /// loop.
     ///
     /// # Examples
     ///
@@ -151,15 +151,16 @@ impl Device {
     /// # Errors
     ///
     /// [`Driver`](crate::ErrorKind::Driver) if the device fails, and
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand at a time.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand streams at
+    /// a time.
     #[track_caller]
     pub fn new_stream(&self) -> Result<Stream> {
         let id = self.backend().new_stream().at_caller()?;
         Ok(Stream::of(self, id))
     }
 
-    /// Returns the stream of work outside any entered stream. It can be entered itself, also inside
-    /// another stream.
+    /// Returns the default stream, which executes work outside any entered stream. The default
+    /// stream can itself be entered, even inside another stream.
     ///
     /// # Examples
     ///
@@ -179,7 +180,7 @@ impl Device {
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        // A number belongs to one stream as long as that stream has a handle.
+        // An identifier belongs to one stream as long as the stream has a handle.
         self.device() == other.device() && self.0.id() == other.0.id()
     }
 }
@@ -187,7 +188,7 @@ impl PartialEq for Stream {
 impl Eq for Stream {}
 
 impl Hash for Stream {
-    /// Hashes the identity, which equality compares.
+    /// Hashes the stream's identity, which `eq` compares.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.device().hash(state);
         self.0.id().hash(state);

@@ -1,4 +1,4 @@
-//! The time of operations, for a recording of their device.
+//! The measurement of operations for a recording of their device.
 
 use std::panic::Location;
 
@@ -6,8 +6,9 @@ use super::Device;
 use crate::device::{StreamId, TimeMark};
 use crate::recorder::{EventKind, EventRecord, ScratchRegion, is_inside};
 
-/// An operation in progress (on a CUDA device: its submission), which ends when this drops. An
-/// operation inside of an operation that computes in [blocks](Self::in_blocks) is not recorded.
+/// A guard for an operation in progress, which ends when the guard drops. On a CUDA device, the
+/// guard spans the operation's submission. Operations inside an operation that computes in
+/// [blocks](Self::in_blocks) are not recorded.
 #[derive(Debug)]
 pub struct Timed<'a>(Option<Begun<'a>>);
 
@@ -15,7 +16,7 @@ pub struct Timed<'a>(Option<Begun<'a>>);
 struct Begun<'a> {
     device: &'a Device,
     operation: EventRecord,
-    /// The recorder's time when the operation began.
+    /// The recorder's time at the beginning of the operation.
     time_ns: u64,
     /// The start of the operation in its stream, on an asynchronous device.
     mark: Option<TimeMark>,
@@ -24,8 +25,8 @@ struct Begun<'a> {
 }
 
 impl<'a> Timed<'a> {
-    /// Begins an operation at the caller's line, on the thread's stream of `device`. Does nothing
-    /// unless a recording is active.
+    /// Begins an operation at the caller's line, on the thread's stream of `device`. If no
+    /// recording is active, does nothing.
     #[inline]
     #[track_caller]
     pub fn begin(device: &'a Device) -> Self {
@@ -38,9 +39,9 @@ impl<'a> Timed<'a> {
         Self::begin_if_active(device, || device.stream(), call_site)
     }
 
-    /// Like [`begin`](Self::begin), for an operation that computes in blocks: it is recorded as one
-    /// operation. The operation's requests for scratch memory are counted. Only the requests that
-    /// are live at their peak are listed.
+    /// Like [`begin`](Self::begin), for an operation that computes in blocks. The blocks are
+    /// recorded as one operation. The operation's requests for scratch memory are counted. Only the
+    /// requests live at the peak of scratch memory are listed.
     #[inline]
     #[track_caller]
     pub fn in_blocks(device: &'a Device) -> Self {
@@ -109,8 +110,8 @@ impl<'a> Begun<'a> {
         })
     }
 
-    /// Records the end. The device's own time is recorded later, once the device has executed both
-    /// marks: nothing waits here.
+    /// Records the end of the operation without a wait. The device's own time is recorded later,
+    /// after the device has executed the two marks.
     #[cold]
     fn end(&self) {
         let recorder = self.device.caches().memory().recorder();

@@ -2,17 +2,17 @@
 
 use super::table::{DriverCall, DriverCosts};
 
-/// The maximum number of notes. If it is reached, every other note is removed.
+/// The maximum number of notes. If the maximum is reached, every other note is removed.
 const MOST_NOTES: usize = 4096;
 
-/// The number of calls of each kind, and their total time.
+/// The number of driver calls of each kind, and their total time.
 #[derive(Clone, Debug)]
 pub struct DriverLedger {
     costs: DriverCosts,
     calls: Vec<(DriverCall, u64)>,
     nanos: f64,
     events: u64,
-    /// The calls and nanoseconds so far, after every `noted_events` events.
+    /// The cumulative calls and nanoseconds after every `noted_events` events.
     notes: Vec<(u64, f64)>,
     noted_events: u64,
 }
@@ -41,7 +41,7 @@ impl DriverLedger {
         }
     }
 
-    /// Charges a call over `bytes` bytes.
+    /// Charges a call for `bytes` bytes.
     ///
     /// # Examples
     ///
@@ -59,7 +59,7 @@ impl DriverLedger {
         self.charge_each(call, [bytes]);
     }
 
-    /// Charges one call over several mappings. The cost of each mapping depends on its bytes.
+    /// Charges one call for several mappings. The cost of each mapping depends on its bytes.
     ///
     /// # Examples
     ///
@@ -153,7 +153,7 @@ impl DriverLedger {
         mine.map_or(0, |&(_, count)| count)
     }
 
-    /// Returns the host's time in the driver so far, in microseconds.
+    /// Returns the total time of the driver calls on the host, in microseconds.
     ///
     /// # Examples
     ///
@@ -171,8 +171,8 @@ impl DriverLedger {
         self.nanos / 1e3
     }
 
-    /// Returns the calls and microseconds in the second half of the events, precise to one in two
-    /// thousand events.
+    /// Returns the calls and microseconds in the second half of the events. The error is at most
+    /// 1/2000 of the events.
     ///
     /// # Examples
     ///
@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(ledger.calls_of(DriverCall::MemUnmap), 0);
         let (calls, microseconds) = ledger.second_half();
         assert_eq!(calls, 2);
-        // The second half is exact for a handful of events, and to one in two thousand for many.
+        // The second half is exact for few events. For many events, the error is at most 1/2000 of
+        // the events.
         for (count, tolerance) in [(1, 0), (2, 0), (7, 0), (1999, 0), (100_000, 50)] {
             let mut ledger = DriverLedger::new(&costs);
             for _ in 0..count {

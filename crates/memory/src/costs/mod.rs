@@ -1,4 +1,4 @@
-//! The costs of a driver's calls for memory, and a ledger that adds them up.
+//! The costs of a driver's memory calls, and a ledger that sums the costs.
 
 mod ledger;
 mod table;

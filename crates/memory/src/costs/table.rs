@@ -1,21 +1,21 @@
-//! The costs of the driver's calls: points of a table, with linear interpolation between them.
+//! The costs of the driver's calls: points of a table, with linear interpolation between the
+//! points.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Named, names};
 
-/// The tables, by name.
 const TABLES: [(&str, &str); 1] = [("h100", include_str!("h100.csv"))];
 
-/// The columns. The last column, the source, is for readers and may contain commas.
+/// The columns of a table. The last column, `source`, is for readers and may contain commas.
 const COLUMNS: [&str; 6] = ["call", "bytes", "microseconds", "rule", "basis", "source"];
 
-/// A call of the driver for memory, with the driver's name, without `cu`.
+/// A memory call of the driver, with the driver's name without `cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DriverCall {
     /// Allocates a segment.
     MemAlloc,
-    /// Frees a segment; waits for the device.
+    /// Frees a segment, and waits for the device.
     MemFree,
     /// Reserves a range of addresses.
     MemAddressReserve,
@@ -25,15 +25,15 @@ pub enum DriverCall {
     MemCreate,
     /// Maps memory into a range.
     MemMap,
-    /// Allows access to memory of a range.
+    /// Grants access to the memory of a range.
     MemSetAccess,
     /// Unmaps memory from a range.
     MemUnmap,
     /// Releases memory of a range.
     MemRelease,
-    /// Allocates a block of the driver's own pool.
+    /// Allocates a block from the driver's own pool.
     MemAllocAsync,
-    /// Frees a block of the driver's own pool.
+    /// Frees a block to the driver's own pool.
     MemFreeAsync,
 }
 
@@ -70,10 +70,10 @@ impl DriverCall {
 /// The cost of one call as a function of its bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct CostLine {
-    /// Bytes and nanoseconds, by rising bytes.
+    /// The points of the line: bytes and nanoseconds, sorted by bytes.
     points: Vec<(f64, f64)>,
-    /// Set if the line through the last two points continues. Otherwise the cost stays at the cost
-    /// of the last point.
+    /// True if the line through the last two points continues above the last point. Otherwise the
+    /// cost of the last point applies above it.
     is_linear: bool,
 }
 
@@ -116,8 +116,8 @@ impl DriverCosts {
         TABLES.iter().map(|&(name, _)| name)
     }
 
-    /// Returns the table of this name: `h100`. The file of the table gives the source of each
-    /// number.
+    /// Returns the table `name`. The only table is `h100`. The file of the table cites the source
+    /// of each cost.
     ///
     /// # Examples
     ///
@@ -132,7 +132,8 @@ impl DriverCosts {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with the known names.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name. The message lists the
+    /// known names.
     #[track_caller]
     pub fn named(name: &str) -> Result<Self> {
         let found = TABLES.iter().find(|(known, _)| *known == name);
@@ -168,7 +169,7 @@ impl DriverCosts {
             if call == "memory" {
                 costs.memory_bytes = bytes;
             }
-            // Other calls are not for memory.
+            // The table also has rows for calls that are not memory calls.
             let Some(call) = call.strip_prefix("cu").and_then(|call| call.parse().ok()) else {
                 continue;
             };
@@ -227,7 +228,7 @@ impl DriverCosts {
         self.memory_bytes
     }
 
-    /// Returns the host's time for a call over `bytes` bytes, in nanoseconds.
+    /// Returns the host's time for a call for `bytes` bytes, in nanoseconds.
     ///
     /// # Examples
     ///
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(costs.nanos(DriverCall::MemSetAccess, 64 * GIB), 133_000.0);
         let between = costs.nanos(DriverCall::MemSetAccess, 65 * MIB);
         assert!((between - 115_500.0).abs() < 1.0, "{between}");
-        // Beyond the last point, the line continues if the row says so.
+        // The rule of `MemAlloc` is linear, so its line continues above the last point.
         let [one, two, three] = [2, 4, 6].map(|gib| costs.nanos(DriverCall::MemAlloc, gib * GIB));
         assert!((two - one - (three - two)).abs() < 1.0 && two > one);
         assert!(costs.memory_bytes() > 79 * GIB);

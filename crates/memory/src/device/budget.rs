@@ -2,10 +2,10 @@
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// A limit, and the bytes that are held under it.
+/// A memory limit, and the bytes held under the limit.
 ///
-/// A claim is one compare-and-swap against the limit, so concurrent claims cannot exceed it. The
-/// numbers publish no other memory, so their order is relaxed.
+/// A claim checks the limit in one compare-and-swap, so concurrent claims cannot exceed the limit.
+/// The counters publish no other memory, so their accesses use relaxed ordering.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: AtomicU64,
@@ -34,7 +34,8 @@ impl Budget {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` as held, unless that would exceed the limit.
+    /// Adds `bytes` to the held bytes, unless the sum exceeds the limit. Returns whether the claim
+    /// succeeded.
     pub(crate) fn claim(&self, bytes: u64) -> bool {
         let claimed = |held_bytes: u64| {
             let sum = held_bytes.checked_add(bytes)?;

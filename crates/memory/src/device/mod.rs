@@ -1,8 +1,9 @@
 //! The lowest layer: the interface of a device, and the devices that implement it.
 //!
-//! Architecture invariant: a backend knows nothing of pools, caches or arrays. It moves bytes.
+//! Architecture invariant: a backend does not use pools, caches or arrays. It reserves and copies
+//! bytes.
 
-/// Implements the methods of an uninhabited type by their signatures: they cannot be called.
+/// Implements methods of an uninhabited type from their signatures. The methods cannot be called.
 #[allow(unused_macros, reason = "some builds have no such type")]
 macro_rules! uninhabited {
     () => {};
@@ -30,7 +31,7 @@ macro_rules! uninhabited {
         ///
         /// # Safety
         ///
-        /// Nothing is required, because there is nothing to call it on.
+        /// No condition is required, because the method cannot be called.
         $vis unsafe fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
             match *$self {}
         }
@@ -105,32 +106,33 @@ impl FromStr for DeviceId {
     }
 }
 
-/// The number of a stream; every device has stream 0.
+/// The identifier of a stream. Every device has stream 0.
 ///
-/// The raw stream of a number lives as long as its backend. So a number may outlive the handles on
-/// its stream. Work that is ordered after the stream stays ordered when the number is reused.
+/// The backend stream behind an identifier exists as long as the backend. So an identifier may
+/// outlive the handles on its stream. If an identifier is reused, work that is ordered after the
+/// old stream stays ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
-/// The access of a piece of work to memory.
+/// The kind of access that an operation has to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
-    /// Reads.
+    /// A read.
     Read,
-    /// Writes, and may read.
+    /// A write, which may also read.
     Write,
 }
 
 /// A position in a stream, after all work that was submitted before the event was recorded.
 ///
-/// Plain data, which can be stored and dropped at will. Positions rise along a stream, so if an
-/// event is done, earlier events are done, too. A backend needs its native event only until the
-/// position is done.
+/// An event is plain data, which can be stored and dropped at any time. Positions rise along a
+/// stream. If an event is done, all earlier events of its stream are done too. A backend needs its
+/// native event only until the position is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The stream it was recorded on.
+    /// The stream that the event was recorded on.
     pub stream: StreamId,
-    /// The position in that stream.
+    /// The position in the stream.
     pub position: u64,
 }
 
@@ -145,12 +147,12 @@ pub struct TimeSpan {
     pub duration: Duration,
 }
 
-/// The time at which a device runs the kernels of the host.
+/// The time at which a device executes host kernels.
 #[derive(Clone, Copy, Debug)]
 pub enum HostExecution<'a> {
-    /// At once, on the calling thread and others.
+    /// At once, on the calling thread and worker threads.
     AtOnce,
-    /// In a test mode: as late as stream order allows.
+    /// As late as stream order allows, in a test mode.
     Delayed(&'a DelayedStreams),
     /// Never: the device has no data.
     Never,
@@ -164,10 +166,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Returns the total memory of the device.
     fn total_bytes(&self) -> u64;
 
-    /// Reserves `bytes` (not 0), aligned to at least 512; `None` if the device is exhausted.
+    /// Reserves `bytes` bytes (not 0), aligned to at least 512 bytes. Returns `None` if the device
+    /// is exhausted.
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>>;
 
-    /// Releases memory that [`reserve`](Self::reserve) returned, with the same `bytes`.
+    /// Releases memory that [`reserve`](Self::reserve) returned for the same `bytes`.
     fn release(&self, address: DevicePtr, bytes: u64) -> Result<()>;
 
     /// Returns the device's virtual memory, if it is supported.
@@ -179,8 +182,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `target` must point to `source.len()` bytes of this device's reserved memory. Outside the
-    /// stream's order, nothing else may read or write these bytes.
+    /// `target` must point to `source.len()` bytes of this device's reserved memory. All other
+    /// reads and writes of these bytes must be ordered by the stream.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
     /// Copies from `source` into `target`; returns after the copy has completed.
@@ -188,7 +191,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// # Safety
     ///
     /// `source` must point to `target.len()` initialised bytes of this device's reserved memory.
-    /// Outside the stream's order, nothing may write these bytes.
+    /// All writes to these bytes must be ordered by the stream.
     unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
     -> Result<()>;
 
@@ -196,8 +199,9 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4, 8 or 16 bytes; `bytes` and the
-    /// address `target` are multiples of its length.
+    /// The conditions of [`upload`](Self::upload) hold for `bytes` bytes at `target`. `pattern` has
+    /// 1, 2, 4, 8 or 16 bytes. `bytes` and the address `target` are multiples of the pattern's
+    /// length.
     unsafe fn fill(
         &self,
         stream: StreamId,
@@ -212,26 +216,26 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Creates a stream, or reuses a retired stream.
     fn new_stream(&self) -> Result<StreamId>;
 
-    /// Opens a stream whose work host threads execute. Through `executor`, waiting threads execute
-    /// some of the work.
+    /// Opens a stream whose work host threads execute. Waiting threads execute some of the work
+    /// through `executor`.
     fn new_host_stream(&self, executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>>;
 
-    /// Returns the host stream with this number, on every thread; `None` for a stream of the
-    /// device.
+    /// Returns the host stream with this identifier; `None` for a device stream. The result does
+    /// not depend on the calling thread.
     fn host_stream(&self, _stream: StreamId) -> Option<Arc<HostStream>> {
         None
     }
 
-    /// Retires the number of a stream that no thread will enter again. The stream's submitted work
-    /// still completes.
+    /// Retires the identifier of a stream that no thread will enter again. The stream's submitted
+    /// work still completes.
     fn retire_stream(&self, stream: StreamId);
 
-    /// Returns the count of streams, retired ones included. The stream numbers are all numbers
-    /// below this count.
+    /// Returns the count of streams, including retired streams. Each number below this count
+    /// identifies a stream.
     fn streams(&self) -> u16;
 
-    /// Returns whether work of one stream may run before earlier work of another stream, or is
-    /// captured. Returns false while there is only stream 0: then streams need no ordering.
+    /// Returns whether streams need ordering, because work is captured, or may overtake earlier
+    /// work of another stream. Returns false while stream 0 is the only stream.
     fn uses_streams(&self) -> bool;
 
     /// Records an event on `stream`.
@@ -246,27 +250,27 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Waits on the host until all work before `event` is done.
     fn synchronize_event(&self, event: &Event) -> Result<()>;
 
-    /// Begins to measure the times of marks, on an asynchronous device. May wait.
+    /// Starts the measurement of time marks on an asynchronous device. May block.
     fn begin_timing(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Marks the current position of a stream, on an asynchronous device. Returns `None` if it
-    /// cannot be marked, for example while it is captured.
+    /// Marks the current position of a stream on an asynchronous device. Returns `None` if the
+    /// position cannot be marked, for example during a capture of the stream.
     fn mark_time(&self, _stream: StreamId) -> Option<TimeMark> {
         None
     }
 
-    /// Returns the time span between two marks; `None` if the device has not reached the last.
-    /// After any other result, both marks have ended.
+    /// Returns the time span between two marks. Returns `None` if the device has not reached the
+    /// second mark. After any other result, the two marks are invalid.
     fn take_times(&self, _marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
         Ok(None)
     }
 
-    /// Ends an unused mark.
+    /// Releases an unused mark.
     fn discard_mark(&self, _mark: TimeMark) {}
 
-    /// Returns the time at which the device runs the kernels of the host.
+    /// Returns the time at which the device executes host kernels.
     fn host_execution(&self) -> HostExecution<'_> {
         HostExecution::AtOnce
     }
@@ -280,7 +284,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Returns whether the device has no data: reads give zeros.
+    /// Returns whether the device is a meta device, which has no data. Reads return zeros.
     fn is_meta(&self) -> bool {
         matches!(self.host_execution(), HostExecution::Never)
     }
@@ -291,7 +295,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the ledger of the calls for memory so far, if the driver is simulated.
+    /// Returns the ledger of memory calls; `None` if the driver is not simulated.
     fn simulated_ledger(&self) -> Option<DriverLedger> {
         None
     }
@@ -301,14 +305,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
         self.id().to_string()
     }
 
-    /// Returns whether the calling thread captures its submissions to a stream. During a capture it
-    /// must not reserve, release or wait.
+    /// Returns whether the calling thread captures its submissions to a stream. During the capture,
+    /// the thread must not reserve, release or wait.
     fn is_capturing(&self) -> bool {
         false
     }
 
-    /// Returns whether any thread captures `stream`. During the capture no other thread may submit
-    /// to it.
+    /// Returns whether any thread captures `stream`. During the capture, no other thread may submit
+    /// to the stream.
     fn is_captured(&self, _stream: StreamId) -> bool {
         false
     }

@@ -11,7 +11,7 @@ use crate::sync::{Arc, Mutex};
 /// The unit of the driver's virtual memory.
 const GRANULARITY_BYTES: u64 = 2 << 20;
 
-/// The simulated driver. It hands out each address only once.
+/// The simulated driver. It returns each address only once.
 #[derive(Debug)]
 pub(crate) struct SimulatedDriver {
     total_bytes: u64,
@@ -24,12 +24,13 @@ struct DriverState {
     used_bytes: u64,
     next_address: u64,
     next_handle: u64,
-    /// The length of each mapping.
+    /// The length of each mapping, by address.
     mapped: BTreeMap<u64, u64>,
 }
 
 impl SimulatedDriver {
-    /// Creates the driver of a device with `total_bytes` of memory, whose calls `ledger` charges.
+    /// Creates the driver of a device with `total_bytes` of memory. The driver charges its calls to
+    /// `ledger`.
     pub(crate) fn new(ledger: DriverLedger, total_bytes: u64) -> Self {
         Self {
             total_bytes,
@@ -52,24 +53,22 @@ impl SimulatedDriver {
         self.state.lock().used_bytes
     }
 
-    /// Reads or writes the ledger.
     pub(crate) fn with_ledger<T>(&self, look: impl FnOnce(&mut DriverLedger) -> T) -> T {
         look(&mut self.state.lock().ledger)
     }
 
-    /// Allocates memory apart from the ranges; `None` if the device is exhausted.
+    /// Allocates memory outside the ranges. Returns `None` if the device is exhausted.
     pub(crate) fn allocate(&self, bytes: u64) -> Option<DevicePtr> {
         let is_taken = self.take(DriverCall::MemAlloc, bytes);
         is_taken.then(|| self.addresses(bytes)).flatten()
     }
 
-    /// Frees memory that [`allocate`](Self::allocate) returned for `bytes`.
     pub(crate) fn free(&self, bytes: u64) {
         self.give(DriverCall::MemFree, bytes);
     }
 
-    /// Charges a call that reserves memory. Returns whether the device has enough. A refused call
-    /// costs as much as a call over 0 bytes.
+    /// Charges a call that takes memory. Returns whether the device has enough free memory. A
+    /// refused call costs as much as a call for 0 bytes.
     fn take(&self, call: DriverCall, bytes: u64) -> bool {
         let state = &mut *self.state.lock();
         let used_bytes = state.used_bytes.checked_add(bytes);

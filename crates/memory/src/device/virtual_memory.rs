@@ -8,9 +8,10 @@ use crate::error::Result;
 /// The cost to commit and decommit pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCost {
-    /// Little more than the first use of a page: pages may be committed and decommitted one by one.
+    /// Slightly above the cost of a page's first use. Pages may be committed and decommitted one by
+    /// one.
     Low,
-    /// As much as many allocations: growth should take few calls, and pages should rarely move.
+    /// The cost of many allocations. Growth should use few calls, and pages should rarely move.
     High,
 }
 
@@ -19,17 +20,19 @@ pub enum PageCost {
 pub enum Destination {
     /// The device.
     Device,
-    /// The growth that this release makes room for. The device may keep the memory until then.
+    /// The next growth, for which the decommit makes space. The device may keep the memory until
+    /// this growth.
     NextGrowth,
 }
 
-/// A device with virtual memory. A range of addresses is reserved once, and its pages are committed
-/// and decommitted. So segments grow and shrink in place.
+/// A device with virtual memory. A range of addresses is reserved once. Its pages are then
+/// committed and decommitted, so segments grow and shrink in place.
 ///
-/// Ranges begin and end at multiples of [`page_bytes`](Self::page_bytes), parts of them at
-/// multiples of [`min_page_bytes`](Self::min_page_bytes). On CUDA, `cuMemAddressReserve` reserves a
-/// range; `cuMemCreate`, `cuMemMap` and `cuMemSetAccess` commit a part of it; `cuMemUnmap` and
-/// `cuMemRelease` decommit it.
+/// Ranges begin and end at multiples of [`page_bytes`](Self::page_bytes). Parts of ranges begin and
+/// end at multiples of [`min_page_bytes`](Self::min_page_bytes).
+///
+/// On CUDA, `cuMemAddressReserve` reserves a range. `cuMemCreate`, `cuMemMap` and `cuMemSetAccess`
+/// commit a part. `cuMemUnmap` and `cuMemRelease` decommit a part.
 pub trait VirtualMemory: fmt::Debug + Send + Sync {
     /// Returns the preferred page size.
     fn page_bytes(&self) -> u64;
@@ -38,39 +41,39 @@ pub trait VirtualMemory: fmt::Debug + Send + Sync {
     /// [`page_bytes`](Self::page_bytes).
     fn min_page_bytes(&self) -> u64;
 
-    /// Returns the cost of a page.
+    /// Returns the cost to commit and decommit pages.
     fn page_cost(&self) -> PageCost;
 
-    /// Reserves a range of addresses without memory; `None` if the platform refuses.
+    /// Reserves a range of addresses without memory. Returns `None` if the platform refuses.
     fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>>;
 
-    /// Releases a range and the memory still committed in it.
+    /// Releases a range and its committed memory.
     ///
     /// # Safety
     ///
-    /// [`reserve_range`](Self::reserve_range) returned the range with the same `bytes`, and nothing
-    /// uses it any longer.
+    /// [`reserve_range`](Self::reserve_range) returned the range for the same `bytes`. Nothing uses
+    /// the range any longer.
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// Commits a part of a range; its contents are undefined. If the device is exhausted, returns
-    /// false and changes nothing. If memory comes in handles, none of them is larger than
-    /// `max_handle_bytes`, a multiple of the page size.
+    /// Commits a part of a range. The contents of the part are undefined. If the device is
+    /// exhausted, returns false and changes nothing. If the memory is mapped in handles, each new
+    /// handle has at most `max_handle_bytes`, a multiple of the page size.
     ///
     /// # Safety
     ///
-    /// The part lies in a reserved range, and none of it is committed.
+    /// The part lies in a reserved range and has no committed page.
     unsafe fn commit(&self, address: DevicePtr, bytes: u64, max_handle_bytes: u64) -> Result<bool>;
 
-    /// Decommits a part of a range. If memory comes in handles, the part is one or more of
-    /// [`separable`](Self::separable)'s parts, else any pages.
+    /// Decommits a part of a range. If the memory is mapped in handles, the part consists of pieces
+    /// that [`separable`](Self::separable) returned. Otherwise, any pages are allowed.
     ///
     /// # Safety
     ///
-    /// The part lies in a reserved range, all of it is committed, and nothing uses it any longer.
+    /// The part lies in a reserved range and is fully committed. Nothing uses the part any longer.
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64, to: Destination) -> Result<()>;
 
-    /// Returns the parts of a committed part that can be decommitted, by address. If memory comes
-    /// in handles, these are the handles that lie completely in the committed part.
+    /// Returns the pieces of a committed part that can be decommitted, sorted by address. If the
+    /// memory is mapped in handles, the pieces are the handles that lie completely in the part.
     fn separable(&self, address: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {
         vec![(address, bytes)]
     }

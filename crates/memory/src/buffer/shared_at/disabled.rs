@@ -1,8 +1,9 @@
-//! The line of a handle, in builds that do not store it.
+//! The call site of a handle, in builds that do not store call sites.
 
 use std::panic::Location;
 
-/// The line that made a handle, not stored. The module `enabled` documents the functions.
+/// The call site that created a handle, which is not stored. The module `enabled` documents the
+/// functions.
 pub(in crate::buffer) struct SharedAt;
 
 impl SharedAt {
@@ -21,13 +22,13 @@ impl SharedAt {
         Self
     }
 
-    /// Returns false: this build does not record which handles belong to views.
+    /// Returns false, because this build does not record which handles belong to views.
     #[inline(always)]
     pub(in crate::buffer) fn is_view(&self, _holders: usize) -> bool {
         false
     }
 
-    /// Returns `None`: this build stores no lines.
+    /// Returns `None`, because this build stores no call sites.
     #[inline(always)]
     pub(in crate::buffer) fn other<'a>(
         &'a self,

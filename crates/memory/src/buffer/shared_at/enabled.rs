@@ -1,4 +1,4 @@
-//! The line of a handle, stored in a table of all blocks that are shared.
+//! The call site of a handle, stored in a table of all shared blocks.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -8,25 +8,25 @@ use crate::sync::plain::Mutex;
 
 type SharedLine = Option<&'static Location<'static>>;
 
-/// A handle in the table: its line, `None` if not known, and whether it belongs to a view.
+/// A handle in the table: its call site if known, and whether the handle belongs to a view.
 type SharedEntry = (SharedLine, bool);
 
-/// The handles on each block, except the first handle, in order of creation.
+/// The handles of each block in order of creation, without the first handle.
 ///
-/// Invariant: each [`SharedAt`] that names the block has an entry here.
+/// Invariant: each [`SharedAt`] that names the block has an entry in `LINES`.
 static LINES: Mutex<Option<HashMap<usize, Vec<SharedEntry>>>> = Mutex::new(None);
 
-/// The line that made a handle.
+/// The call site that created a handle.
 pub(in crate::buffer) struct SharedAt {
     line: SharedLine,
     /// The address of the block's header; `None` for the first handle on a block.
     block: Option<usize>,
-    /// True for the handle of a view, and for handles that are made from that handle.
+    /// True for the handle of a view, and for all clones of this handle.
     is_view: bool,
 }
 
 impl SharedAt {
-    /// Returns the line of the first handle on a block.
+    /// Returns the value for the first handle on a block, which has no call site.
     pub(in crate::buffer) fn first() -> Self {
         Self {
             line: None,
@@ -35,9 +35,8 @@ impl SharedAt {
         }
     }
 
-    /// Returns the line of a new handle on the block whose header is at `block`, cloned from the
-    /// handle of `self`. A copy that the library makes, as when an expression is cloned, keeps the
-    /// line of its original.
+    /// Registers a clone of this handle, for the block with its header at address `block`. If the
+    /// library itself makes the clone, the clone gets the call site of this handle.
     #[track_caller]
     pub(in crate::buffer) fn share(&self, block: usize) -> Self {
         self.shared(block, self.is_view)
@@ -62,8 +61,8 @@ impl SharedAt {
         }
     }
 
-    /// Returns true if the handle belongs to a view or its clone, and one of the block's `holders`
-    /// does not.
+    /// Returns whether this handle belongs to a view, while another handle on the block does not.
+    /// Clones of a view count as views.
     pub(in crate::buffer) fn is_view(&self, holders: usize) -> bool {
         let Some(block) = self.block.filter(|_| self.is_view) else {
             return false;
@@ -77,9 +76,9 @@ impl SharedAt {
         views.count() < holders
     }
 
-    /// Returns the line that made the last handle on the block at `block`, other than `except` and
-    /// this handle. If only the first handle is left, returns the line that made this handle from
-    /// the first.
+    /// Returns the call site of the last handle on the block at address `block`. Ignores this
+    /// handle and the handles in `except`. If only the first handle remains, returns the call site
+    /// of this handle.
     pub(in crate::buffer) fn other<'a>(
         &'a self,
         block: usize,

@@ -1,7 +1,7 @@
-//! The lines that made the handles of shared memory. They explain why a write had to copy.
+//! The call sites that created the handles of shared memory. They explain why a write had to copy.
 //!
-//! Two modules with one signature: builds with debug assertions store the lines, other builds store
-//! nothing.
+//! Two modules have one interface. Builds with debug assertions store the call sites, and other
+//! builds store nothing.
 
 #[cfg(not(debug_assertions))]
 mod disabled;

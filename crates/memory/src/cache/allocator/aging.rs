@@ -1,24 +1,24 @@
-//! The age limit of idle blocks. Plain arithmetic over a shard's epoch, which advances at each
-//! exit, and over the time, if `max_idle` is set.
+//! The age limit of idle blocks. The limit is computed from a shard's epoch, which advances at each
+//! exit. If `max_idle` is set, the limit also depends on the time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::cache::settings::CacheConfig;
 
-/// The number of samples that are taken in a time of `max_idle`.
+/// The number of time samples per period of `max_idle`.
 const SAMPLES: u32 = 8;
 
-/// The schedule of the sweeps of a shard's idle blocks, and the age limit of each sweep.
+/// The schedule of sweeps over a shard's idle blocks, and the age limit of each sweep.
 ///
-/// Invariant: epochs and times of `signals` rise. Each time, except the first, is at least an
-/// eighth of `max_idle` after the previous time.
+/// Invariant: the epochs and the times of `signals` rise. Successive times differ by at least 1/8
+/// of `max_idle`.
 #[derive(Debug, Default)]
 pub(super) struct Aging {
     keep_entries: Option<u64>,
     idle: Option<Duration>,
     swept_epoch: u64,
-    /// The epoch at some exits, and the times of these exits.
+    /// The epochs and times of sampled exits.
     signals: VecDeque<(u64, Instant)>,
 }
 
@@ -28,7 +28,6 @@ impl Aging {
         self.idle = config.max_idle;
     }
 
-    /// Returns the epoch at which the next sweep is due.
     pub(super) fn due_epoch(&self) -> u64 {
         match (self.idle, self.keep_entries) {
             (Some(_), _) => 0,
@@ -37,8 +36,9 @@ impl Aging {
         }
     }
 
-    /// Returns the epoch before which handed-out blocks are too old, or 0 if none are. Called at
-    /// the exit from the scope, at `epoch`.
+    /// Returns the age limit as an epoch: a block that was handed out in an earlier epoch is too
+    /// old. Returns 0 if no block is too old. The shard calls this function at an exit, with its
+    /// current `epoch`.
     pub(super) fn sweep(&mut self, epoch: u64) -> u64 {
         let by_entries = self
             .keep_entries
@@ -118,10 +118,10 @@ mod tests {
         let begin = Instant::now();
         let mut oldest = 0;
         for epoch in 1..1000u64 {
-            // Four exits a second.
+            // There are four exits per second.
             let now = begin + Duration::from_millis(250 * epoch);
             oldest = aging.by_time(epoch, idle, now).max(oldest);
-            // Handed out before the exit at `epoch` c, which is 250 c ms after the beginning.
+            // The limit `oldest` lies 32 to 36 exits, or 8 to 9 s, before this exit.
             assert!(oldest <= epoch.saturating_sub(32), "{oldest} at {epoch}");
             assert!(oldest + 32 + 4 >= epoch, "{oldest} at {epoch}");
             assert!(aging.signals.len() <= SAMPLES as usize + 1);

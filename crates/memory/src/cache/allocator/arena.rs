@@ -1,5 +1,5 @@
-//! Arenas in an allocator: requests that a new arena serves, frees of suballocations, and arenas
-//! that outlive an entry.
+//! The arenas of an allocator: requests that a new arena serves, frees of suballocations, and
+//! arenas that outlive an entry.
 
 use super::{Allocator, AllocatorState};
 use crate::cache::arena::SUBALLOCATION;
@@ -10,14 +10,12 @@ use crate::memory::Block;
 use crate::memory::header::{HandedOut, Header};
 
 impl AllocatorState {
-    /// Detaches the arenas with live suballocations, because the epoch is about to advance.
     pub(super) fn detach_arenas(&mut self) {
         if let Some(policy) = self.policies.arenas() {
             policy.detach(&mut self.store, false);
         }
     }
 
-    /// Notes that a request was served with a block of its own.
     pub(super) fn note_block(&mut self, request: &Request) {
         if let Some(policy) = self.policies.arenas() {
             policy.note_block(request);
@@ -26,8 +24,8 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Looks for a free block once more, because the memory lacks room for the arena that
-    /// [`refill`](Self::refill) requested.
+    /// Retries [`refill`](Self::refill) without a new arena, because the memory has no space for
+    /// the requested arena.
     pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Result<HandedOut, Need> {
         if let Some(policy) = self.policies.arenas() {
             policy.without_arena();
@@ -35,8 +33,8 @@ impl Allocator<'_> {
         self.refill(request)
     }
 
-    /// Serves a request from a new arena. If the arena is not needed any more, returns it: a
-    /// callback of the memory may have left the scope, or entered it with another policy.
+    /// Serves a request from a new arena. If the arena is no longer needed, returns it. This
+    /// happens if a callback of the memory has left the scope, or entered it with another policy.
     pub(in crate::cache) fn refill_from(
         &mut self,
         arena: Block,
@@ -58,7 +56,7 @@ impl Allocator<'_> {
         let Some(policy) = policies.arenas() else {
             return (Err(Need::Block), Some(arena));
         };
-        *due_epoch = 0; // A first arena may not be the last: the exit checks.
+        *due_epoch = 0; // The exit must run, because it may release arenas.
         let arena = store.new_arena(self.counters, arena);
         let served = policy.add_arena(store, self.counters, arena, request);
         self.update_fast_path();
@@ -71,7 +69,7 @@ impl Allocator<'_> {
         }
     }
 
-    /// Hands out a slab as a whole. The slab is detached, so that nothing else is served from it.
+    /// Hands out a whole slab. The slab is detached first, so that it serves no further request.
     /// Its live suballocations stay valid.
     pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<HandedOut> {
         let AllocatorState {
@@ -117,8 +115,8 @@ impl Allocator<'_> {
         }
     }
 
-    /// Counts the arenas that serve requests, the unused bytes of detached arenas, and the idle
-    /// suballocations, which do not count as blocks.
+    /// Updates the counters of arenas that serve requests, of unused bytes of detached arenas, and
+    /// of idle suballocations.
     pub(in crate::cache) fn count_arenas(&mut self) {
         let (idle, arenas) = self.policies.idle_and_arenas();
         let idle = idle + self.store.idle_suballocations().iter().count();

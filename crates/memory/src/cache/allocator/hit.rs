@@ -1,4 +1,4 @@
-//! The hit, a request that an idle block serves, and the free that makes a block idle.
+//! Hits and frees. A hit is a request that an idle block serves. A free makes a block idle.
 
 use super::{Allocator, AllocatorState, EMPTY_EPOCH};
 use crate::cache::arena::SUBALLOCATION;
@@ -11,8 +11,8 @@ use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 
 impl Allocator<'_> {
-    /// Returns the block of a hit, if `policy` serves the request. Compiled for each policy, which
-    /// callers pass as a constant.
+    /// Returns the block of a hit, if `policy` serves the request. Callers pass `policy` as a
+    /// constant, so the function is compiled for each policy.
     #[inline(always)]
     pub(in crate::cache) fn hit(
         &mut self,
@@ -37,8 +37,9 @@ impl Allocator<'_> {
         Some(self.hand_out_hit(header, bytes))
     }
 
-    /// Takes the block that `policy` serves a request with. Rounds to 512 B: an exact fit is valid
-    /// under every pool. If a pool rounds further, `refill` finds the other blocks.
+    /// Removes and returns the idle block with which `policy` serves a request. Rounds the size to
+    /// 512 B, because an exact fit is valid under every pool. If a pool rounds further, `refill`
+    /// finds the remaining blocks.
     #[inline(always)]
     pub(super) fn pop(
         &mut self,
@@ -63,17 +64,17 @@ impl Allocator<'_> {
         }
     }
 
-    /// Hands out a block that was idle.
     #[inline]
     pub(super) fn hand_out_hit(&self, header: Box<Header>, requested_bytes: u64) -> HandedOut {
-        let block_bytes = header.block.bytes(); // Read before the counters, which may be anywhere.
+        let block_bytes = header.block.bytes(); // Read first: counters may alias it.
         self.counters.hits.add(1);
         self.counters.count_out(block_bytes, requested_bytes);
         header.hand_out(requested_bytes, self.store.epoch)
     }
 
-    /// Takes back a block without handles, if it is of this epoch, unrecorded, and used by no other
-    /// stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
+    /// Takes back a block without handles by the fast path. The block must have the current epoch,
+    /// be unrecorded, and be unused by other streams. Otherwise, returns the block, for
+    /// [`free_slowly`](Self::free_slowly).
     #[inline]
     pub(in crate::cache) fn free(&mut self, header: Box<Header>) -> Option<Box<Header>> {
         if !self.fast_path.frees(header.epoch()) {
@@ -85,7 +86,7 @@ impl Allocator<'_> {
         None
     }
 
-    /// Takes back any block.
+    /// Takes back a block of any kind.
     pub(in crate::cache) fn free_slowly(&mut self, mut header: Box<Header>) {
         header.end_uses();
         if header.epoch() == EMPTY_EPOCH {

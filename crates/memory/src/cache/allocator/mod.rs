@@ -1,8 +1,9 @@
-//! The allocator of a shard: its store and its active policy, used by one thread at a time.
-//! [`shard`](super::shard) decides which thread that is, and handles the signals of other threads.
+//! The allocator of a shard: its store and its active policy. One thread at a time uses an
+//! allocator. The module [`shard`](super::shard) selects this thread, and handles the signals of
+//! other threads.
 //!
-//! Architecture invariant: nothing here calls foreign code or drops a handle on a block. So nothing
-//! reenters the allocator while it is borrowed.
+//! Architecture invariant: an allocator never calls foreign code or drops a handle on a block. So
+//! no code reenters an allocator while it is borrowed.
 
 mod aging;
 mod arena;
@@ -27,48 +28,50 @@ use crate::memory::header::Home;
 use aging::Aging;
 pub(super) use fast_path::FastPath;
 
-/// The epoch of a block that belongs to no cache: older than any other.
+/// The epoch of a block that belongs to no cache, below all other epochs.
 const UNCACHED_EPOCH: u64 = 0;
-/// The epoch of a header without a block, for arrays of no bytes.
+/// The epoch of a header without a block, for arrays of 0 bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
 /// The store and the policies of a shard.
 ///
 /// Invariants:
-/// - each block that the shard owns is live, idle in the store or in the active policy, pending, or
-///   to be released;
-/// - between two entries no suballocation of an attached arena is live.
+/// - Each block of the shard is live, pending, to be released, or idle in the store or the active
+///   policy.
+/// - Between two entries, no suballocation of an attached arena is live.
 pub(super) struct AllocatorState {
     pub(super) store: Store,
     policies: Policies,
     fills: bool,
-    /// True if the device's recorder records every request and free, which then take the slow path.
+    /// True while the device's recorder records requests and frees. They then take the slow path.
     is_observed: bool,
-    /// True if the policy or the record has work to do when an entry begins, and when it ends.
+    /// True if the policy or the record has work to do at the beginning of an entry. `ends` is true
+    /// if they have work to do at the end.
     begins: bool,
     ends: bool,
     /// The version of the settings that the policy was configured with.
     version: u64,
-    /// The number of entries that have not ended; 0 unless a thread is inside.
+    /// The nesting depth of entries; 0 if no thread is inside.
     depth: u64,
     /// The number of entries that the shard had counted when the last entry ended.
     counted_entries: u64,
     /// The number of requests that the shard had served when the last entry ended.
     counted_requests: u64,
     aging: Aging,
-    /// The epoch from which on an exit has blocks to release.
+    /// The epoch from which an exit may have blocks to release.
     due_epoch: u64,
-    /// The maximum number of bytes that were handed out at a miss, by the blocks' own length.
+    /// The peak of allocated bytes, by full block lengths. It is measured at misses.
     peak_out_bytes: u64,
     /// The `peak_out_bytes` at the end of the previous entry.
     known_out_bytes: u64,
-    /// The headers without a block that are handed out.
+    /// The number of live headers without a block.
     empties: u64,
 }
 
 impl AllocatorState {
-    /// Makes the allocator of a cache, or (`is_uncached`) of the blocks that belong to no cache. If
-    /// the device `fills` every block, no request is a hit.
+    /// Creates the allocator of a cache. If `is_uncached` is true, creates the allocator of blocks
+    /// that belong to no cache. If `fills` is true, the device fills every block, so no request is
+    /// a hit.
     pub(super) fn new(home: Home, is_uncached: bool, fills: bool) -> Self {
         let mut store = Store::new(home);
         store.invalidation_epoch = u64::from(is_uncached);
@@ -95,7 +98,6 @@ impl AllocatorState {
         self.depth > 0
     }
 
-    /// Begins an entry inside another one.
     pub(super) fn begin_nested(&mut self) {
         self.depth += 1;
         if let Some(policy) = self.policies.arenas() {
@@ -125,21 +127,20 @@ impl AllocatorState {
         dispatch!(self.policies, policy => policy.keeps_idle())
     }
 
-    /// Returns the policy whose idle blocks serve requests. `None` if each request takes the slow
-    /// path, because it is recorded or its block is filled.
+    /// Returns the policy whose idle blocks serve requests. If requests are recorded or blocks are
+    /// filled, returns `None`, because each request takes the slow path.
     pub(super) fn fast_policy(&mut self) -> Option<Policy> {
         let policy = dispatch!(self.policies, policy => policy.fast_path());
         (!self.is_slow()).then_some(policy)
     }
 
-    /// Returns the epoch of the blocks that a free takes back at once; `None` while frees are
+    /// Returns the epoch of the blocks that the fast path takes back; `None` while frees are
     /// recorded.
     #[inline]
     pub(super) fn free_epoch(&self) -> Option<u64> {
         (!self.is_observed).then_some(self.store.epoch)
     }
 
-    /// Returns true if every request takes the slow path.
     fn is_slow(&self) -> bool {
         self.is_observed || self.is_filled_or_recorded()
     }
@@ -152,9 +153,7 @@ impl AllocatorState {
 /// The allocator of a shard, for the thread that holds the shard.
 pub(super) struct Allocator<'a> {
     pub(super) state: &'a mut AllocatorState,
-    /// The counters of the shard, which any thread may read.
     pub(super) counters: &'a Counters,
-    /// The switches of the shard, which any thread may close.
     pub(super) fast_path: &'a FastPath,
 }
 
@@ -175,7 +174,8 @@ impl DerefMut for Allocator<'_> {
 }
 
 impl Allocator<'_> {
-    /// Opens the fast path, as far as requests and frees are not recorded.
+    /// Opens the fast paths of requests and frees. While requests or frees are recorded, their fast
+    /// path stays closed.
     pub(in crate::cache) fn open_fast_path(&mut self) {
         self.update_fast_path();
         self.update_free_epoch();
@@ -192,19 +192,19 @@ impl Allocator<'_> {
         } = &mut *self.state;
         dispatch!(policies, policy => policy.begin(store));
         if self.store.is_recording() {
-            self.due_epoch = 0; // The exit has work to do.
+            self.due_epoch = 0; // The exit must run, because it ends the record.
         }
         self.update_fast_path();
     }
 
     #[cold]
     fn configure(&mut self, settings: &CacheSettings) {
-        self.version = settings.version(); // First: a later change is read at the next entry.
+        self.version = settings.version(); // Read first: the next entry applies later changes.
         let config = settings.config();
         if self.policies.active != config.policy {
             self.release_all();
-            // Arenas with live suballocations were detached at the last exit, so nothing is left in
-            // the policy.
+            // The last exit detached the arenas with live suballocations, so the policy holds no
+            // memory.
             let left = self.policies.idle_and_arenas();
             debug_assert_eq!(left, (0, 0), "the policy before keeps something");
             self.policies.activate(config.policy);
@@ -222,7 +222,7 @@ impl Allocator<'_> {
         self.update_fast_path();
     }
 
-    /// Invalidates the live blocks: they go to the pool when they drop.
+    /// Invalidates the live blocks, which then go to the pool when they drop.
     pub(super) fn invalidate(&mut self) {
         self.detach_arenas();
         self.store.epoch += 1;
@@ -230,8 +230,8 @@ impl Allocator<'_> {
         self.update_free_epoch();
     }
 
-    /// Begins an outermost entry, after `entries` earlier entries. Returns true if the settings had
-    /// changed.
+    /// Begins an outermost entry. `entries` is the number of earlier entries. Returns true if the
+    /// settings have changed since the last entry.
     #[inline]
     pub(super) fn begin(&mut self, settings: &CacheSettings, entries: u64) -> bool {
         self.depth = 1;
@@ -253,8 +253,8 @@ impl Allocator<'_> {
         has_changed
     }
 
-    /// Ends the outermost entry for the blocks. Blocks that are live now have escaped. Returns true
-    /// if the entry was recorded.
+    /// Ends the outermost entry. Live blocks then count as escaped. Returns true if the entry was
+    /// recorded.
     #[inline]
     pub(super) fn end(&mut self) -> bool {
         let live_blocks = self.counters.live_blocks.get();
@@ -274,8 +274,8 @@ impl Allocator<'_> {
         dispatch!(policies, policy => policy.end(store, self.counters, escapes))
     }
 
-    /// Ends the allocator. Returns the number of headers that are still handed out, and the arenas
-    /// that contain their suballocations.
+    /// Closes the allocator. Returns the number of live headers, and the detached arenas with live
+    /// suballocations.
     pub(super) fn close(&mut self) -> (u64, DetachedArenas) {
         let headers = self.counters.live_blocks.get() + self.empties;
         (headers, mem::take(&mut self.store.detached))

@@ -1,5 +1,5 @@
-//! The slow path of hits and frees, while the recorder records them or after another thread closed
-//! the fast path.
+//! The slow path of hits and frees. It is used while the recorder records them, and after another
+//! thread has closed the fast path.
 
 use super::{Allocator, AllocatorState};
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
@@ -30,7 +30,7 @@ impl Allocator<'_> {
     /// path is closed. Opens the fast path, unless requests are recorded.
     pub(in crate::cache) fn slow_hit(&mut self, request: &Request) -> Option<HandedOut> {
         if !self.fast_path.is_closed() {
-            return None; // The hit was tried.
+            return None; // The fast path has tried the hit.
         }
         self.open_fast_path();
         if self.is_filled_or_recorded() {

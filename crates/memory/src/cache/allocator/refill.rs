@@ -1,4 +1,4 @@
-//! Requests other than hits: served by the policy, or with memory of the pool.
+//! Requests that are not hits. The policy or the memory of the pool serves them.
 
 use super::{Allocator, AllocatorState, EMPTY_EPOCH, UNCACHED_EPOCH};
 use crate::cache::arena::SUBALLOCATION;
@@ -9,8 +9,9 @@ use crate::memory::Block;
 use crate::memory::header::{HandedOut, Header};
 
 impl Allocator<'_> {
-    /// Serves a request that missed, or returns the memory that it needs. A request between two
-    /// entries is never served from an arena, because the next entry hands out the whole arena.
+    /// Serves a request that missed, or returns the kind of memory that the request needs. A
+    /// request between two entries is never served from an arena, because the next entry hands out
+    /// the whole arena.
     pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<HandedOut, Need> {
         let AllocatorState {
             store,
@@ -30,15 +31,15 @@ impl Allocator<'_> {
         Ok(self.hand_out(header, request))
     }
 
-    /// Hands out a block of the pool. This shard is the home of the block from now on.
+    /// Hands out a block of the pool. The shard becomes the home of the block.
     pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> HandedOut {
         self.counters.misses.add(1);
         let header = self.state.store.new_header(self.counters, block);
         self.hand_out(header, request)
     }
 
-    /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for. If the shard then
-    /// owns at most 9/8 of `known_out_bytes`, the request counts as a hit.
+    /// Like [`adopt`](Self::adopt), for a block that the memory provided without growth. If the
+    /// shard then owns at most 9/8 of `known_out_bytes`, the request counts as a hit.
     pub(in crate::cache) fn adopt_free(&mut self, block: Block, request: &Request) -> HandedOut {
         let owned_bytes = self.counters.owned_bytes.get() + block.bytes();
         if owned_bytes > self.known_out_bytes + self.known_out_bytes / 8 {
@@ -49,7 +50,6 @@ impl Allocator<'_> {
         self.hand_out(header, request)
     }
 
-    /// Hands out a block that belongs to no cache.
     pub(in crate::cache) fn adopt_uncached(
         &mut self,
         block: Block,
@@ -60,13 +60,13 @@ impl Allocator<'_> {
         header.hand_out(requested_bytes, UNCACHED_EPOCH)
     }
 
-    /// Hands out a header without a block.
     pub(in crate::cache) fn hand_out_empty(&mut self) -> HandedOut {
         self.empties += 1;
         Header::new(Block::EMPTY, 0, self.store.home()).hand_out(0, EMPTY_EPOCH)
     }
 
-    /// Hands out the block of a request that missed, and records it if the entry is recorded.
+    /// Hands out the block of a request that missed. If the entry is recorded, records the
+    /// allocation.
     pub(super) fn hand_out(&mut self, mut header: Box<Header>, request: &Request) -> HandedOut {
         let mut epoch = self.store.epoch;
         if let Some(index) = self.state.store.record_allocation(self.counters, request) {

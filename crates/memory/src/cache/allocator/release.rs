@@ -1,4 +1,4 @@
-//! The blocks that an allocator releases to the pool: to make room for a request, or by age.
+//! The blocks that an allocator releases to the pool, for a request or because of their age.
 
 use super::{Allocator, AllocatorState};
 use crate::cache::arena::{ARENA, SUBALLOCATION};
@@ -9,7 +9,6 @@ use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, List};
 
 impl AllocatorState {
-    /// Returns the bytes of the shard's idle blocks that belong to other streams than `stream`.
     pub(in crate::cache) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
         let others = self.store.idle();
         let others = others.filter(|header| header.block.stream != stream);
@@ -30,24 +29,24 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Evicts idle blocks to the pool, for a request that no idle block can serve. All are evicted
-    /// at once, so that neighbours coalesce.
+    /// Evicts idle blocks to the pool, for a request that no idle block can serve. All evicted
+    /// blocks are released together, so that neighbours coalesce.
     ///
-    /// The peak is the maximum that was ever handed out at once. If the cache would exceed the
-    /// peak, or the memory would have to grow (`to_grow`), unused blocks are evicted. An unused
-    /// block has served nothing since the entry began. If both conditions hold, the other blocks
-    /// are evicted as well, and the slab if no plan is followed. In a first entry, these other
-    /// blocks are evicted only if the cache would exceed twice the peak. So an entry that repeats
-    /// finds a block for each of its requests. An entry that varies takes its memory from blocks
-    /// that it does not need.
+    /// The peak is the maximum of allocated bytes so far. If the cache would exceed the peak, or
+    /// the memory would have to grow (`to_grow`), unused blocks are evicted. An unused block has
+    /// served no request since the entry began. If the cache would exceed the peak and the memory
+    /// would have to grow, used blocks are evicted too. The slab is then also evicted if no plan is
+    /// active. In a first entry, used blocks are evicted only if the cache would exceed twice the
+    /// peak. So an entry that repeats finds a block for each of its requests. An entry that varies
+    /// gets its memory from blocks that it does not need.
     ///
-    /// The memory reports the cost of an exchange. If the memory keeps nothing idle, each exchange
-    /// would be two driver calls. The cache may then own twice the peak before it evicts anything.
-    /// If growth is expensive and an exchange is not, each miss evicts the unused blocks. Blocks
-    /// that coalesce early leave no gaps to grow around.
+    /// The memory reports the cost of an exchange. If the memory keeps no idle blocks, an exchange
+    /// needs two driver calls. The cache may then own twice the peak before it evicts a block. If
+    /// an exchange costs less than growth, each miss evicts the unused blocks. Early coalescing
+    /// leaves no gaps that would force growth.
     ///
-    /// Each stream is treated separately: an idle block of another stream would make this stream
-    /// wait for it.
+    /// Each stream is treated separately, because a block of another stream would make this stream
+    /// wait.
     pub(in crate::cache) fn evict(
         &mut self,
         request: &Request,
@@ -70,7 +69,7 @@ impl Allocator<'_> {
             self.store
                 .release_where(|header| header.block.stream == stream && is_unused(header));
         }
-        // In a first entry, it is not known yet which sizes will be requested again.
+        // In a first entry, the sizes that repeat are not known yet.
         let is_first = self.known_out_bytes == 0;
         let slack_bytes = if is_first { peak_bytes } else { 0 };
         if to_grow && wanted_bytes.saturating_sub(peak_bytes) > slack_bytes {
@@ -80,8 +79,8 @@ impl Allocator<'_> {
         }
     }
 
-    /// Releases, between two entries, the blocks that the policy does not keep, and the blocks that
-    /// were unused for too long.
+    /// Releases blocks between two entries: blocks that the policy does not keep, and blocks above
+    /// the age limit.
     pub(in crate::cache) fn trim_between_entries(&mut self) {
         if self.is_entered() || self.store.epoch < self.due_epoch {
             return;
@@ -99,14 +98,15 @@ impl Allocator<'_> {
         }
     }
 
-    /// Releases every idle block, pending ones included.
+    /// Releases every idle block, including pending blocks.
     pub(in crate::cache) fn release_idle(&mut self) -> List {
         self.release_unused();
         self.take_released()
     }
 
     fn release_unused(&mut self) {
-        // There may be idle headers of suballocations but no idle arena, and the reverse.
+        // Idle headers of suballocations can exist without idle bytes, and idle arenas without idle
+        // headers.
         if self.counters.cached_bytes() > 0 || self.counters.idle_headers() > 0 {
             self.release_all();
         }
@@ -115,7 +115,7 @@ impl Allocator<'_> {
         }
     }
 
-    /// Takes the blocks that go to the pool.
+    /// Removes and returns the blocks that go to the pool.
     pub(in crate::cache) fn take_released(&mut self) -> List {
         let released = std::mem::take(&mut self.store.to_release);
         let mut blocks = List::new();

@@ -1,19 +1,18 @@
-//! Entries without a request, which a shard counts and does not make.
+//! Skipped entries: a shard counts an entry without a request, but does not make the entry.
 
 use std::mem;
 
 use super::{Allocator, AllocatorState};
 
 impl AllocatorState {
-    /// Returns the version of the settings that the policy was configured with.
     pub(in crate::cache) fn version(&self) -> u64 {
         self.version
     }
 }
 
 impl Allocator<'_> {
-    /// Ends entries for the blocks. The shard counts all these entries, but made only the last
-    /// entry.
+    /// Advances the epochs by `entries` ended or skipped entries. Live blocks then count as
+    /// escaped.
     #[inline]
     pub(super) fn end_skipped(&mut self, entries: u64) {
         self.store.epoch += entries;
@@ -21,9 +20,8 @@ impl Allocator<'_> {
         self.update_free_epoch();
     }
 
-    /// Returns the number of entries after this entry that would have no work to do without a
-    /// request. If this entry made a request, returns 0, because the next entry is likely to make
-    /// one too.
+    /// Returns the number of next entries that would have no work to do without a request. If this
+    /// entry made a request, returns 0, because the next entry is likely to make a request too.
     #[inline]
     pub(in crate::cache) fn skippable_entries(&mut self) -> u64 {
         let requests = self.counters.served();
@@ -32,7 +30,7 @@ impl Allocator<'_> {
             return 0;
         }
         if self.due_epoch == 0 && !self.keeps_idle() {
-            return u64::MAX; // Nothing is idle after an exit.
+            return u64::MAX; // No block is idle after an exit.
         }
         self.due_epoch.saturating_sub(self.store.epoch)
     }

@@ -1,4 +1,4 @@
-//! Threads that end, and threads that take over their shards.
+//! Models of threads that end, and of threads that adopt the shards of ended threads.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn threads_end_while_others_enter_for_the_first_time() {
     check(|| {
         let bench = Bench::new();
         let threads = [(); 2].map(|()| bench.spawn(work));
-        // Joining does not wait for the end of a thread's bindings.
+        // `join` does not wait until a thread's bindings have ended.
         join(threads);
         work(&bench);
         assert!(bench.shards().len() <= 3);
@@ -28,7 +28,7 @@ fn one_of_two_threads_takes_over_what_was_left() {
     check(|| {
         let bench = Bench::new();
         work(&bench);
-        bench.shards()[0].end_binding(); // As the end of a thread does.
+        bench.shards()[0].end_binding(); // The end of a thread makes this call.
         let threads = [(); 2].map(|()| bench.spawn(work));
         join(threads);
         assert!(bench.shards().len() <= 2);

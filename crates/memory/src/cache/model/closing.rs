@@ -1,9 +1,9 @@
-//! The end of a shard and of its device, which happens once, and not before the last block drops.
+//! Models of the end of a shard and of its device. The end happens once, and not before the last
+//! block drops.
 
 use super::*;
 
-/// Drops the last handle of the device while other threads drop blocks that escaped, or were never
-/// in a cache.
+/// Drops the last handle of the device while other threads drop escaped or uncached blocks.
 fn close_while(blocks: impl Fn(&Bench) -> Vec<BlockHandle>) {
     let bench = Bench::new();
     let weak = bench.caches.downgrade();
@@ -92,7 +92,7 @@ fn what_is_allocated_on_a_device_as_it_closes_closes_it_again() {
         let bench = Bench::new();
         let block = escaped(&bench);
         let other = thread::spawn(move || {
-            // Not counted as a handle: the block alone keeps the device alive.
+            // This reference is not a counted handle. Only the block keeps the device alive.
             let device = block.home().device();
             let caller = Location::caller();
             let next = device.allocate_uncached(1000, caller);

@@ -1,10 +1,11 @@
-//! Deferred entries, without a shard or frame, against threads that visit, signal or close the
-//! shard, or drop its blocks.
+//! Models of deferred entries, which have no shard or no frame. Concurrent threads visit, signal or
+//! close the shard, or drop its blocks.
 
 use super::*;
 
 impl Bench {
-    /// Enters "a" like `cache_scope!`, which defers an entry if the entry before made no request.
+    /// Enters "a" like `cache_scope!`. If the previous entry made no request, this entry is
+    /// deferred.
     fn enter_lazily(&self) -> Entered {
         let place = Place::name("a");
         scope::reenter(place, None, &EntryOptions::NONE).unwrap_or_else(|| {
@@ -14,22 +15,24 @@ impl Bench {
         })
     }
 
-    /// Returns true if this thread is inside its shard. Unlike `shards`, settles nothing.
+    /// Returns true if this thread is inside its shard. Unlike `shards`, does not settle a deferred
+    /// entry.
     fn shard_is_held(&self) -> bool {
         let registry = self.caches.registry.lock();
         let shards = registry.named["a"].shards();
         shards[0].is_held()
     }
 
-    /// Makes a request like a user. If the entry is deferred, the request makes it.
+    /// Makes a request like a user of the library. If the entry is deferred, the request makes the
+    /// entry.
     fn request(&self) -> BlockHandle {
         self.caches.allocate(1000, Location::caller()).unwrap()
     }
 }
 
-/// Runs `work` on another thread while this thread is in an entry, in which it runs `inside` and
-/// then `verify`. The first entry makes a request. If `escapes`, it leaves a live block, for
-/// `work`. If `skips`, an entry without a request follows.
+/// Runs `work` on another thread while this thread runs `inside` in an entry. Then runs `verify`.
+/// An earlier entry makes a request. If `escapes` is true, this earlier entry leaves a live block
+/// for `work`. If `skips` is true, an entry without a request follows the earlier entry.
 fn enter_while(
     (escapes, skips): (bool, bool),
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
@@ -58,7 +61,8 @@ fn enter_while(
     });
 }
 
-/// Runs `work` while this thread is in an entry that enters no shard before a request.
+/// Runs `work` while this thread is in a deferred entry. If `requests` is true, a request makes the
+/// entry.
 fn defer_while(
     escapes: bool,
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
@@ -73,7 +77,8 @@ fn defer_while(
     enter_while((escapes, true), work, inside, verify);
 }
 
-/// Runs `work` while this thread is in an entry whose frame is deferred until the thread looks.
+/// Runs `work` while this thread is in an entry with a deferred frame. If `looks` is true, a
+/// look-up makes the frame.
 fn hold_while(
     work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
     looks: bool,

@@ -1,4 +1,4 @@
-//! Blocks that are dropped while their thread does not hold the shard, and the holder changes.
+//! Models of drops by threads that do not hold the shard, while the holder changes.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_block_returns_home_while_another_thread_adopts_its_shard() {
         });
         let shard = Arc::clone(&bench.shards()[0]);
         drop(scope);
-        shard.end_binding(); // As the end of a thread does.
+        shard.end_binding(); // The end of a thread makes this call.
         dropper.join().unwrap();
         next.join().unwrap();
         drop(shard);
@@ -50,8 +50,8 @@ fn a_block_that_returned_home_is_reused_only_after_its_release() {
         let scope = bench.enter();
         let block = bench.allocate();
         let dropper = thread::spawn(move || read_and_drop(block));
-        // A miss drains the blocks that were dropped elsewhere, and returns one of them or another
-        // block.
+        // A miss drains the blocks that other threads dropped. It returns a drained block or
+        // another block.
         let again = bench.allocate();
         drop(scope);
         dropper.join().unwrap();

@@ -1,4 +1,4 @@
-//! The handles on one block.
+//! Models of concurrent handles on one block.
 
 use super::*;
 

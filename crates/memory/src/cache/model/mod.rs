@@ -1,12 +1,12 @@
-//! Models of threads that affect each other through the caches. They run in every order of the
-//! threads' steps, and with every value that the memory model lets a load see: `RUSTFLAGS="--cfg
-//! loom" cargo test --profile loom --lib cache::model`. Each file here documents what its models
-//! cover.
+//! Models of threads that affect each other through the caches. The tool loom runs the models in
+//! every order of the threads' steps. It also tries every value that the memory model allows for a
+//! load. The command is `RUSTFLAGS="--cfg loom" cargo test --profile loom --lib cache::model`. Each
+//! file of this module documents the subject of its models.
 //!
-//! Each model is a program of two or three threads over the real types. It is small enough to be
-//! run in all orders with a bounded number of preemptions. A model fails if there is a data race on
-//! the guarded state of a shard or on a header, or if threads deadlock. Other properties are
-//! assertions.
+//! Each model is a program of two or three threads that uses the real types. A model is small
+//! enough to run in all orders with a bounded number of preemptions. A model fails if threads
+//! deadlock, or race on a header or on the guarded state of a shard. Assertions check other
+//! properties.
 
 mod bindings;
 mod closing;
@@ -40,7 +40,8 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     check_within(usize::MAX, model);
 }
 
-/// Like [`check`], with at most `preemptions` preemptions, even if more are set.
+/// Like [`check`], but with at most `preemptions` preemptions, even if `LOOM_MAX_PREEMPTIONS` is
+/// larger.
 fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = builder.preemption_bound.unwrap_or(PREEMPTIONS);
@@ -60,7 +61,8 @@ impl Bench {
         Self::limited(None)
     }
 
-    /// Makes a device under a limit. No request waits in vain: the bound is longer than any run.
+    /// Creates a device with a memory limit. The wait of a request never times out, because its
+    /// bound exceeds the time of a run.
     fn limited(limit_bytes: Option<u64>) -> Arc<Self> {
         let backend = Arc::new(HostBackend::of(1 << 30));
         let config = MemoryConfig {
@@ -75,7 +77,6 @@ impl Bench {
         Arc::new(Self { caches, backend })
     }
 
-    /// Enters "a", the only cache here.
     fn enter(&self) -> Entered {
         scope::enter_name(&self.caches, "a", &EntryOptions::NONE)
     }
@@ -89,12 +90,11 @@ impl Bench {
         self.caches.allocate_slowly(bytes, stream, caller)
     }
 
-    /// Leaves one idle block in the shard that the thread is inside.
+    /// Leaves one idle block in the thread's current shard.
     fn warm(&self) {
         drop(self.allocate());
     }
 
-    /// Returns the shards of "a", in the order in which they were made.
     fn shards(&self) -> Vec<Arc<Shard>> {
         self.caches
             .all()
@@ -103,7 +103,7 @@ impl Bench {
             .collect()
     }
 
-    /// Asserts the invariants of every shard, none of which a thread is inside.
+    /// Asserts the invariants of every shard. No thread may be inside a shard.
     fn check(&self) {
         for shard in self.shards() {
             assert!(!shard.is_signalled(), "a signal was not followed");
@@ -113,7 +113,6 @@ impl Bench {
         }
     }
 
-    /// Runs `work` on another thread.
     fn spawn<R: 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> R + 'static,
@@ -122,14 +121,14 @@ impl Bench {
         thread::spawn(move || work(&bench))
     }
 
-    /// Drops the last handle on the device. No other thread may be using the bench.
+    /// Drops the last handle on the device. No other thread may use the bench.
     fn close(self: Arc<Self>) -> Closed {
         let Self { caches, backend } = Arc::into_inner(self).expect("the threads were joined");
         Closed(caches.downgrade(), backend)
     }
 
-    /// Asserts that the device ends here, with nothing left over. No other handle or block may
-    /// exist.
+    /// Drops the device, and asserts that it ends and has released all memory. No other handle or
+    /// block may exist.
     fn end(self: Arc<Self>) {
         self.close().assert_is_over();
     }
@@ -152,7 +151,7 @@ impl Closed {
     }
 }
 
-/// Reads a block and drops it, as a thread of a model does.
+/// Reads a block and drops it. A data race on the header fails the model.
 fn read_and_drop(block: BlockHandle) {
     assert_eq!(block.requested_bytes, 1000);
     drop(block);

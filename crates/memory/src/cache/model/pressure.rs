@@ -1,5 +1,5 @@
-//! A thread that is short of memory, and threads inside of scopes that have idle blocks. The
-//! waiting thread is served, whatever the threads inside do next.
+//! Models of a thread that waits for memory, and of threads inside scopes with idle blocks. The
+//! waiting thread gets memory, whatever action the threads inside take next.
 
 use super::*;
 use crate::sync::{AtomicU64, Ordering, yield_now};
@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Ordering, yield_now};
 const LIMIT: u64 = 2048;
 
 /// Runs `inside` in a scope with a live and an idle block, while another thread requests a block.
-/// One block at a time is live in the scope, so the limit has room for the requested block.
+/// At most one block of the scope is live, so the limit allows the requested block.
 fn request_while(inside: impl Fn(&Bench, Entered, BlockHandle) + Copy + Send + Sync + 'static) {
     check_within(2, move || {
         let bench = Bench::limited(Some(LIMIT));
@@ -96,8 +96,8 @@ fn threads_that_wait_for_each_other_do_not_deadlock() {
         let work = |bench: &Bench| {
             let _scope = bench.enter();
             drop(bench.try_allocate(1000));
-            // Needs the idle block of the other thread as well, and fails while the other thread
-            // has both.
+            // This request needs the idle blocks of the two threads. It fails while the other
+            // thread holds the two blocks.
             bench.try_allocate(2000).is_ok()
         };
         let other = bench.spawn(work);

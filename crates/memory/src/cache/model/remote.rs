@@ -1,4 +1,4 @@
-//! The list of remote headers.
+//! Models of the list of remote headers.
 
 use super::*;
 use crate::cache::shard::RemoteFreeList;
@@ -6,7 +6,7 @@ use crate::memory::Block;
 use crate::memory::header::{Header, Home, List};
 
 fn header(bytes: u64) -> Box<Header> {
-    // Never handed out, so its home is not accessed.
+    // The header is never handed out, so its home is not accessed.
     let mut header = Header::new(Block::EMPTY, 0, Home::NONE);
     header.requested_bytes = bytes;
     header
@@ -39,7 +39,7 @@ fn a_header_that_is_removed_and_pushed_again_is_safe() {
         assert!(list.push(header(1)).is_ok());
         let other = Arc::clone(&list);
         let pusher = thread::spawn(move || assert!(other.push(header(10)).is_ok()));
-        // At the same address, and on another chain.
+        // The header is pushed again at an unchanged address, but on another chain.
         for header in list.drain() {
             assert!(list.push(header).is_ok());
         }

@@ -1,4 +1,4 @@
-//! Threads that share a handle on a cache, against each other and against an invalidation.
+//! Models of concurrent threads that share a handle on a cache, or invalidate or record the cache.
 
 use super::*;
 

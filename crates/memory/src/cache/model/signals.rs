@@ -1,11 +1,11 @@
-//! Signals to a shard while a thread leaves it. Once the sender and the leaving thread are done,
-//! the signals have been followed.
+//! Models of signals to a shard while a thread leaves the shard. After the sender and the leaving
+//! thread are done, no signal is pending.
 
 use super::*;
 use crate::sync::barrier;
 
-/// Runs `signal` on another thread while this thread leaves a scope with an idle block, with and
-/// without heavy barriers.
+/// Runs `signal` on another thread while this thread leaves a scope with an idle block. Runs the
+/// model with and without heavy barriers.
 fn leave_while(
     signal: impl Fn(&Bench) + Copy + Send + Sync + 'static,
     verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Visitors of a shard, against threads that enter it and against each other.
+//! Models of a shard's visitors, which run concurrently with entering threads and other visitors.
 
 use super::*;
 
@@ -21,7 +21,8 @@ fn a_visitor_and_an_entering_thread_exclude_each_other() {
 
 #[test]
 fn two_visitors_and_an_entering_thread_exclude_each_other() {
-    // With more preemptions, two threads that wait for the third may wait forever.
+    // The bound is needed, because with more preemptions, two threads may wait forever for the
+    // third thread.
     check_within(2, || {
         let bench = Bench::new();
         {

@@ -1,4 +1,4 @@
-//! The part of a policy that serves suballocations of arenas: Bump and Plan.
+//! The interface of the policies with arenas: Bump and Plan.
 
 use super::{CachePolicy, Policies, Policy, Refill, Trim};
 use crate::cache::request::Request;
@@ -9,16 +9,14 @@ use crate::memory::header::Header;
 #[cfg(test)]
 use crate::memory::header::List;
 
-/// A policy with arenas. Recycle and Release have none.
+/// A policy with arenas. Recycle and Release have no arenas.
 pub(in crate::cache) trait ArenaPolicy: CachePolicy {
-    /// Begins an entry inside another one.
     fn begin_nested(&mut self) {}
 
-    /// Ends an entry inside another one.
     fn end_nested(&mut self, _store: &mut Store) {}
 
-    /// Takes an arena that [`refill`](CachePolicy::refill) has just requested, and serves the
-    /// request from it.
+    /// Adds the arena that [`refill`](CachePolicy::refill) has requested, and serves the request
+    /// from the arena.
     fn add_arena(
         &mut self,
         store: &mut Store,
@@ -27,23 +25,22 @@ pub(in crate::cache) trait ArenaPolicy: CachePolicy {
         request: &Request,
     ) -> Refill;
 
-    /// Continues without the arena that [`refill`](CachePolicy::refill) requested, because the
-    /// memory lacks room for it.
+    /// Handles a lack of memory for the arena that [`refill`](CachePolicy::refill) has requested.
     fn without_arena(&mut self) {}
 
-    /// Notes that a request was served with a block of its own.
+    /// Handles a request that a separate block serves.
     fn note_block(&mut self, _request: &Request) {}
 
-    /// Notes the free of a suballocation that other streams may still use.
+    /// Handles the free of a suballocation that other streams may still use.
     fn share(&mut self, suballocation: &mut Header);
 
-    /// Detaches arenas with live suballocations, because the epoch is about to advance. If
-    /// suballocations `escape` from an entry, the next entry serves those requests from other
-    /// memory.
+    /// Detaches arenas with live suballocations, before the epoch advances. If `escape` is true,
+    /// the live suballocations outlive their entry. The next entry then serves their requests from
+    /// other memory.
     fn detach(&mut self, store: &mut Store, escape: bool);
 
-    /// Detaches the arena that contains `address`, live or not. Returns false if no arena contains
-    /// it.
+    /// Detaches the arena that contains `address`, with or without live suballocations. Returns
+    /// false if no arena contains `address`.
     fn detach_at(&mut self, _store: &mut Store, _address: DevicePtr) -> bool {
         false
     }
@@ -51,7 +48,7 @@ pub(in crate::cache) trait ArenaPolicy: CachePolicy {
     /// Releases idle arenas and suballocations to `store`.
     fn trim(&mut self, store: &mut Store, trim: Trim);
 
-    /// Returns the number of idle suballocations that are not in the store, and of arenas.
+    /// Returns the number of idle suballocations outside the store, and the number of arenas.
     fn idle_and_arenas(&self) -> (usize, usize);
 
     /// Asserts the invariants, and returns the bytes of all arenas.
@@ -60,7 +57,6 @@ pub(in crate::cache) trait ArenaPolicy: CachePolicy {
 }
 
 impl Policies {
-    /// Returns the active policy, if it has arenas.
     pub(in crate::cache) fn arenas(&mut self) -> Option<&mut dyn ArenaPolicy> {
         match self.active {
             Policy::Recycle | Policy::Release => None,
@@ -69,7 +65,7 @@ impl Policies {
         }
     }
 
-    /// Returns the number of idle suballocations that are not in the store, and of arenas.
+    /// Returns the number of idle suballocations outside the store, and the number of arenas.
     pub(in crate::cache) fn idle_and_arenas(&mut self) -> (usize, usize) {
         self.arenas()
             .map_or((0, 0), |policy| policy.idle_and_arenas())

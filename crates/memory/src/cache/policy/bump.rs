@@ -1,8 +1,8 @@
 //! Bump: requests advance a cursor through an arena. The exit resets the cursor. The end of a
-//! nested entry moves the cursor back over the memory that the entry freed last. If a first entry
-//! needed several arenas, the next entry has one arena for all its requests.
+//! nested entry moves the cursor back over the entry's last allocations, if they are freed. If an
+//! entry needed several arenas, the next entry gets one arena for all its requests.
 //!
-//! The header of a suballocation that dropped serves the next request.
+//! The header of a dropped suballocation is reused for the next request.
 
 use super::{ArenaPolicy, CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
@@ -12,50 +12,49 @@ use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::header::{Header, List};
 
-/// The length of the arena that small requests share until the need of an entry is known.
+/// The length of the arena that small requests share until the memory need of an entry is known.
 const SHARED_ARENA_BYTES: u64 = 64 << 10;
 
-/// The bit of an end that is set once the suballocation before that end was freed. Ends are
-/// multiples of 512, so the bit is otherwise 0.
+/// The bit in an element of `ends` that marks its suballocation as freed. Ends are multiples of
+/// 512, so an unmarked end has the bit 0.
 const FREED: u64 = 1;
 
-/// Returns the most arena bytes that are worth keeping for an entry that hands out `bytes`.
+/// Returns the maximum arena bytes that are kept for an entry that hands out `bytes` bytes.
 fn about(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
-/// The number of a suballocation that was handed out in no nested entry.
+/// The index of a suballocation outside nested entries.
 const UNNUMBERED: usize = u32::MAX as usize;
 
-/// The arenas of a shard, and the cursor in the first one.
+/// The arenas of a shard, and the cursor in the first arena.
 ///
 /// Invariants:
-/// - `cursor` is the end of the last suballocation in the first arena, or the arena's beginning. It
-///   is at most `limit`;
-/// - the suballocations of the arenas, and the idle headers, are on `stream`;
-/// - in nested entries, `ends` has the cursor at the beginning of the outermost entry, and then the
-///   ends of the suballocations since, in order;
-/// - an idle header of the present epoch that has a number represents the end at its index, which
-///   is not [`FREED`].
+/// - `cursor` is the end of the last suballocation in the first arena, or the arena's beginning.
+///   `cursor` is at most `limit`.
+/// - The suballocations of the arenas and the idle headers are on `stream`.
+/// - In nested entries, `ends` first has the cursor at the beginning of the outermost nested entry.
+///   Then it has the ends of all later suballocations, in order.
+/// - If an idle header of the current epoch has an index, it represents the end at this index of
+///   `ends`. This end is not marked as [`FREED`].
 #[derive(Default)]
 pub(in crate::cache) struct Bump {
-    /// The arenas; the cursor is in the first.
     arenas: Arenas,
     cursor: u64,
     limit: u64,
     stream: StreamId,
-    /// The number of headers, idle or handed out from `arenas`, and the sum of their sizes when
-    /// last handed out.
+    /// The number of headers of `arenas`, idle or live. `header_bytes` is the sum of the sizes that
+    /// they last served.
     headers: usize,
     header_bytes: u64,
     /// The ends of suballocations that nested entries handed out.
     ends: Vec<u64>,
-    /// The number of `ends` when each nested entry began.
+    /// The length of `ends` at the beginning of each nested entry.
     nested: Vec<usize>,
-    /// The maximum number of bytes that an entry handed out, and the epoch of the last entry that
-    /// handed out about this number.
+    /// The maximum bytes that an entry handed out. The second value is the epoch of the last entry
+    /// near this maximum.
     high_water: (u64, u64),
-    /// The maximum number of bytes that an entry handed out since that epoch.
+    /// The maximum bytes that an entry handed out after the epoch in `high_water`.
     later_bytes: u64,
 }
 
@@ -92,8 +91,8 @@ impl CachePolicy for Bump {
         header.ok_or(Need::Block)
     }
 
-    /// Resets the cursor. Arenas that are still in use are detached. Several arenas, or shared
-    /// arenas, are released.
+    /// Resets the cursor. If suballocations are live, detaches the arenas. If there are several
+    /// arenas or shared arenas, releases the arenas.
     fn end(&mut self, store: &mut Store, counters: &Counters, escapes: bool) -> bool {
         if escapes {
             self.detach(store, true);
@@ -114,9 +113,9 @@ impl ArenaPolicy for Bump {
         self.nested.push(self.ends.len());
     }
 
-    /// Makes the memory that the nested entry handed out last, and that was freed, available again.
+    /// Moves the cursor back over the nested entry's last suballocations, if they are freed.
     fn end_nested(&mut self, store: &mut Store) {
-        // `None` if the arenas were detached or released since the nested entry began.
+        // `nested` is empty if the arenas were detached or released during the nested entry.
         let Some(mark) = self.nested.pop().filter(|_| !self.arenas.is_shared()) else {
             return;
         };
@@ -132,12 +131,12 @@ impl ArenaPolicy for Bump {
         let here = ends.filter(|end| (base + 1..=self.limit).contains(end));
         self.cursor = here.max().unwrap_or(base);
         if self.nested.is_empty() && self.ends.len() == mark {
-            self.ends.pop(); // The cursor at the beginning.
+            self.ends.pop(); // This removes the initial cursor.
         }
     }
 
-    /// Moves the cursor to the arena. After the request, moves the cursor back to the previous
-    /// arena, if the previous arena has more free bytes.
+    /// Moves the cursor to the new arena, and serves the request. If the previous arena then has
+    /// more free bytes, moves the cursor back to it.
     fn add_arena(
         &mut self,
         store: &mut Store,
@@ -217,7 +216,7 @@ impl ArenaPolicy for Bump {
 }
 
 impl Bump {
-    /// Returns the block of a hit. Allocates and releases nothing.
+    /// Returns the block of a hit. Allocates and releases no memory.
     #[inline]
     pub(in crate::cache) fn allocate(
         &mut self,
@@ -227,7 +226,7 @@ impl Bump {
     ) -> Option<Box<Header>> {
         let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
         let is_nested = !self.nested.is_empty();
-        // `refill` makes room for more ends.
+        // If `ends` is full, `refill` reserves space.
         let is_full = is_nested && self.ends.len() == self.ends.capacity();
         if !has_room || stream != self.stream || is_full {
             return None;
@@ -247,21 +246,20 @@ impl Bump {
         Some(header)
     }
 
-    /// Returns the beginning of the first arena.
     fn base(&self) -> u64 {
         self.arenas.first().map_or(0, |arena| arena.block.address.0)
     }
 
-    /// Returns true if `rounded_bytes` fit behind the cursor. `rounded_bytes` may be any number,
-    /// because no caller has checked yet that it is addressable.
+    /// Returns true if `rounded_bytes` fit behind the cursor. `rounded_bytes` may have any value,
+    /// because no caller has checked its range.
     #[inline]
     fn has_room(&self, rounded_bytes: u64) -> bool {
         rounded_bytes <= self.limit - self.cursor
     }
 
-    /// Returns the length of a new arena for a request of `rounded_bytes`. If the need of an entry
-    /// is known, the entry's first arena serves all its requests. Otherwise, and for later arenas,
-    /// the length is the request's; small requests share an arena.
+    /// Returns the length of a new arena for a request of `rounded_bytes`. If the high-water mark
+    /// is known, the first arena of an entry has at least this length. Otherwise, the arena has the
+    /// length of the request, and small requests share an arena.
     fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
         let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
         let bytes = if is_small {
@@ -276,7 +274,7 @@ impl Bump {
         }
     }
 
-    /// Resets the cursor. Nothing that was handed out is live, and the epoch is about to advance.
+    /// Resets the cursor, before the epoch advances. No suballocation may be live.
     #[inline]
     fn reset(&mut self, epoch: u64) {
         self.note_high_water(epoch);
@@ -285,7 +283,7 @@ impl Bump {
         self.cursor = self.base();
     }
 
-    /// Takes the arenas, and begins anew without one.
+    /// Removes and returns the arenas, and resets the cursor.
     fn take_arenas(&mut self, epoch: u64) -> List {
         self.note_high_water(epoch);
         let arenas = self.arenas.take();
@@ -294,8 +292,8 @@ impl Bump {
         arenas
     }
 
-    /// Adds the end of the next suballocation of a nested entry, and marks the end that the idle
-    /// `header` represents. Returns the number of the new end.
+    /// Adds the end of the next suballocation of a nested entry. Marks the end that the idle
+    /// `header` represents as freed. Returns the index of the new end.
     #[inline(always)]
     fn add_end(&mut self, header: &Header, epoch: u64, rounded_bytes: u64) -> usize {
         if header.epoch() == epoch
@@ -307,7 +305,6 @@ impl Bump {
         self.ends.len() - 1
     }
 
-    /// Returns the number of the suballocations that are handed out, and their bytes.
     fn live(&self, store: &mut Store) -> (usize, u64) {
         let idle = store.idle_suballocations().iter();
         let idle = idle.map(|header| header.block.bytes());
@@ -323,7 +320,7 @@ impl Bump {
         }
     }
 
-    /// Like [`release_arenas`](Self::release_arenas); also releases the idle headers.
+    /// Like [`release_arenas`](Self::release_arenas), but also releases the idle headers.
     fn release_all(&mut self, store: &mut Store) {
         self.release_arenas(store);
         let (live, live_bytes) = self.live(store);
@@ -332,8 +329,8 @@ impl Bump {
         store.release(headers);
     }
 
-    /// Releases, between two entries, an arena that is much longer than the most that an entry
-    /// since `epoch` handed out.
+    /// Releases an arena between two entries, if it is much longer than needed. The need is the
+    /// maximum that an entry has handed out since `epoch`.
     fn expire(&mut self, store: &mut Store, epoch: u64) {
         if self.high_water.1 >= epoch {
             return;

@@ -1,11 +1,10 @@
-//! Recycle and Release: idle blocks are in the free lists.
+//! The policies Recycle and Release, which use only the free lists.
 
 use super::{CachePolicy, Policy};
 
-/// The policies that serve requests from the free lists.
 #[derive(Default)]
 pub(in crate::cache) struct FreeLists {
-    /// True under Release: the exit empties the lists.
+    /// True under Release, where the exit empties the lists.
     pub(super) releases: bool,
 }
 

@@ -1,13 +1,13 @@
-//! A policy decides which memory serves a request, and which memory is kept from one entry to the
-//! next.
+//! The policies of a cache. A policy selects the memory that serves a request, and the memory that
+//! is kept between two entries.
 //!
-//! A policy is a file here, a variant of [`Policy`], and a line of [`Policies`]. It works on the
-//! free lists and arenas of one shard, and knows neither the shard nor a thread. It does not call
-//! the pool: it returns its [`Need`] instead.
+//! A policy consists of a file of this module, a variant of [`Policy`], and a field of
+//! [`Policies`]. A policy uses the free lists and arenas of one shard, but not the shard or its
+//! thread. A policy does not call the pool. It returns its [`Need`] instead.
 //!
-//! The memory's ladder may call the shard again. Rung 3 takes idle blocks, and a callback may leave
-//! the scope or enter it with another policy. So the borrow of the shard ends before the memory is
-//! called. The policy is called again when an arena arrives.
+//! The reclaim ladder of the memory may access the shard. Rung 3 takes idle blocks, and a callback
+//! may leave the scope or enter it with another policy. So the borrow of the shard ends before the
+//! call of the memory. If the memory provides an arena, the policy is called again.
 
 mod arenas;
 pub(super) mod bump;
@@ -26,7 +26,7 @@ use super::store::Store;
 use crate::memory::header::Header;
 use crate::naming::names;
 
-/// The treatment of a named cache's idle blocks.
+/// The policy of a named cache, which determines the reuse of memory.
 ///
 /// # Examples
 ///
@@ -41,23 +41,24 @@ use crate::naming::names;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Idle blocks stay in the cache for the next entry.
+    /// The default policy: idle blocks stay in the cache for the next entry.
     #[default]
     Recycle,
-    /// The exit from the scope returns every idle block to the pool in one step. A block that
-    /// escaped returns to the pool when it drops.
+    /// The exit from the scope returns every idle block to the pool in one step. An escaped block
+    /// returns to the pool when it drops.
     Release,
-    /// Requests advance a pointer in an arena. The exit resets the pointer. Before the exit, only
-    /// the end of a nested entry makes memory available again: the memory that the nested entry
-    /// allocated last and freed. After the first entry, one arena of the high-water mark's size
-    /// serves all requests. An arena with an array that outlives its entry is detached until that
-    /// array drops.
+    /// Requests advance a pointer in an arena. The exit resets the pointer. The end of a nested
+    /// entry moves the pointer back over its last allocations, if they were dropped. Other freed
+    /// memory is reused only after the exit. After the first entry, one arena with the size of the
+    /// high-water mark serves all requests. If an array outlives its entry, its arena is detached
+    /// until the array drops.
     Bump,
-    /// The first entry is recorded and packed into one slab. The slab serves later entries at the
-    /// same addresses, while they allocate and drop equal sizes in the same order. An entry that
-    /// differs is served from free memory of the slab, or as under [`Recycle`](Self::Recycle), and
-    /// planned anew. A few alternating sequences are planned together, in one slab. An entry of
-    /// more than 32,768 requests is not planned, and continues as under `Recycle`.
+    /// The first entry is recorded, and its allocations are packed into one slab. If a later entry
+    /// allocates and drops equal sizes in equal order, the slab serves it at equal addresses. If an
+    /// entry differs, free memory of the slab serves it, or free lists as under
+    /// [`Recycle`](Self::Recycle). This entry is then planned anew. Up to four alternating
+    /// sequences are planned together, in one slab. An entry of more than 32,768 requests is not
+    /// planned, and is served as under `Recycle`.
     Plan,
 }
 
@@ -68,41 +69,40 @@ names!(Policy {
     Plan => "plan",
 });
 
-/// The memory that a request needs from the pool because the shard cannot serve it.
+/// The memory that a request needs from the pool, if the shard cannot serve the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// A block for this request alone.
+    /// A block only for this request.
     Block,
-    /// An arena of `bytes`; an arena of `min_bytes` suffices.
+    /// An arena of `bytes` bytes. An arena of `min_bytes` bytes suffices.
     Arena { bytes: u64, min_bytes: u64 },
 }
 
-/// The block that serves a request that missed, or the memory that it needs.
+/// The result of a request that missed: its block, or the memory that it needs.
 pub(super) type Refill = Result<Box<Header>, Need>;
 
-/// The idle memory that a policy is to release to the pool.
+/// The idle memory that a policy must release to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trim {
-    /// All idle memory.
     All,
-    /// Idle memory that does not serve the present entry, to make room for a request.
+    /// Idle memory that does not serve the current entry.
     Unused,
-    /// Idle memory that no entry has needed since this epoch.
+    /// Idle memory that no entry has needed since the given epoch.
     OlderThan(u64),
 }
 
 /// A policy of one shard. `store` holds the state that all policies share. [`ArenaPolicy`] has the
 /// methods of policies with arenas.
 pub(super) trait CachePolicy {
-    /// Returns the policy that serves the next request if that is a hit.
+    /// Returns the policy that serves the next hit.
     fn fast_path(&self) -> Policy;
 
-    /// Returns true if [`begin`](Self::begin) must be called even if nothing is recorded.
+    /// Returns true if [`begin`](Self::begin) must be called for an entry without a record.
     fn begins(&self) -> bool {
         false
     }
 
-    /// Returns true if [`end`](Self::end) must be called even if nothing is recorded.
+    /// Returns true if [`end`](Self::end) must be called for an entry without a record.
     fn ends(&self) -> bool {
         false
     }
@@ -111,15 +111,15 @@ pub(super) trait CachePolicy {
         store.record_as_set();
     }
 
-    /// Serves a request that missed, or returns the memory that it needs.
+    /// Serves a request that missed, or returns the memory that the request needs.
     fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         let _ = counters;
         let fit = store.pop_tightest(request.size, request.stream);
         fit.ok_or(Need::Block)
     }
 
-    /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns true
-    /// if the store keeps a record of the entry.
+    /// Ends an outermost entry. `escapes` is true if a block of the entry is live. Returns true if
+    /// the store keeps a record of the entry.
     fn end(&mut self, store: &mut Store, counters: &Counters, _escapes: bool) -> bool {
         store.finish_recording(counters).is_some()
     }
@@ -130,7 +130,7 @@ pub(super) trait CachePolicy {
     }
 }
 
-/// The policies of a shard, one of which is active; the others hold nothing.
+/// The policies of a shard. One policy is active, and the inactive policies hold no memory.
 #[derive(Default)]
 pub(super) struct Policies {
     pub(super) active: Policy,
@@ -162,7 +162,7 @@ macro_rules! dispatch {
 pub(super) use dispatch;
 
 impl Policies {
-    /// Makes a policy active. The policy before has released everything.
+    /// Makes a policy active. The previous policy must have released all its memory.
     pub(super) fn activate(&mut self, policy: Policy) {
         *self = Self::default();
         self.active = policy;

@@ -1,5 +1,5 @@
-//! The policies by themselves: without a shard, a thread or a memory. Blocks from below are fresh
-//! addresses.
+//! Tests of the policies without a shard, a thread or a device's memory. Each new block has a fresh
+//! address.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -14,17 +14,17 @@ use crate::memory::header::{Home, List};
 use crate::pool::Rounding;
 use crate::pool::size_class::floor_class;
 
-/// Requests of an entry, each with its length in units of 512 bytes, and the number of later
-/// requests before its block is dropped.
+/// The requests of an entry. Each request has a length in units of 512 bytes, and a lifetime in
+/// later requests.
 type Requests = Vec<(u64, usize)>;
 
-/// A shard's policies, and a substitute for the memory below them.
+/// The policies of a shard, with a substitute for the device's memory.
 struct Bench {
     policies: Policies,
     store: Store,
     counters: Counters,
     next_address: u64,
-    /// The memory that was requested from below since the last clear.
+    /// The needs that the policies returned since the last clear.
     needs: Vec<Need>,
 }
 
@@ -117,7 +117,7 @@ impl Bench {
         self.policies.plan.check(idle, epoch);
     }
 
-    /// Runs an entry. Returns its blocks that are still live.
+    /// Runs an entry. Returns its last `escape` blocks, which are still live.
     fn enter(&mut self, requests: &Requests, escape: usize) -> List {
         dispatch!(self.policies, policy => policy.begin(&mut self.store));
         let mut live: BTreeMap<usize, Vec<Box<Header>>> = BTreeMap::new();
@@ -155,8 +155,7 @@ fn requests() -> impl Strategy<Value = Requests> {
 }
 
 proptest! {
-    /// After the second entry, entries that repeat need nothing from below. Live blocks never
-    /// overlap, in any program.
+    /// After the second entry, repeated entries need no new memory. Live blocks never overlap.
     #[test]
     fn repeated_entries_need_nothing(
         first in requests(), other in requests(), policy in 0usize..3,
@@ -179,7 +178,6 @@ proptest! {
         prop_assert!(policy == Policy::Recycle || bench.needs.is_empty(), "{:?}", bench.needs);
     }
 
-    /// Once everything is released, a policy owns no arena, and begins anew.
     #[test]
     fn trimming_leaves_nothing(first in requests(), policy in 0usize..3) {
         let policy = [Policy::Recycle, Policy::Bump, Policy::Plan][policy];

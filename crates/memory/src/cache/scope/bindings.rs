@@ -1,8 +1,8 @@
-//! The shards that a thread has entered, reserved for it until it ends.
+//! The shards that a thread has entered. They stay bound to the thread until the thread ends.
 //!
-//! The destructor of the scope stack ends the bindings. A new thread adopts the free shard that was
-//! used last. The crate `thread_local` would pass an ended thread's value to any thread that gets
-//! that thread's slot.
+//! The destructor of the scope stack ends the bindings. A new thread adopts the most recently used
+//! unbound shard. The crate `thread_local` is not suitable, because it passes an ended thread's
+//! value to any thread that gets the slot.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -14,10 +14,10 @@ use crate::sync::Arc;
 
 /// The shards that are bound to this thread, by cache.
 ///
-/// Invariant: each shard keeps the settings alive whose address is its key.
+/// Invariant: a shard's key is the address of its settings, which the shard keeps alive.
 pub(super) struct ThreadBindings {
     shards: BTreeMap<*const CacheSettings, LocalShard>,
-    /// The number of shards above which the closed shards are removed.
+    /// The number of shards above which [`insert`](Self::insert) removes closed shards.
     room: usize,
 }
 
@@ -33,8 +33,8 @@ impl ThreadBindings {
         self.shards.get(&Arc::as_ptr(settings))
     }
 
-    /// Adds a shard. Returns the shards that were closed meanwhile, because their caches were
-    /// removed or their devices ended.
+    /// Adds a shard. Returns the removed shards. They were closed because their caches were removed
+    /// or their devices ended. The caller must drop them outside the borrow of the bindings.
     #[must_use = "dropping them is for who has let go of the bindings"]
     pub(super) fn insert(&mut self, shard: &LocalShard) -> Vec<LocalShard> {
         let settings = shard.settings.as_ref().map_or(ptr::null(), Arc::as_ptr);

@@ -1,5 +1,5 @@
-//! The call-site cache. At a `cache_scope!`, or by a handle, a thread finds its shard again without
-//! a look-up by name.
+//! The call-site cache. With it, a thread finds the shard of a `cache_scope!` or of a handle
+//! without a look-up by name.
 
 use std::ptr;
 use std::rc::Rc;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 use crate::cache::settings::EntryOptions;
 use crate::cache::shard::{Caches, LocalShard};
 
-/// A call site that names its cache by a literal.
+/// A call site with a literal cache name.
 #[derive(Debug)]
 pub struct CallSite {
     name: &'static str,
 }
 
 impl CallSite {
-    /// Makes the call site of the cache `name`.
+    /// Creates the call site of the cache `name`.
     pub const fn new(name: &'static str) -> Self {
         Self { name }
     }
@@ -24,25 +24,26 @@ impl CallSite {
     }
 }
 
-/// The number of places that a thread remembers: a power of two, well above the scopes nested in
-/// one loop.
+/// The number of places that a thread stores. It is a power of two, well above the number of scopes
+/// in a usual loop.
 const SLOTS: usize = 32;
 
-/// The place that enters a cache: a call site with a literal name, a handle's name, or a computed
-/// name.
+/// The place that enters a cache. It is a call site with a literal name, a handle's name, or a
+/// computed name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// The address of a call site, or the length of a name. The lowest bits are the kind of the
+    /// The address of a call site, or the length of a name. The lowest bits encode the kind of the
     /// place.
     key: u64,
     /// The first and the last bytes of a name.
     words: [u64; 2],
-    /// A name that is longer than `words`.
+    /// The name, if it is longer than `words`.
     name: Option<&'a str>,
 }
 
 impl<'a> Place<'a> {
-    /// The maximum length of a name that `words` contain completely, so that no bytes are compared.
+    /// The maximum length of a name that `words` contains completely. The bytes of a name up to
+    /// this length need no comparison.
     pub(crate) const EXACT_NAME_BYTES: usize = size_of::<[u64; 2]>();
 
     #[inline(always)]
@@ -73,7 +74,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns the first and the last eight bytes of a name, or of a short name all of it.
+/// Returns the first and the last eight bytes of a name. If the name is shorter, the result
+/// contains the whole name.
 #[inline(always)]
 fn words(name: &[u8]) -> [u64; 2] {
     if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
@@ -90,8 +92,8 @@ fn words(name: &[u8]) -> [u64; 2] {
 struct CallSiteEntry {
     key: u64,
     words: [u64; 2],
-    /// The device of a handle or of `device = …`, or else the device that a frame had made current.
-    /// Null for the thread's first device, which never changes.
+    /// The device of the handle or of `device = …`; for other places, the device that a frame had
+    /// made current. Null means the default device, which never changes.
     device: *const Caches,
     /// The options of the entry, and the version of the settings with these options.
     options: EntryOptions,
@@ -110,7 +112,7 @@ impl CallSiteEntry {
             && place.name.is_none_or(has_name)
     }
 
-    /// Returns true if the settings are as an entry with `options` makes them.
+    /// Returns true if an entry with `options` would not change the settings.
     #[inline(always)]
     fn holds(&self, options: &EntryOptions) -> bool {
         let version = || self.shard.settings.as_ref().map(|own| own.version());
@@ -118,9 +120,9 @@ impl CallSiteEntry {
     }
 }
 
-/// A thread's places, by place and device. A shard of a device that is gone, or of a cache that was
-/// removed, cannot be entered. So an entry may outlive the device that it names, and be found for
-/// another device at the former address of that device.
+/// A thread's last entries, by place and device. The shards of a dropped device or a removed cache
+/// cannot be entered. So an entry may outlive its device. A later device at the dropped device's
+/// address may find this entry, but cannot enter its shard.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {
@@ -128,7 +130,7 @@ impl CallSiteCache {
         Self([const { None }; SLOTS])
     }
 
-    /// Returns the shard that was last entered at a place, with its slot.
+    /// Returns the shard that was last entered at a place, and the slot of the place.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -148,14 +150,15 @@ impl CallSiteCache {
         Some((&entry.shard, &entry.options))
     }
 
-    /// Returns true if the settings in a slot are as its entry made them.
+    /// Returns true if another entry with the slot's options would not change the settings.
     #[inline]
     pub(super) fn holds_at(&self, slot: usize) -> bool {
         let entry = self.0[slot % SLOTS].as_ref();
         entry.is_some_and(|entry| entry.holds(&entry.options))
     }
 
-    /// Remembers a shard. Returns the shard whose slot it takes.
+    /// Stores a shard for a place. Returns the replaced shard, which the caller must drop outside
+    /// the borrow of this cache.
     #[must_use = "dropping it is for who has let go of the call sites"]
     pub(super) fn insert(
         &mut self,
@@ -165,7 +168,7 @@ impl CallSiteCache {
         shard: &LocalShard,
     ) -> Option<LocalShard> {
         let settings = shard.settings.as_ref();
-        // `None` if another thread changed the settings meanwhile.
+        // The version is `None` if another thread has changed the settings since the entry.
         let version = settings.and_then(|own| own.version_with(options))?;
         let entry = CallSiteEntry {
             key: place.key,

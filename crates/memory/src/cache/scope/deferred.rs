@@ -1,12 +1,12 @@
-//! The deferred entry: the thread's innermost entry, until something needs its frame or its shard.
+//! The deferred entry: the thread's innermost entry, whose frame or shard is not needed yet.
 //!
-//! Most of what an entry does serves its requests. So an entry after an entry without requests does
-//! not enter its shard. A hit fails meanwhile, because requests do not see the current shard, and
-//! takes the slow path. If the entry before made a request, the next entry enters its shard. Then
-//! only the frame, which inner entries need, is deferred.
+//! Most work of an entry is only needed for requests. If the previous entry made no request, the
+//! next entry does not enter its shard. The current shard is then hidden. So a request takes the
+//! slow path, which makes the entry. If the previous entry made a request, the next entry enters
+//! its shard. Then only the frame is deferred, because only inner entries need it.
 //!
-//! Architecture invariant: all code that reads the stack of bindings or the current shard first
-//! calls [`settle`]. Only a hit and a drop do not. [`settle`] makes the deferred entry.
+//! Architecture invariant: code that reads the stack of bindings or the current shard first calls
+//! [`settle`]. Only hits and drops omit this call. [`settle`] makes the deferred entry.
 
 use std::mem;
 use std::ptr;
@@ -23,8 +23,8 @@ use crate::cache::shard::{
 };
 
 /// Enters the cache of `place` again, on `device` or on the current device. The thread's last entry
-/// there must have had these `options`. Defers the entry if it can wait for a request. Returns
-/// `None` if [`settle`] must be called first, or a look-up by name is needed.
+/// at `place` must have had equal `options`. If possible, defers the entry. Returns `None` if the
+/// caller must first call [`settle`], or must look up the cache by name.
 #[inline(always)]
 pub(crate) fn reenter(
     place: Place<'_>,
@@ -40,7 +40,8 @@ pub(crate) fn reenter(
     let makes_current = !ptr::eq(on, current);
     let call_sites = thread.call_sites.try_borrow().ok()?;
     let (slot, shard) = call_sites.find(place, on, options)?;
-    // The frame that makes a device current keeps the device alive. This frame is not made yet.
+    // A frame that makes a device current keeps the device alive. A deferred entry has no frame
+    // yet.
     let is_kept = !makes_current || device.is_some_and(|device| device.is_permanent());
     if !is_kept || !shard.can_skip_entry() {
         if is_kept && thread.bindings.get() == 0 {
@@ -55,7 +56,6 @@ pub(crate) fn reenter(
 }
 
 impl Entrance {
-    /// Begins a deferred entry.
     #[inline(always)]
     fn defer(&self, slot: usize, makes_current: bool, is_inside: bool) -> Entered {
         let serial = self.last_serial.get() + 1;
@@ -67,8 +67,8 @@ impl Entrance {
     }
 }
 
-/// Enters a shard outside of every binding, without a frame. Returns `None` if it cannot be
-/// entered, or if the thread entered a stream.
+/// Enters a shard without a frame. No frame may bind a shard. If the thread has entered a stream,
+/// makes a frame too. Returns `None` if the shard cannot be entered.
 #[inline(never)]
 fn enter_without_frame(
     thread: &Entrance,
@@ -84,11 +84,12 @@ fn enter_without_frame(
     }
     let before = set_current(Some(Rc::clone(shard)));
     debug_assert!(before.is_none(), "no frame binds a shard");
-    mem::forget(before); // Without a test.
+    mem::forget(before); // This omits the test of a drop.
     Some(thread.defer(slot, makes_current, true))
 }
 
-/// Enters the shard in a slot of the call-site cache. Returns `None` if it cannot be entered.
+/// Enters the shard in a slot of the call-site cache. Returns `None` if the shard cannot be
+/// entered.
 #[inline(never)]
 fn enter_slot(slot: usize, makes_current: bool) -> Option<Entered> {
     let entered = STACK.try_with(|stack| {
@@ -113,7 +114,7 @@ pub(super) fn end_deferred(serial: u64) -> bool {
     }
     let shard = thread.deferred_shard();
     if shard.has_remote() && !shard.is_closed() {
-        return false; // The exit takes back what was dropped.
+        return false; // A regular exit takes back the remote blocks.
     }
     thread.serial.set(NOT_DEFERRED);
     reveal_current(thread.outer.get());
@@ -121,7 +122,7 @@ pub(super) fn end_deferred(serial: u64) -> bool {
     true
 }
 
-/// Ends the deferred entry, which has entered its shard.
+/// Ends a deferred entry that has entered its shard.
 #[inline(never)]
 fn leave_without_frame(thread: &Entrance) {
     thread.serial.set(NOT_DEFERRED);
@@ -130,7 +131,7 @@ fn leave_without_frame(thread: &Entrance) {
     }
 }
 
-/// Makes the deferred entry, if there is one. Returns true if there was one.
+/// Makes the deferred entry, if there is one. Returns true if the thread had a deferred entry.
 #[inline]
 pub(crate) fn settle() -> bool {
     let is_deferred = entrance().serial.get() != NOT_DEFERRED;
@@ -153,12 +154,12 @@ fn make_deferred() {
     let is_as_before = thread.call_sites.borrow().holds_at(slot);
     let entered = is_as_before.then(|| enter_slot(slot, makes_current));
     match entered.flatten() {
-        Some(entered) => mem::forget(entered), // Its guard exists.
+        Some(entered) => mem::forget(entered), // The program has a guard already.
         None => enter_anew(slot, makes_current),
     }
 }
 
-/// Makes the frame of the current shard, the first frame that binds a shard.
+/// Makes the frame of the current shard. It is the lowest frame that binds a shard.
 fn make_frame(makes_current: bool) {
     let _ = STACK.try_with(|stack| {
         let device = with_current(|shard| {
@@ -171,8 +172,8 @@ fn make_frame(makes_current: bool) {
     });
 }
 
-/// Makes a deferred entry whose cache another thread removed or configured meanwhile, as if the
-/// entry began afterwards.
+/// Makes a deferred entry after another thread has removed or configured its cache. The entry
+/// behaves as if it began after this change.
 #[cold]
 fn enter_anew(slot: usize, makes_current: bool) {
     if STACK.try_with(|_| ()).is_err() {
@@ -196,7 +197,7 @@ fn enter_anew(slot: usize, makes_current: bool) {
     let _ = STACK.try_with(|stack| stack.borrow_mut().push_on(device, shard));
 }
 
-/// Remembers a shard that was entered on the current device.
+/// Stores a shard for later entries at `place`. The shard was entered on the current device.
 pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &LocalShard) {
     let thread = entrance();
     let mut call_sites = thread.call_sites.borrow_mut();
@@ -205,8 +206,8 @@ pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &Loca
     drop(replaced);
 }
 
-/// Drops the call sites and the deferred entry when the thread ends. The entry's guard was passed
-/// to `mem::forget`.
+/// Drops the call-site cache and the deferred entry at the end of the thread. A deferred entry
+/// exists only if the program forgot its guard.
 pub(super) fn end_thread() {
     with_entrance(|thread| {
         if thread.serial.get() != NOT_DEFERRED {

@@ -1,4 +1,4 @@
-//! The state of a thread that an entry reads before it touches the stack of bindings.
+//! The state of a thread that an entry reads before it accesses the stack of bindings.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -10,15 +10,14 @@ use crate::sync::thread_local;
 
 pub(super) const NOT_DEFERRED: u64 = u64::MAX;
 
-/// The state of a thread that an entry reads before it touches the stack of bindings.
 pub(super) struct Entrance {
     /// The device that a frame made current, or null.
     pub(super) device: Cell<*const Caches>,
     pub(super) last_serial: Cell<u64>,
-    /// The serial that the frame of the deferred entry will have.
+    /// The serial of the deferred entry's later frame, or [`NOT_DEFERRED`].
     pub(super) serial: Cell<u64>,
-    /// True if only the frame of the deferred entry is deferred: the thread is inside the shard,
-    /// which is current.
+    /// True if only the frame of the deferred entry is deferred. The thread is then inside the
+    /// shard, and the shard is current.
     pub(super) is_inside: Cell<bool>,
     /// The shard of the deferred entry, which the call-site cache keeps alive.
     pub(super) shard: Cell<*const Shard>,
@@ -28,7 +27,7 @@ pub(super) struct Entrance {
     pub(super) makes_current: Cell<bool>,
     /// The device of the shard that was current before the deferred entry, or null.
     pub(super) outer: Cell<*const Caches>,
-    /// The number of frames that bind requests to a shard, or to no shard.
+    /// The number of frames that bind requests to a shard or to no cache.
     pub(super) bindings: Cell<usize>,
     pub(super) call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
 }
@@ -37,14 +36,15 @@ impl Entrance {
     /// Returns the shard of the deferred entry, which must exist.
     #[inline(always)]
     pub(super) fn deferred_shard(&self) -> &Shard {
-        // SAFETY: the call-site cache keeps the shard alive, and changes only after `settle`.
+        // SAFETY: the call-site cache keeps the shard alive. The cache changes only after `settle`,
+        // when no entry is deferred.
         unsafe { &*self.shard.get() }
     }
 }
 
 thread_local! {
-    /// The state of this thread. It has no destructor, so that it is read without a check, at any
-    /// time. The scope stack clears it when the thread ends.
+    /// The state of this thread. It has no destructor, so it can be read at any time without a
+    /// check. At the end of the thread, the scope stack clears it.
     static ENTRANCE: Entrance = const {
         Entrance {
             device: Cell::new(ptr::null()),
@@ -61,16 +61,17 @@ thread_local! {
     };
 }
 
-/// Returns the thread's state. A longer closure that `with` calls would not be inlined.
+/// Returns the thread's state. The closure of `with` only returns a pointer, because a longer
+/// closure would not be inlined.
 #[inline(always)]
 pub(super) fn entrance<'a>() -> &'a Entrance {
     let entrance = ENTRANCE.with(ptr::from_ref);
-    // SAFETY: a thread-local without a destructor lives as long as its thread. The reference does
+    // SAFETY: a thread-local without a destructor exists as long as its thread. The reference does
     // not leave the functions of the scope stack.
     unsafe { &*entrance }
 }
 
-/// Calls `work` with the thread's state, unless a model has ended the thread-local.
+/// Calls `work` with the thread's state, unless a loom model has destroyed the thread-local.
 pub(super) fn with_entrance(work: impl FnOnce(&Entrance)) {
     let _ = ENTRANCE.try_with(work);
 }

@@ -1,9 +1,10 @@
 //! The frames of a thread's stack of bindings, and the order in which they are removed.
 //!
-//! A frame holds the binding before it. An entry moves the bound shard from the thread-local to the
-//! frame, and an exit moves it back. So neither changes a reference count. A frame is written to
-//! its slot field by field. A copy of a whole frame would load words of other sizes than were
-//! stored. That stalls the processor nearly as long as a compare-and-swap.
+//! A frame stores the previous binding. An entry moves the bound shard from the thread-local to the
+//! frame, and an exit moves the shard back. So entries and exits change no reference count.
+//!
+//! A frame is written to its slot field by field. A copy of a whole frame would load data in other
+//! widths than the stores. This mismatch stalls the processor almost as long as a compare-and-swap.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -13,10 +14,10 @@ use super::stream::StreamLease;
 use crate::cache::shard::{CachesRef, LocalShard};
 use crate::sync::Arc;
 
-/// The bindings that a frame changed.
+/// The kind of binding that a frame changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// The current device and the stream that its work goes to, or nothing.
+    /// The current device and the stream for its work, or no binding.
     Device,
     /// The current shard.
     Shard,
@@ -25,8 +26,8 @@ pub(super) enum FrameKind {
 /// The device that a frame made current.
 pub(crate) struct CurrentDevice {
     device: CachesRef,
-    /// The stream that work on the device goes to, if the frame changed it. Kept while the frame
-    /// exists, which may outlive its guard: a guard that drops out of order leaves its frame.
+    /// The stream for work on the device, if the frame changed it. The frame keeps the lease alive.
+    /// A frame may outlive its guard, because a guard that drops out of order leaves its frame.
     pub(super) stream: Option<Arc<StreamLease>>,
 }
 
@@ -58,10 +59,10 @@ impl Deref for CurrentDevice {
 pub(super) struct Frame {
     pub(super) serial: u64,
     pub(super) device: Option<Rc<CurrentDevice>>,
-    /// The shard that was current before, if this frame changed it.
+    /// The previous current shard, if this frame changed the current shard.
     pub(super) before: Option<LocalShard>,
     pub(super) kind: FrameKind,
-    /// True once its guard has dropped.
+    /// True after the frame's guard has dropped.
     dead: bool,
 }
 
@@ -78,11 +79,10 @@ impl Frame {
 /// A thread's stack of frames.
 ///
 /// Invariants:
-/// - the first `depth` slots are the frames, from the bottom; the others hold no handles;
-/// - the serials of the frames rise.
+/// - The first `depth` slots are the frames, from the bottom. The slots above them hold no handles.
+/// - The serials of the frames rise.
 ///
-/// Slots are reused, so that a frame is written in place, field by field. A frame that is built
-/// elsewhere and copied is read and written in different widths, which stalls the processor.
+/// Slots are reused, so that each frame is written in place.
 pub(super) struct Frames {
     slots: Vec<Frame>,
     depth: usize,
@@ -106,7 +106,6 @@ impl Frames {
         self.slots[..self.depth].iter().rev()
     }
 
-    /// Adds a frame. Returns its serial.
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -138,7 +137,6 @@ impl Frames {
         self.slots.get_mut(self.depth)
     }
 
-    /// Returns true if the guard of the top frame has dropped.
     #[inline]
     pub(super) fn is_top_dead(&self) -> bool {
         self.top().is_some_and(|top| top.dead)

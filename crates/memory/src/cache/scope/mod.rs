@@ -1,12 +1,12 @@
 //! The thread-local stack of bindings: the current device, the cache that each scope binds, and the
 //! current stream.
 //!
-//! Frames are removed in the reverse order of their entry. A guard that is dropped out of order
-//! marks its frame, which is removed when it reaches the top. A guard that is forgotten leaves its
-//! frame, and the frames below it, until the thread ends.
+//! Frames are removed in the reverse order of their creation. If a guard drops out of order, its
+//! frame is marked as dead. The frame is removed when it is at the top. If a guard is forgotten,
+//! its frame and the frames below it remain until the thread ends.
 //!
-//! Architecture invariant: the contents of a frame drop after the frame is removed and the borrow
-//! of the stack ends. Their drop may run any code, including this module.
+//! Architecture invariant: the contents of a frame drop after the removal of the frame, outside the
+//! borrow of the stack. The drop may run any code, including code of this module.
 
 mod bindings;
 mod call_site;
@@ -38,8 +38,9 @@ use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::StreamLease;
 use stream::{entered_stream, note_stream};
 
-/// The contents of a removed frame. Dropping it leaves the scope, and then releases the device. Its
-/// two words are returned in registers; a whole frame would not be.
+/// The contents of a removed frame. The drop of this value exits the scope, and then releases the
+/// device. The value has two words, so functions return it in registers. They would return a whole
+/// frame in memory.
 #[derive(Default)]
 struct Popped {
     shard: Option<LocalShard>,
@@ -59,14 +60,16 @@ impl Drop for Popped {
 /// A thread's stack of bindings.
 ///
 /// Invariants:
-/// - each frame that changed the current shard holds the previous shard, the lowest one none;
-/// - [`entrance()`] has the [`current_device`](Self::current_device), or null, and the number of
-///   frames that bind requests to a shard, or to no shard;
-/// - [`note_stream`] was last given [`innermost_stream`](Self::innermost_stream), and
-///   [`set_current_stream`] the stream of the current shard's device.
+/// - Each frame that changed the current shard stores the previous shard. The lowest of these
+///   frames stores no shard.
+/// - [`entrance()`] has the [`current_device`](Self::current_device), or null. It also has the
+///   number of frames of the kind [`FrameKind::Shard`].
+/// - The last call of [`note_stream`] passed [`innermost_stream`](Self::innermost_stream). The last
+///   call of [`set_current_stream`] passed the stream for the current shard's device.
 struct Stack {
     frames: Frames,
-    /// The shards bound to the thread. They end with the thread, after its scopes were left.
+    /// The shards bound to the thread. The bindings end with the thread, after the thread has left
+    /// its scopes.
     bindings: ThreadBindings,
 }
 
@@ -75,7 +78,7 @@ thread_local! {
 }
 
 impl Drop for Stack {
-    /// Leaves the scopes whose guards were forgotten when the thread ends, the innermost first.
+    /// Leaves the scopes with forgotten guards at the end of the thread, from the innermost scope.
     fn drop(&mut self) {
         end_thread();
         while !self.frames.is_empty() {
@@ -93,13 +96,12 @@ impl Stack {
         }
     }
 
-    /// Returns the device that a frame made current.
     fn current_device(&self) -> Option<&Rc<CurrentDevice>> {
         self.frames.iter().find_map(|frame| frame.device.as_ref())
     }
 
-    /// Iterates over the shards that frames made current, the innermost first; `current` is the
-    /// present one.
+    /// Iterates over the shards that frames made current, from the innermost. `current` is the
+    /// current shard.
     fn shards<'a>(
         &'a self,
         mut current: Option<&'a LocalShard>,
@@ -110,7 +112,7 @@ impl Stack {
         before.map(move |before| std::mem::replace(&mut current, before))
     }
 
-    /// Returns the shard of the cache `settings` that the thread is inside.
+    /// Returns the shard of the cache with `settings`, if the thread is inside this cache.
     fn held(&self, settings: &Arc<CacheSettings>) -> Option<LocalShard> {
         with_current(|current| {
             let mut shards = self.shards(current).flatten();
@@ -118,8 +120,8 @@ impl Stack {
         })
     }
 
-    /// Returns the shard of the nearest scope that binds on `caches`; `None` if an `uncached!` is
-    /// nearer.
+    /// Returns the shard of the nearest scope on the device `caches`. Returns `None` if an
+    /// `uncached!` is nearer.
     fn shard_of(&self, caches: &Caches) -> Option<LocalShard> {
         with_current(|current| {
             let mut shards = self.shards(current).map_while(|shard| shard);
@@ -128,8 +130,7 @@ impl Stack {
         })
     }
 
-    /// Iterates over the streams that were entered and not left, the innermost first, each with its
-    /// device.
+    /// Iterates over the entered streams and their devices, from the innermost.
     fn streams(&self) -> impl Iterator<Item = (*const Caches, StreamId)> {
         self.frames.iter().filter_map(|frame| {
             let device = frame.device.as_ref()?;
@@ -137,19 +138,18 @@ impl Stack {
         })
     }
 
-    /// Returns the stream that work on `caches` goes to.
     fn stream_of(&self, caches: &Caches) -> StreamId {
         let mut streams = self.streams();
         let own = streams.find(|(device, _)| ptr::eq(*device, caches));
         own.map_or(StreamId::default(), |(_, stream)| stream)
     }
 
-    /// Returns the stream that was entered last, of any device.
     fn innermost_stream(&self) -> Option<(*const Caches, StreamId)> {
         self.streams().next()
     }
 
-    /// Enters a shard that the thread entered before. Returns `None` if it cannot be entered.
+    /// Enters a shard that the thread has entered before. Returns `None` if the shard cannot be
+    /// entered.
     #[inline(always)]
     fn enter_again(&mut self, shard: &LocalShard, makes_current: bool) -> Option<u64> {
         let shard = if self.frames.is_empty() {
@@ -167,15 +167,16 @@ impl Stack {
         Some(self.push(None, Some(shard)))
     }
 
-    /// Returns the shard of the cache that the thread is already inside, or else `shard`. A thread
-    /// is inside at most one shard of a cache.
+    /// Returns the shard that the thread must enter. If the thread is already inside a shard of the
+    /// cache, returns this shard. Otherwise, returns `shard`. A thread is inside at most one shard
+    /// of a cache.
     fn held_instead(&self, shard: &LocalShard) -> LocalShard {
         let held = shard.settings.as_ref().and_then(|own| self.held(own));
         held.unwrap_or_else(|| Rc::clone(shard))
     }
 
-    /// Binds requests to a shard that was entered, and makes a device current. If there is no
-    /// shard, makes at most a device current.
+    /// Binds requests to an entered shard, and makes `device` current, if it is given. If `shard`
+    /// is `None`, does not bind requests.
     fn push_on(&mut self, device: Option<&CachesRef>, shard: Option<LocalShard>) -> u64 {
         let device = device.map(CurrentDevice::new);
         match shard {
@@ -184,10 +185,10 @@ impl Stack {
         }
     }
 
-    /// Binds requests to a shard, or to none.
+    /// Binds requests to `shard`, or to no cache if `shard` is `None`.
     #[inline(always)]
     fn push(&mut self, device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> u64 {
-        // From here on, this shard's live bytes are constant, and other shards' change.
+        // Requests now go to another shard, so the previous shard publishes its live bytes.
         publish_current();
         let before = set_current(shard);
         let serial = self.push_frame(FrameKind::Shard, device, before);
@@ -212,8 +213,8 @@ impl Stack {
         self.frames.push(kind, device, before)
     }
 
-    /// Removes the frame of `serial` from the top, or marks it if it is not there. Returns the
-    /// contents of the frame, and whether the frame below must be removed too.
+    /// Removes the frame of `serial` if it is at the top. Otherwise, marks the frame as dead.
+    /// Returns the contents of the removed frame, and whether the frame below must also be removed.
     #[inline(always)]
     fn leave(&mut self, serial: u64) -> (Popped, bool) {
         if self.frames.is_on_top(serial) {
@@ -224,7 +225,7 @@ impl Stack {
         }
     }
 
-    /// Counts an exit out of order, after the guard of a frame that is not at the top has dropped.
+    /// Counts an exit out of order: the guard of a frame below the top has dropped.
     #[cold]
     #[inline(never)]
     fn count_out_of_order(&self, serial: u64) {
@@ -232,14 +233,14 @@ impl Stack {
             let binds = |frame: &&Frame| frame.kind == FrameKind::Shard;
             let mut frames = self.frames.iter().filter(binds).zip(self.shards(current));
             let left = frames.find(|(frame, _)| frame.serial == serial);
-            // The shard is still held: it is exited when the frame reaches the top.
+            // The thread is still inside the shard. It exits the shard when the frame is at the
+            // top.
             if let Some((_, Some(shard))) = left {
                 shard.counters.out_of_order_exits.add(1);
             }
         });
     }
 
-    /// Calls [`pop`](Self::pop) if the guard of the top frame has dropped.
     #[cold]
     #[inline(never)]
     fn pop_dead(&mut self) -> (Popped, bool) {
@@ -263,7 +264,7 @@ impl Stack {
                 bindings.set(bindings.get() - 1);
                 set_current(before)
             }
-            FrameKind::Device => before, // `None`: it binds no shard.
+            FrameKind::Device => before, // The value is `None`: the frame binds no shard.
         };
         if device.is_some() {
             self.forget_device(kind);
@@ -272,7 +273,8 @@ impl Stack {
         (Popped { shard, device }, self.frames.is_top_dead())
     }
 
-    /// Updates device and stream after the removal of a frame that had made a device current.
+    /// Updates the current device and stream after the removal of a frame that had made a device
+    /// current.
     #[cold]
     #[inline(never)]
     fn forget_device(&mut self, kind: FrameKind) {
@@ -285,14 +287,13 @@ impl Stack {
         }
     }
 
-    /// Sends work on a device to one of its streams.
+    /// Makes the device and the stream of `place` current.
     fn push_stream(&mut self, place: Rc<CurrentDevice>) -> u64 {
         let serial = self.push_frame(FrameKind::Device, Some(place), None);
         self.note_stream();
         serial
     }
 
-    /// Updates the stored streams after the innermost stream has changed.
     #[cold]
     #[inline(never)]
     fn note_stream(&self) {
@@ -300,7 +301,6 @@ impl Stack {
         self.set_current_stream();
     }
 
-    /// Updates the stream of the current shard after that shard has changed.
     #[inline]
     fn follow_streams(&self) {
         if !entered_stream().0.is_null() {
@@ -318,11 +318,13 @@ impl Stack {
     }
 }
 
-/// The guard of an entry, which ends when it drops. It stays on its thread.
+/// The guard of an entry. The entry ends when the guard drops. The guard cannot move to another
+/// thread.
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// 0 if nothing was entered, because the thread's locals are being destroyed.
+    /// The serial of the entry's frame. If the thread's locals were being destroyed, no entry was
+    /// made, and the value is 0.
     serial: u64,
     of_this_thread: OfThisThread,
 }
@@ -335,7 +337,8 @@ impl Entered {
         }
     }
 
-    /// Enters by `push`, which is not called while the thread's locals are being destroyed.
+    /// Makes an entry with `push`. If the thread's locals are being destroyed, does not call
+    /// `push`.
     fn by(push: impl FnOnce(&mut Stack) -> u64) -> Self {
         settle();
         let serial = STACK.try_with(|stack| push(&mut stack.borrow_mut()));
@@ -360,7 +363,7 @@ fn leave(serial: u64) {
         let (left, mut more) = stack.borrow_mut().leave(serial);
         drop(left);
         while more {
-            // The drop may have run code of the program, which may have entered a scope.
+            // The drop may have run program code that entered a scope.
             settle();
             let (left, below) = stack.borrow_mut().pop_dead();
             more = below;
@@ -373,31 +376,29 @@ pub(crate) fn enter_device(device: &CachesRef) -> Entered {
     Entered::by(|stack| stack.push_on(Some(device), None))
 }
 
-/// Sends work on a device to one of its streams, and makes the device current.
 pub(crate) fn enter_stream(stream: &Arc<StreamLease>) -> Entered {
     let place = CurrentDevice::on(Arc::clone(stream));
     Entered::by(|stack| stack.push_stream(place))
 }
 
-/// Binds requests to no cache.
 pub(crate) fn enter_uncached() -> Entered {
     Entered::by(|stack| stack.push(None, None))
 }
 
-/// Binds the cache `name` on the current device, `caches`.
+/// Binds the cache `name` on the device `caches`, which is the current device.
 pub(crate) fn enter_name(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
     let shard = enter_shard(caches, name, options);
     Entered::by(|stack| stack.push_on(None, shard))
 }
 
-/// Binds the cache `name` on `caches`, and makes that device current.
+/// Binds the cache `name` on the device `caches`, and makes this device current.
 pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
     let shard = enter_shard(caches, name, options);
     Entered::by(|stack| stack.push_on(Some(caches), shard))
 }
 
-/// Remembers the current shard, which was `entered` just now with `options`, for later entries at
-/// `place`.
+/// Stores the current shard for later entries at `place`. The caller has just made the entry
+/// `entered` with `options`.
 pub(crate) fn remember(entered: &Entered, place: Place<'_>, options: &EntryOptions) {
     settle();
     if entered.serial == 0 {
@@ -408,16 +409,16 @@ pub(crate) fn remember(entered: &Entered, place: Place<'_>, options: &EntryOptio
     }
 }
 
-/// Enters a shard of the cache `name`. Returns `None` while the thread's locals are being
-/// destroyed: there is no stack to bind on.
+/// Enters a shard of the cache `name`. Returns `None` if the thread's locals are being destroyed,
+/// because the stack of bindings may be destroyed.
 fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option<LocalShard> {
     settle();
     STACK.try_with(|_| ()).ok()?;
     caches.enter_shard(name, options)
 }
 
-/// Releases the idle blocks of all shards of `caches` that this thread is inside, for a thread that
-/// waits. Returns the blocks, for the pool.
+/// Releases idle blocks for a waiting thread, from all shards of `caches` that this thread is
+/// inside. The caller returns the blocks to the pool.
 #[cold]
 pub(crate) fn release_for_waiter(caches: &Caches) -> List {
     let mut idle = List::new();
@@ -433,27 +434,26 @@ pub(crate) fn release_for_waiter(caches: &Caches) -> List {
     idle
 }
 
-/// Calls `look`, except while the thread's locals are being destroyed.
+/// Calls `look`. If the thread's locals are being destroyed, returns `None`.
 fn with_stack<R>(look: impl FnOnce(&Stack) -> Option<R>) -> Option<R> {
     let found = STACK.try_with(|stack| look(&stack.borrow()));
     found.ok().flatten()
 }
 
-/// Returns the device that a frame of this thread made current.
 pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
     settle();
     with_stack(|stack| stack.current_device().cloned())
 }
 
-/// Returns the device and the settings of the innermost scope; `None` outside of scopes, and if an
-/// `uncached!` is nearer.
+/// Returns the device and the settings of the innermost scope. Returns `None` outside scopes, and
+/// if an `uncached!` is nearer.
 pub(crate) fn current_scope() -> Option<(CachesRef, Arc<CacheSettings>)> {
     settle();
     let shard = current_shard()?;
     Some((shard.device().clone(), shard.settings.clone()?))
 }
 
-/// Returns the stream of a device that work of this thread goes to.
+/// Returns this thread's stream for work on the device `caches`.
 #[inline]
 pub(crate) fn current_stream(caches: &Caches) -> StreamId {
     let (device, _) = entered_stream();
@@ -463,8 +463,8 @@ pub(crate) fn current_stream(caches: &Caches) -> StreamId {
     stream_of(caches)
 }
 
-/// Returns this thread's stream for work on `caches`, even if the thread has since entered another
-/// device's stream.
+/// Returns this thread's stream for work on the device `caches`. Searches the stack if the
+/// innermost stream belongs to another device.
 #[inline(never)]
 fn stream_of(caches: &Caches) -> StreamId {
     let (device, stream) = entered_stream();
@@ -476,19 +476,17 @@ fn stream_of(caches: &Caches) -> StreamId {
         .unwrap_or_default()
 }
 
-/// Returns the shard that requests of this thread to `caches` go to.
+/// Returns the shard that serves this thread's requests to `caches`.
 pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
     settle();
     with_stack(|stack| stack.shard_of(caches))
 }
 
-/// Returns the shard of exactly this cache that the thread is inside.
 pub(in crate::cache) fn held_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
     settle();
     with_stack(|stack| stack.held(settings))
 }
 
-/// Returns the shard of exactly this cache that is bound to the thread.
 pub(in crate::cache) fn thread_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
     with_stack(|stack| stack.bindings.find(settings).cloned())
 }

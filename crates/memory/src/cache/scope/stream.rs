@@ -1,4 +1,4 @@
-//! The stream that this thread's work goes to. A hit reads the copy beside the current shard.
+//! The stream for this thread's work. A hit reads a copy, which is stored beside the current shard.
 
 use std::cell::Cell;
 use std::ptr;
@@ -7,8 +7,8 @@ use crate::cache::shard::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::thread_local;
 
-/// A stream's number. No other stream gets the number while a handle, or a thread inside the
-/// stream, holds this lease.
+/// The lease of a stream identifier. No other stream gets the identifier while a handle, or a
+/// thread inside the stream, holds this lease.
 #[derive(Debug)]
 pub(crate) struct StreamLease {
     device: CachesRef,
@@ -16,8 +16,8 @@ pub(crate) struct StreamLease {
 }
 
 impl StreamLease {
-    /// Makes the lease of a number that `device` returned and that no other lease holds, or of the
-    /// default stream's number.
+    /// Creates the lease of a stream identifier. Either `device` returned `id` and no other lease
+    /// has it, or `id` is the default stream.
     pub(crate) fn new(device: CachesRef, id: StreamId) -> Self {
         Self { device, id }
     }
@@ -40,18 +40,17 @@ impl Drop for StreamLease {
 }
 
 thread_local! {
-    /// The stream that this thread entered last, and its device; null if there is none. It has no
-    /// destructor, so that it can be read at any time. The scope stack clears it when the thread
-    /// ends.
+    /// The device and the identifier of the innermost entered stream. If the thread has entered no
+    /// stream, the device is null. The thread-local has no destructor, so it can be read at any
+    /// time. At the end of the thread, the scope stack clears it.
     static ENTERED: Cell<(*const Caches, StreamId)> = const { Cell::new((ptr::null(), StreamId(0))) };
 }
 
-/// Sends the thread's work to this stream from now on, instead of the previous one.
+/// Stores the innermost entered stream of this thread; `None` if the thread has entered no stream.
 pub(super) fn note_stream(entered: Option<(*const Caches, StreamId)>) {
     ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
 }
 
-/// Returns the stream that this thread entered last, and its device; null if there is none.
 #[inline]
 pub(super) fn entered_stream() -> (*const Caches, StreamId) {
     ENTERED.get()

@@ -1,7 +1,7 @@
-//! The caches of one device over its memory, and the counted handle on both.
+//! The caches of one device over its memory, and the counted handle on the caches.
 //!
-//! They are in the shard's folder because only files of one folder may import each other. A block
-//! finds its device through its home, and a device finds its shards.
+//! These types are in the folder of the shard, because only files of one folder may import each
+//! other. A shard refers to its device, and the device refers to its shards.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -20,34 +20,32 @@ use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::recorder::{EventKind, EventRecord};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
 
-/// A shard as its thread stores it. The `Arc` is counted once for the thread, so that an entry
-/// counts nothing.
+/// A thread's reference to a shard. The thread counts the `Arc` once, so an entry changes no atomic
+/// count.
 pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;
 
-/// Returns true if the block is a suballocation of the slab that serves the present entry of this
-/// thread. Once the block drops, other requests reuse its memory.
+/// Returns true if the block is a suballocation of the slab that serves this thread's current
+/// entry. After the drop of the block, other requests reuse its memory.
 pub(crate) fn is_planned(handle: &BlockHandle) -> bool {
     handle.is_of_slab() && handle.home().is_held()
 }
 
-/// The settings of a device's caches.
 #[derive(Debug, Default)]
 pub(crate) struct CachesConfig {
-    /// The settings of caches that were not configured.
+    /// The settings of caches that were never configured.
     pub(crate) default_cache: CacheConfig,
-    /// The byte that every block is overwritten with before it is handed out.
+    /// The byte that overwrites every block before the block is handed out.
     pub(crate) fill_recycled: Option<u8>,
-    /// The error of every allocation, if the device can allocate nothing.
+    /// The error of every allocation, if the device is broken.
     pub(crate) broken: Option<Error>,
 }
 
-/// The caches of one device, and the memory below them.
 pub(crate) struct Caches {
     pub(in crate::cache) memory: DeviceMemory,
     pub(in crate::cache) config: CachesConfig,
-    /// A weak reference to this value, for its shards and for the calls of its memory.
+    /// A weak reference to this value, for its shards and for the reclaim calls of its memory.
     pub(in crate::cache) this: Weak<Caches>,
-    /// The number of [`CachesRef`] handles; the last one to drop closes the caches.
+    /// The number of [`CachesRef`] handles. The drop of the last handle closes the caches.
     handles: AtomicUsize,
     /// True if a handle exists until the process ends.
     permanent: plain::AtomicBool,
@@ -55,10 +53,10 @@ pub(crate) struct Caches {
     /// The lock that serialises transfers from shards to the pool, so that a reclaim that finds
     /// nothing is conclusive.
     pub(in crate::cache) moving: Mutex<()>,
-    /// The idle blocks that threads inside of scopes released while they dropped another block. The
-    /// next request that is not a hit returns them to the pool.
+    /// The idle blocks that threads inside scopes released while they dropped another block. The
+    /// next request that is not a hit returns the idle blocks to the pool.
     handed_over: RemoteFreeList,
-    /// The home of blocks that belong to no cache; made on first use.
+    /// The home of blocks that belong to no cache. It is created at its first use.
     pub(in crate::cache) uncached: Mutex<Option<Arc<Shard>>>,
     /// The lock that serialises the updates of shards after the recorder starts or stops.
     pub(in crate::cache) following_recorder: Mutex<()>,
@@ -66,12 +64,11 @@ pub(crate) struct Caches {
     pub(in crate::cache) sweep_timer: SweepTimer,
 }
 
-// After a panic in an entry, a callback or a destructor, the caches are still consistent. Exits
-// run, and no foreign code is called while an operation is incomplete.
+// After a panic in an entry, a callback or a destructor, the caches are still consistent. Unwinding
+// runs the exits, and an incomplete operation calls no foreign code.
 impl RefUnwindSafe for Caches {}
 
 impl Caches {
-    /// Makes the caches over `memory`, and the first handle on them.
     pub(crate) fn over(memory: DeviceMemory, config: CachesConfig) -> CachesRef {
         let caches = Arc::new_cyclic(|this: &Weak<Self>| {
             let reclaim: Weak<dyn Reclaim> = this.clone();
@@ -99,7 +96,6 @@ impl Caches {
         &self.memory
     }
 
-    /// Notes that a handle exists until the process ends.
     pub(crate) fn set_permanent(&self) {
         self.permanent.store(true, Ordering::Relaxed);
     }
@@ -109,15 +105,16 @@ impl Caches {
         self.permanent.load(Ordering::Relaxed)
     }
 
-    /// Hands out a block from the home of the blocks that belong to no cache.
+    /// Calls `hand_out` with the home of blocks that belong to no cache. Returns the handed-out
+    /// block.
     pub(in crate::cache) fn with_uncached(
         &self,
         hand_out: impl FnOnce(&mut Guard<'_>) -> HandedOut,
     ) -> Result<BlockHandle> {
         let (block, idle) = {
             let mut slot = self.uncached.lock();
-            // If a live array returned the device after its last handle had dropped, the shard is
-            // closed.
+            // The shard may be closed, if a live array returned the device after its last handle
+            // had dropped.
             if slot.as_ref().is_none_or(|shard| shard.is_closed()) {
                 *slot = Some(self.new_shard(None));
             }
@@ -131,17 +128,17 @@ impl Caches {
             (block, idle)
         };
         self.return_idle(idle);
-        // A live array may return its device when no handle is left. If `close` ran before the lock
-        // above, this load sees it. A temporary handle then closes the caches again, after the new
-        // block was handed out. The block becomes an orphan, which keeps the caches alive.
+        // A live array may return its device without a counted handle. If `close` ran before the
+        // lock of `uncached` above, this load returns 0. Then a temporary handle closes the caches
+        // again, after the new block was handed out. The block becomes an orphan, which keeps the
+        // caches alive.
         if self.handles.load(Ordering::Relaxed) == 0 {
             drop(CachesRef::clone(&self.uncounted()));
         }
         Ok(block.into())
     }
 
-    /// Returns to the pool the blocks that were dropped outside of every cache, and those that were
-    /// handed over. Returns their bytes.
+    /// Releases dropped uncached blocks and handed-over blocks to the pool. Returns their bytes.
     pub(in crate::cache) fn drain_uncached(&self) -> u64 {
         let handed_over_bytes = self.return_idle(self.handed_over.drain());
         let slot = self.uncached.lock();
@@ -152,7 +149,8 @@ impl Caches {
         handed_over_bytes + self.return_idle(idle)
     }
 
-    /// Takes idle blocks from a thread that must not wait, for the next request that is not a hit.
+    /// Stores idle blocks of a thread that must not wait. The next request that is not a hit
+    /// returns them to the pool.
     pub(super) fn hand_over(&self, idle: List) {
         for header in idle {
             let pushed = self.handed_over.push(header);
@@ -160,7 +158,7 @@ impl Caches {
         }
     }
 
-    /// Returns blocks to the pool in one locked step. Returns their bytes.
+    /// Releases blocks to the pool in one locked step. Returns their bytes.
     pub(in crate::cache) fn return_idle(&self, idle: List) -> u64 {
         if idle.is_empty() {
             return 0;
@@ -189,21 +187,20 @@ impl Caches {
         released_bytes
     }
 
-    /// Waits for all work enqueued on any stream, and frees pending blocks. Returns an error that
-    /// could not be returned earlier.
+    /// Waits for all work enqueued on any stream, and frees pending blocks. Fails with an error
+    /// that an earlier call could not return.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.memory.synchronize()?;
         let recorder = self.memory.recorder();
         recorder.record(|| EventRecord::of(EventKind::Wait, 0));
         self.memory.finish_kernels();
         self.drain_all();
-        // Blocks that were freed just now wait for events after all this work: a short wait, if
-        // any.
+        // Newly freed blocks wait for events that are recorded after all this work. So this wait is
+        // short.
         self.memory.drain_pending(WaitMode::Wait);
         self.memory.take_deferred_error()
     }
 
-    /// Returns a handle that is not counted, for the device's own shards.
     pub(in crate::cache) fn uncounted(&self) -> ManuallyDrop<CachesRef> {
         let caches = ManuallyDrop::into_inner(super::uncounted(&self.this));
         ManuallyDrop::new(CachesRef(caches))
@@ -214,8 +211,8 @@ impl Caches {
         Shard::new(self.uncounted(), settings, fills)
     }
 
-    /// Overwrites a block before it is handed out, if the device is configured so. No request on
-    /// such a device is a hit, so every block passes here.
+    /// If `fill_recycled` is set, overwrites a block before it is handed out. Then no request is a
+    /// hit, so this function is called for every block.
     pub(in crate::cache) fn filled(&self, handle: BlockHandle) -> Result<BlockHandle> {
         match self.config.fill_recycled {
             None => Ok(handle),
@@ -244,9 +241,9 @@ impl fmt::Debug for Caches {
     }
 }
 
-/// A counted handle. When the last one drops, the caches close: their idle blocks return to the
-/// device. The caches themselves end with the last live block, which keeps the `Arc` alive but is
-/// not a handle.
+/// A counted handle on the caches of a device. The drop of the last handle closes the caches, and
+/// their idle blocks return to the device. A live block keeps the `Arc` alive, but is not a handle.
+/// So the caches are dropped with the last live block.
 pub(crate) struct CachesRef(pub(in crate::cache) Arc<Caches>);
 
 impl CachesRef {
@@ -259,7 +256,6 @@ impl CachesRef {
         Arc::as_ptr(&self.0)
     }
 
-    /// Returns a reference that does not keep the device alive.
     pub(crate) fn downgrade(&self) -> WeakCaches {
         Arc::downgrade(&self.0)
     }
@@ -269,12 +265,13 @@ impl CachesRef {
     }
 }
 
-/// A reference that does not keep the caches alive; upgrading it counts no handle.
+/// A reference that does not keep the caches alive. Its upgrade does not count as a handle.
 pub(crate) type WeakCaches = Weak<Caches>;
 
 impl Clone for CachesRef {
     fn clone(&self) -> Self {
-        // May raise the count from 0: a live array that outlived every handle returns its device.
+        // The count may rise from 0, because a live array that outlived every handle can return its
+        // device.
         Self::first(Arc::clone(&self.0))
     }
 }

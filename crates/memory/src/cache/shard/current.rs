@@ -1,8 +1,9 @@
 //! The current shard: the shard of this thread's innermost scope. Every request and every drop
 //! reads it.
 //!
-//! Architecture invariant: a thread is inside its current shard. It enters a shard before the shard
-//! becomes current, and makes the next shard current before it leaves.
+//! Architecture invariant: a thread is inside its current shard. The thread enters a shard before
+//! the shard becomes current. It leaves the shard after another shard, or no shard, has become
+//! current.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -16,22 +17,23 @@ use crate::device::StreamId;
 use crate::error::Result;
 use crate::sync::{Arc, thread_local};
 
-/// The destination of a thread's requests.
+/// The current shard of a thread, with its device and stream.
 struct CurrentShard {
-    /// The shard of this thread's innermost scope, or null. Owns one reference count, out of
-    /// `Rc::into_raw`; the thread is inside the shard.
+    /// The shard of this thread's innermost scope, or null. The pointer comes from `Rc::into_raw`,
+    /// and owns one reference count. The thread is inside the shard.
     owned: Cell<*const Arc<Shard>>,
-    /// The address of that shard itself, which every request and every drop reads.
+    /// The address of the shard in `owned`. Every request and every drop reads this address.
     shard: Cell<*const Shard>,
-    /// The device of that shard. Null if there is no shard, or if requests do not see it.
+    /// The device of the shard in `owned`. It is null if there is no shard, or if the shard is
+    /// hidden from requests.
     device: Cell<*const Caches>,
-    /// The stream that this thread's work on the shard's device goes to.
+    /// This thread's stream for work on the shard's device.
     stream: Cell<StreamId>,
 }
 
 thread_local! {
-    /// The current shard of this thread. It has no destructor, so that it can be read at any time.
-    /// The scope stack clears it when the thread ends.
+    /// The current shard of this thread. It has no destructor, so it can be read at any time. At
+    /// the end of the thread, the scope stack clears it.
     static CURRENT: CurrentShard = const {
         CurrentShard {
             owned: Cell::new(ptr::null()),
@@ -52,7 +54,7 @@ fn stream() -> StreamId {
     CURRENT.with(|current| current.stream.get())
 }
 
-/// Makes current a shard that the thread is inside. Returns the previous one.
+/// Makes `shard` current. The thread must be inside the shard. Returns the previous current shard.
 #[inline]
 pub(in crate::cache) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
     let (pointer, device) = match &shard {
@@ -65,11 +67,12 @@ pub(in crate::cache) fn set_current(shard: Option<LocalShard>) -> Option<LocalSh
         current.device.set(device);
         current.owned.replace(owned)
     });
-    // SAFETY: the pointer in `owned` came out of `Rc::into_raw`, and was taken out of `owned`.
+    // SAFETY: the pointer in `owned` came from `Rc::into_raw`. `replace` removed the pointer, so it
+    // is converted back only once.
     (!before.is_null()).then(|| unsafe { Rc::from_raw(before) })
 }
 
-/// Hides the current shard from requests. Returns its device, for [`reveal_current`].
+/// Hides the current shard from requests. Returns the shard's device, for [`reveal_current`].
 #[inline]
 pub(in crate::cache) fn hide_current() -> *const Caches {
     CURRENT.with(|current| current.device.replace(ptr::null()))
@@ -81,8 +84,7 @@ pub(in crate::cache) fn reveal_current(device: *const Caches) {
     CURRENT.with(|current| current.device.set(device));
 }
 
-/// Sets the stream that requests to the current shard are for. It must be a stream of the shard's
-/// device.
+/// Sets the stream for requests to the current shard. The stream must belong to the shard's device.
 pub(in crate::cache) fn set_current_stream(stream: StreamId) {
     CURRENT.with(|current| current.stream.set(stream));
 }
@@ -111,26 +113,27 @@ pub(in crate::cache) fn publish_current() {
 
 #[inline(never)]
 fn publish_outer() {
-    // SAFETY: null, or the shard that `owned` owns; nothing below makes another current.
+    // SAFETY: the pointer is null, or `owned` keeps the shard alive. `publish` makes no other shard
+    // current.
     if let Some(shard) = unsafe { current().as_ref() } {
         shard.own().publish();
     }
 }
 
-/// Returns the current shard, if it belongs to this device and requests see it.
+/// Returns the current shard, if it belongs to this device and is not hidden.
 #[inline]
 fn current_on(caches: &Caches) -> Option<&Shard> {
     if CURRENT.with(|current| current.device.get()) != ptr::from_ref(caches) {
         return None;
     }
-    // SAFETY: `device` is not null, so `owned` owns the shard. No caller makes another one current
-    // while it has this reference.
+    // SAFETY: `device` is not null, so `owned` keeps the shard alive. No caller makes another shard
+    // current while it uses this reference.
     Some(unsafe { &*current() })
 }
 
 impl Caches {
-    /// Hands out a block of `bytes` on the thread's stream, to the caller at `call_site`. The block
-    /// is from the nearest scope of this device, if there is one.
+    /// Allocates `bytes` bytes on the thread's stream, for the caller at `call_site`. If the thread
+    /// is inside a scope of this device, the nearest scope serves the request.
     #[inline]
     pub(crate) fn allocate(
         &self,
@@ -143,10 +146,11 @@ impl Caches {
         }
     }
 
-    /// Tries the other policies. The function of each policy is a tail call of the previous
-    /// function, and saves no registers for other policies. `#[cold]`, so that the compiler does
-    /// not inline it into its caller. `#[inline]` nevertheless, so that it is compiled with the
-    /// executable, which accesses its thread-locals without a call.
+    /// Tries the policies after Recycle. Each policy has a function, which the previous function
+    /// calls in tail position. So no function saves registers for other policies.
+    ///
+    /// `#[cold]` prevents inlining into the caller. `#[inline]` lets the compiler generate the
+    /// function in the executable, where an access to a thread-local needs no call.
     #[cold]
     #[inline]
     fn allocate_by_policy(
@@ -178,8 +182,8 @@ impl Caches {
     #[inline(always)]
     pub(in crate::cache) fn hit(&self, policy: Policy, bytes: u64) -> Option<BlockHandle> {
         let shard = current_on(self)?;
-        // SAFETY: this thread is inside the current shard, so no other `Guard` is in use, and
-        // nothing below makes one.
+        // SAFETY: this thread is inside the current shard, so no other `Guard` is in use. `hit`
+        // creates no guard.
         let mut allocator = unsafe { shard.allocator() };
         let hit = allocator.hit(policy, bytes, stream());
         hit.map(BlockHandle::from)
@@ -189,11 +193,12 @@ impl Caches {
 /// Returns true if a thread waits for the idle blocks of this thread.
 #[inline]
 pub(in crate::cache) fn current_has_waiter() -> bool {
-    // SAFETY: null, or the shard that `owned` owns.
+    // SAFETY: the pointer is null, or `owned` keeps the shard alive.
     unsafe { current().as_ref() }.is_some_and(Shard::has_waiter)
 }
 
-/// Serves a request that missed, without draining the blocks that other threads dropped.
+/// Serves a request that missed from the current shard. Does not drain the blocks that other
+/// threads dropped.
 pub(in crate::cache) fn refill_current(caches: &Caches, request: &Request) -> Option<BlockHandle> {
     let mut guard = current_on(caches)?.own();
     let served = guard.slow_hit(request);

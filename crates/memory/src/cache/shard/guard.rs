@@ -1,4 +1,4 @@
-//! The operations of a shard's holder: on its allocator, and on the shard's counters and totals.
+//! The operations of a shard's holder on the allocator, the counters and the device's totals.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -12,7 +12,8 @@ use crate::cache::request::Request;
 use crate::memory::header::List;
 use crate::recorder::EventKind;
 
-/// The right to use a shard's allocator: this thread is in the shard's scope, or visits it.
+/// The right to use a shard's allocator. The thread is inside the shard's scope, or visits the
+/// shard.
 pub(in crate::cache) struct Guard<'a> {
     pub(super) shard: &'a Shard,
     pub(super) allocator: Allocator<'a>,
@@ -32,7 +33,7 @@ impl Guard<'_> {
         self.record_entry(EventKind::Enter);
     }
 
-    /// Ends the outermost entry for the blocks. Blocks that are live now have escaped.
+    /// Ends the outermost entry. Live blocks then count as escaped.
     #[inline(always)]
     pub(super) fn end(&mut self) {
         if self.allocator.end() {
@@ -41,8 +42,7 @@ impl Guard<'_> {
         self.record_entry(EventKind::Exit);
     }
 
-    /// Ends the outermost entry, and does all deferred work. Returns the blocks that go to the
-    /// pool.
+    /// Ends the outermost entry, and drains the shard. Returns the blocks that go to the pool.
     pub(super) fn end_and_drain(&mut self) -> List {
         self.drain_remote();
         self.end();
@@ -52,7 +52,6 @@ impl Guard<'_> {
         self.drain_and_publish()
     }
 
-    /// Sets how many entries may be skipped after this exit.
     #[inline]
     pub(super) fn allow_skips(&mut self) {
         let entries = self.skippable_entries();
@@ -66,13 +65,12 @@ impl Guard<'_> {
         }
     }
 
-    /// Begins or ends the recording of every request and free by the device's recorder.
     pub(in crate::cache) fn observe(&mut self, observed: bool) {
         self.allocator.observe(observed);
         self.shard.follow_recording(observed);
     }
 
-    /// Returns true if an exit only has to end the entry. Then the allocator has no block to
+    /// Returns true if an exit only has to end the entry. The allocator then has no block to
     /// release, and the device's totals are up to date.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
@@ -98,14 +96,15 @@ impl Guard<'_> {
         self.take_released()
     }
 
-    /// Takes back the blocks that were dropped while their threads did not hold the shard.
+    /// Takes back the remote blocks, which threads dropped without holding the shard.
     pub(in crate::cache) fn drain_remote(&mut self) {
         for header in self.shard.remote.drain() {
             self.free_slowly(header);
         }
     }
 
-    /// Does all deferred work. Returns the blocks that go to the pool.
+    /// Drains the shard: takes back remote blocks, follows signals, reclaims pending blocks and
+    /// trims. Returns the blocks that go to the pool.
     pub(in crate::cache) fn drain_deferred(&mut self) -> List {
         self.drain_remote();
         let signals = self.shard.take_signals();
@@ -124,22 +123,23 @@ impl Guard<'_> {
         self.take_released()
     }
 
-    /// Releases every idle block for a thread that waits for memory. Returns them, for the pool.
+    /// Releases every idle block for a thread that waits for memory. Returns the blocks, which go
+    /// to the pool.
     pub(super) fn release_for_waiter(&mut self) -> List {
         let idle = self.release_idle();
         self.counters.note_left();
         idle
     }
 
-    /// Like [`drain_deferred`](Self::drain_deferred), and publishes the live bytes.
+    /// Like [`drain_deferred`](Self::drain_deferred), but also publishes the live bytes.
     pub(in crate::cache) fn drain_and_publish(&mut self) -> List {
         let idle = self.drain_deferred();
         self.publish();
         idle
     }
 
-    /// Releases everything when the shard closes. Returns the idle blocks, the number of headers
-    /// that are still handed out, and the arenas that contain their suballocations.
+    /// Releases all idle blocks, because the shard closes. Returns the idle blocks, the number of
+    /// live headers, and the arenas with live suballocations.
     pub(super) fn close(mut self) -> (List, u64, DetachedArenas) {
         self.invalidate();
         let idle = self.release_idle();
@@ -149,12 +149,12 @@ impl Guard<'_> {
         let owned_bytes = counters.owned_bytes.get();
         let totals = &self.shard.device().totals;
         totals.adopt_orphans(blocks, bytes, owned_bytes);
-        self.visiting = false; // The state becomes closed, not idle.
+        self.visiting = false; // The drop must not set the state to idle.
         let (headers, detached) = self.allocator.close();
         (idle, headers, detached)
     }
 
-    /// Marks a handed-out block as a copy that a write forced.
+    /// Marks a live block as a copy-on-write copy in the record.
     pub(in crate::cache) fn mark_copy_on_write(
         &mut self,
         copy: &BlockHandle,
@@ -167,14 +167,13 @@ impl Guard<'_> {
         }
     }
 
-    /// Iterates over the recorded allocations of the present entry that are live.
     pub(super) fn live_records(&self) -> impl Iterator<Item = AllocationRecord> {
         let recording = self.store.recording.iter();
         recording.flat_map(Recording::live)
     }
 
-    /// Publishes to the device's totals the live bytes of this shard, and their peak since the last
-    /// publication.
+    /// Publishes the live bytes of this shard, and their peak since the last publication, to the
+    /// device's totals.
     pub(in crate::cache) fn publish(&mut self) {
         let counters = self.counters;
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
@@ -184,15 +183,14 @@ impl Guard<'_> {
         counters.begin_window();
     }
 
-    /// Resets the peaks to the live bytes.
     pub(in crate::cache) fn reset_peaks(&mut self) {
         self.publish();
         let counters = self.counters;
         counters.peak_live_bytes.set(counters.live_bytes.get());
     }
 
-    /// Asserts the invariants of the inside. Returns the bytes of its arenas. A visitor may find an
-    /// entry of a handle.
+    /// Asserts the invariants of the shard. Returns the bytes of its arenas. A visitor may run
+    /// during an entry of a `SharedCache`.
     #[cfg(test)]
     pub(in crate::cache) fn check(&mut self) -> u64 {
         assert!(

@@ -11,17 +11,17 @@ use super::current::current;
 use crate::memory::header::{HandedOut, Header, PIN};
 use crate::sync::Ordering;
 
-/// A counted handle on a block that is handed out.
+/// A counted handle on a live block.
 pub(crate) struct BlockHandle(NonNull<Header>);
 
-// Only atomic integers change through a handle.
+// A handle changes only atomic integers, which are unwind safe.
 impl UnwindSafe for BlockHandle {}
 impl RefUnwindSafe for BlockHandle {}
 
-// SAFETY: through a handle, a header is only read, except for its atomic count. The last handle
-// returns the header to its shard by `end`, which any thread may call.
+// SAFETY: a handle only reads the header, except for the atomic count. The last handle returns the
+// header to its shard with `end`, which any thread may call.
 unsafe impl Send for BlockHandle {}
-// SAFETY: as above.
+// SAFETY: threads that share a handle only read the header, and change its atomic count.
 unsafe impl Sync for BlockHandle {}
 
 impl BlockHandle {
@@ -38,7 +38,6 @@ impl BlockHandle {
         pinned
     }
 
-    /// Returns true if both are handles on one block.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
@@ -49,39 +48,40 @@ impl BlockHandle {
             return Err(self);
         }
         let header = ManuallyDrop::new(self).0;
-        // SAFETY: the count is 1, so nothing else points to the header, which `from` took out
-        // of a `Box`.
+        // SAFETY: the count is 1, so no other handle points to the header. `from` got the header
+        // from a `Box`.
         let header = unsafe { Box::from_raw(header.as_ptr()) };
         header.watch.own();
         Ok(header)
     }
 
-    /// Converts the handle to an address, for foreign code. Never null, and a multiple of 8.
+    /// Converts the handle to a pointer for foreign code. The pointer is not null, and its address
+    /// is a multiple of 8.
     pub(crate) fn into_raw(self) -> *mut () {
         ManuallyDrop::new(self).0.as_ptr().cast()
     }
 
-    /// Converts an address of [`into_raw`](Self::into_raw) back.
+    /// Converts a pointer of [`into_raw`](Self::into_raw) back to the handle.
     ///
     /// # Safety
     ///
-    /// `raw` was returned by `into_raw` of this type, and was not converted back since.
+    /// `into_raw` of this type returned `raw`, and `raw` has not been converted back since.
     pub(crate) unsafe fn from_raw(raw: *mut ()) -> Self {
-        // SAFETY: `into_raw` returned it, so it is not null.
+        // SAFETY: `into_raw` returned `raw`, so `raw` is not null.
         Self(unsafe { NonNull::new_unchecked(raw.cast()) })
     }
 
-    /// Returns the home of the block. The reference lives no longer than this handle, which keeps
-    /// the block handed out.
+    /// Returns the home of the block. The reference does not outlive this handle, which keeps the
+    /// block live.
     #[inline]
     pub(crate) fn home(&self) -> &Shard {
-        // SAFETY: a shard outlives its headers (`Home::of`), and this handle keeps the header.
+        // SAFETY: a shard outlives its headers (`Home::of`), and this handle keeps the header
+        // alive.
         unsafe { self.home.address().as_ref() }
     }
 }
 
 impl From<HandedOut> for BlockHandle {
-    /// Makes the first handle.
     #[inline]
     fn from(header: HandedOut) -> Self {
         Self(NonNull::from(Box::leak(header.0)))
@@ -93,7 +93,8 @@ impl Deref for BlockHandle {
 
     #[inline]
     fn deref(&self) -> &Header {
-        // SAFETY: the header is freed only after its last handle is gone, and this is one.
+        // SAFETY: the header is freed only after its last handle has dropped, and this handle
+        // exists.
         let header = unsafe { self.0.as_ref() };
         header.watch.read();
         header
@@ -104,15 +105,15 @@ impl Clone for BlockHandle {
     fn clone(&self) -> Self {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
         if before % PIN > PIN / 2 {
-            std::process::abort(); // As in `Arc`: a wrapped count would free memory in use.
+            std::process::abort(); // A wrapped count would free memory in use.
         }
         Self(self.0)
     }
 }
 
-/// A pin: a handle that prevents a block from returning to its home, but is not one of its holders.
-/// Code that writes to the memory of arrays by address alone pins this memory. An array that shares
-/// its block only with pins behaves as the block's only holder.
+/// A pin: a handle that prevents a block's return to its home, but is not a holder. Code that
+/// writes to the memory of arrays by address only pins this memory. If an array shares its block
+/// only with pins, it counts as the block's only holder.
 pub(crate) struct Pinned(BlockHandle);
 
 impl Deref for Pinned {
@@ -125,8 +126,8 @@ impl Deref for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Only `PIN` is subtracted here. Until the inner handle drops, the block counts as having
-        // one more holder.
+        // This subtracts only `PIN`. Until the inner handle drops, the block counts one more
+        // holder.
         self.0.count.fetch_sub(PIN, Ordering::Relaxed);
     }
 }
@@ -137,7 +138,7 @@ impl Drop for BlockHandle {
         // If the count is 1, this is the only handle, and no other thread can raise the count. So
         // the last handle needs no read-modify-write.
         if self.count.load(Ordering::Acquire) == 1 {
-            // SAFETY: this is the last handle.
+            // SAFETY: the count is 1, so this is the last handle.
             unsafe { end(self.0) }
         } else {
             leave_others(self.0);
@@ -149,18 +150,19 @@ impl Drop for BlockHandle {
 ///
 /// # Safety
 ///
-/// The last handle on it is being dropped.
+/// The caller is dropping the last handle on the block.
 #[inline]
 unsafe fn end(header: NonNull<Header>) {
-    // SAFETY: nothing else points to the header (the caller's promise), which came out of a `Box`.
+    // SAFETY: by this function's contract, no other handle points to the header. The header came
+    // from a `Box`.
     let header = unsafe { Box::from_raw(header.as_ptr()) };
     header.watch.own();
     let home = header.home.address::<Shard>();
     let slow = if ptr::eq(current(), home.as_ptr()) {
         // SAFETY: the home is the address of a shard that outlives the header (`Home::of`).
         let shard = unsafe { home.as_ref() };
-        // SAFETY: this thread is inside the current shard, so no other `Guard` exists, and nothing
-        // below makes one.
+        // SAFETY: this thread is inside the current shard, so no other `Guard` is in use. `free`
+        // creates no guard.
         unsafe { shard.allocator() }.free(header)
     } else {
         Some(header)
@@ -170,7 +172,7 @@ unsafe fn end(header: NonNull<Header>) {
     }
 }
 
-/// Returns any block to its shard, on any thread.
+/// Returns a block to its shard by the slow path, on any thread.
 #[cold]
 #[inline(never)]
 fn free_slowly(header: Box<Header>) {
@@ -183,22 +185,23 @@ fn free_slowly(header: Box<Header>) {
         }
         shard.end_orphan(header)
     };
-    // Dropped here, where nothing borrows the shard: this may drop the shard itself.
+    // The value is dropped after the borrow of the shard has ended, because this may drop the shard
+    // itself.
     drop(last);
 }
 
-/// Decrements the reference count of a block that had several handles. This handle may have become
-/// the last handle meanwhile.
+/// Decrements the reference count of a block that had several handles. If this handle has become
+/// the last handle, returns the block to its shard.
 #[inline(never)]
 fn leave_others(header: NonNull<Header>) {
-    // SAFETY: the handle that is being dropped keeps the header alive until it is subtracted.
+    // SAFETY: the dropped handle keeps the header alive until the subtraction.
     let count = unsafe { &header.as_ref().count };
     if count.fetch_sub(1, Ordering::Release) == 1 {
-        // The reads of the other handles happened before this load. This is a load instead of a
-        // fence, because the thread sanitizer does not support fences.
+        // The reads through all other handles happen before this load. The load replaces a fence,
+        // because the thread sanitizer does not support fences.
         count.load(Ordering::Acquire);
         count.store(1, Ordering::Relaxed);
-        // SAFETY: no other handle exists.
+        // SAFETY: the count was 1, so no other handle exists.
         unsafe { end(header) }
     }
 }

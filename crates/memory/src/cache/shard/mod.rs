@@ -1,20 +1,21 @@
-//! A shard: one thread's share of a named cache. It holds idle blocks, and is the home of the
-//! blocks that it handed out.
+//! A shard: one thread's share of a named cache. A shard stores idle blocks, and is the home of the
+//! blocks that it has handed out.
 //!
 //! Access rules:
-//! - `state` names the holder of the shard: nobody, a thread inside its scope, a visitor, or nobody
-//!   ever again. Only the holder accesses `allocator` and writes `counters`: through [`Guard`], or
-//!   directly for the current shard of its thread. Any thread may read the counters.
-//! - `bound_thread` names the thread that the shard is reserved for. It determines only which shard
-//!   a thread enters.
-//! - A block that the holding thread drops goes straight to the shard's free list. If another
-//!   thread drops it, or the shard is not held, the block goes to `remote`.
-//! - A closed shard is empty. Each of its blocks that is still handed out is an orphan. When an
-//!   orphan drops, it returns to the pool. The last orphan drops the references that keep shard and
-//!   device alive.
+//! - `state` names the holder of the shard: a thread inside the scope, a visitor, or no thread. A
+//!   closed shard never has a holder again. Only the holder accesses `allocator` and writes
+//!   `counters`. It uses a [`Guard`], or accesses its current shard directly. Any thread may read
+//!   the counters.
+//! - `bound_thread` names the thread that the shard is bound to. A binding determines only which
+//!   shard a thread enters.
+//! - If the holder drops a block, the block is added to the shard's free list. If a thread that is
+//!   not the holder drops a block, the block is added to `remote`.
+//! - A closed shard has no idle blocks. Each live block of a closed shard is an orphan. A dropped
+//!   orphan returns to the pool. The drop of the last orphan also drops the references that keep
+//!   the shard and the device alive.
 //!
-//! Architecture invariant: this folder decides which thread accesses a shard, and when. The
-//! [`allocator`](super::allocator) decides what happens to the blocks.
+//! Architecture invariant: this module selects the thread that accesses a shard. The
+//! [`allocator`](super::allocator) manages the blocks.
 
 mod binding;
 mod caches;
@@ -68,60 +69,58 @@ use skipped::Skips;
 
 /// The value of `state` while no thread holds the shard.
 const IDLE: u64 = 0;
-/// The bit of `state` that a visitor sets. A visitor is not inside a scope and leaves soon.
+/// The bit of `state` that a visitor sets. A visitor is not inside the scope, and holds the shard
+/// only briefly.
 const VISIT: u64 = 1 << 63;
-/// The value of `state` once no thread will hold the shard again.
+/// The value of `state` after the close of the shard.
 const CLOSED: u64 = u64::MAX;
 
-/// One thread's share of a cache.
 pub(crate) struct Shard {
     state: AtomicU64,
     signals: AtomicU64,
-    /// The thread that the shard is reserved for, and its name, for reports.
+    /// The token of the thread that the shard is bound to. `thread_name` is the thread's name, for
+    /// reports.
     bound_thread: AtomicU64,
     thread_name: plain::Mutex<String>,
     pub(super) remote: RemoteFreeList,
     pub(super) counters: Counters,
     fast_path: FastPath,
-    /// The device's miss epoch at the last entry; rung 3 sorts shards by it.
+    /// The device's miss epoch at the last entry. Rung 3 sorts shards by this value.
     last_used: plain::AtomicU64,
     skips: Skips,
-    /// The cache of this shard; `None` for the blocks of a device that belong to no cache.
+    /// The settings of the shard's cache; `None` for the shard of blocks that belong to no cache.
     pub(super) settings: Option<Arc<CacheSettings>>,
-    /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
-    /// `kept_alive` keeps the device alive. Until then, every holder of the shard also holds the
-    /// device.
+    /// An uncounted handle on the device, because idle memory must not keep the device alive. After
+    /// the close of the shard, `kept_alive` keeps the device alive. Before the close, every holder
+    /// of the shard also has a reference to the device.
     device: ManuallyDrop<CachesRef>,
-    /// The state of the allocator, which only the holder accesses.
     allocator: UnsafeCell<AllocatorState>,
-    /// The number of orphans that are still live. Before the closing has counted the orphans, minus
-    /// the number of orphans that have dropped.
+    /// The number of live orphans. Until the close has counted the orphans, the value is the
+    /// negative number of dropped orphans.
     orphans: AtomicI64,
     kept_alive: Mutex<Option<OrphanReferences>>,
-    /// The check that a thread takes `kept_alive` out only after all other uses of the shard by
-    /// orphans.
+    /// The race detector of the shard's end. A thread may take `kept_alive` only after all other
+    /// uses of the shard by orphans.
     end: RaceDetector,
-    /// The arenas that contain the suballocations among the orphans.
+    /// The arenas of orphaned suballocations.
     orphaned: Mutex<DetachedArenas>,
-    /// The record of the entry that was recorded last.
+    /// The record of the last recorded entry.
     record: Mutex<Option<Arc<FinishedRecord>>>,
-    /// True if every request and free takes the slow path, so that the device's recorder records
-    /// all of them.
+    /// True if the device's recorder records every request and free. They then take the slow path.
     follows_recording: plain::AtomicBool,
 }
 
-// SAFETY: only the thread that `state` names, as a holder or a visitor, accesses `allocator`. The
-// other fields are `Sync` themselves.
+// SAFETY: only the holder that `state` names accesses `allocator`. All other fields are `Sync`.
 unsafe impl Sync for Shard {}
-// SAFETY: nothing in a shard belongs to the thread that made it.
+// SAFETY: no field of a shard depends on the thread that created the shard.
 unsafe impl Send for Shard {}
 
-/// The references that the orphans of a closed shard keep alive together.
+/// The references that the orphans of a closed shard keep alive.
 type OrphanReferences = (Arc<Caches>, Arc<Shard>);
 
 impl Shard {
-    /// Makes a shard of the cache `settings`, or of no cache. If the device `fills` every block, no
-    /// request is a hit.
+    /// Creates a shard of the cache with `settings`, or of no cache. If `fills` is true, the device
+    /// fills every block, so no request is a hit.
     pub(super) fn new(
         device: ManuallyDrop<CachesRef>,
         settings: Option<Arc<CacheSettings>>,
@@ -129,10 +128,10 @@ impl Shard {
     ) -> Arc<Self> {
         let is_uncached = settings.is_none();
         Arc::new_cyclic(|this: &Weak<Self>| {
-            // The address that the shard will have. Headers that are made later store this address.
+            // This is the address of the new shard, which later headers store.
             let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
-            // SAFETY: a named cache and its device keep their shards until these are closed. A
-            // closed shard keeps itself, in `kept_alive`, for its orphans.
+            // SAFETY: a named cache and its device keep their shards alive until the shards are
+            // closed. A closed shard keeps itself alive with `kept_alive`, for its orphans.
             let home = unsafe { Home::of(home) };
             let mut allocator = AllocatorState::new(home, is_uncached, fills);
             Self {
@@ -158,12 +157,12 @@ impl Shard {
         })
     }
 
-    /// Returns the device of the shard's blocks. The caller holds the shard or one of its blocks.
+    /// Returns the device of the shard's blocks. The caller must hold the shard or a live block of
+    /// the shard.
     pub(crate) fn device(&self) -> &CachesRef {
         &self.device
     }
 
-    /// Returns true if this is a shard of the cache with exactly these settings.
     pub(super) fn is_of(&self, settings: &Arc<CacheSettings>) -> bool {
         self.settings
             .as_ref()
@@ -178,14 +177,13 @@ impl Shard {
         self.state.load(Ordering::Acquire) == CLOSED
     }
 
-    /// Returns true if the calling thread is inside.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) == thread_token()
     }
 
-    /// Enters the shard, by one compare-and-swap if no thread is inside. Returns false if another
-    /// thread is inside, or if the shard is closed or about to be closed.
+    /// Enters the shard. If no thread is inside, the entry needs one compare-and-swap. Returns
+    /// false if another thread is inside, or if the shard is closed or about to be closed.
     #[inline]
     pub(super) fn enter(&self) -> bool {
         let token = thread_token();
@@ -203,8 +201,8 @@ impl Shard {
         true
     }
 
-    /// Enters once a visitor has left. Does not wait for another thread's scope, which may last
-    /// long.
+    /// Enters the shard after a visitor has left. If another thread is inside its scope, returns
+    /// false, because the wait may be long.
     #[cold]
     #[inline(never)]
     fn enter_after_visit(&self, token: u64) -> bool {
@@ -221,7 +219,7 @@ impl Shard {
         true
     }
 
-    /// Begins an outermost entry, now that `state` names this thread.
+    /// Begins an outermost entry. `state` already names this thread.
     #[inline]
     fn arrive(&self) {
         self.last_used
@@ -239,7 +237,7 @@ impl Shard {
         self.device.return_idle(idle);
     }
 
-    /// Ends the innermost entry. The end of the outermost entry also leaves the shard.
+    /// Ends the innermost entry. If no entry remains, leaves the shard.
     #[inline]
     pub(super) fn exit(&self) {
         let mut guard = self.own();
@@ -273,8 +271,9 @@ impl Shard {
         self.return_as_signalled(idle, signals);
     }
 
-    /// Returns a guard on the shard's state, to hold briefly. Returns `None` if another thread is
-    /// inside or the shard is closed. Waits for another visitor to leave.
+    /// Returns a guard on the shard's state, which must be held only briefly. Returns `None` if
+    /// another thread is inside, or if the shard is closed. If another thread visits the shard,
+    /// waits until this visit ends.
     pub(super) fn guard(&self) -> Option<Guard<'_>> {
         let token = thread_token();
         if self.is_held() {
@@ -298,19 +297,19 @@ impl Shard {
     ///
     /// # Safety
     ///
-    /// The calling thread holds the shard. No other `Guard` or allocator of it is in use.
+    /// The calling thread holds the shard. No other `Guard` or allocator of the shard is in use.
     #[inline]
     unsafe fn allocator(&self) -> Allocator<'_> {
         Allocator {
-            // SAFETY: the caller's promise.
+            // SAFETY: by this function's contract, this thread holds the shard, and no other borrow
+            // of the state is in use.
             state: unsafe { &mut *self.allocator.get() },
             counters: &self.counters,
             fast_path: &self.fast_path,
         }
     }
 
-    /// Returns the guard of a thread that is inside. The caller has just checked that its thread is
-    /// inside.
+    /// Returns a guard for the calling thread, which must be inside the shard.
     #[inline]
     pub(super) fn own(&self) -> Guard<'_> {
         debug_assert!(self.is_held());
@@ -322,8 +321,8 @@ impl Shard {
         Guard {
             shard: self,
             // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has
-            // no second guard, because a guard lives only while its or its allocator's methods run.
-            // These methods do not reenter a shard.
+            // no second guard, because a guard exists only while its methods or its allocator's
+            // methods run. These methods do not reenter a shard.
             allocator: unsafe { self.allocator() },
             visiting,
         }
@@ -333,26 +332,25 @@ impl Shard {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Stores the record of an entry that ends.
     #[cold]
     pub(super) fn keep_record(&self, record: Option<Arc<FinishedRecord>>) {
         *self.record.lock() = record;
     }
 
-    /// Returns the recorded allocations of the present entry that are live, and those that escaped
-    /// from the last entry. Returns none if entries are not recorded, or the shard is closed.
+    /// Returns the live recorded allocations of the current entry, and the live escaped allocations
+    /// of the last recorded entry. If entries are not recorded or the shard is closed, the result
+    /// is empty.
     pub(super) fn live_records(&self) -> Vec<AllocationRecord> {
         if self.is_closed() {
             return Vec::new();
         }
-        let guard = self.guard(); // First: no entry ends between the two records.
+        let guard = self.guard(); // It prevents the end of an entry between the two reads.
         let last = self.record();
         let escaped = last.iter().flat_map(|record| record.live());
         let present = guard.iter().flat_map(Guard::live_records);
         escaped.chain(present).collect()
     }
 
-    /// Returns the record of the entry that was recorded last.
     pub(super) fn record(&self) -> Option<Arc<FinishedRecord>> {
         self.record.lock().clone()
     }
@@ -366,15 +364,14 @@ impl fmt::Debug for Shard {
     }
 }
 
-/// Returns a handle that is not counted, for the objects that a device owns itself.
+/// Returns an uncounted handle, for the objects that a device owns.
 pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
-    // SAFETY: the pointer comes from a living `Arc`, because a caller calls through that `Arc`. The
-    // count that `from_raw` assumes is never decremented, because a `ManuallyDrop` is never
-    // dropped.
+    // SAFETY: the pointer comes from a live `Arc`, because a caller calls through this `Arc`.
+    // `from_raw` assumes one reference count. This count is never decremented, because a
+    // `ManuallyDrop` does not drop its value.
     ManuallyDrop::new(unsafe { Arc::from_raw(this.as_ptr()) })
 }
 
-/// Overwrites a block that was just handed out.
 pub(super) fn fill(backend: &dyn Backend, handle: &BlockHandle, byte: u8) -> Result<()> {
     let block = &handle.block;
     if block.bytes() == 0 {
@@ -384,12 +381,11 @@ pub(super) fn fill(backend: &dyn Backend, handle: &BlockHandle, byte: u8) -> Res
     unsafe { backend.fill(block.stream, block.address, block.bytes(), &[byte]) }
 }
 
-/// Returns the bytes of a block; for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn read(backend: &dyn Backend, handle: &BlockHandle) -> Vec<u8> {
     let mut bytes = vec![0; handle.requested_bytes as usize];
     if !bytes.is_empty() {
-        // SAFETY: the handle keeps the block, and its holder wrote all of it before.
+        // SAFETY: the handle keeps the block alive, and its holder has written the whole block.
         unsafe {
             backend
                 .download(handle.block.stream, handle.block.address, &mut bytes)
@@ -399,7 +395,7 @@ pub(super) fn read(backend: &dyn Backend, handle: &BlockHandle) -> Vec<u8> {
     bytes
 }
 
-/// Enqueues on a stream, after all other users of a block, a write to the block; for tests.
+/// Enqueues a write to a block on `stream`, after all other users of the block.
 #[cfg(all(test, not(loom)))]
 pub(super) fn write_on(
     streams: Streams<'_>,
@@ -413,8 +409,8 @@ pub(super) fn write_on(
     unsafe { streams.backend.fill(stream, address, bytes, &[byte]) }
 }
 
-/// Enqueues a check that a block holds only `byte`, on a stream of a host that delays work; for
-/// tests.
+/// Enqueues a check that a block contains only `byte`. The stream must belong to a host device that
+/// delays work.
 #[cfg(all(test, not(loom)))]
 pub(super) fn expect_on(
     streams: Streams<'_>,
@@ -428,8 +424,8 @@ pub(super) fn expect_on(
     delayed.push(stream, move || {
         let first = crate::device::host::host_pointer(address);
         // SAFETY: segments are released only after the streams have completed the work that uses
-        // their blocks. The block was written throughout for its last holder, on a stream that this
-        // stream is ordered after.
+        // their blocks. The last holder has written the whole block, and `read_on` ordered this
+        // stream after the write.
         let found = unsafe { std::slice::from_raw_parts(first, bytes) };
         assert!(
             found.iter().all(|other| *other == byte),

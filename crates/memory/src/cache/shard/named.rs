@@ -1,4 +1,4 @@
-//! The named caches of one device: settings, and a shard for each thread that uses one.
+//! The named caches of one device: settings, and a shard for each thread that uses a cache.
 
 use std::collections::HashMap;
 
@@ -22,8 +22,8 @@ impl NamedCache {
         }
     }
 
-    /// Returns a shard for this thread. The shard is an ended thread's most recently used shard,
-    /// with its idle blocks, or a new shard.
+    /// Binds a shard to this thread, and returns it. Selects the most recently used unbound shard,
+    /// with its idle blocks. If there is none, creates a shard.
     pub(in crate::cache) fn bind_shard(
         &self,
         new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard>,
@@ -41,7 +41,6 @@ impl NamedCache {
         fresh
     }
 
-    /// Returns every shard, including those that a thread is inside.
     pub(in crate::cache) fn shards(&self) -> Vec<Arc<Shard>> {
         self.shards.lock().clone()
     }
@@ -54,7 +53,7 @@ impl NamedCache {
         stats
     }
 
-    /// Returns the bytes of all blocks whose home is this cache, live or idle.
+    /// Returns the bytes of all blocks of this cache, live or idle.
     pub(in crate::cache) fn owned_bytes(&self) -> u64 {
         self.shards()
             .iter()
@@ -63,7 +62,7 @@ impl NamedCache {
     }
 }
 
-/// The named caches, and those that were removed while a thread was inside.
+/// The named caches, and the retired caches, which were removed while a thread was inside.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Registry {
     pub(in crate::cache) named: HashMap<Box<str>, Arc<NamedCache>>,

@@ -13,24 +13,21 @@ impl Shard {
         self.device.memory().recorder()
     }
 
-    /// Returns the number of the shard's cache in the recorder.
     pub(in crate::cache) fn scope_number(&self) -> ScopeNumber {
         let settings = self.settings.as_ref();
         settings.map_or(NO_SCOPE, |own| own.scope_number(self.recorder()))
     }
 
-    /// Begins or ends the recording of every request and free of this shard.
     pub(super) fn follow_recording(&self, follows: bool) {
         self.follows_recording.store(follows, Ordering::Relaxed);
     }
 
-    /// Returns true if the recorder records every request and free of this shard. An entry that
-    /// began before the recording is not recorded, because its recording would be incomplete.
+    /// Returns true if the recorder records every request and free of this shard. If an entry began
+    /// before the recording, its events are not recorded, because they would be incomplete.
     pub(in crate::cache) fn is_recorded(&self) -> bool {
         self.settings.is_none() || self.follows_recording.load(Ordering::Relaxed)
     }
 
-    /// Returns `Uncached` if the shard belongs to no cache, else `kind`.
     pub(in crate::cache) fn kind_here(&self, kind: EventKind) -> EventKind {
         match self.settings {
             Some(_) => kind,
@@ -38,9 +35,9 @@ impl Shard {
         }
     }
 
-    /// Records that a block has no handle any more. Imported memory, exported slabs and arrays of
-    /// no bytes have headers without a block. The frees of this memory are not recorded, because
-    /// its allocations were not recorded.
+    /// Records the free of a block after its last handle has dropped. Imported memory, exported
+    /// slabs and empty arrays have headers without a block. Their frees are not recorded, because
+    /// their allocations were not recorded.
     pub(super) fn record_free(&self, header: &Header) {
         let block = &header.block;
         if block.bytes() == 0 || !self.is_recorded() {
@@ -62,8 +59,8 @@ impl Shard {
         });
     }
 
-    /// Warns on standard error, in builds with debug assertions, that the cache's live bytes keep
-    /// rising.
+    /// Writes a warning about the cache's rising live bytes to standard error. Only builds with
+    /// debug assertions write it, once per cache.
     #[cold]
     #[inline(never)]
     pub(super) fn warn_of_growth(&self) {
@@ -83,7 +80,6 @@ impl Shard {
         ));
     }
 
-    /// Records that an outermost entry begins or ends.
     #[cold]
     #[inline(never)]
     pub(super) fn record_entry(&self, kind: EventKind) {

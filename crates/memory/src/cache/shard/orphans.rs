@@ -1,4 +1,4 @@
-//! The end of a shard, and the blocks that are still handed out then.
+//! The close of a shard, and its orphans: the blocks that are live at the close.
 
 use super::{CLOSED, Caches, OrphanReferences, Shard};
 use crate::cache::allocator::EMPTY_EPOCH;
@@ -8,8 +8,8 @@ use crate::memory::header::{Header, List};
 use crate::sync::{Arc, Ordering};
 
 impl Shard {
-    /// Closes the shard for good, unless a thread is inside. Returns the blocks that go to the
-    /// pool.
+    /// Closes the shard permanently. Returns the blocks that go to the pool; `None` if a thread is
+    /// inside.
     pub(in crate::cache) fn close(self: &Arc<Self>, device: Arc<Caches>) -> Option<List> {
         if self.is_closed() {
             return Some(List::new());
@@ -18,10 +18,10 @@ impl Shard {
             return None;
         }
         let mut guard = self.guard()?;
-        // Set before the list shows that it is closed: a thread that finds it closed may drop the
-        // last orphan.
+        // `kept_alive` is set before the list is closed. A thread that finds the list closed may
+        // drop the last orphan.
         *self.kept_alive.lock() = Some((device, Arc::clone(self)));
-        // Locked until the arenas are added, because an orphan may drop before that.
+        // The lock is held until the arenas are stored, because an orphan may drop earlier.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
             guard.free_slowly(header);
@@ -35,7 +35,7 @@ impl Shard {
         Some(idle)
     }
 
-    /// Adds to the count of orphans. If the count becomes 0, returns the references that the
+    /// Adds `more` to the count of orphans. If the count becomes 0, returns the references that the
     /// orphans kept alive.
     fn count_orphans(&self, more: i64) -> Option<OrphanReferences> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
@@ -47,7 +47,8 @@ impl Shard {
         }
     }
 
-    /// Returns the block of an orphan to the pool, or the arenas whose last suballocation it was.
+    /// Releases the block of an orphan to the pool. If the orphan is the last suballocation of
+    /// arenas, releases these arenas.
     fn free_orphan(&self, mut header: Box<Header>) {
         header.set_epoch(header.epoch() & !RECORDED);
         let blocks = if header.class == SUBALLOCATION {
@@ -64,14 +65,15 @@ impl Shard {
             .free(blocks.map(|header| header.into_block()));
     }
 
-    /// Takes a block back from a thread that does not hold the shard.
+    /// Takes back a block from a thread that does not hold the shard. If the block is the last
+    /// orphan, returns the references that it kept alive.
     #[cold]
     #[inline(never)]
     pub(super) fn end_orphan(&self, header: Box<Header>) -> Option<OrphanReferences> {
         let mut header = self.remote.push(header).err()?;
-        // The shard is closed: `kept_alive` was set before, and stays set until this orphan is
-        // counted.
-        header.end_uses(); // First: it clears the bit of other streams in the epoch.
+        // The list refused the header, so the shard is closed, and `kept_alive` is set. It stays
+        // set until `count_orphans` has counted this orphan.
+        header.end_uses(); // This clears the epoch's bit of other streams.
         if header.epoch() != EMPTY_EPOCH {
             self.device.totals.drop_orphan(header.requested_bytes);
             self.free_orphan(header);

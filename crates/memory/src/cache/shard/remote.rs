@@ -1,24 +1,25 @@
-//! The list of blocks that were dropped by threads that did not hold their shard. Any thread pushes
-//! by compare-and-swap; the holder of the shard takes the whole list.
+//! The list of remote blocks of a shard. A block is remote if a thread that did not hold the shard
+//! dropped it. Any thread pushes a block with a compare-and-swap. The holder of the shard takes the
+//! whole list.
 //!
-//! No header is ever popped singly. So a header that is taken and pushed again between a load and
-//! its compare-and-swap does no harm.
+//! A single header is never popped, so the ABA problem does not occur. A header may be taken and
+//! pushed again between a load and its compare-and-swap.
 //!
-//! A hit does not read the list's head, whose cache line other threads write. A miss takes the list
-//! first.
+//! A hit does not read the list's head, because other threads write its cache line. A miss first
+//! takes the list.
 
 use std::ptr;
 
 use crate::memory::header::{Header, List};
 use crate::sync::{AtomicPtr, Ordering};
 
-/// A lock-free list of remote headers, which can be closed for good.
+/// A lock-free list of remote headers, which can be closed permanently.
 pub(crate) struct RemoteFreeList {
-    /// Null, [`closed`], or the chain that begins with the last header pushed.
+    /// Null, [`closed`], or the header that was pushed last, with the chain of earlier headers.
     head: AtomicPtr<Header>,
 }
 
-/// Returns the head of a closed list, an address at which no header is.
+/// Returns the head of a closed list. No header has this address.
 fn closed() -> *mut Header {
     ptr::without_provenance_mut(1)
 }
@@ -30,23 +31,23 @@ impl RemoteFreeList {
         }
     }
 
-    /// Returns true if a drain would find nothing.
+    /// Returns true if the list is open and has no headers.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// Pushes a header. A closed list returns it.
+    /// Pushes a header. If the list is closed, returns the header as the error.
     pub(crate) fn push(&self, header: Box<Header>) -> Result<(), Box<Header>> {
         header.watch.own();
         let header = Box::into_raw(header);
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             if head == closed() {
-                // SAFETY: `header` came out of a `Box` above, and no list took it.
+                // SAFETY: `header` came from the `Box` above, and no list has taken it.
                 return Err(unsafe { Box::from_raw(header) });
             }
-            // SAFETY: as above: until the exchange succeeds, the header is this thread's alone.
+            // SAFETY: until the exchange succeeds, only this thread has a pointer to the header.
             unsafe { (*header).next = head };
             match self.head.compare_exchange_weak(
                 head,
@@ -60,7 +61,7 @@ impl RemoteFreeList {
         }
     }
 
-    /// Takes all headers. An open list stays open, a closed list is empty.
+    /// Removes and returns all headers. An open list stays open.
     pub(crate) fn drain(&self) -> List {
         let head = self.head.load(Ordering::Relaxed);
         if head.is_null() || head == closed() {
@@ -69,7 +70,7 @@ impl RemoteFreeList {
         self.replace(ptr::null_mut())
     }
 
-    /// Takes all headers, and closes the list: later pushes fail.
+    /// Removes and returns all headers, and closes the list. Later pushes fail.
     pub(crate) fn close(&self) -> List {
         self.replace(closed())
     }
@@ -81,8 +82,8 @@ impl RemoteFreeList {
         } else {
             head
         };
-        // SAFETY: the swap made this thread the only owner of the chain, whose links `push` wrote
-        // before its releasing exchange.
+        // SAFETY: the swap made this thread the only owner of the chain. `push` wrote the chain's
+        // links before its releasing exchange.
         unsafe { List::from_chain(chain) }
     }
 }

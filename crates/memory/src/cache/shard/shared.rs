@@ -1,5 +1,5 @@
-//! A shard that threads use by visits alone. No thread is inside it, even during an entry. So an
-//! entry belongs to no thread, and may begin on one thread and end on another.
+//! A shard that threads use only by visits. No thread is inside the shard, even during an entry. So
+//! an entry may begin on one thread and end on another thread.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -27,7 +27,8 @@ impl Shard {
         true
     }
 
-    /// Ends the innermost entry. Returns false if there is none, or the shard is closed.
+    /// Ends the innermost entry. Returns false if no entry is in progress, or if the shard is
+    /// closed.
     pub(in crate::cache) fn exit_by_visit(&self) -> bool {
         let Some(mut guard) = self.guard().filter(|guard| guard.is_entered()) else {
             return false;
@@ -41,7 +42,7 @@ impl Shard {
         true
     }
 
-    /// Returns the block of a hit. Returns `None` also if another thread visits the shard.
+    /// Returns the block of a hit. Returns `None` on a miss, or if another thread visits the shard.
     #[inline]
     pub(in crate::cache) fn hit_by_visit(
         &self,
@@ -55,8 +56,8 @@ impl Shard {
         guard.any_hit(bytes, stream).map(BlockHandle::from)
     }
 
-    /// Visits the shard until [`end_visit`](Self::end_visit): before a fork, so that no other
-    /// thread is in the shard. Returns false if the shard is closed.
+    /// Begins a visit that lasts until [`end_visit`](Self::end_visit). Before a fork, this visit
+    /// ensures that no other thread uses the shard. Returns false if the shard is closed.
     pub(in crate::cache) fn hold(&self) -> bool {
         self.guard().map(mem::forget).is_some()
     }
@@ -71,12 +72,13 @@ impl Shard {
     }
 }
 
-/// Takes a block back by a visit to its shard. Returns the block if that needs a lock or a wait.
+/// Takes back a block by a visit to its shard. If this would need a lock or a wait, returns the
+/// block.
 #[inline]
 pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle> {
     let home = NonNull::from(block.home());
-    // SAFETY: a shard outlives every header that names it. The visit below prevents the shard's
-    // closing after the block has returned. The end of the visit is the last access.
+    // SAFETY: a shard outlives every header that names it. After the block has returned, the visit
+    // below prevents the close of the shard. The end of the visit is the last access.
     let shard = unsafe { home.as_ref() };
     if shard.settings.is_none() {
         return Some(block);
@@ -84,7 +86,7 @@ pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle>
     let Some(mut guard) = shard.try_visit() else {
         return Some(block);
     };
-    // Only a visitor sets the flag, so it is not set after this load.
+    // Only a visitor sets the flag, so no other thread sets it during this visit.
     if shard.follows_recording.load(Ordering::Relaxed) {
         drop(guard);
         return Some(block);

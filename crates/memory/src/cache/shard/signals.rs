@@ -1,11 +1,11 @@
-//! Signals to a shard's holder: requests for work that only the holder can do.
+//! Signals to a shard's holder. A signal requests an operation that only the holder can execute.
 //!
-//! Invariant: once the sender has returned and the holder has left, the signal has been handled.
-//! The sender sets the signal and then reads the state; the holder sets the state and then reads
-//! the signals. So one of the two sees the write of the other, if the processor keeps each store
-//! before the load. The processor may instead delay the store beyond the load. The sender's heavy
-//! barrier orders both sides. An exit needs a barrier of its own only if the system has no heavy
-//! barrier.
+//! Invariant: after the sender has returned and the holder has left, the signal has been handled.
+//! The sender stores the signal and then loads the state. The leaving holder stores the state and
+//! then loads the signals. If each store precedes the load, at least one thread loads the other
+//! thread's value. But the processor may delay a store beyond a later load. The sender's heavy
+//! barrier orders the accesses of the two threads. If the system has no heavy barrier, each exit
+//! needs its own barrier.
 
 use super::{CLOSED, IDLE, Shard, VISIT};
 use crate::memory::header::{Header, List};
@@ -13,25 +13,26 @@ use crate::memory::{Census, OwnedBytes};
 use crate::sync::barrier::{self, heavy_barrier};
 use crate::sync::{Arc, Ordering, thread_token};
 
-/// The holder returns every idle block to the pool at its next exit or entry. If its fast path is
-/// closed as well, its next request returns them, or its next drop hands them over.
+/// The signal to return every idle block to the pool. The holder follows it at its next exit or
+/// entry. If the fast path is closed too, the holder follows it at its next request or drop.
 pub(super) const DRAIN: u64 = 1;
-/// Like [`DRAIN`]; blocks that are live now also go to the pool, when they drop.
+/// The signal to invalidate the shard. It also has the effect of [`DRAIN`]. Live blocks also go to
+/// the pool when they drop.
 pub(in crate::cache) const INVALIDATE: u64 = 2;
-/// The cache was removed, and the shard is to be closed.
+/// The signal to close the shard, because the cache was removed.
 pub(in crate::cache) const CLOSE: u64 = 4;
 pub(super) const ANY_SIGNAL: u64 = DRAIN | INVALIDATE | CLOSE;
-/// Never cleared. The heavy barrier of this system does not order other threads, so every exit
-/// needs a barrier of its own.
+/// The signal that every exit needs its own barrier, because the system's heavy barrier does not
+/// order other threads. It is never cleared.
 const FENCE: u64 = 8;
 
-/// Returns the initial signals of a shard.
 pub(super) fn no_signals() -> u64 {
     if barrier::is_asymmetric() { 0 } else { FENCE }
 }
 
-/// Signals shards in order, as long as `take` returns true for the blocks that a shard releases at
-/// once. A shard that another thread is inside follows the signal when that thread leaves.
+/// Signals shards in order. Calls `take` with the blocks that a shard releases immediately, and
+/// stops if `take` returns false. If another thread is inside a shard, the thread inside follows
+/// the signal when it leaves.
 pub(in crate::cache) fn signal_each(
     shards: &[Arc<Shard>],
     signals: u64,
@@ -53,7 +54,7 @@ pub(in crate::cache) fn signal_each(
     if busy.is_empty() {
         return;
     }
-    // If a thread left its shard without seeing the signal, the barrier makes that exit visible to
+    // If a thread left its shard before it read the signal, the barrier makes the exit visible to
     // this thread.
     heavy_barrier();
     for shard in busy {
@@ -62,14 +63,15 @@ pub(in crate::cache) fn signal_each(
 }
 
 impl Shard {
-    /// Sends a signal. If no other thread is inside, follows the signal now, and returns the blocks
-    /// that go to the pool.
+    /// Sends a signal. If no other thread is inside, follows the signal immediately, and returns
+    /// the blocks that go to the pool.
     pub(in crate::cache) fn signal(&self, signals: u64) -> Option<List> {
         self.signals.fetch_or(signals, Ordering::AcqRel);
         self.drain_from_outside()
     }
 
-    /// Does all deferred work. Returns `None` if another thread is inside.
+    /// Drains the shard. Returns the blocks that go to the pool; `None` if another thread is
+    /// inside.
     pub(in crate::cache) fn drain_from_outside(&self) -> Option<List> {
         if self.is_closed() {
             return Some(List::new());
@@ -77,7 +79,7 @@ impl Shard {
         Some(self.guard()?.drain_and_publish())
     }
 
-    /// Releases every idle block, as [`DRAIN`] does. Returns `None` if another thread is inside.
+    /// Releases every idle block, like [`DRAIN`]. Returns `None` if another thread is inside.
     pub(in crate::cache) fn drain_all_from_outside(&self) -> Option<List> {
         if self.is_closed() {
             return Some(List::new());
@@ -89,20 +91,20 @@ impl Shard {
         Some(idle)
     }
 
-    /// Returns true if a drain may find something.
     pub(in crate::cache) fn has_idle(&self) -> bool {
         self.idle_bytes() > 0 || self.counters.idle_headers() > 0 || self.has_remote()
     }
 
-    /// Returns the idle and the pending bytes, without the blocks that other threads dropped.
+    /// Returns the sum of idle and pending bytes, without the blocks that other threads dropped.
     pub(in crate::cache) fn idle_bytes(&self) -> u64 {
         self.counters.cached_bytes() + self.counters.pending_bytes.get()
     }
 
-    /// Counts the memory of this shard, except if the shard is closed: its memory then counts as
-    /// orphans. Returns the counted bytes.
+    /// Adds the memory of this shard to `census`. Returns the counted bytes. The memory of a closed
+    /// shard is not added, because it counts as orphans.
     ///
-    /// A thread whose token is in `waiting` releases only idle blocks until its request is served.
+    /// `waiting` has the tokens of waiting threads. A waiting thread releases only idle blocks
+    /// until its request is served.
     pub(in crate::cache) fn count(&self, census: &mut Census, waiting: &[u64]) -> OwnedBytes {
         if self.is_closed() {
             return OwnedBytes::default();
@@ -118,16 +120,15 @@ impl Shard {
         counted
     }
 
-    /// Returns the token of the thread inside, if it is not this thread.
+    /// Returns the token of the thread inside the shard; `None` if no other thread is inside.
     pub(in crate::cache) fn holder(&self) -> Option<u64> {
         let state = self.state.load(Ordering::Relaxed);
         let is_entered = state != CLOSED && state & VISIT == 0 && state != IDLE;
         (is_entered && state != thread_token()).then_some(state)
     }
 
-    /// Follows signals that were sent while the holder was leaving. After the holder has left, it
-    /// reads the signals again. The holder finds these signals, unless the sender finds the shard
-    /// idle.
+    /// Follows signals that were sent while the holder left. After the holder has left, it reads
+    /// the signals again. If this read misses a signal, the sender finds the shard idle.
     #[cold]
     #[inline(never)]
     pub(super) fn follow_late_signals(&self, mut signals: u64) {
@@ -146,20 +147,20 @@ impl Shard {
         }
     }
 
-    /// Returns true if a thread waits for the idle blocks.
     #[inline]
     pub(super) fn has_waiter(&self) -> bool {
         self.signals.load(Ordering::Relaxed) & DRAIN != 0
     }
 
-    /// Signals [`DRAIN`], and sends the thread inside to the slow path, where it finds the signal.
+    /// Signals [`DRAIN`], and closes the fast path. The holder then reads the signal on the slow
+    /// path.
     pub(in crate::cache) fn request_idle(&self) {
         self.signals.fetch_or(DRAIN, Ordering::AcqRel);
         self.fast_path.close();
     }
 
-    /// Releases every idle block for a thread that waits for memory. Returns them, for the pool;
-    /// empty if no thread waits. Called by the holder.
+    /// Releases every idle block, if a thread waits for memory. Returns the blocks, which go to the
+    /// pool. The caller must be the holder.
     pub(in crate::cache) fn release_for_waiter(&self) -> List {
         if self.signals.fetch_and(!DRAIN, Ordering::AcqRel) & DRAIN == 0 {
             return List::new();
@@ -170,23 +171,23 @@ impl Shard {
         guard.release_for_waiter()
     }
 
-    /// Takes back a block that was not freed by the fast path. Called by the holder. If a thread
-    /// waits for memory, the idle blocks go to a list of the device, without a lock.
+    /// Takes back a block that the fast path did not free. If a thread waits for memory, hands over
+    /// the idle blocks to the device without a lock. The caller must be the holder.
     pub(super) fn free_by_holder(&self, header: Box<Header>) {
         let mut guard = self.own();
         guard.free_slowly(header);
         if !self.fast_path.frees_slowly() {
             return;
         }
-        guard.open_fast_path(); // It has no effect while frees are recorded.
+        guard.open_fast_path(); // While frees are recorded, this has no effect.
         drop(guard);
         if self.has_waiter() {
             self.device.hand_over(self.release_for_waiter());
         }
     }
 
-    /// Returns blocks to the pool. After an invalidation, also releases to the device the segments
-    /// and pages that become idle in the pool.
+    /// Returns blocks to the pool. After an invalidation, also releases idle segments and pages of
+    /// the pool to the device.
     pub(super) fn return_as_signalled(&self, idle: List, signals: u64) {
         if signals & INVALIDATE != 0 {
             self.device.return_and_release(idle);
@@ -195,7 +196,7 @@ impl Shard {
         }
     }
 
-    /// Takes the signals about blocks; [`CLOSE`] stays set.
+    /// Removes and returns the signals about blocks. [`CLOSE`] stays set.
     pub(in crate::cache) fn take_signals(&self) -> u64 {
         let request = DRAIN | INVALIDATE;
         match self.signals.load(Ordering::Relaxed) & request {

@@ -1,23 +1,23 @@
-//! Entries that are counted and not made, because nothing was requested in them.
+//! Skipped entries: entries without a request, which are counted but not made.
 
 use super::signals::ANY_SIGNAL;
 use super::{IDLE, Shard};
 use crate::cache::stats::Counter;
 use crate::sync::Ordering;
 
-/// The entries that may be skipped until an entry has work to do. Written at an exit, and read by
-/// the thread that the shard is bound to.
+/// The limit of skipped entries, until an entry has work to do. An exit writes the limit, and the
+/// bound thread reads it.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
-    /// The number of entries from which on entries must be made.
+    /// The count of entries at which the next entry must be made.
     until: Counter,
     /// The version of the settings at the last exit.
     version: Counter,
 }
 
 impl Shard {
-    /// Returns true if an entry without a request would do nothing but count. Called by the thread
-    /// that the shard is bound to.
+    /// Returns true if an entry without a request only needs to be counted. The caller must be the
+    /// bound thread.
     #[inline]
     pub(in crate::cache) fn can_skip_entry(&self) -> bool {
         let version = self.settings.as_ref().map(|own| own.version());
@@ -28,8 +28,7 @@ impl Shard {
             && version == Some(self.skips.version.get())
     }
 
-    /// Counts an entry instead of making it. No other thread counts entries of a shard that is
-    /// bound to this one.
+    /// Counts an entry without making it. Only the bound thread counts entries of a shard.
     #[inline]
     pub(in crate::cache) fn skip_entry(&self) {
         self.last_used
@@ -37,8 +36,8 @@ impl Shard {
         self.counters.entries.add(1);
     }
 
-    /// Sets how many entries may be skipped from an exit on, under the `version` of the settings.
-    /// Called by the holder.
+    /// Sets the number of entries that may be skipped after an exit, while the settings have
+    /// `version`. The caller must be the holder.
     #[inline]
     pub(super) fn allow_skips(&self, entries: u64, version: u64) {
         let until = self.counters.entries.get().saturating_add(entries);
@@ -46,7 +45,7 @@ impl Shard {
         self.skips.version.set(version);
     }
 
-    /// Returns true if blocks were dropped while their threads did not hold the shard.
+    /// Returns true if the list of remote blocks is not empty, or is closed.
     #[inline]
     pub(in crate::cache) fn has_remote(&self) -> bool {
         !self.remote.is_empty()

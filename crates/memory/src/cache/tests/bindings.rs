@@ -1,5 +1,4 @@
-//! The assignment of shards to threads: a thread's own shard, an ended thread's shard, or a new
-//! one.
+//! Tests of the shard that a thread gets: its own shard, an ended thread's shard, or a new shard.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,7 +6,7 @@ use std::thread;
 use super::*;
 use crate::sync::Arc;
 
-/// Enters "a" on a thread that ends, and allocates once. Returns the address.
+/// Enters "a" on a new thread, allocates once, and ends the thread. Returns the block's address.
 fn visit(caches: &CachesRef) -> u64 {
     let caches = caches.clone();
     let visit = move || {
@@ -22,7 +21,7 @@ fn shards(caches: &CachesRef) -> usize {
     caches.all()[0].shards().len()
 }
 
-/// A thread that lives until it is dropped, and runs the tasks that it is sent.
+/// A thread that executes sent tasks, until this value drops.
 struct Worker {
     tasks: Option<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -78,7 +77,7 @@ fn threads_one_after_another_use_one_shard() {
 #[test]
 fn a_thread_that_was_there_before_takes_over_what_an_ended_one_left() {
     let caches = caches(None, None);
-    // This thread has an identity already, and cannot get the identity of the ended thread.
+    // This thread already has a thread identity, so it cannot get the identity of the ended thread.
     let patient = Worker::new();
     patient.run(|| ());
     let (first, second) = (Worker::new(), Worker::new());
@@ -119,7 +118,7 @@ fn a_forgotten_guard_does_not_keep_the_shard() {
         let forgetful = caches.clone();
         let forget = move || {
             let _device = scope::enter_device(&forgetful);
-            // From the second entry on, the frame of the entry is deferred.
+            // From the second entry on, the frame of each entry is deferred.
             for entry in 0..entries {
                 let scope = enter(&forgetful, "a", None);
                 drop(forgetful.allocate_on(1000, StreamId::default()));

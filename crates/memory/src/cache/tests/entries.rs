@@ -1,6 +1,6 @@
-//! Entries of one scope that differ in only a few steps, or alternate between a few bodies that
-//! begin alike. So plans are followed, left and lost in the middle, while a memory-pressure
-//! callback drops and allocates as well.
+//! Random entries of one scope that differ in a few steps, or alternate between a few bodies with
+//! common prefixes. So entries follow, leave and lose plans, while a memory-pressure callback drops
+//! and allocates blocks.
 
 use proptest::prelude::*;
 
@@ -16,9 +16,9 @@ enum EntryStep {
     AllocateUncached(usize),
     Drop(usize),
     DropElsewhere(usize),
-    /// Keeps a live block beyond the end of the entry.
+    /// Retains a live block after the end of the entry.
     Escape(usize),
-    /// Leaves a live block to the callback, which may drop it.
+    /// Moves a live block to the callback, which may drop it.
     Spare(usize),
     DropEscaped,
     EnterAgain,
@@ -63,7 +63,7 @@ fn one_step() -> impl Strategy<Value = EntryStep> {
     ]
 }
 
-/// Returns steps that rarely change anything but blocks.
+/// Returns steps that mostly allocate and drop blocks.
 fn base() -> impl Strategy<Value = Vec<EntryStep>> {
     let step = prop_oneof![
         24 => (1..SIZES.len()).prop_map(EntryStep::Allocate),
@@ -76,7 +76,7 @@ fn base() -> impl Strategy<Value = Vec<EntryStep>> {
     prop::collection::vec(step, 1..25)
 }
 
-/// Returns a first body, and other bodies that begin alike and continue differently.
+/// Returns a body, and further bodies that have a common prefix with it and continue differently.
 fn bodies() -> impl Strategy<Value = Vec<Vec<EntryStep>>> {
     let others = prop::collection::vec((any::<prop::sample::Index>(), base()), 0..5);
     (base(), others).prop_map(|(first, others)| {
@@ -88,7 +88,6 @@ fn bodies() -> impl Strategy<Value = Vec<Vec<EntryStep>>> {
     })
 }
 
-/// Returns the most bytes that the steps may allocate.
 fn sum_bytes(steps: &[EntryStep]) -> u64 {
     let bytes = steps.iter().map(|step| match step {
         EntryStep::Allocate(size)
@@ -108,7 +107,7 @@ struct Entries {
     escaped: Vec<(BlockHandle, u8)>,
     spare: Held,
     written: Arc<std::sync::atomic::AtomicU8>,
-    /// A stream beside the device's own.
+    /// A stream other than the default stream.
     other: StreamId,
 }
 
@@ -150,10 +149,10 @@ impl Entries {
         })
     }
 
-    /// Asserts that every live block holds the byte that was written to it and overlaps with no
-    /// other. Asserts that the figures add up. The reserved bytes must stay in proportion to
-    /// `entry_bytes`, which an entry may allocate. Idle blocks and slabs may take about one entry.
-    /// Each array that outlived its entry may add a slab or arena.
+    /// Asserts that each live block contains its written byte and overlaps with no other block.
+    /// Asserts that the statistics are consistent. Asserts that the reserved bytes are in
+    /// proportion to `entry_bytes`, the maximum bytes of an entry. Idle blocks and slabs may need
+    /// about the bytes of one entry. Each array that outlives its entry may add a slab or arena.
     fn check(&self, caches: &Caches, entry_bytes: u64) {
         let spare = self.spare.lock();
         let mut ranges = Vec::new();
@@ -259,7 +258,7 @@ impl Entries {
     }
 }
 
-/// The body of an entry, and the steps that differ in it.
+/// The index of an entry's body, and the steps that are inserted in it.
 type Turn = (prop::sample::Index, Vec<(usize, EntryStep)>);
 
 fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<EntryStep>], turned: Vec<Turn>) {

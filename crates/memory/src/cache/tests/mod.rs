@@ -1,5 +1,6 @@
-//! Random programs of scopes, allocations, drops, invalidations and removals against a naive model.
-//! The invariants of every shard are asserted after each step, or after some.
+//! Tests of random programs of scopes, allocations, drops, invalidations and removals against a
+//! naive model. The programs assert the invariants of every shard after each step, or after some
+//! steps.
 
 mod bindings;
 mod entries;
@@ -46,7 +47,7 @@ fn caches_over(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan
 }
 
 impl Caches {
-    /// Asserts the invariants of every shard that no other thread is inside, and of the memory.
+    /// Asserts the invariants of the memory, and of every shard without another thread inside.
     /// Returns the bytes of all arenas.
     fn check(&self) -> u64 {
         self.memory.check();
@@ -55,7 +56,7 @@ impl Caches {
         arena_bytes.sum()
     }
 
-    /// Serves a request as for a thread that entered `stream`.
+    /// Serves a request like for a thread inside `stream`.
     #[track_caller]
     fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
         set_current_stream(stream);
@@ -72,7 +73,7 @@ impl Caches {
     }
 }
 
-/// Enters a cache as a program does: at a place that the thread remembers.
+/// Enters a cache with the thread's call-site cache, like a program.
 fn enter(caches: &CachesRef, name: &str, policy: Option<Policy>) -> Entered {
     let options = EntryOptions {
         policy,
@@ -130,8 +131,8 @@ fn steps() -> impl Strategy<Value = Vec<CacheStep>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Live handles, and their invariant: each owns its bytes alone, and still has the byte written at
-/// its creation.
+/// The live handles of a program. Invariant: the blocks do not overlap, and each block contains the
+/// byte that was written at its creation.
 #[derive(Default)]
 struct Model {
     live: Vec<(BlockHandle, u8)>,
@@ -180,8 +181,8 @@ impl Model {
     }
 }
 
-/// Runs a program inside of the device. Checks after each `stride` steps: a check makes a deferred
-/// entry, which then serves no step.
+/// Runs a program inside the device. Checks the invariants after every `stride` steps. A check
+/// makes a deferred entry, so a larger stride lets more steps run in deferred entries.
 fn run(caches: &CachesRef, steps: Vec<CacheStep>, stride: usize) {
     let _device = scope::enter_device(caches);
     let mut model = Model::default();
@@ -216,7 +217,7 @@ fn run(caches: &CachesRef, steps: Vec<CacheStep>, stride: usize) {
                     .cache_stats(NAMES[name])
                     .map_or(0, |stats| stats.cached_bytes);
                 let given = caches.invalidate(NAMES[name]).bytes;
-                // The bytes that stay belong to arenas with live suballocations.
+                // The remaining bytes belong to arenas with live suballocations.
                 assert!(given <= cached && cached - given <= caches.check());
             }
             CacheStep::Remove(name) => drop(caches.remove(NAMES[name])),
@@ -315,8 +316,8 @@ fn a_device_ends_with_its_last_handle_and_its_last_live_block() {
     );
     drop(inside);
 
-    // A block still returns a working handle on its device; when that drops, the device closes
-    // again.
+    // A live block still returns a valid handle on its device. When this handle drops, the device
+    // closes again.
     let again = escaped.home().device().clone();
     let second = again.allocate_on(3000, StreamId::default()).unwrap();
     {

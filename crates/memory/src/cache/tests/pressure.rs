@@ -1,5 +1,5 @@
-//! Memory that is short: idle memory of every kind, wherever it is, serves a request before the
-//! request fails.
+//! Tests under a memory limit. Before a request fails, idle memory of every kind is reclaimed for
+//! it.
 
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ use crate::sync::AtomicBool;
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 16 * MIB;
 
-/// Returns caches under a limit, whose requests wait for `reclaim_wait`.
+/// Returns caches with a memory limit. Their requests wait up to `reclaim_wait`.
 fn limited(reclaim_wait: Duration) -> CachesRef {
     let config = MemoryConfig {
         limit_bytes: Some(LIMIT),
@@ -24,7 +24,7 @@ fn limited(reclaim_wait: Duration) -> CachesRef {
     Caches::over(memory, CachesConfig::default())
 }
 
-/// A bound that no test reaches.
+/// The bound of a wait that no test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 fn request(caches: &CachesRef, bytes: u64) -> Result<BlockHandle> {
@@ -37,7 +37,7 @@ fn sum(census: &Census) -> u64 {
     idle_bytes + live_bytes + census.kept_bytes + census.moving_bytes
 }
 
-/// Asserts that every byte of the device is known, while no thread is inside of a scope.
+/// Asserts that the census accounts for every reserved byte. No thread may be inside a scope.
 fn assert_known(caches: &CachesRef) {
     caches.drain_all();
     let census = caches.census();
@@ -45,8 +45,8 @@ fn assert_known(caches: &CachesRef) {
     assert_eq!((census.moving_bytes, census.entered_bytes), (0, 0));
 }
 
-/// Runs `inside` on a thread inside of a scope with 12 MiB idle, while this thread requests 12 MiB.
-/// Calls `inside` repeatedly, each time with a live block, while this thread waits. `inside` must
+/// Requests 12 MiB while another thread is inside a scope with 12 MiB idle. While this request
+/// waits, the other thread calls `inside` repeatedly, each time with a live block. `inside` must
 /// not leave the scope.
 fn while_inside(inside: impl Fn(&CachesRef, Option<BlockHandle>) + Sync) {
     let caches = limited(LONG);
@@ -81,14 +81,14 @@ fn await_waiter(caches: &CachesRef) {
 }
 
 fn has_waiter(caches: &CachesRef) -> bool {
-    std::thread::sleep(Duration::from_micros(100)); // The other thread sends two messages.
+    std::thread::sleep(Duration::from_micros(100)); // The other thread sends two signals.
     let mut shards = caches.all().into_iter().flat_map(|cache| cache.shards());
     shards.any(|shard| shard.is_signalled())
 }
 
 #[test]
 fn a_thread_inside_releases_at_its_next_request() {
-    // A hit, and a request of another size.
+    // The first request is a hit. The second request has another size.
     while_inside(|caches, live| {
         drop(live);
         drop(request(caches, 1000).unwrap());
@@ -112,8 +112,8 @@ fn a_thread_inside_releases_at_its_next_nested_entry_with_a_request() {
     });
 }
 
-/// Calls `leave` on a thread inside of a scope with 12 MiB idle, once this thread waits for these
-/// bytes.
+/// Requests 12 MiB while another thread is inside a scope with 12 MiB idle. While this request
+/// waits, the other thread calls `leave`.
 fn as_it_leaves(leave: fn(Entered)) {
     let caches = limited(LONG);
     let barrier = Barrier::new(2);
@@ -127,7 +127,7 @@ fn as_it_leaves(leave: fn(Entered)) {
         });
         barrier.wait();
         request(&caches, 12 * MIB).unwrap();
-        let _ = inside.join(); // It may have panicked.
+        let _ = inside.join(); // The thread may have panicked.
     });
     assert_known(&caches);
 }
@@ -155,8 +155,8 @@ fn threads_that_wait_for_the_scopes_of_each_other_are_served() {
         let _scope = enter(&caches, "r", None);
         drop(request(&caches, 7 * MIB).unwrap());
         barrier.wait();
-        // Each request needs the idle memory of both threads. One thread waits for the drop of the
-        // other.
+        // Each request needs the idle memory of the two threads. So one thread waits until the
+        // other thread drops its block.
         drop(request(&caches, 8 * MIB).unwrap());
     };
     std::thread::scope(|threads| {
@@ -196,7 +196,8 @@ fn a_thread_that_does_not_come_is_named() {
             remedy.contains("(sleeper), which released too little within 20ms"),
             "{remedy}"
         );
-        // If this memory could not serve the request either, the request does not wait.
+        // A request above the limit does not wait, because the idle memory of the thread inside
+        // does not suffice.
         let begun = Instant::now();
         let error = request(caches, LIMIT + 1).unwrap_err();
         assert!(begun.elapsed() < LONG && error.is_out_of_memory());
@@ -224,15 +225,14 @@ fn a_bound_of_zero_fails_at_once() {
     request(&caches, 12 * MIB).unwrap();
 }
 
-/// A function that makes memory idle, in a place that it chooses. Returns the value that keeps the
-/// memory there.
+/// A function that makes memory idle. It returns a value that keeps the memory in this idle state.
 type MakeIdle = fn(&CachesRef) -> Box<dyn Send>;
 
 fn nothing() -> Box<dyn Send> {
     Box::new(())
 }
 
-/// Makes 12 MiB idle in a cache of another thread, which has ended, under a policy.
+/// Makes 12 MiB idle in a cache with `policy`, in the shard of an ended thread.
 fn in_cache(caches: &CachesRef, policy: Policy) -> Box<dyn Send> {
     std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -245,7 +245,7 @@ fn in_cache(caches: &CachesRef, policy: Policy) -> Box<dyn Send> {
     nothing()
 }
 
-/// The kinds of idle memory that docs/internals/architecture.md lists.
+/// The kinds of idle memory in the list of docs/internals/architecture.md.
 const KINDS: [(&str, MakeIdle); 11] = [
     ("free blocks of other sizes", |caches| {
         let blocks: Vec<_> = (0..12).map(|_| request(caches, MIB).unwrap()).collect();
@@ -338,7 +338,7 @@ fn every_policy_releases_while_a_thread_is_inside() {
                 }
                 let _scope = enter(&caches, "r", Some(policy));
                 barrier.wait();
-                // The arena or slab is idle: nothing was requested yet in this entry.
+                // The arena or slab is idle, because this entry has made no request yet.
                 let _inner = enter(&caches, "inner", Some(Policy::Recycle));
                 while !is_served.load(Ordering::Relaxed) {
                     drop(request(&caches, 1000).unwrap());
@@ -379,9 +379,9 @@ fn a_cache_that_nobody_enters_is_evicted_by_time() {
     assert!(begun.elapsed() >= idle / 2, "it was evicted too early");
 }
 
-/// Runs a server: threads that enter one scope, and make three requests of mixed sizes in it.
-/// Returns the number of failed requests, and the most bytes that remained at a failure beside live
-/// blocks and request.
+/// Runs a server. Its threads enter one scope repeatedly, and make three requests of random sizes
+/// per entry. Returns the number of failed requests. Also returns the maximum unused bytes at a
+/// failure: the limit minus live bytes and requested bytes.
 fn serve(limit_bytes: u64, threads: u64) -> (usize, u64) {
     let config = MemoryConfig {
         limit_bytes: Some(limit_bytes),
@@ -450,8 +450,8 @@ fn a_server_under_a_limit_is_refused_nothing_that_fits() {
         println!(
             "{limit}: {refused} of 4,800 refused, with at most {left} left beside live blocks"
         );
-        // Free memory is in pieces between live blocks of up to 4 MiB. Six such blocks are 24 MiB,
-        // so there the largest share of the pieces is a matter of chance.
+        // Free memory lies in gaps between live blocks of up to 4 MiB. Six live blocks can fill 24
+        // MiB, so the sum of the gaps is random under this limit.
         let is_bounded = limit_bytes > 24 * MIB;
         assert!(
             !is_bounded || most_left_bytes <= limit_bytes / 2,

@@ -1,4 +1,4 @@
-//! Out-of-memory reports: the limit that they advise, the lines that they name, and their remedy.
+//! Tests of out-of-memory reports: the advised limit, the reported lines, and the remedy.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::sync::AtomicBool;
 
 const MIB: u64 = 1 << 20;
 
-/// A limit, the bytes that are live, and a request that the binned pool refuses beside them.
+/// Cases of a limit, live bytes, and a request that the binned pool refuses.
 const REFUSED: [(u64, u64, u64); 3] = [
     (96 * MIB, 0, 92 * MIB),
     (10 * MIB, 0, 9 * MIB + 5),
@@ -20,7 +20,6 @@ fn request(caches: &CachesRef, bytes: u64) -> Result<BlockHandle> {
     caches.allocate_on(bytes, StreamId::default())
 }
 
-/// Returns the limit that the remedy of a failed request advises.
 fn advised_bytes(error: &crate::error::Error) -> u64 {
     let remedy = error.out_of_memory_report().unwrap().remedy();
     let (before, _) = remedy.split_once(" or more").expect("it advises a limit");
@@ -59,7 +58,7 @@ fn the_advised_limit_suffices_for_the_blocks_of_the_largest_entry() {
     entry().unwrap();
 }
 
-/// The policies, each with a record of every entry; and Plan with its own record.
+/// The policies with a record of every entry, and Plan with only its own record.
 const RECORDED: [(Policy, bool); 5] = [
     (Policy::Recycle, true),
     (Policy::Release, true),
@@ -79,14 +78,13 @@ fn recorded(policy: Policy, record: bool) -> CachesRef {
     caches
 }
 
-/// Returns the bytes and the blocks of all lines that hold memory of the cache.
 fn in_lines(caches: &CachesRef) -> (u64, u64) {
     let lines = caches.growth("r").unwrap().lines;
     let sums = lines.iter().map(|line| (line.bytes, line.blocks));
     sums.fold((0, 0), |sum, line| (sum.0 + line.0, sum.1 + line.1))
 }
 
-/// Functions that drop escaped blocks, on this thread and on another one.
+/// Functions that drop escaped blocks, on this thread and on another thread.
 const DROPS: [fn(Vec<BlockHandle>); 2] = [drop, |blocks| {
     std::thread::scope(|threads| {
         threads.spawn(|| drop(blocks));
@@ -152,8 +150,9 @@ fn the_lines_list_no_block_of_a_shard_that_is_closed() {
     assert!(shard.live_records().is_empty());
 }
 
-/// Requests 14 MiB of 24 while a thread inside has 12 MiB idle, in the arena of a live block. That
-/// thread allocates again and again if it `answers`. Returns the remedy.
+/// Requests 14 MiB under a limit of 24 MiB. Another thread inside a scope has 12 MiB idle, in the
+/// arena of a live block. If `answers` is true, the thread inside allocates repeatedly. Returns the
+/// remedy.
 fn remedy_for_inside(policy: Policy, answers: bool) -> String {
     let config = MemoryConfig {
         limit_bytes: Some(24 * MIB),
@@ -181,8 +180,8 @@ fn remedy_for_inside(policy: Policy, answers: bool) -> String {
                 if answers {
                     drop(request(&caches, 100).unwrap());
                 }
-                // Limits the number of requests, because inside an entry, Bump does not reuse freed
-                // memory.
+                // The sleep limits the number of requests, because Bump does not reuse freed memory
+                // inside an entry.
                 std::thread::sleep(Duration::from_micros(100));
             }
         });

@@ -1,4 +1,4 @@
-//! Handles on caches that no thread is inside.
+//! Tests of shared handles on caches without a thread inside.
 
 use std::thread;
 
@@ -18,7 +18,7 @@ pub(super) fn allocate(cache: &SharedCache, bytes: u64) -> SharedBlock {
     }
 }
 
-/// Frees a block, even if its shard is in use.
+/// Frees a block, even if the block's shard is in use.
 pub(super) fn free(block: SharedBlock) {
     drop(block.free());
 }
@@ -98,7 +98,7 @@ fn a_block_outlives_its_handle_and_its_cache() {
     drop(cache);
     caches.remove("a");
     assert_eq!(caches.memory_stats().live_bytes, MIB);
-    // SAFETY: `into_raw` returned it, and nothing converted it back.
+    // SAFETY: `into_raw` returned `raw`, and `raw` is converted back only here.
     free(unsafe { SharedBlock::from_raw(raw) });
     assert_eq!(caches.memory_stats().live_bytes, 0);
     caches.check();
@@ -119,7 +119,7 @@ fn a_held_cache_serves_again_after_its_release() {
     caches.check();
 }
 
-/// Allocates, checks and frees blocks, inside entries that overlap the entries of other threads.
+/// Allocates, checks and frees blocks inside entries, which overlap entries of other threads.
 fn work(caches: &CachesRef, cache: &SharedCache, thread: u64) {
     let pointer =
         |block: &SharedBlock| crate::device::host::host_pointer(DevicePtr(block.address()));
@@ -130,12 +130,12 @@ fn work(caches: &CachesRef, cache: &SharedCache, thread: u64) {
         }
         let bytes = 4096 * (1 + (step * 7 + thread) % 5);
         let block = allocate(cache, bytes);
-        // SAFETY: the block is this thread's alone, and has `bytes` bytes.
+        // SAFETY: only this thread uses the block, and the block has `bytes` bytes.
         unsafe { pointer(&block).write_bytes(thread as u8, bytes as usize) };
         blocks.push((block, bytes));
         if blocks.len() > 8 {
             let (block, bytes) = blocks.remove(step as usize % 8);
-            // SAFETY: as above.
+            // SAFETY: only this thread uses the block, and it has written all `bytes` bytes.
             let found = unsafe { std::slice::from_raw_parts(pointer(&block), bytes as usize) };
             assert!(found.iter().all(|byte| u64::from(*byte) == thread));
             free(block);

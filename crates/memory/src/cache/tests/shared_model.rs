@@ -1,4 +1,4 @@
-//! Random programs of a handle's requests, inside entries and between them.
+//! Random programs with requests of a shared handle, inside and between entries.
 
 use super::*;
 use crate::device::DevicePtr;
@@ -19,7 +19,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Few sizes, so that entries repeat and are planned.
+    // The number of sizes is small, so that entries repeat and are planned.
     let bytes = || prop::sample::select(vec![600_u64, 4096, 10_000, 70_000]);
     prop_oneof![
         4 => Just(Step::Enter),
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A handle, and the blocks that it served: each with its bytes and what was written to them.
+/// A shared handle, and its live blocks. Each block is stored with its length and its written byte.
 struct Program {
     caches: CachesRef,
     cache: SharedCache,
@@ -100,7 +100,7 @@ impl Program {
 
     fn check(&self) {
         for (block, bytes, written) in &self.live {
-            // SAFETY: the block is live, and has `bytes` bytes, which were written.
+            // SAFETY: the block is live, and `allocate` has written its `bytes` bytes.
             let found = unsafe { std::slice::from_raw_parts(first_byte(block), *bytes as usize) };
             assert!(
                 found.iter().all(|byte| byte == written),
@@ -112,7 +112,8 @@ impl Program {
         assert_eq!(stats.live_blocks, self.live.len() as u64);
     }
 
-    /// Frees everything, and asserts that an invalidation then leaves nothing.
+    /// Ends all entries and frees all blocks. Asserts that an invalidation then releases all
+    /// memory.
     fn end(mut self) {
         while self.depth > 0 {
             self.exit();
@@ -169,7 +170,7 @@ fn a_block_of_between_two_entries_is_its_holders_alone() {
                 program.exit();
             }
             for _ in 0..3 {
-                program.allocate(70_000); // A task that outlives its scope.
+                program.allocate(70_000); // This block outlives its scope.
                 program.enter();
                 program.allocate(70_000);
                 program.check();

@@ -1,9 +1,9 @@
-//! Slabs that outlive the plan that they were made for.
+//! Tests of slabs that outlive their plan.
 
 use super::*;
 use crate::device::DevicePtr;
 
-/// Runs an entry with requests of these sizes on a stream, each dropped once the next is made.
+/// Runs an entry with requests of `sizes` on `stream`. Each block drops after the next request.
 fn entry(caches: &CachesRef, sizes: &[u64], stream: StreamId) -> Result<()> {
     let _entered = enter(caches, "entry", Some(Policy::Plan));
     let mut last = None;
@@ -22,8 +22,8 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     for _ in 0..3 {
         entry(&caches, &[100_000, 50_000], StreamId::default())?;
     }
-    // More sequences than are remembered. So the long sequence, whose slab would be long enough, is
-    // removed.
+    // These are more sequences than a plan stores. So the long sequence is removed, although its
+    // slab would be long enough.
     for number in 1..6 {
         entry(&caches, &[1000 * number, 2000], other)?;
     }
@@ -34,8 +34,8 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     Ok(())
 }
 
-/// Runs an entry of a plan of three requests. Returns their addresses, and the handle of the second
-/// request.
+/// Runs a planned entry of three requests. Returns the addresses of the blocks. If `keep` is true,
+/// also returns the handle of the second request.
 fn step(caches: &CachesRef, keep: bool) -> Result<(Vec<u64>, Option<BlockHandle>)> {
     let _entered = enter(caches, "step", Some(Policy::Plan));
     let stream = StreamId::default();
@@ -127,10 +127,11 @@ fn a_lent_slab_outlives_its_cache() -> Result<()> {
     Ok(())
 }
 
-/// The sequences that a scope remembers.
+/// The maximum number of sequences of a plan.
 const SEQUENCES: u64 = 4;
 
-/// Runs an entry of a batch of `length`: some requests grow with the length, others do not.
+/// Runs an entry for a batch of `length`. The sizes of some requests are proportional to the
+/// length.
 fn batch(caches: &CachesRef, length: u64) -> Result<()> {
     let _entered = enter(caches, "batch", Some(Policy::Plan));
     let stream = StreamId::default();
@@ -170,7 +171,7 @@ fn a_plan_for_the_longest_entry_serves_every_shorter_one() -> Result<()> {
 #[test]
 fn longer_entries_of_one_program_are_one_sequence() -> Result<()> {
     let caches = caches(None, None);
-    // More lengths than sequences are remembered.
+    // The number of lengths exceeds the number of sequences that a plan stores.
     for length in 1..=3 * SEQUENCES {
         batch(&caches, length)?;
         batch(&caches, length)?;
@@ -214,7 +215,6 @@ fn an_entry_of_another_program_that_fits_at_first_gets_a_plan() -> Result<()> {
     Ok(())
 }
 
-/// A buffer of no bytes between two planned requests takes none of their memory.
 #[test]
 fn an_empty_request_takes_no_planned_memory() -> Result<()> {
     let caches = caches(None, None);
@@ -235,7 +235,8 @@ fn an_empty_request_takes_no_planned_memory() -> Result<()> {
     Ok(())
 }
 
-/// Runs an entry of two requests, the second of which may begin before the first request ends.
+/// Runs an entry of two requests. If `overlap` is true, the first block drops after the second
+/// request.
 fn pair(caches: &CachesRef, sizes: [u64; 2], overlap: bool) -> Result<()> {
     let _entered = enter(caches, "batch", Some(Policy::Plan));
     let stream = StreamId::default();
@@ -251,8 +252,7 @@ fn pair(caches: &CachesRef, sizes: [u64; 2], overlap: bool) -> Result<()> {
     Ok(())
 }
 
-/// Plans two sequences, neither of which has room for the other, then a sequence that has room for
-/// one of the two.
+/// A merged sequence replaces the sequences that fit in it.
 #[test]
 fn sequences_that_another_one_has_room_for_are_forgotten() -> Result<()> {
     let caches = caches(None, None);
@@ -273,7 +273,7 @@ fn sequences_that_another_one_has_room_for_are_forgotten() -> Result<()> {
     Ok(())
 }
 
-/// The pool rounds to powers of two, and a hit to 512 bytes.
+/// A plan stays valid although the pool rounds to powers of two, and a hit rounds to 512 bytes.
 #[test]
 fn a_plan_over_size_classes_is_not_forgotten() -> Result<()> {
     let caches = caches_over(PoolKind::Binned, None, None);
@@ -290,7 +290,7 @@ fn a_plan_over_size_classes_is_not_forgotten() -> Result<()> {
     Ok(())
 }
 
-/// Runs fifty entries, each of which leaves one block of 512 bytes in an arena of 64 KiB.
+/// Each of fifty entries leaves one block of 512 bytes in an arena of 64 KiB.
 #[test]
 fn what_escaped_blocks_keep_is_detached_and_not_cached() -> Result<()> {
     let caches = caches(None, None);

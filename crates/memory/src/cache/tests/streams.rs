@@ -1,5 +1,5 @@
-//! Random programs on a device that delays its work, where blocks are reused before streams have
-//! read them. The bytes that a stream reads are checked when its work runs.
+//! Random programs on a device that delays its work. Blocks are reused before streams have read
+//! them. A delayed check verifies the bytes that a stream reads.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<StreamStep>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Live handles, each with the byte that was last written there.
+/// The live handles, each with the last byte written to its block.
 #[derive(Default)]
 struct Live(Vec<(BlockHandle, u8)>);
 
@@ -112,7 +112,7 @@ fn run(pool: PoolKind, limit_bytes: Option<u64>, steps: &[StreamStep]) -> Result
     };
     let memory = DeviceMemory::new(backend, &config)?;
     let caches = Caches::over(memory, CachesConfig::default());
-    // Repeats the program, as a loop does, so that there is something to plan.
+    // The program runs repeatedly, like in a loop, so that its entries are planned.
     for _ in 0..3 {
         run_once(&caches, steps)?;
     }
@@ -158,7 +158,6 @@ proptest! {
     }
 }
 
-/// The end of a device waits for its pending blocks first, so nothing accesses its memory later.
 #[test]
 fn a_device_ends_with_its_pending_blocks() -> Result<()> {
     let backend = Arc::new(HostBackend::delaying());

@@ -1,4 +1,4 @@
-//! Programs of many threads in one scope.
+//! Tests of programs with many threads in one scope.
 
 use super::*;
 
@@ -16,7 +16,8 @@ const ROUNDS: u64 = 200;
 fn share_a_name(pool: PoolKind, policy: Policy) {
     const THREADS: u64 = 4;
     let caches = caches_over(pool, Some(64 << 20), None);
-    // Bounded: on a loaded machine, blocks that wait for the receiver would exhaust the limit.
+    // The channel is bounded. On a loaded machine, blocks in an unbounded channel would exhaust the
+    // limit.
     let (sender, receiver) = std::sync::mpsc::sync_channel::<BlockHandle>(64);
     std::thread::scope(|threads| {
         for thread in 0..THREADS {
@@ -55,7 +56,7 @@ fn share_a_name(pool: PoolKind, policy: Policy) {
     assert!(weak.upgrade().is_none());
 }
 
-/// Runs entries of a loop that allocates, writes and checks blocks, and drops them here or on other
+/// Runs entries that allocate, write and check blocks. The blocks drop on this thread or on other
 /// threads. Some entries panic.
 fn work(
     caches: &CachesRef,

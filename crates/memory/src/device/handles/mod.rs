@@ -1,9 +1,10 @@
-//! Ranges whose memory is mapped in handles, as by CUDA's virtual memory management. This module
-//! decides which handles to create, map, keep and release; a [`HandleDriver`] makes the calls.
+//! Address ranges whose memory is mapped in handles, like CUDA's virtual memory. This module
+//! decides which handles to create, map, keep and release. A [`HandleDriver`] makes the driver
+//! calls.
 //!
-//! A driver unmaps only whole mappings, so the handle is the unit of decommitting. Each call costs
-//! as much as many allocations, whatever its size. So a commit uses as few handles as its caller
-//! allows.
+//! A driver unmaps only whole mappings, so the handle is the unit of decommitting. Each driver call
+//! costs as much as many allocations, independent of the size. So a commit uses as few handles as
+//! its caller allows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +20,7 @@ pub(crate) struct Handle {
     pub bytes: u64,
 }
 
-/// The driver's calls. They return `None` or false if the device is out of memory.
+/// The calls of a driver. If the device is out of memory, a call returns `None` or false.
 pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
     /// Returns the unit of addresses and sizes, a power of two.
     fn granularity_bytes(&self) -> u64;
@@ -28,17 +29,17 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
     /// # Safety
     ///
-    /// The addresses were reserved with this length; nothing is mapped there.
+    /// The addresses were reserved with this length, and nothing is mapped at them.
     unsafe fn free_addresses(&self, address: DevicePtr, bytes: u64) -> Result<()>;
 
     fn create(&self, bytes: u64) -> Result<Option<Handle>>;
 
     /// # Safety
     ///
-    /// The addresses are reserved, nothing is mapped there, and the handle is mapped nowhere else.
+    /// The addresses are reserved and unmapped. The handle is not mapped yet.
     unsafe fn map(&self, address: DevicePtr, handle: Handle) -> Result<bool>;
 
-    /// Lets kernels read and write a part of a range.
+    /// Grants kernels read and write access to a part of a range.
     ///
     /// # Safety
     ///
@@ -52,17 +53,16 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
     /// # Safety
     ///
-    /// The handle is mapped nowhere, and is not used again.
+    /// The handle is not mapped, and is not used again.
     unsafe fn release(&self, handle: Handle) -> Result<()>;
 }
 
-/// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
-/// The divisor for the kept bytes: at most 1/4 of the mapped bytes is kept for the next commit. If
-/// more bytes were just unmapped for the commit, all of these bytes may be kept.
+/// The divisor that limits the kept bytes: at most 1/4 of the mapped bytes are kept for the next
+/// commit. If a decommit for the next growth is larger, its size is the limit.
 const KEPT_DIVISOR: u64 = 4;
 
-/// The ranges of a device.
+/// The address ranges of a device, mapped in handles.
 #[derive(Debug)]
 pub(crate) struct Handles<D: HandleDriver> {
     driver: D,
@@ -70,10 +70,11 @@ pub(crate) struct Handles<D: HandleDriver> {
 }
 
 /// Invariants:
-/// - `mapped` has every mapping, by address; mappings do not overlap. A handle that the driver
-///   failed to unmap stays mapped, and the next commit there uses it as it is;
-/// - `kept` has the handles that are mapped nowhere;
-/// - the byte counts are the sums over `mapped` and over `kept`.
+/// - `mapped` has every mapping by address, and mappings do not overlap. If the driver fails to
+///   unmap a handle, the handle stays in `mapped`. The next commit at its address uses this
+///   mapping.
+/// - `kept` has the unmapped handles.
+/// - The byte counts are the sums over `mapped` and over `kept`.
 #[derive(Debug, Default)]
 struct HandlesState {
     mapped: BTreeMap<u64, Handle>,
@@ -121,7 +122,6 @@ impl HandlesState {
         begun.filter(move |(at, handle)| at + handle.bytes <= end)
     }
 
-    /// Returns the mappings that overlap a part.
     fn overlapping(&self, address: u64, bytes: u64) -> Vec<(u64, Handle)> {
         let before = self.mapped.range(..address).next_back();
         let before = before.filter(|(at, handle)| *at + handle.bytes > address);
@@ -130,7 +130,6 @@ impl HandlesState {
         all.map(|(&at, &handle)| (at, handle)).collect()
     }
 
-    /// Returns the gaps of a part, where nothing is mapped.
     fn gaps_in(&self, address: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = address + bytes;
         let before = self.mapped.range(..address).next_back();
@@ -162,8 +161,8 @@ impl<D: HandleDriver> Handles<D> {
         &self.driver
     }
 
-    /// Fills a gap, and appends the addresses of its mappings to `fresh`. Returns false if the
-    /// device is exhausted.
+    /// Maps handles into a gap, and appends the addresses of the mappings to `fresh`. Returns false
+    /// if the device is exhausted.
     fn fill(
         &self,
         state: &mut HandlesState,
@@ -177,8 +176,8 @@ impl<D: HandleDriver> Handles<D> {
             let Some(handle) = self.handle(state, wanted_bytes, max_handle_bytes)? else {
                 return Ok(false);
             };
-            // SAFETY: nothing is mapped in a gap, and the handle is new or was kept. By the
-            // contract of `commit`, the gap lies in a reserved range.
+            // SAFETY: the gap is unmapped. The handle is new or was kept, so it is not mapped. By
+            // the contract of `commit`, the gap lies in a reserved range.
             let mapped = unsafe { self.driver.map(DevicePtr(at), handle) };
             if !matches!(mapped, Ok(true)) {
                 state.keep(handle);
@@ -193,8 +192,8 @@ impl<D: HandleDriver> Handles<D> {
     }
 
     /// Returns a handle of at most `bytes` and `max_handle_bytes`: a kept handle if one fits, else
-    /// a new handle. Before it creates a handle, it releases the kept handles. So the device never
-    /// holds more memory than before, or than is committed.
+    /// a new handle. Before it creates a handle, it releases the kept handles. So the held memory
+    /// never exceeds the larger of the earlier held memory and the committed memory.
     fn handle(
         &self,
         state: &mut HandlesState,
@@ -208,14 +207,14 @@ impl<D: HandleDriver> Handles<D> {
         self.driver.create(bytes.min(max_handle_bytes))
     }
 
-    /// Unmaps the handles at these addresses, and keeps them. Tries all, and returns the first
+    /// Unmaps and keeps the handles at these addresses. Tries every address, and returns the first
     /// failure.
     fn unmap(&self, state: &mut HandlesState, addresses: &[u64]) -> Result<()> {
         let mut outcome = Ok(());
         for &address in addresses {
             let handle = state.mapped[&address];
-            // SAFETY: the handle is mapped there, and nothing uses it, by the contract of the
-            // callers.
+            // SAFETY: `mapped` has the handle at this address. The callers ensure that nothing uses
+            // its memory.
             let unmapped = unsafe { self.driver.unmap(DevicePtr(address), handle) };
             if unmapped.is_ok() {
                 state.keep(handle);
@@ -226,8 +225,8 @@ impl<D: HandleDriver> Handles<D> {
         outcome
     }
 
-    /// Releases kept handles until at most `most_bytes` are kept. Tries all, and returns the first
-    /// failure. A handle that the driver failed to release stays kept.
+    /// Releases kept handles until at most `most_bytes` are kept. If the driver fails to release a
+    /// handle, the handle stays kept, and the loop continues. Returns the first failure.
     fn release_kept_beyond(&self, state: &mut HandlesState, most_bytes: u64) -> Result<()> {
         let mut outcome = Ok(());
         let mut failed = Vec::new();
@@ -235,7 +234,7 @@ impl<D: HandleDriver> Handles<D> {
             && let Some(handle) = state.kept.pop()
         {
             state.kept_bytes -= handle.bytes;
-            // SAFETY: a kept handle is mapped nowhere, and this was the only copy.
+            // SAFETY: a kept handle is not mapped, and `kept` had its only copy.
             let released = unsafe { self.driver.release(handle) };
             if released.is_err() {
                 failed.push(handle);
@@ -252,7 +251,6 @@ impl<D: HandleDriver> Handles<D> {
         self.release_kept_beyond(state, 0)
     }
 
-    /// Returns the addresses of the mappings that lie completely in a part.
     fn addresses_in(state: &HandlesState, address: DevicePtr, bytes: u64) -> Vec<u64> {
         let mapped = state.mapped_in(address.0, bytes);
         mapped.map(|(address, _)| address).collect()
@@ -280,21 +278,22 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
         let state = &mut *self.state.lock();
         let mut unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
         if unmapped.is_err() {
-            // Tries again, because nothing unmaps the rest later.
+            // Retries now, because no later call unmaps the remaining handles.
             unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
         }
         let released = self.release_all_kept(state);
         unmapped?;
-        // SAFETY: by this function's contract; nothing in the range is mapped any more.
+        // SAFETY: by this function's contract, the range was reserved. `unmap` has unmapped all of
+        // its handles.
         unsafe { self.driver.free_addresses(range, bytes) }?;
         released
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64, max_handle_bytes: u64) -> Result<bool> {
         let state = &mut *self.state.lock();
-        // A mapping may be left because an earlier commit could not give kernels access to it.
+        // A mapping may remain from a failed call, possibly without kernel access.
         for (at, handle) in state.overlapping(address.0, bytes) {
-            // SAFETY: this is a whole mapping.
+            // SAFETY: `overlapping` returns whole mappings.
             if !unsafe { self.driver.allow_access(DevicePtr(at), handle.bytes) }? {
                 return Ok(false);
             }
@@ -318,8 +317,8 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
             Destination::Device => 0,
             Destination::NextGrowth => (state.mapped_bytes / KEPT_DIVISOR).max(bytes),
         };
-        // A handle that cannot be released stays kept and is counted. `release_kept` tries again,
-        // and returns the error.
+        // The error is ignored, because a handle that cannot be released stays kept and counted.
+        // `release_kept` retries the release and returns the error.
         let _ = self.release_kept_beyond(state, most_bytes);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Ranges over a driver that checks its caller, against pages one by one.
+//! Tests of ranges over a driver that checks each call, against a set of committed pages.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,10 @@ use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
 const PAGE: u64 = PAGE_BYTES;
-/// Pages of the range.
 const PAGES: u64 = 48;
 const BEGIN: u64 = 64 * PAGE;
 
-/// A driver that refuses every misuse.
+/// A driver that panics on each misuse.
 #[derive(Debug)]
 struct Checked {
     capacity_bytes: u64,
@@ -25,7 +24,7 @@ struct CheckedState {
     accessible: BTreeSet<u64>,
     created: u64,
     calls: u64,
-    /// The numbers of the calls that fail.
+    /// The indices of the failing calls, from 1.
     failing: BTreeSet<u64>,
 }
 
@@ -130,7 +129,6 @@ fn at(page: u64) -> DevicePtr {
     DevicePtr(BEGIN + page * PAGE)
 }
 
-/// A range, and the set of its committed pages.
 struct Pair {
     ranges: Handles<Arc<Checked>>,
     committed: BTreeSet<u64>,
@@ -162,7 +160,7 @@ impl Pair {
         done
     }
 
-    /// Releases every handle in a part. Returns the number of their pages.
+    /// Decommits every handle in a part. Returns the count of decommitted pages.
     fn give(&mut self, first: u64, count: u64, recycles: bool) -> Result<u64> {
         let mut pages = 0;
         for (address, bytes) in self.ranges.separable(at(first), count * PAGE) {
@@ -201,7 +199,6 @@ impl Pair {
     }
 }
 
-/// Returns the next number of a sequence (an LCG's high bits).
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -251,13 +248,13 @@ fn what_is_recycled_moves_without_a_new_handle() {
         (created, 0)
     );
 
-    // A kept handle that does not fit is released before a new handle is created, so the device
-    // never holds more.
+    // A kept handle that does not fit is released before a new handle is created. So the device
+    // never holds the two handles at once.
     assert_eq!(pair.give(24, 4, true).unwrap(), 4);
     assert!(pair.commit(30, 3, 4).unwrap());
     pair.check();
     assert_eq!(pair.state().held_bytes(), 11 * PAGE);
-    // A kept handle that is larger than new handles may be is released, too.
+    // A kept handle above the maximum handle size is also released.
     assert_eq!(pair.give(0, 4, true).unwrap(), 4);
     assert!(pair.commit(24, 4, 2).unwrap());
     assert_eq!(pair.ranges.separable(at(24), 4 * PAGE).len(), 2);
@@ -281,7 +278,7 @@ fn no_more_is_kept_than_its_share() {
     pair.check();
 }
 
-/// Commits and releases at random. Returns the number of refused commits.
+/// Commits and decommits parts at random. Returns the number of refused commits.
 fn run(pair: &mut Pair, seed: u64, check: bool) -> Result<u32> {
     let (mut random, mut refused) = (seed, 0);
     for _ in 0..120 {
@@ -320,7 +317,7 @@ fn random_programs_hold_what_they_committed_at_every_step() {
     }
 }
 
-/// If any call fails, releasing the range still releases everything, and no handle is lost.
+/// If any driver call fails, no handle is lost. Releasing the range still releases all memory.
 #[test]
 fn a_call_that_fails_loses_nothing() {
     let mut pair = Pair::new(30);
@@ -343,8 +340,8 @@ fn a_call_that_fails_loses_nothing() {
     assert!(errors > 100, "{errors}");
 }
 
-/// If the driver failed to unmap a handle, the next commit over the mapping uses the handle as it
-/// is, whatever the bounds.
+/// If the driver fails to unmap a handle, a later commit reuses the mapping, even beyond the
+/// commit's bounds.
 #[test]
 fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     let mut pair = Pair::new(PAGES);
@@ -367,15 +364,16 @@ fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     assert_eq!(pair.state().held_bytes(), 14 * PAGE);
 }
 
-/// A release that fails does not undo the unmap before it. The unmapped memory is no longer
-/// committed, and is counted once.
+/// A failed release does not undo the preceding unmap. The unmapped memory is not committed, and
+/// counts once as kept.
 #[test]
 fn what_cannot_be_released_is_kept() {
     for recycles in [false, true] {
         let mut pair = Pair::new(PAGES);
         assert!(pair.commit(0, 8, 4).unwrap());
         assert!(pair.commit(8, 2, 2).unwrap());
-        // Two of four pages may be kept: the first handle goes beyond that once it is unmapped.
+        // Two pages are kept. The next decommit unmaps four pages, which exceeds the limit of kept
+        // pages.
         assert_eq!(pair.give(8, 2, true).unwrap(), 2);
         let calls = pair.state().calls;
         pair.state().failing.extend(calls + 2..calls + 4);
@@ -388,12 +386,12 @@ fn what_cannot_be_released_is_kept() {
     }
 }
 
-/// After a failed access call and a failed unmap, the next commit over the mapping gives kernels
-/// access to it.
+/// After a failed access call and a failed unmap, the next commit over the mapping grants kernel
+/// access.
 #[test]
 fn a_commit_lets_kernels_at_what_stayed_mapped() {
     let mut pair = Pair::new(PAGES);
-    // The handle is created and mapped. Then the calls for access and to unmap fail.
+    // Calls 1 and 2 create and map the handle. Call 3 (access) and call 4 (unmap) fail.
     pair.state().failing.extend([3, 4]);
     pair.commit(4, 4, 4).unwrap_err();
     assert_eq!(pair.state().mapped.len(), 1);
@@ -407,7 +405,7 @@ fn a_commit_lets_kernels_at_what_stayed_mapped() {
 fn a_range_that_cannot_be_emptied_releases_the_rest() {
     let mut pair = Pair::new(PAGES);
     assert!(pair.commit(0, 12, 4).unwrap());
-    // The first unmap, and its second try.
+    // The first unmap and its retry fail.
     let calls = pair.state().calls;
     pair.state().failing.extend([calls + 1, calls + 4]);
     // SAFETY: nothing uses the memory.

@@ -1,12 +1,12 @@
-//! The memory of a device without data: addresses that can be read, as zeros, and not written.
+//! The memory of a meta device: read-only addresses that contain zeros.
 
 use super::ranges::Ranges;
 use crate::device::budget::Budget;
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
 
-/// Reserves a segment of its own; `None` if the device is exhausted. The budget counts `bytes`, and
-/// not the pages, as it does for a host with memory.
+/// Reserves a segment in its own range. Returns `None` if the device is exhausted. The budget
+/// counts `bytes` and not whole pages, like on a host device.
 pub(super) fn reserve(ranges: &Ranges, budget: &Budget, bytes: u64) -> Result<Option<DevicePtr>> {
     let Some(mapped) = whole_pages(ranges, bytes).filter(|&mapped| mapped > 0) else {
         return Ok(None);
@@ -36,7 +36,7 @@ pub(super) fn release(
     Ok(())
 }
 
-/// Reserves a range whose addresses can be read; `None` if the platform refuses.
+/// Reserves a readable range. Returns `None` if the platform refuses.
 fn readable_range(ranges: &Ranges, bytes: u64) -> Result<Option<DevicePtr>> {
     let Some(range) = ranges.reserve_range(bytes)? else {
         return Ok(None);
@@ -45,12 +45,12 @@ fn readable_range(ranges: &Ranges, bytes: u64) -> Result<Option<DevicePtr>> {
     if matches!(changed, Ok(true)) {
         return Ok(Some(range));
     }
-    // SAFETY: the range is new, and has this length.
+    // SAFETY: `reserve_range` returned the range for the same `bytes`, and nothing uses it.
     unsafe { ranges.release_range(range, bytes)? };
     changed.map(|_| None)
 }
 
-/// Returns `bytes` rounded up to whole pages; `None` if the sum overflows.
+/// Returns `bytes` rounded up to whole pages; `None` if the result overflows.
 fn whole_pages(ranges: &Ranges, bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(ranges.min_page_bytes())
 }

@@ -1,6 +1,6 @@
-//! The host device: the reference backend on the process's memory. Its streams run work at once on
-//! the calling thread or, in a test mode, as late as possible. A device without data is a host
-//! device that runs no work, on addresses that can only be read.
+//! The host device: the reference backend, which uses the process's memory. Its streams run work at
+//! once on the calling thread. In a test mode, its streams run work as late as possible. A meta
+//! device is a host device that runs no work. Its addresses are read-only.
 
 mod meta;
 mod ranges;
@@ -20,12 +20,12 @@ use streams::{DelayedStreams, StreamIds};
 /// The alignment of reservations: one page, so that no array shares a page with foreign data.
 const ALIGNMENT_BYTES: usize = 4096;
 
-/// The embedded device.
+/// The backend of host devices and meta devices.
 #[derive(Debug)]
 pub(crate) struct HostBackend {
-    /// The budget of reservations and commits, including those in progress. It is limited to the
-    /// machine's memory, because an overcommitting kernel would grant more and kill the process
-    /// later.
+    /// The budget of all reservations and commits, including those in progress. Its limit is the
+    /// machine's memory. Above this limit, an overcommitting kernel grants memory and later kills
+    /// the process.
     budget: Arc<Budget>,
     /// The address ranges; `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,
@@ -39,7 +39,6 @@ pub(crate) struct HostBackend {
 enum Mode {
     AtOnce,
     Delayed(DelayedStreams),
-    /// The device has no data.
     Meta {
         assumed_count: Option<usize>,
     },
@@ -50,13 +49,13 @@ impl HostBackend {
         Self::of(physical_memory_bytes())
     }
 
-    /// Creates a host device with this much memory.
     pub(crate) fn of(total_bytes: u64) -> Self {
         let budget = Arc::new(Budget::new(total_bytes));
         Self::over(Ranges::new(&budget), budget, Mode::AtOnce)
     }
 
-    /// Creates a device without data. Returns `None` on a platform without virtual memory.
+    /// Creates a meta device, which has no data. Returns `None` on a platform without virtual
+    /// memory.
     pub(crate) fn meta(total_bytes: u64, assumed_count: Option<usize>) -> Option<Self> {
         let budget = Arc::new(Budget::new(total_bytes));
         let ranges = Ranges::without_data(&budget)?;
@@ -96,13 +95,13 @@ impl HostBackend {
         is_there
     }
 
-    /// Returns the ranges of a device without data.
+    /// Returns the ranges if the device is a meta device.
     fn without_data(&self) -> Option<&Ranges> {
         self.ranges.as_ref().filter(|_| self.is_meta())
     }
 }
 
-/// Returns the layout of a reservation, or `None` beyond the address space.
+/// Returns the layout of a reservation, or `None` if the address space cannot hold `bytes`.
 fn layout(bytes: u64) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGNMENT_BYTES).ok()
 }
@@ -126,7 +125,7 @@ impl Backend for HostBackend {
         if !self.budget.claim(bytes) {
             return Ok(None);
         }
-        // SAFETY: `layout` has a size above 0, as checked above.
+        // SAFETY: the filter above ensures that `layout` has a size above 0.
         let address = unsafe { alloc(layout) };
         if address.is_null() {
             self.budget.unclaim(bytes);
@@ -144,7 +143,7 @@ impl Backend for HostBackend {
                 "released a segment that was never reserved",
             )
         })?;
-        // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`, hence
+        // SAFETY: the caller passes an address that `reserve` returned for the same `bytes`, hence
         // for the same layout.
         unsafe { dealloc(host_pointer(address), layout) };
         self.budget.unclaim(bytes);
@@ -184,14 +183,14 @@ impl Backend for HostBackend {
         }
         if let Some(delayed) = self.delayed() {
             let copy: Box<[u8]> = source.into();
-            // SAFETY: `target` points to as many bytes by this function's contract. The stream's
-            // order extends the contract to the time when the closure runs. Nothing else refers to
-            // the copy.
+            // SAFETY: by this function's contract, `target` points to `copy.len()` bytes. Stream
+            // order extends the contract to the time when the closure runs. Only the closure refers
+            // to the copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
-        // SAFETY: by this function's contract, `target` points to `source.len()` writable bytes. By
-        // the contract, too, nothing else refers to them, so `source` cannot overlap them.
+        // SAFETY: by this function's contract, `target` points to `source.len()` writable bytes.
+        // The contract excludes other accesses to these bytes, so `source` does not overlap them.
         unsafe { write_bytes(target, source) };
         Ok(())
     }
@@ -203,8 +202,8 @@ impl Backend for HostBackend {
         target: &mut [u8],
     ) -> Result<()> {
         self.synchronize(stream)?;
-        // SAFETY: `source` points to `target.len()` initialised bytes by this function's contract,
-        // and a `&mut` overlaps nothing.
+        // SAFETY: by this function's contract, `source` points to `target.len()` initialised bytes.
+        // The exclusive reference `target` overlaps no other memory.
         unsafe {
             target
                 .as_mut_ptr()
@@ -227,14 +226,14 @@ impl Backend for HostBackend {
         let bytes = bytes as usize;
         if let Some(delayed) = self.delayed() {
             let pattern: Box<[u8]> = pattern.into();
-            // SAFETY: by this function's contract, which the stream's order extends to the time
-            // when the closure runs.
+            // SAFETY: by this function's contract, `target` points to `bytes` writable bytes.
+            // Stream order extends the contract to the time when the closure runs.
             delayed.push(stream, move || unsafe {
                 fill_bytes(target, bytes, &pattern);
             });
             return Ok(());
         }
-        // SAFETY: by this function's contract.
+        // SAFETY: by this function's contract, `target` points to `bytes` writable bytes.
         unsafe { fill_bytes(target, bytes, pattern) };
         Ok(())
     }
@@ -292,7 +291,7 @@ impl Backend for HostBackend {
             return host_stream.wait_for(event);
         }
         match self.delayed() {
-            // The next work of a host stream may run at once, so the wait is here.
+            // The next work of a host stream may run immediately, so this call waits for the event.
             Some(delayed) if self.host_streams.of(stream).is_some() => delayed.wait_for(*event),
             Some(delayed) => {
                 delayed.wait(stream, *event);
@@ -327,20 +326,21 @@ impl Backend for HostBackend {
 ///
 /// `target` must point to `source.len()` writable bytes that do not overlap `source`.
 unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
-    // SAFETY: by this function's contract.
+    // SAFETY: by this function's contract, `target` points to `source.len()` writable bytes, which
+    // do not overlap `source`.
     unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
 }
 
-/// Fills `bytes` bytes from `target` on with `pattern`.
+/// Fills `bytes` bytes at `target` with `pattern`.
 ///
 /// # Safety
 ///
-/// As for [`fill`](Backend::fill): `target` points to `bytes` writable bytes, a multiple of the
-/// pattern's length.
+/// The conditions of [`fill`](Backend::fill) hold: `target` points to `bytes` writable bytes.
+/// `bytes` and the address are multiples of the pattern's length.
 unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     let pointer = host_pointer(target);
-    // SAFETY: by this function's contract, which includes that the address is a multiple of the
-    // pattern's length.
+    // SAFETY: by this function's contract, `target` points to `bytes` writable bytes, and is a
+    // multiple of the pattern's length.
     unsafe {
         match *pattern {
             [value, ref others @ ..] if others.iter().all(|&other| other == value) => {
@@ -361,24 +361,25 @@ unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     }
 }
 
-/// Fills with a pattern of one value.
+/// Fills `bytes` bytes with copies of `value`.
 ///
 /// # Safety
 ///
-/// As for [`fill_bytes`].
+/// The conditions of [`fill_bytes`] hold for a pattern of `size_of::<T>()` bytes.
 unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
     let count = bytes / size_of::<T>();
-    // SAFETY: the pointer is aligned and has room for `count` values, by this function's contract.
+    // SAFETY: by this function's contract, the pointer is aligned, and `count` values fit at it.
     let words = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<T>>(), count) };
     words.fill(MaybeUninit::new(value));
 }
 
-/// Returns the pointer of a host address.
+/// Converts a host address to a pointer.
 pub fn host_pointer(address: DevicePtr) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address.0 as usize)
 }
 
-/// Returns the machine's memory; the size of the address space if the platform does not report it.
+/// Returns the bytes of the machine's memory. If the platform does not report them, returns
+/// `isize::MAX`.
 fn physical_memory_bytes() -> u64 {
     std::fs::read_to_string("/proc/meminfo")
         .ok()

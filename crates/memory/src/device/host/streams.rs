@@ -1,5 +1,5 @@
-//! The streams of a host device: their numbers, and a test mode. The mode delays work as long as
-//! stream order allows, so that a missing wait shows as wrong data.
+//! The streams of a host device: their identifiers, and a test mode. The test mode delays work as
+//! long as stream order allows. So a missing wait results in wrong data.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,12 +10,13 @@ use crate::device::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU16, Mutex, Ordering};
 
-/// The maximum number of streams of a device. Stream owners need a few values beyond it.
+/// The maximum number of streams of a device. The stream owner of a block has special values above
+/// this count.
 const MAX_STREAMS: u16 = u16::MAX - 8;
 
-/// The stream numbers in use.
+/// The allocator of stream identifiers.
 ///
-/// Invariant: `retired` lists numbers below `next`, each once and none of them 0.
+/// Invariant: `retired` has distinct identifiers from 1 to `next - 1`.
 #[derive(Debug)]
 pub(crate) struct StreamIds {
     next: AtomicU16,
@@ -23,7 +24,7 @@ pub(crate) struct StreamIds {
 }
 
 impl Default for StreamIds {
-    /// Returns the numbers of a device that has stream 0 alone.
+    /// Returns the identifiers of a device with stream 0 only.
     fn default() -> Self {
         Self {
             next: AtomicU16::new(1),
@@ -33,7 +34,8 @@ impl Default for StreamIds {
 }
 
 impl StreamIds {
-    /// Returns the most recently retired number, else a new number.
+    /// Returns the most recently retired identifier. If no identifier is retired, returns a new
+    /// one.
     pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         match retired.pop() {
@@ -42,13 +44,13 @@ impl StreamIds {
         }
     }
 
-    /// Returns a number that no stream has had.
+    /// Returns an identifier that no stream has had.
     pub(in crate::device) fn acquire_fresh(&self) -> Result<StreamId> {
         let _retired = self.retired.lock();
         self.next()
     }
 
-    /// Returns a new number. The caller holds the lock of `retired`.
+    /// Returns a new identifier. The caller must hold the lock of `retired`.
     fn next(&self) -> Result<StreamId> {
         let fresh = self.count();
         if fresh >= MAX_STREAMS {
@@ -70,38 +72,35 @@ impl StreamIds {
 
 type DelayedWork = Box<dyn FnOnce() + Send>;
 
-/// An entry of a stream's queue.
 enum QueueEntry {
     Run(DelayedWork),
-    /// Later entries must not run before the event is done.
+    /// A wait: later entries must not run before the event is done.
     Wait(Event),
 }
 
 #[derive(Default)]
 struct Queue {
-    /// The number of finished entries: the position of the stream.
+    /// The number of finished entries, which is the stream's position.
     done: u64,
     entries: VecDeque<QueueEntry>,
 }
 
-/// Streams whose work runs only when the host waits for it, or for work that depends on it.
+/// Streams whose work runs only when the host waits for it or for dependent work.
 ///
-/// Work runs under the lock, on the waiting thread, and must not use a stream.
+/// Work runs on the waiting thread, under the lock of `queues`. So work must not use a stream.
 ///
-/// Delayed work writes memory that was handed out long before. So after a panic no more work runs
-/// on the device. Every wait returns an error, so unwritten memory is never read.
+/// If work panics, the memory that it should write stays unwritten. So after a panic, no more work
+/// runs on the device, and every wait returns an error. Unwritten memory is then never read.
 #[derive(Default)]
 pub struct DelayedStreams {
     queues: Mutex<StreamQueues>,
 }
 
-/// Invariant: an event is recorded before a queue waits for it. So queues never wait for each other
-/// in a cycle.
+/// Invariant: an event is recorded before a queue waits for it. So waits never form a cycle.
 #[derive(Default)]
 struct StreamQueues {
     streams: Vec<Queue>,
     failure: Option<String>,
-    /// The number of events so far.
     recorded: u64,
 }
 
@@ -168,8 +167,9 @@ impl StreamQueues {
         self.of(event.stream).done >= event.position
     }
 
-    /// Runs the work before `event`, and the work that it waits for. Pending events are on an
-    /// explicit stack, because a chain of waits may exceed the thread's stack.
+    /// Runs the work before `event`, and all work that this work waits for. Pending events are on
+    /// an explicit stack, because recursion over a long chain of waits overflows the thread's
+    /// stack.
     fn run_until(&mut self, event: Event) {
         let mut goals = vec![event];
         while let Some(&goal) = goals.last() {
@@ -190,7 +190,8 @@ impl StreamQueues {
             if let Some(QueueEntry::Run(work)) = entry
                 && self.failure.is_none()
             {
-                // State left behind by a panic is not used again.
+                // After a panic, no more work runs, so state that the panic left broken is not
+                // used.
                 let outcome = catch_unwind(AssertUnwindSafe(work));
                 self.failure = outcome.err().map(|panic| panic_message(&*panic).to_owned());
             }
@@ -219,7 +220,7 @@ mod tests {
     const B: StreamId = StreamId(1);
     const C: StreamId = StreamId(2);
 
-    /// Streams that log what ran.
+    /// Delayed streams with a log of the executed work.
     #[derive(Default)]
     struct Journal {
         streams: DelayedStreams,
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(streams.recorded(), 2);
     }
 
-    /// Runs a chain of waits that is longer than the call stack allows.
+    /// A wait executes a chain of waits that is too long for recursion.
     #[test]
     fn a_long_chain_of_waits_is_walked() {
         let journal = Journal::default();

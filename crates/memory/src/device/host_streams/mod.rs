@@ -1,13 +1,15 @@
 //! Host-executed streams: give CPU-side work such as MPI calls the semantics of streams and events.
 //!
-//! To the layers above they are streams like all others, with numbers, and events at positions.
-//! Only the waiting differs. A device stream cannot wait for a thread, so the host waits before it
-//! enqueues the later work.
+//! For the layers above, host streams have identifiers and events like device streams. Only waits
+//! differ. A device stream cannot wait for a thread. So the host waits before it enqueues the
+//! dependent work.
 //!
-//! A use by a host stream has a position, because a wait for too much work can be a deadlock. A
-//! rank's next exchange may need the thread that waits. The position of an exchange is known when
-//! it begins, so a later user waits for that exchange alone. Numbers of streams can be reused, even
-//! after a failure: a failure belongs to the positions of its owner.
+//! Each use of memory by a host stream has a position, because a wait for too much work can
+//! deadlock. For example, a rank's next exchange may need the waiting thread. The position of an
+//! exchange is known at its start, so later users wait for this exchange only.
+//!
+//! A stream identifier can be reused, even after a failure. A failure applies only to positions of
+//! the owner whose work failed.
 
 #[cfg(test)]
 mod tests;
@@ -20,40 +22,42 @@ use crate::error::{Error, Result};
 use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{Arc, Weak, thread_token};
 
-/// The host streams of a device, including idle streams that wait for another owner.
+/// The host streams of a device, including idle streams without an owner.
 #[derive(Debug, Default)]
 pub struct HostStreams {
-    /// Set with the first stream, so that devices without one need no lock.
+    /// True after the first host stream has opened. Devices without host streams need no lock.
     are_any: AtomicBool,
-    /// The streams, by rising number.
+    /// All host streams, sorted by identifier.
     all: Mutex<Vec<Arc<HostStream>>>,
 }
 
-/// One host stream.
+/// A stream whose work host threads execute.
 ///
-/// Its owners are ranks, one after the other. Positions rise across all owners. So an event of an
-/// earlier owner is completed, and never waits for a later owner.
+/// Ranks own the stream one after another. Positions rise across all owners. So an event of an
+/// earlier owner is complete, and never waits for work of a later owner.
 ///
-/// Invariants: positions rise by one with each piece of work, and pieces end in this order. No
-/// stream of the device ever has its number.
+/// Invariants: each piece of work raises the position by one, and pieces end in order of position.
+/// No other stream of the device ever has the identifier of a host stream.
 pub struct HostStream {
     id: StreamId,
-    /// The token of the thread that executes its work now, [`BETWEEN`] two pieces, or [`NO_OWNER`].
+    /// The token of the thread that executes a piece of work, or [`BETWEEN`], or [`NO_OWNER`].
     server: AtomicU64,
     executor: Mutex<Weak<dyn StealWork>>,
-    /// The token of the thread that began work last.
+    /// The token of the thread that began the latest piece of work.
     submitter: AtomicU64,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
-/// The executor of a host stream's work, which lets a waiting thread execute some of it.
+/// The interface through which a waiting thread executes a host stream's work.
 pub trait StealWork: Send + Sync {
-    /// Executes the next piece if no thread executes one, any thread may execute it, and the wait
-    /// is not over. Returns true if it executed a piece.
+    /// Tries to execute the next piece of work. Returns whether a piece was executed.
     ///
-    /// Calls `is_over` while no piece can end, because a piece after the wait may wait for the
-    /// thread that waits.
+    /// Executes nothing while another thread executes a piece, or if the next piece needs a certain
+    /// thread. Executes nothing after the wait is over.
+    ///
+    /// An implementation calls `is_over` while no piece can end. Otherwise it could execute a piece
+    /// behind the awaited position. The executed piece may wait for the calling thread.
     fn steal(&self, is_over: &dyn Fn() -> bool) -> bool;
 }
 
@@ -61,37 +65,38 @@ pub trait StealWork: Send + Sync {
 struct Progress {
     begun: u64,
     done: u64,
-    /// The first failure of each owner that had one, by rising position.
+    /// The first failure of each owner whose work failed, sorted by position.
     failures: Vec<OwnerFailure>,
-    /// Set once the present owner's failure was returned to a thread that waited.
+    /// True after a wait returned the current owner's failure.
     is_reported: bool,
 }
 
-/// The failure of an owner's work. All later work of the owner counts as failed too.
+/// The failure of an owner's work. All later work of the owner also counts as failed.
 struct OwnerFailure {
-    /// The position of the work that failed.
+    /// The position of the failed work.
     first: u64,
-    /// The last position of the owner; [`PRESENT`] until there is another owner.
+    /// The last position of the owner; [`PRESENT`] for the current owner.
     last: u64,
     error: Error,
-    /// The position of the first piece whose memory something may still read or write.
+    /// The position of the first piece whose memory may still be read or written. This memory is
+    /// never reused.
     never_done: Option<u64>,
 }
 
-/// The end of the present owner's positions.
+/// The value of `last` for the current owner.
 const PRESENT: u64 = u64::MAX;
 
 /// The failure of a piece of work.
 #[derive(Debug)]
 pub struct HostFailure {
     pub error: Error,
-    /// Set if something that cannot be stopped may still use the memory, which is then never
-    /// reused.
+    /// True if an operation that cannot be stopped may still use the memory. The memory is then
+    /// never reused.
     pub keeps_memory: bool,
 }
 
 impl HostFailure {
-    /// Adds the line that submitted the work.
+    /// Adds the call site that submitted the work.
     pub fn at(self, call_site: &'static Location<'static>) -> Self {
         let error = self.error.at(call_site);
         Self { error, ..self }
@@ -108,9 +113,9 @@ impl From<Error> for HostFailure {
 }
 
 impl HostStreams {
-    /// Returns a host stream whose work `executor` executes, preferably a stream that its owner
-    /// left. Otherwise its number is from `new_stream`, which returns a number above all earlier
-    /// numbers.
+    /// Returns a host stream whose work `executor` executes. Reuses an idle stream, or creates a
+    /// stream with the identifier from `new_stream`. This identifier must be above all earlier
+    /// identifiers.
     pub fn open(
         &self,
         executor: Weak<dyn StealWork>,
@@ -142,8 +147,9 @@ impl HostStreams {
         self.are_any.load(Ordering::Acquire)
     }
 
-    /// Returns the host stream with this number. Returns `None` on the thread that executes the
-    /// stream's work. To this thread, the number is the device stream behind the host stream.
+    /// Returns the host stream with this identifier. Returns `None` on the thread that executes the
+    /// stream's work. For this thread, the identifier means the device stream behind the host
+    /// stream.
     #[inline]
     pub(super) fn of(&self, stream: StreamId) -> Option<Arc<HostStream>> {
         self.named(stream)
@@ -172,15 +178,14 @@ impl HostStream {
         self.id
     }
 
-    /// Marks the calling thread as the one that executes the next piece of work, until the guard
-    /// drops.
+    /// Marks the calling thread as the executor of the next piece of work, until the guard drops.
     pub fn serve(&self) -> impl Drop {
         self.server.store(thread_token(), Ordering::Release);
         let server = &self.server;
         scopeguard::guard((), |()| server.store(BETWEEN, Ordering::Release))
     }
 
-    /// Ends the owner's use of the stream. Once all work is done, the stream may be opened again.
+    /// Ends the ownership of the stream. After all work is done, the stream may be opened again.
     pub fn leave(&self) {
         self.submitter.store(0, Ordering::Release);
         self.server.store(NO_OWNER, Ordering::Release);
@@ -190,8 +195,8 @@ impl HostStream {
         self.progress.lock().done >= position
     }
 
-    /// Executes a piece of work on the calling thread, which waits for a position. Returns true if
-    /// it executed a piece.
+    /// Executes a piece of work on the calling thread, which waits for `position`. Returns whether
+    /// a piece was executed.
     fn steal(&self, position: u64) -> bool {
         let executor = self.executor.lock().upgrade();
         executor.is_some_and(|executor| executor.steal(&|| self.has_ended(position)))
@@ -207,19 +212,20 @@ impl HostStream {
         ended && progress.done == progress.begun
     }
 
-    /// Returns whether the calling thread began the stream's work. Only then may the thread wait
-    /// for all of it. Another rank's work may wait for work that this rank has yet to begin.
+    /// Returns whether the calling thread began the stream's latest work. If not, the thread must
+    /// not wait for all work of the stream. Another rank's work may wait for work that this rank
+    /// has not begun yet.
     pub fn is_submitted_here(&self) -> bool {
         self.submitter.load(Ordering::Acquire) == thread_token()
     }
 
-    /// Begins a piece of work. [`finish`](Self::finish) must follow.
+    /// Begins a piece of work. The caller must end the piece with [`finish`](Self::finish).
     pub fn begin(&self) {
         self.submitter.store(thread_token(), Ordering::Release);
         self.progress.lock().begun += 1;
     }
 
-    /// Ends the earliest piece of work that is not done.
+    /// Ends the earliest unfinished piece of work.
     pub fn finish(&self, outcome: Result<(), HostFailure>) {
         let mut progress = self.progress.lock();
         progress.done += 1;
@@ -230,12 +236,12 @@ impl HostStream {
         self.changed.notify_all();
     }
 
-    /// Returns whether a thread that waited got the present owner's failure.
+    /// Returns whether a wait has returned the current owner's failure.
     pub fn is_reported(&self) -> bool {
         self.progress.lock().is_reported
     }
 
-    /// Returns the event after the piece of work that is begun next.
+    /// Returns the event after the next piece of work, which has not begun.
     pub fn next_event(&self) -> Event {
         let mut event = self.event();
         event.position += 1;
@@ -250,7 +256,7 @@ impl HostStream {
         }
     }
 
-    /// Waits until the work before the event has ended, and ignores its failure.
+    /// Waits until the work before the event has ended, and ignores failures.
     pub fn settle(&self, event: &Event) {
         drop(self.ended(event));
     }
@@ -259,18 +265,20 @@ impl HostStream {
         self.progress.lock().is_done(event.position)
     }
 
-    /// Returns whether the work before the event has ended without a failure. Reports no failure.
+    /// Returns whether the work before the event has ended without a failure. Does not mark a
+    /// failure as reported.
     pub fn has_written(&self, event: &Event) -> bool {
         let progress = self.progress.lock();
         progress.is_done(event.position) && progress.failure_at(event.position).is_none()
     }
 
-    /// Waits for the work before the event, and executes pieces that no thread has begun.
+    /// Waits for the work before the event. Meanwhile, the thread executes pieces of work that it
+    /// can steal.
     ///
     /// # Errors
     ///
-    /// The first failure of the event's owner, if it comes before the event, because the owner's
-    /// memory was not written.
+    /// The first failure of the event's owner, if the failed work lies before the event. The failed
+    /// work did not write its memory.
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         let mut progress = self.ended(event);
         let Some(failure) = progress.failure_at(event.position) else {
@@ -281,8 +289,8 @@ impl HostStream {
         Err(error)
     }
 
-    /// Returns the failure before the event, if an earlier owner of the stream had it. A failure of
-    /// the present owner is not returned: the owner's later work fails with it.
+    /// Returns the failure before the event, if the event belongs to an earlier owner. A failure of
+    /// the current owner is not returned, because the owner's later work fails with it.
     pub fn check_predecessors(&self, event: &Event) -> Result<()> {
         let progress = self.progress.lock();
         let failure = progress.failure_at(event.position);
@@ -292,7 +300,7 @@ impl HostStream {
         }
     }
 
-    /// Waits until the work before the event has ended. Returns the progress.
+    /// Waits until the work before the event has ended. Returns the locked progress.
     fn ended(&self, event: &Event) -> MutexGuard<'_, Progress> {
         while !self.has_ended(event.position) && self.steal(event.position) {}
         let mut progress = self.progress.lock();
@@ -302,14 +310,13 @@ impl HostStream {
         progress
     }
 
-    /// Waits for everything begun so far.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.wait_for(&self.event())
     }
 }
 
 impl Progress {
-    /// Returns the failure at or before a position, of the owner that the position belongs to.
+    /// Returns the failure at or before a position, if the position belongs to the failure's owner.
     fn failure_at(&self, position: u64) -> Option<&OwnerFailure> {
         let next = self
             .failures
@@ -318,7 +325,7 @@ impl Progress {
         (position <= before.last).then_some(before)
     }
 
-    /// Records that the piece of work that ended last has failed.
+    /// Records the failure of the piece of work that ended last.
     fn fail(&mut self, failure: HostFailure) {
         let position = self.done;
         let never_done = failure.keeps_memory.then_some(position);
@@ -335,7 +342,8 @@ impl Progress {
         }
     }
 
-    /// Closes the present owner's failure, so that it does not reach the next owner's work.
+    /// Limits the current owner's failure to its positions, so that the next owner's work does not
+    /// fail.
     fn change_owner(&mut self) {
         self.is_reported = false;
         if let Some(failure) = self.failures.last_mut() {

@@ -62,7 +62,7 @@ fn a_wait_returns_the_failure_before_it() {
     assert!(!host_stream.is_reported());
     let error = host_stream.synchronize().unwrap_err();
     assert!(error.to_string().contains("first") && host_stream.is_reported());
-    // The work that cannot be stopped keeps its memory, and no other work does.
+    // Only the work that cannot be stopped keeps its memory.
     let of_first = Event {
         stream: StreamId(7),
         position: 2,
@@ -89,7 +89,7 @@ fn to_its_own_thread_it_is_a_stream_of_the_device() {
 
 #[test]
 fn a_waiting_thread_steals_work_that_no_thread_executes() {
-    /// Work that only waiting threads execute.
+    /// An executor whose work only waiting threads execute.
     struct ForWaiters {
         host_stream: Mutex<Weak<HostStream>>,
         pieces: AtomicU64,

@@ -1,8 +1,8 @@
-//! The gaps between the handed-out ranges of a slab. Plain arithmetic over addresses.
+//! The gaps between the handed-out ranges of a slab, computed by address arithmetic.
 
 use std::ops::Range;
 
-/// The ranges of a slab that are handed out, from the lowest up.
+/// The handed-out ranges of a slab, sorted by address.
 ///
 /// Invariant: the ranges lie inside `bounds`, are not empty, and do not overlap.
 #[derive(Debug)]
@@ -12,14 +12,14 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// Returns the gaps of a slab. `out`, its handed-out ranges, must lie inside `bounds` and not
-    /// overlap.
+    /// Creates the gaps of a slab with the handed-out ranges `out`. The ranges must lie inside
+    /// `bounds` and not overlap.
     pub(super) fn new(bounds: Range<u64>, mut out: Vec<Range<u64>>) -> Self {
         out.sort_unstable_by_key(|range| range.start);
         Self { bounds, out }
     }
 
-    /// Returns the lowest address at which `bytes` fit.
+    /// Returns the lowest address at which `bytes` bytes fit.
     pub(super) fn find(&self, bytes: u64) -> Option<u64> {
         let mut address = self.bounds.start;
         for range in &self.out {
@@ -31,13 +31,12 @@ impl Gaps {
         (self.bounds.end - address >= bytes).then_some(address)
     }
 
-    /// Hands out `bytes`, which are not 0, at an address that was [found](Self::find) for them.
+    /// Hands out `bytes` bytes (not 0) at `address`, which [`find`](Self::find) returned.
     pub(super) fn take(&mut self, address: u64, bytes: u64) {
         let index = self.out.partition_point(|range| range.start < address);
         self.out.insert(index, address..address + bytes);
     }
 
-    /// Takes back the range that begins at `address`.
     pub(super) fn give(&mut self, address: u64) {
         let index = self.out.binary_search_by_key(&address, |range| range.start);
         debug_assert!(index.is_ok(), "{address} is not out");
@@ -46,12 +45,10 @@ impl Gaps {
         }
     }
 
-    /// Returns the number of ranges that are handed out.
     pub(super) fn live(&self) -> usize {
         self.out.len()
     }
 
-    /// Returns the bytes of the ranges that are handed out.
     pub(super) fn live_bytes(&self) -> u64 {
         self.out.iter().map(|range| range.end - range.start).sum()
     }
@@ -78,7 +75,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares with a map of every byte.
         #[test]
         fn the_lowest_gap_is_found(
             first in prop::collection::vec((0u64..100, 1u64..20), 0..6),

@@ -1,5 +1,5 @@
-//! The sequences that a plan learns from entries that did not follow it, and the sequences that it
-//! removes.
+//! The update of a plan's sequences. An entry that differs from the plan adds a sequence. Unused
+//! sequences are removed.
 
 use super::sequence::Sequence;
 use super::tree::PlanTree;
@@ -9,13 +9,13 @@ use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 
 impl Plan {
-    /// Returns true if an entry that follows no plan is recorded. After entries that were too long
-    /// to plan, recordings become less and less frequent.
+    /// Returns true if an unplanned entry must be recorded. After entries that were too long to
+    /// plan, records become less frequent.
     pub(super) fn learns(&self) -> bool {
         self.too_long == 0 || (self.too_long + 1).is_power_of_two()
     }
 
-    /// Returns the record of the present entry, which has followed the plan up to here.
+    /// Returns the record of the current entry, which has followed the plan up to the cursor.
     pub(super) fn recorded_so_far(&self) -> Vec<RecordedAllocation> {
         let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
         let path = self.tree.path_to(self.cursor);
@@ -32,7 +32,7 @@ impl Plan {
         recorded.collect()
     }
 
-    /// Plans an entry that followed no plan, from its record, if that is complete and not too long.
+    /// Adds an unplanned entry to the sequences, if its record is complete and not too long.
     pub(super) fn learn(
         &mut self,
         store: &mut Store,
@@ -51,12 +51,12 @@ impl Plan {
         self.too_long = 0;
         if let Some((recorded, _)) = recorded {
             self.add_sequence(recorded, store.epoch);
-            store.release_free_lists(); // They served the recorded entry; now the slab serves it.
+            store.release_free_lists(); // The slab replaces these blocks.
         }
     }
 
-    /// Adds the requests of an entry to the sequences that are planned together. The oldest
-    /// sequences are removed to make room.
+    /// Adds the requests of an entry as a sequence. If there are too many sequences or requests,
+    /// first removes the least recently used sequences.
     pub(super) fn add_sequence(&mut self, recorded: &[RecordedAllocation], epoch: u64) {
         self.differed += 1;
         let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
@@ -69,7 +69,7 @@ impl Plan {
             let mut known = self.sequences.swap_remove(index);
             known.merge(&new);
             (known.used_epoch, known.full_epoch) = (epoch, epoch);
-            // The extended sequence may have room for other sequences.
+            // The extended sequence may cover further sequences, which are then merged.
             let fits = |other: &mut Sequence| known.has_room_for(other) || known.is_alike(other);
             let fitting: Vec<Sequence> = self.sequences.extract_if(.., fits).collect();
             fitting.iter().for_each(|other| known.merge(other));
@@ -85,8 +85,8 @@ impl Plan {
         self.sequences.push(new);
     }
 
-    /// Returns the index of an equal sequence, or else of a sequence of the same program with
-    /// longer or shorter requests.
+    /// Returns the index of an equal sequence. If there is none, returns the index of a sequence
+    /// from equal call sites with longer or shorter requests.
     fn related(&self, new: &Sequence) -> Option<usize> {
         let known = &self.sequences;
         let alike = known.iter().position(|known| known.is_alike(new));
@@ -99,29 +99,29 @@ impl Plan {
         lengths.sum()
     }
 
-    /// Returns the bytes by which the requests of the present entry are shorter than the planned
+    /// Returns the bytes by which the requests of the current entry are shorter than the planned
     /// requests.
     pub(super) fn spare_bytes(&mut self) -> u64 {
         if !self.varies || self.tree.requests().is_empty() {
             return 0;
         }
         let spare = |index: usize| {
-            // The bytes before rounding, because pools of size classes round planned sizes further
-            // than a hit does.
+            // The sizes are compared before rounding, because pools with size classes round planned
+            // sizes further than a hit does.
             let planned_bytes = self.tree.requests()[index].requested_bytes;
             let served_bytes = self.blocks.get(index)?.served_bytes;
             Some(planned_bytes.saturating_sub(served_bytes))
         };
         let path = self.tree.path_to(self.cursor).into_iter();
         let spare_bytes = path.filter_map(spare).sum();
-        // Requests on the path of another entry may be short, too.
+        // Requests on the path of another entry may also be shorter than planned.
         let mut planned = self.tree.requests().iter().zip(&self.blocks);
         self.varies = planned.any(|(request, block)| block.served_bytes < request.requested_bytes);
         spare_bytes
     }
 
     /// Ends the entry. If the entry followed at least half of its sequence, it counts as a use of
-    /// the sequence. Unless its requests were much shorter, it also counts as a use at full length.
+    /// the sequence. If its requests were not much shorter, it also counts as a use at full length.
     pub(super) fn end_sequence(&mut self, epoch: u64, spare_bytes: u64) {
         if self.following {
             self.differed = 0;
@@ -139,8 +139,9 @@ impl Plan {
         self.root = self.tree.root_of(self.cursor);
     }
 
-    /// Plans anew between two entries, if the sequences changed. Releases the suballocations. If
-    /// the slab is too short for the new plan, or on another stream, releases the slab as well.
+    /// Computes a new plan between two entries, if the sequences have changed. Releases the
+    /// suballocations. If the slab is too short for the new plan or on another stream, also
+    /// releases the slab.
     pub(super) fn replan(&mut self, store: &mut Store) {
         if !std::mem::take(&mut self.is_outdated) {
             return;
@@ -159,7 +160,7 @@ impl Plan {
         slab.is_none_or(|slab| self.tree.is_on(slab.block.stream))
     }
 
-    /// Marks requests to be served outside of the slab, in every sequence that contains them.
+    /// Marks the requests `live` as served outside the slab, in every sequence that contains them.
     pub(super) fn plan_outside(&mut self, live: &[usize]) {
         self.is_outdated = true;
         for &index in live {
@@ -175,9 +176,9 @@ impl Plan {
         }
     }
 
-    /// Releases, between two entries, a slab that is much longer than the sequences need that
-    /// entries since `epoch` used at full length. Then removes the other sequences. As long as they
-    /// cost nothing, they are kept.
+    /// Releases a slab between two entries, if it is much longer than needed. The needed length is
+    /// the maximum over the sequences that entries have used at full length since `epoch`. Unused
+    /// sequences are removed only if the slab is too long, because otherwise they cost no memory.
     pub(super) fn expire(&mut self, store: &mut Store, epoch: u64) {
         let is_used = |known: &Sequence| known.full_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));

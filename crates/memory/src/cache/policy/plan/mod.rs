@@ -1,5 +1,5 @@
-//! Plan: the allocations of entries are packed into one slab. Later entries are served from it,
-//! request by request, as long as they repeat a recorded entry.
+//! Plan: the allocations of recorded entries are packed into one slab. While a later entry repeats
+//! a recorded entry, the slab serves its requests.
 
 mod gaps;
 mod learn;
@@ -23,72 +23,71 @@ use gaps::Gaps;
 use sequence::Sequence;
 use tree::{Fit, PlanTree};
 
-/// The maximum number of sequences that a scope may alternate between. A further sequence replaces
-/// the least recently followed sequence.
+/// The maximum number of alternating sequences of a scope. A further sequence replaces the least
+/// recently followed sequence.
 const SEQUENCES: usize = 4;
 
-/// The index of a suballocation of an entry that follows no plan.
+/// The index of a suballocation for an unplanned request.
 const UNPLANNED: usize = u32::MAX as usize;
 
-/// The number of consecutive entries that differ from the plan, after which a scope is planned anew
-/// less and less often.
+/// The number of consecutive entries that differ from the plan, after which the scope is replanned
+/// less often.
 const EAGER_REPLANS: u32 = 8;
 
-/// The plan of a shard, and the position of the present entry in it.
+/// The plan of a shard, and the position of the current entry in the plan.
 ///
 /// Invariants:
-/// - the `sequences` have at most [`MAX_PLANNED`] requests;
-/// - unless `is_outdated`, `tree` is the tree of the `sequences`;
-/// - while `following`, the present entry's requests are those on the tree's path to `cursor`;
-/// - there is at most one slab, at least as long as the plan's and on the plan's stream. Its
-///   suballocations are handed out, in the store's idle list, in `blocks`, or `unplanned`; if
-///   `blocks` is empty, none of the plan's suballocations is handed out;
-/// - once an entry follows no plan any more, `gaps` are the gaps between the suballocations that
-///   are handed out or in the idle list.
+/// - The `sequences` have at most [`MAX_PLANNED`] requests in total.
+/// - Unless `is_outdated` is set, `tree` is the tree of the `sequences`.
+/// - While `following` is set, the requests of the current entry are the tree's path to `cursor`.
+/// - There is at most one slab. It is at least as long as the plan needs, and on the plan's stream.
+///   Each suballocation of the slab is live, in the store's idle list, in `blocks`, or in
+///   `unplanned`. If `blocks` is empty, no planned suballocation is live.
+/// - If `gaps` is set, the entry has left the plan. `gaps` has the gaps between the suballocations
+///   that are live or in the idle list.
 #[derive(Default)]
 pub(in crate::cache) struct Plan {
     sequences: Vec<Sequence>,
     tree: PlanTree,
     is_outdated: bool,
     slab: Arenas,
-    /// The slab length that the plan needed when the slab was made.
+    /// The slab length that the plan needed at the creation of the slab.
     slab_bytes: u64,
-    /// The planned suballocation of each request.
     blocks: Vec<PlannedBlock>,
     /// Idle headers that belong to no request of the plan.
     unplanned: List,
     gaps: Option<Gaps>,
     cursor: usize,
     following: bool,
-    /// The cursor at the beginning of an entry that repeats the last entry.
+    /// The initial cursor of an entry that repeats the last entry.
     root: usize,
-    /// True if a suballocation last served a request of another size than the planned size.
+    /// True if a request had another size than the planned size of its suballocation.
     varies: bool,
     /// The number of consecutive entries that differed from the plan.
     differed: u32,
     /// The number of entries with too many requests since the last plannable entry.
     too_long: u32,
-    /// The number of requests that the shard had served when the last entry ended.
+    /// The number of requests that the shard had served at the end of the last entry.
     served: u64,
 }
 
 /// The value of `below` for several requests, which the tree lists in `before`.
 const SEVERAL: u32 = u32::MAX;
 
-/// A planned suballocation of the slab, with its header while it is idle. It has the size of one
-/// cache line, so that a hit reads only one line.
+/// A planned suballocation of the slab. It stores its header while it is idle. This type has the
+/// size of one cache line, so that a hit reads only one line.
 #[repr(align(64))]
 struct PlannedBlock {
-    /// The requests that it serves, according to the tree.
     fit: Fit,
-    /// The request that last used the memory: this request itself if no other did, or [`SEVERAL`].
+    /// The index of the request that last used the memory. If no request did, the value is the
+    /// suballocation's own index. If several requests did, the value is [`SEVERAL`].
     below: u32,
-    /// The cursor when the suballocation was last found idle.
+    /// The value of the cursor when the suballocation was last found idle.
     idle_since: u32,
-    /// Empty while the suballocation is handed out, or if the request is served outside of the
-    /// slab.
+    /// The header of the idle suballocation. The value is `None` while the suballocation is live,
+    /// or if the request is served outside the slab.
     header: Option<Box<Header>>,
-    /// The size of the last request that it served.
+    /// The size of the last request that the suballocation served.
     served_bytes: u64,
 }
 
@@ -193,15 +192,15 @@ impl ArenaPolicy for Plan {
         self.refill(store, counters, request)
     }
 
-    /// Serves the rest of the present entry without its plan.
+    /// Makes the current entry continue without its plan.
     fn without_arena(&mut self) {
         self.following = false;
     }
 
-    /// Notes a request that was served outside of the slab. The entry leaves the plan if the plan
-    /// meanwhile has this request inside the slab, or has another request here. The latter happens
-    /// if a callback allocated in between, because the callback's request precedes this request. A
-    /// planned request that the entry skipped must not count as idle.
+    /// Handles a request that was served outside the slab. The plan may have another request at the
+    /// cursor, or serve this request inside the slab. Then the entry leaves the plan. For example,
+    /// a callback of the memory may have allocated first. A planned request that the entry skipped
+    /// must not count as idle.
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
         let is_planned = next.is_some_and(|next| {
@@ -211,15 +210,15 @@ impl ArenaPolicy for Plan {
         self.cursor += usize::from(self.following);
     }
 
-    /// Moves the uses by other streams to the slab. The slab then serves nothing more in this
+    /// Moves the uses by other streams to the slab. The slab then serves no further request of this
     /// entry.
     fn share(&mut self, suballocation: &mut Header) {
         self.slab.share(suballocation);
         self.following = false;
     }
 
-    /// Detaches the slab if one of its suballocations is live. If these `escape` from an entry, the
-    /// next plan serves their requests outside of the slab.
+    /// Detaches the slab if it has live suballocations. If `escape` is true, the next plan serves
+    /// the requests of these suballocations outside the slab.
     fn detach(&mut self, store: &mut Store, escape: bool) {
         self.sort_in(store);
         if !self.has_live() {
@@ -280,7 +279,7 @@ impl ArenaPolicy for Plan {
 }
 
 impl Plan {
-    /// Returns the block of a hit. Allocates and releases nothing.
+    /// Returns the block of a hit. Allocates and releases no memory.
     #[inline]
     pub(in crate::cache) fn allocate(
         &mut self,
@@ -298,7 +297,7 @@ impl Plan {
             blocks[header.block.suballocation_index()].put(header, cursor);
         }
         if !idle.is_empty() {
-            return None; // `refill` puts them elsewhere.
+            return None; // `refill` sorts in the remaining headers.
         }
         let block = blocks.get(cursor)?;
         if !block.fit.is_for(rounded_bytes, stream) {
@@ -314,14 +313,14 @@ impl Plan {
         self.take_planned(rounded_bytes)
     }
 
-    /// Returns the index in the plan of a request, if the entry can continue with it.
+    /// Returns the plan's index of a request, if the entry can continue with this request.
     fn next_planned(&self, request: &Request) -> Option<usize> {
         let size = request.size.rounded_bytes;
         let next = || self.tree.find(self.cursor, size, request.stream);
         self.following.then(next)?
     }
 
-    /// Hands out the suballocation of the request at the cursor, which is clear.
+    /// Hands out the suballocation of the request at the cursor. Its memory must be clear.
     #[inline(always)]
     fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header>> {
         let block = self.blocks.get_mut(self.cursor)?;
@@ -334,8 +333,8 @@ impl Plan {
         Some(header)
     }
 
-    /// Returns true if every suballocation that last used the request's memory is idle. Returns
-    /// false if the slab was released since.
+    /// Returns true if every suballocation that last used the request's memory is idle. If the slab
+    /// was released, returns false.
     fn is_clear(&self, index: usize) -> bool {
         let block = |below: &u32| self.blocks.get(*below as usize);
         let request = &self.tree.requests()[index];
@@ -343,7 +342,7 @@ impl Plan {
         below.all(|block| block.is_some_and(|block| block.header.is_some()))
     }
 
-    /// Serves a request that differs from the plan: from a gap of the slab, or as Recycle does.
+    /// Serves a request that differs from the plan, from a gap of the slab or from the free lists.
     fn refill_unplanned(
         &mut self,
         store: &mut Store,
@@ -363,8 +362,8 @@ impl Plan {
         header.ok_or(Need::Block)
     }
 
-    /// Moves idle suballocations to their slots in `blocks`. If the entry left the plan, its
-    /// recording also records the frees of the suballocations that the plan served.
+    /// Moves idle suballocations to their slots in `blocks`. If the entry has left the plan, also
+    /// records the frees of planned suballocations.
     fn sort_in(&mut self, store: &mut Store) {
         let (idle, mut recording) = store.idle_and_recording();
         if self.slab.is_empty() {
@@ -392,7 +391,7 @@ impl Plan {
         }
     }
 
-    /// Serves a request of an entry that follows no plan from a gap of the slab.
+    /// Serves a request from a gap of the slab. The entry must have left the plan.
     fn take_gap(
         &mut self,
         store: &Store,

@@ -5,15 +5,14 @@ use std::panic::Location;
 use crate::cache::record::{AllocationRecord, RecordedAllocation};
 use crate::device::StreamId;
 
-/// A request of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SequenceRequest {
     pub(super) rounded_bytes: u64,
     pub(super) stream: StreamId,
     pub(super) requested_bytes: u64,
     call_site: &'static Location<'static>,
-    /// The index of the first later request that may reuse its bytes; `None` if it outlives the
-    /// entry.
+    /// The index of the first later request that may reuse the memory; `None` if the block outlives
+    /// the entry.
     pub(super) upper: Option<usize>,
 }
 
@@ -28,7 +27,8 @@ impl SequenceRequest {
             && self.call_site == other.call_site
     }
 
-    /// Returns the request as recorded in a later entry, which requested at most `served_bytes`.
+    /// Converts the request to a recorded allocation of a later entry, which requested at most
+    /// `served_bytes` bytes.
     pub(super) fn recorded(
         &self,
         (number, served_bytes): (usize, u64),
@@ -46,13 +46,13 @@ impl SequenceRequest {
     }
 }
 
-/// The requests of an entry.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) requests: Vec<SequenceRequest>,
     /// The epoch of the last entry that followed this sequence.
     pub(super) used_epoch: u64,
-    /// The epoch of the last entry that followed this sequence with requests of about its lengths.
+    /// The epoch of the last entry that followed this sequence with requests of about the planned
+    /// sizes.
     pub(super) full_epoch: u64,
 }
 
@@ -68,8 +68,8 @@ impl Sequence {
             stream: recorded.stream,
             requested_bytes: recorded.record.bytes,
             call_site: recorded.record.call_site,
-            // The lifetime is at least one step. Without a lifetime, the request would need no
-            // bytes, and the slab might be shorter than the request.
+            // The lifetime is at least one step. With an empty lifetime, the request would need no
+            // memory, and the slab could be shorter than the request.
             upper: recorded
                 .record
                 .freed_at
@@ -88,29 +88,28 @@ impl Sequence {
         inside.map(|own| own.requested_bytes).sum()
     }
 
-    /// Returns the length of the common prefix of both sequences.
+    /// Returns the length of the common prefix of the two sequences.
     pub(super) fn common(&self, other: &Self) -> usize {
         let mut pairs = self.requests.iter().zip(&other.requests);
         let differing = pairs.position(|(own, other)| !own.is_like(other));
         differing.unwrap_or(self.requests.len().min(other.requests.len()))
     }
 
-    /// Returns true if all requests of both sequences are equal.
+    /// Returns true if the two sequences have equal requests.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.requests.len() == other.requests.len() && self.common(other) == self.requests.len()
     }
 
-    /// Returns true if each request of `other` fits in this sequence's request with its index, and
-    /// was made on the same line. The sequences then come from one program with inputs of different
-    /// lengths.
+    /// Returns true if each request of `other` fits in this sequence's request of equal index and
+    /// call site. The two sequences then come from one program with inputs of different lengths.
     pub(super) fn has_room_for(&self, other: &Self) -> bool {
         let mut pairs = self.requests.iter().zip(&other.requests);
         self.requests.len() == other.requests.len()
             && pairs.all(|(own, other)| own.has_room_for(other))
     }
 
-    /// Extends each request to the longer size and lifetime of the two sequences. One sequence must
-    /// have room for the other.
+    /// Extends each request to the maximum size and lifetime of the two sequences. One sequence
+    /// must have room for the requests of the other sequence.
     pub(super) fn merge(&mut self, other: &Self) {
         for (own, other) in self.requests.iter_mut().zip(&other.requests) {
             own.rounded_bytes = own.rounded_bytes.max(other.rounded_bytes);
@@ -122,8 +121,8 @@ impl Sequence {
         }
     }
 
-    /// Returns the ends of the requests' lifetimes, extended so that they also hold for each
-    /// sequence of `all` within its common prefix with this sequence.
+    /// Returns the ends of the requests' lifetimes. In the common prefix with another sequence of
+    /// `all`, each lifetime is extended to include the other sequence's lifetime.
     pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
         let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
         for other in all {

@@ -7,7 +7,7 @@ use crate::cache::store::Store;
 use crate::memory::header::List;
 
 impl Plan {
-    /// Lays the plan's suballocations out in the slab, unless this was done before.
+    /// Creates the plan's suballocations in the slab, if they do not exist yet.
     pub(super) fn lay_out(&mut self, store: &Store, counters: &Counters) {
         let Some(slab) = self.slab.first().filter(|_| self.blocks.is_empty()) else {
             return;
@@ -30,15 +30,14 @@ impl Plan {
                 _ => SEVERAL,
             },
             header: lay(index, request),
-            // Earlier requests were served from a slab that was lost. Their suballocations became
-            // idle now, at the earliest.
+            // A lost slab may have served earlier requests of the entry. So all suballocations
+            // count as idle since the current cursor.
             idle_since: self.cursor as u32,
             served_bytes: request.rounded_bytes,
         });
         self.blocks = blocks.collect();
     }
 
-    /// Iterates over the indices of the plan's suballocations that are handed out.
     pub(super) fn live(&self) -> impl Iterator<Item = usize> {
         let requests = self.tree.requests().iter().zip(&self.blocks).enumerate();
         let live = requests
@@ -50,7 +49,7 @@ impl Plan {
         self.live().next().is_some() || self.gaps.as_ref().is_some_and(|gaps| gaps.live() > 0)
     }
 
-    /// Takes the headers that are not handed out.
+    /// Removes and returns the idle headers.
     pub(super) fn take_headers(&mut self) -> List {
         self.gaps = None;
         let mut headers = std::mem::take(&mut self.unplanned);
@@ -63,7 +62,7 @@ impl Plan {
         headers
     }
 
-    /// Detaches the slab, whether a suballocation is live or not.
+    /// Detaches the slab, with or without live suballocations.
     pub(super) fn detach_slab(&mut self, store: &mut Store) {
         let live = match &self.gaps {
             Some(gaps) => (gaps.live(), gaps.live_bytes()),

@@ -1,5 +1,6 @@
-//! The offsets of recorded entries' requests in one slab, and the requests that must be idle before
-//! each. A computation on numbers alone, from which [`Plan`](super::Plan) serves requests.
+//! The tree of a plan. Each request has an offset in one slab. Each request also has a list of
+//! earlier requests that must be idle first. The tree is pure arithmetic. [`Plan`](super::Plan)
+//! serves requests with it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,24 +10,25 @@ use super::sequence::Sequence;
 use crate::device::StreamId;
 use crate::plan::{BufferInterval, pack_around};
 
-/// A request. Sequences share the requests of a common prefix.
+/// A request of the plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
-    /// The bytes before they were rounded.
+    /// The bytes before rounding.
     pub(super) requested_bytes: u64,
-    /// The shortest request that is served only here; 1 if no other sequence branches here.
+    /// The minimum size of requests that only this planned request serves; 1 if no other sequence
+    /// branches at this request.
     least_bytes: u64,
     stream: StreamId,
-    /// The offset in the slab. `None` if the request is served outside, because it outlives an
-    /// entry or is on another stream.
+    /// The offset in the slab. `None` if the request is served outside the slab, because it
+    /// outlives an entry or is on another stream.
     pub(super) offset: Option<u64>,
-    /// The range in the plan's `before` of the requests that last used this request's memory.
+    /// The range of `PlanTree::before` with the requests that last used this request's memory.
     before: (u32, u32),
 }
 
 impl PlannedRequest {
-    /// The end mark behind the last request of a sequence; no request has 0 bytes.
+    /// The end mark after the last request of a sequence. Its size is 0, which no request has.
     const END: Self = Self {
         rounded_bytes: 0,
         requested_bytes: 0,
@@ -36,7 +38,7 @@ impl PlannedRequest {
         before: (0, 0),
     };
 
-    /// Returns the requests that continue here, whatever the other sequences are.
+    /// Returns the requests that this planned request serves, independent of the other sequences.
     pub(super) fn fit(&self) -> Fit {
         Fit {
             least_bytes: self.least_bytes,
@@ -45,7 +47,6 @@ impl PlannedRequest {
         }
     }
 
-    /// Returns true if a request fits in the memory of this planned request.
     pub(super) fn has_room_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
         (1..=self.rounded_bytes).contains(&rounded_bytes) && self.stream == stream
     }
@@ -67,29 +68,30 @@ impl Fit {
     }
 }
 
-/// The requests of a sequence behind the prefix that it shares with an earlier sequence.
+/// The requests of a sequence after its common prefix with an earlier sequence.
 #[derive(Debug)]
 struct RequestRun {
     sequence: usize,
-    /// The last request of that prefix, if it has one.
+    /// The last request of the common prefix; `None` if the prefix is empty.
     parent: Option<usize>,
-    /// The number of requests in that prefix.
+    /// The number of requests in the common prefix.
     depth: usize,
     start: usize,
 }
 
-/// A plan of several sequences, as a tree of requests. Sequences that begin alike share the
-/// requests of their common prefix, each at one offset. An entry follows one path from a root.
+/// A plan of several sequences, as a tree of requests. Sequences share the requests of a common
+/// prefix, and each shared request has one offset. An entry follows one path from a root.
 ///
 /// Invariants:
-/// - a run begins where the run before it ended, with a request whose size and stream no other
-///   child of its parent has;
-/// - if two requests on a path overlap in the slab, and `i` is the later one, then one of the
-///   [`before`](Self::before) of `i` overlaps with the earlier request: it is the earlier request
-///   itself, or lies between the two requests on the path.
+/// - A run begins at the end of the previous run. The size and stream of its first request are
+///   unique among the children of its parent.
+/// - Let two requests on a path overlap in the slab, and let `i` be the later request. Then a
+///   request in [`before`](Self::before) of `i` overlaps with the earlier request. It is the
+///   earlier request itself, or lies between the two requests on the path.
 ///
-/// Suppose that the memory of each request was handed out only while its own `before` were idle. If
-/// all `before` of `i` are idle, then every request that overlaps with `i` is idle.
+/// The memory of each request is handed out only while all requests in its `before` are idle. Under
+/// this condition, if all requests in `before` of `i` are idle, every request that overlaps with
+/// `i` is idle.
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,
@@ -99,9 +101,9 @@ pub(super) struct PlanTree {
 }
 
 impl PlanTree {
-    /// Packs sequences, no two of which are alike. The sequence with the largest load is packed as
-    /// tightly as possible. The others are packed around the requests that they share with an
-    /// earlier sequence.
+    /// Packs distinct sequences. The sequence with the largest load is packed as tightly as
+    /// possible. Each further sequence is packed around the requests that it shares with an earlier
+    /// sequence.
     pub(super) fn new(sequences: &[Sequence]) -> Self {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_cached_key(|&index| Reverse(sequences[index].load_bytes()));
@@ -113,7 +115,7 @@ impl PlanTree {
         plan
     }
 
-    /// Sets `least_bytes` of the requests with which sequences part.
+    /// Sets `least_bytes` of the requests at which sequences branch.
     fn mark_branches(&mut self) {
         let parents = self.runs.iter().map(|run| run.parent);
         let parents: Vec<Option<usize>> = parents.collect();
@@ -128,7 +130,8 @@ impl PlanTree {
         }
     }
 
-    /// Adds a sequence. Its requests on `stream` that end within the entry get offsets in the slab.
+    /// Adds a sequence. Its requests on `stream` that do not outlive the entry get offsets in the
+    /// slab.
     fn add(&mut self, sequences: &[Sequence], index: usize, stream: StreamId) {
         let sequence = &sequences[index];
         let common = |run: &RequestRun| sequence.common(&sequences[run.sequence]);
@@ -175,8 +178,8 @@ impl PlanTree {
         self.link(&path, start);
     }
 
-    /// Sets `before` of each request of a path whose number is at least `start`, and extends the
-    /// slab. The other requests of the path are shared, and their `before` is already set.
+    /// Sets `before` of each request on a path with an index of at least `start`, and extends the
+    /// slab. Requests with a lower index are shared, and their `before` is already set.
     fn link(&mut self, path: &[usize], start: usize) {
         let mut top = Top::default();
         for &number in path {
@@ -211,7 +214,6 @@ impl PlanTree {
         inside.all(|request| request.stream == stream)
     }
 
-    /// Returns the requests that last used this request's memory.
     #[inline]
     pub(super) fn before(&self, request: &PlannedRequest) -> &[u32] {
         let (first, end) = request.before;
@@ -220,9 +222,9 @@ impl PlanTree {
             .unwrap_or_default()
     }
 
-    /// Returns the request that continues a path which reached `number`: `number` itself or a
-    /// sibling of it. It has exactly the requested size, or else is the shortest with room for that
-    /// size. So a plan for the longest batch serves every shorter batch.
+    /// Returns the request that continues a path at `number`: the request `number` or a sibling.
+    /// Selects the shortest request that has room for the requested size. So a plan for the longest
+    /// batch serves every shorter batch.
     pub(super) fn find(
         &self,
         number: usize,
@@ -250,24 +252,25 @@ impl PlanTree {
         &self.runs[after - 1]
     }
 
-    /// Returns a sequence that contains this request; for an end mark, the sequence that it ends.
+    /// Returns a sequence that contains the request `number`. For an end mark, returns the sequence
+    /// that the mark ends.
     pub(super) fn sequence_of(&self, number: usize) -> usize {
         self.run_of(number).sequence
     }
 
-    /// Returns the first request of the paths that contain this request.
+    /// Returns the first request of the paths that contain the request `number`.
     pub(super) fn root_of(&self, number: usize) -> usize {
         let run = self.run_of(number);
         run.parent.map_or(run.start, |parent| self.root_of(parent))
     }
 
-    /// Returns the number of requests before this request on its path.
+    /// Returns the number of requests before the request `number` on its path.
     pub(super) fn depth(&self, number: usize) -> usize {
         let run = self.run_of(number);
         run.depth + (number - run.start)
     }
 
-    /// Returns the requests before this request on its path.
+    /// Returns the requests before the request `number` on its path.
     pub(super) fn path_to(&self, mut number: usize) -> Vec<usize> {
         let mut path = Vec::new();
         loop {
@@ -293,14 +296,14 @@ impl PlanTree {
     }
 }
 
-/// The last request at each offset of the slab: maps the beginning of a range to its end and
-/// request.
+/// The last request at each offset of the slab. The key is the beginning of a range, and the value
+/// is the range's end and request.
 #[derive(Default)]
 struct Top(BTreeMap<u64, (u64, u32)>);
 
 impl Top {
-    /// Makes `number` the last request of a range. Returns the requests that were the last in some
-    /// part of it, each once.
+    /// Makes `number` the last request of `range`. Returns the previous last requests in `range`,
+    /// without duplicates.
     fn cover(&mut self, range: Range<u64>, number: u32) -> Vec<u32> {
         let first = self.0.range(..range.start).next_back();
         let first = first.filter(|&(_, &(end, _))| end > range.start);
@@ -334,7 +337,8 @@ mod tests {
     use super::*;
     use crate::cache::record::{AllocationRecord, RecordedAllocation};
 
-    /// Requests: the size in units, and the lifetime in steps; `None` outlives the entry.
+    /// The requests of a sequence. Each request has a size in units and a lifetime in steps; `None`
+    /// outlives the entry.
     type Requests = Vec<(u64, Option<usize>)>;
 
     fn sequence(requests: &[(u64, Option<usize>)]) -> Sequence {
@@ -362,8 +366,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Returns sequences that begin alike. Each later sequence is a prefix of the first sequence,
-    /// with other lifetimes and another continuation.
+    /// Returns sequences with common prefixes. Each further sequence is a prefix of the first
+    /// sequence, with other lifetimes and another continuation.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (
@@ -394,8 +398,8 @@ mod tests {
     }
 
     proptest! {
-        /// On every path, requests that overlap in the slab have lifetimes that do not overlap. The
-        /// earlier request is reached from the later one through `before`.
+        /// On every path, requests that overlap in the slab have disjoint lifetimes. `before` leads
+        /// from the later request to the earlier request.
         #[test]
         fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
             let sequences = distinct(&all);
@@ -431,7 +435,6 @@ mod tests {
             }
         }
 
-        /// A path is found by its requests alone, wherever it branches off another path.
         #[test]
         fn each_sequence_is_found(all in sequences()) {
             let sequences = distinct(&all);
@@ -479,8 +482,7 @@ mod tests {
         assert_eq!((long.load_bytes(), other.load_bytes()), (1024, 1536));
     }
 
-    /// Two sequences that begin alike use the same addresses. Only the offsets of their common
-    /// prefix restrict both.
+    /// The slab is as long as the longest sequence needs, because the sequences share addresses.
     #[test]
     fn the_slab_is_as_long_as_the_longest_sequence() {
         let train = sequence(&[

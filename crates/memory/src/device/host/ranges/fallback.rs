@@ -5,7 +5,7 @@ use crate::device::{Destination, DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// The ranges of a host device; uninhabited.
+/// An uninhabited type for the ranges of a host device.
 #[derive(Debug)]
 pub(in crate::device::host) enum Ranges {}
 

@@ -1,4 +1,4 @@
-//! Ranges by `mmap`: a mapping without access reserves addresses; lifting the protection commits a
+//! Ranges from `mmap`. A mapping without access reserves addresses, and granting access commits a
 //! page.
 
 use std::ffi::{c_int, c_void};
@@ -18,10 +18,10 @@ use crate::sync::Arc;
 /// The huge-page size of x86-64 and AArch64, and CUDA's usual mapping granularity.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Flags with which the kernel does not account a range as memory.
+/// Flags of a mapping that the kernel does not account as memory.
 const ADDRESSES_ONLY: c_int = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-/// The ranges of a host device; committed pages count in its budget.
+/// The ranges of a host device. Committed pages count in the device's budget.
 #[derive(Debug)]
 pub(in crate::device::host) struct Ranges {
     budget: Arc<Budget>,
@@ -30,7 +30,6 @@ pub(in crate::device::host) struct Ranges {
 }
 
 impl Ranges {
-    /// Creates ranges whose pages count in `budget`.
     pub(in crate::device::host) fn new(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
@@ -38,8 +37,8 @@ impl Ranges {
         })
     }
 
-    /// Creates ranges whose pages can be read, as zeros, and not written. The pages have no memory
-    /// of their own, because the kernel maps its page of zeros.
+    /// Creates ranges of read-only pages that contain zeros. The pages use no memory, because the
+    /// kernel maps its zero page.
     pub(in crate::device::host) fn without_data(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
@@ -47,14 +46,15 @@ impl Ranges {
         })
     }
 
-    /// Lifts the protection of a part of a range. Returns false if the kernel is out of memory.
+    /// Grants access to a part of a range. Returns false if the kernel is out of memory.
     pub(in crate::device::host) fn make_readable(
         &self,
         address: DevicePtr,
         bytes: u64,
     ) -> Result<bool> {
         let pages = host_pointer(address).cast();
-        // SAFETY: a part of a mapping of ours, which becomes accessible.
+        // SAFETY: the part lies in a range that `reserve_range` mapped. The call only grants
+        // access.
         let changed = unsafe { libc::mprotect(pages, bytes as usize, self.access) };
         Ok(unless_exhausted(succeeded(changed))?.is_some())
     }
@@ -80,16 +80,17 @@ impl VirtualMemory for Ranges {
         else {
             return Ok(None);
         };
-        // SAFETY: a new mapping, at an address of the kernel's choice, touches no other.
+        // SAFETY: the flags lack `MAP_FIXED`, so the new mapping replaces no other mapping.
         let begin = unsafe { map(ptr::null_mut(), mapped, ADDRESSES_ONLY) };
         let Some(begin) = unless_exhausted(begin)? else {
             return Ok(None);
         };
-        // The kernel aligns to its own pages: unmap the addresses outside the aligned range.
+        // The kernel aligns a mapping to its own page size only. So the addresses outside the
+        // aligned range are unmapped.
         let before = begin.align_offset(PAGE_BYTES as usize);
         let range = begin.wrapping_byte_add(before);
-        // SAFETY: both parts lie in the new mapping, which nothing uses yet. The mapping is one
-        // page longer than the range, and `before` is less than a page.
+        // SAFETY: the two unmapped parts lie in the new mapping, which nothing uses yet. The
+        // mapping is one page longer than the range, and `before` is less than a page.
         unsafe {
             unmap(begin, before)?;
             unmap(
@@ -101,7 +102,8 @@ impl VirtualMemory for Ranges {
     }
 
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
-        // SAFETY: by this function's contract, this is a mapping of ours that nothing uses.
+        // SAFETY: by this function's contract, `reserve_range` mapped the range, and nothing uses
+        // it.
         unsafe { unmap(host_pointer(range).cast(), bytes as usize) }
     }
 
@@ -127,10 +129,10 @@ impl VirtualMemory for Ranges {
 
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64, _to: Destination) -> Result<()> {
         let flags = ADDRESSES_ONLY | MAP_FIXED;
-        // A new mapping in place releases the pages and, under strict accounting, their commit
-        // charge, in one step.
-        // SAFETY: the replaced addresses lie in a mapping of ours that nothing uses, by this
-        // function's contract.
+        // A new mapping at these addresses releases the pages in one step. Under strict accounting,
+        // it also releases their commit charge.
+        // SAFETY: by this function's contract, the replaced addresses lie in a reserved range, and
+        // nothing uses them.
         let replaced = unsafe { map(host_pointer(address).cast(), bytes as usize, flags) };
         replaced.map_err(refused)?;
         self.budget.unclaim(bytes);
@@ -138,38 +140,39 @@ impl VirtualMemory for Ranges {
     }
 }
 
-/// Advises the kernel to use huge pages. One fault for 2 MiB, instead of 512 faults, makes filling
-/// new memory five times as fast. If the kernel has no huge page, it uses small pages.
+/// Advises the kernel to use huge pages. With one page fault for 2 MiB instead of 512 faults,
+/// filling new memory is five times as fast. If no huge page is free, the kernel uses small pages.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn prefer_huge_pages(pages: *mut c_void, bytes: usize) {
-    // SAFETY: this advice has no visible effect.
+    // SAFETY: this advice does not change the contents of memory.
     let _ = unsafe { libc::madvise(pages, bytes, libc::MADV_HUGEPAGE) };
 }
 
-/// Does nothing: the platform decides by itself.
+/// Does nothing, because the platform chooses the page size itself.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn prefer_huge_pages(_pages: *mut c_void, _bytes: usize) {}
 
-/// Unmaps a part, which may be empty.
+/// Unmaps a part of a mapping. The part may be empty.
 ///
 /// # Safety
 ///
-/// The part lies in a mapping of ours that nothing uses.
+/// The part lies in a mapping that [`map`] created, and nothing uses the part.
 unsafe fn unmap(begin: *mut c_void, bytes: usize) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: by this function's contract.
+    // SAFETY: by this function's contract, the part lies in a mapping that nothing uses.
     succeeded(unsafe { libc::munmap(begin, bytes) }).map_err(refused)
 }
 
-/// Maps addresses without access. Returns their begin.
+/// Maps addresses without access. Returns the first address.
 ///
 /// # Safety
 ///
-/// With `MAP_FIXED`, the addresses lie in a mapping of ours that nothing uses.
+/// If `flags` has `MAP_FIXED`, the addresses lie in a mapping that this function created, and
+/// nothing uses them.
 unsafe fn map(at: *mut c_void, bytes: usize, flags: c_int) -> io::Result<*mut c_void> {
-    // SAFETY: by this function's contract.
+    // SAFETY: by this function's contract, a fixed mapping replaces only unused addresses.
     match unsafe { libc::mmap(at, bytes, PROT_NONE, flags, -1, 0) } {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         begin => Ok(begin),
@@ -182,7 +185,6 @@ fn page_size() -> u64 {
     u64::try_from(bytes).expect("every system has pages")
 }
 
-/// Returns the error of a call that returned `status`.
 fn succeeded(status: c_int) -> io::Result<()> {
     match status {
         0 => Ok(()),
@@ -190,7 +192,7 @@ fn succeeded(status: c_int) -> io::Result<()> {
     }
 }
 
-/// Returns `None` if the kernel is out of memory.
+/// Converts an out-of-memory error of the kernel to `None`.
 fn unless_exhausted<T>(outcome: io::Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
@@ -220,7 +222,7 @@ mod tests {
     }
 
     fn last_byte(page: DevicePtr) -> u8 {
-        // SAFETY: as above.
+        // SAFETY: the page is committed, and no other test uses it.
         unsafe { host_pointer(page.offset(PAGE - 1)).read() }
     }
 
@@ -230,7 +232,8 @@ mod tests {
         let range = ranges.reserve_range(64 * PAGE).unwrap().unwrap();
         assert!(range.0.is_multiple_of(PAGE));
         let pages = [3, 4, 5].map(|page| range.offset(page * PAGE));
-        // SAFETY: every part below lies in the range, and is committed or not as it has to be.
+        // SAFETY: each part lies in the range. `commit` gets uncommitted parts, and `decommit` gets
+        // committed parts.
         unsafe {
             assert!(ranges.commit(pages[0], 3 * PAGE, PAGE).unwrap());
             for (value, page) in (1..).zip(pages) {
@@ -255,7 +258,8 @@ mod tests {
     fn no_more_is_committed_than_the_machine_has() {
         let (ranges, _) = ranges(3 * PAGE);
         let range = ranges.reserve_range(8 * PAGE).unwrap().unwrap();
-        // SAFETY: as above.
+        // SAFETY: each part lies in the range. `commit` gets uncommitted parts, and `decommit` gets
+        // committed parts.
         unsafe {
             assert!(ranges.commit(range, 2 * PAGE, PAGE).unwrap());
             assert!(
