@@ -1,7 +1,8 @@
-//! A named cache under kernels that are launched through cudarc, without any array: the midpoint
-//! method for `y' = -y`, whose steps need scratch memory.
+//! Uses a named cache for kernels that are launched through cudarc, without arrays. The program
+//! integrates `y' = -y` by the midpoint method, whose steps need scratch memory.
 //!
-//! Nothing waits for the device before the end: a dropped buffer is reused in stream order.
+//! The host waits for the device only at the end, because a dropped buffer is reused in stream
+//! order.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ extern "C" __global__ void advance(float* out, const float* y, const float* slop
 }
 "#;
 
-/// Vectors of `N` numbers on one stream of a device.
+/// The stream and the kernels of a solver for vectors of `N` numbers.
 struct Solver {
     device: Device,
     stream: Arc<CudaStream>,
@@ -57,7 +58,7 @@ impl Solver {
         })
     }
 
-    /// Allocates a vector: from the scope's cache inside a scope.
+    /// Allocates a vector. Inside a scope, the vector is allocated from the scope's cache.
     fn vector(&self) -> cachescope_memory::Result<Buffer> {
         Buffer::new(&self.device, N * size_of::<f32>())
     }
@@ -67,8 +68,8 @@ impl Solver {
         let address = out.address();
         let mut launch = self.stream.launch_builder(&self.fill);
         launch.arg(&address).arg(&value).arg(&N);
-        // SAFETY: the arguments match the kernel's parameters, and it writes `N` numbers of `out`,
-        // which was allocated on the stream.
+        // SAFETY: the arguments match the kernel's parameters. The kernel writes `N` numbers of
+        // `out`, which was allocated on the stream.
         unsafe { launch.launch(LaunchConfig::for_num_elems(N as u32)) }?;
         Ok(out)
     }
@@ -78,7 +79,7 @@ impl Solver {
         let addresses = [out.address(), y.address()];
         let mut launch = self.stream.launch_builder(&self.slope);
         launch.arg(&addresses[0]).arg(&addresses[1]).arg(&N);
-        // SAFETY: as in `filled`; `y` has `N` numbers and was allocated on the stream, too.
+        // SAFETY: as in `filled`; `y` has `N` numbers, too, and was allocated on the stream.
         unsafe { launch.launch(LaunchConfig::for_num_elems(N as u32)) }?;
         Ok(out)
     }
@@ -105,7 +106,8 @@ impl Solver {
     /// Advances `y` in place by one step.
     fn step(&self, y: &Buffer) -> Result<(), Box<dyn Error>> {
         let middle = self.vector()?;
-        // The slope at the start drops here, and the slope in the middle reuses its block.
+        // The slope at `y` drops at the end of this statement. Its block serves the slope at
+        // `middle`.
         self.advance(&middle, y, &self.slope_of(y)?, STEP / 2.0)?;
         self.advance(y, y, &self.slope_of(&middle)?, STEP)
     }
@@ -114,8 +116,8 @@ impl Solver {
     fn read(&self, y: &Buffer) -> Result<Vec<f32>, Box<dyn Error>> {
         let mut numbers = vec![0.0; N];
         self.stream.context().bind_to_thread()?;
-        // SAFETY: both sides have `N` numbers. The copy follows the kernels in the stream's order,
-        // and `numbers` lives until the stream was synchronized.
+        // SAFETY: source and target have `N` numbers. The copy follows the kernels in the stream's
+        // order, and `numbers` lives until the stream is synchronized.
         unsafe { memcpy_dtoh_async(&mut numbers, y.address(), self.stream.cu_stream()) }?;
         self.stream.synchronize()?;
         Ok(numbers)

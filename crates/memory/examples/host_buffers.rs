@@ -1,5 +1,5 @@
-//! Scratch buffers of a loop on the host: a device with a pool of its own, and a scope around the
-//! loop's body. Each entry smooths a signal by a running mean over a table of prefix sums.
+//! Uses scratch buffers in a loop on the host. The device has its own pool, and a scope surrounds
+//! the loop's body. Each entry smooths a signal by a running mean over a table of prefix sums.
 
 use cachescope_memory::{
     Buffer, CacheStats, Device, DeviceConfig, PoolKind, Result, cache_scope, scope,
@@ -15,7 +15,7 @@ fn numbers(device: &Device, length: usize) -> Result<Buffer> {
     Buffer::new(device, length * size_of::<f64>())
 }
 
-/// Returns the sum of the means of each `WIDTH` adjacent numbers.
+/// Returns the sum of the running means over `WIDTH` adjacent numbers.
 fn smooth(device: &Device, signal: &[f64]) -> Result<f64> {
     let mut sums = numbers(device, signal.len() + 1)?;
     let sums = sums.fill_host(0.0)?;

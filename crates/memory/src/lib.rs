@@ -54,7 +54,7 @@ pub use pool::PoolKind;
 pub use size::parse_bytes;
 pub use source::fault::FaultPlan;
 
-/// Recordings of a device's memory, made by [`Device::record`], and the reports over them.
+/// Recordings of a device's memory, made by [`Device::record`], and reports of the recordings.
 pub mod record {
     pub use cachescope_reports::{
         AllocationLifetime, CallSite, Event, EventKind, Format, Frame, OtherReport, Peak, Profile,
@@ -73,9 +73,9 @@ pub mod scope {
 
 /// The crate [cudarc], whose types [`Device::cuda_context`] and [`Stream::cuda_stream`] return.
 ///
-/// A kernel takes [`Buffer::address`] as its pointer. Launch it on the stream that was current when
-/// its buffers were allocated: their memory is reused in the order of that stream, even if they are
-/// dropped before the kernel has run.
+/// Pass [`Buffer::address`] to a kernel as its pointer. Launch the kernel on the stream that was
+/// current when its buffers were allocated. The memory of a dropped buffer is reused in the order
+/// of this stream. So a buffer may be dropped before the kernel has run.
 ///
 /// # Examples
 ///
@@ -158,7 +158,7 @@ pub mod __private {
     pub use crate::cache::CallSite;
     pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
     pub use cachescope_macros::{expand_cache_scope, expand_uncached};
-    // By a path through this crate, because a user's crate may be named `core`.
+    // The macros use a path through this crate, because a user's crate may be named `core`.
     pub use core;
 }
 

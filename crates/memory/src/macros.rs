@@ -3,10 +3,9 @@
 
 /// Runs a block of code inside a named cache, and evaluates to the block's value.
 ///
-/// Every array and buffer that the block allocates on the scope's device comes from the cache of
-/// this name; from the second entry on, it reuses the memory of the first entry. At exit, on
-/// whichever path, the cache keeps or frees its idle blocks according to its
-/// [`Policy`](crate::Policy).
+/// The block allocates its arrays and buffers on the scope's device from the cache of this name.
+/// From the second entry on, the cache reuses the memory of the first entry. At each exit from the
+/// block, the cache keeps or releases its idle blocks, according to its [`Policy`](crate::Policy).
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -25,11 +24,11 @@
 ///
 /// # The block
 ///
-/// It is an ordinary block, not a closure: `?`, `return`, `break` and `continue` act on the
+/// The block is an ordinary block, not a closure: `?`, `return`, `break` and `continue` act on the
 /// surrounding code and leave the scope. The scope exits after the temporaries of the block's last
 /// expression are dropped, in every edition. (The `let` in `let x = cache_scope!("a", { &f() })`
-/// extends the lifetime of the borrowed value, as for any block; it then escapes the scope like any
-/// array.)
+/// extends the lifetime of the borrowed value, as for any block. The value then escapes the scope
+/// like any array.)
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -51,8 +50,8 @@
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// The block may also be written between angle brackets. The last token of the call closes it, so
-/// comparisons and generics work inside:
+/// The block may also be written between angle brackets. The last token of the macro call closes
+/// the block, so comparisons and generics work inside:
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -77,11 +76,12 @@
 /// # }
 /// ```
 ///
-/// The macro finds `.await` anywhere in the call, in arguments of other macros and in macros
-/// defined in the block too. It cannot see an `.await` in the expansion of an external macro, such
-/// as `tokio::select!`. A future suspended there is not `Send`, because
-/// [`ScopeGuard`](crate::scope::ScopeGuard) is not, and the compiler names the macro and the scope
-/// where `Send` is required. Elsewhere clippy finds it with this in `clippy.toml`:
+/// The macro rejects an `.await` anywhere in the call, including arguments of other macros and
+/// macros that the block defines. It cannot detect an `.await` in the expansion of an external
+/// macro, such as `tokio::select!`. A future suspended at that `.await` is not `Send`, because
+/// [`ScopeGuard`](crate::scope::ScopeGuard) is not `Send`. If a bound requires `Send`, the
+/// compiler's error names the macro and the scope. Otherwise, clippy finds the `.await` with this
+/// setting in `clippy.toml`:
 ///
 /// ```toml
 /// await-holding-invalid-types = [
@@ -89,14 +89,14 @@
 /// ]
 /// ```
 ///
-/// A future that is nevertheless suspended inside a scope leaves it open: until it resumes, the
-/// cache serves the other work of its thread. No block is shared by that. If scopes are then left
-/// out of order, [`scope::report`](crate::scope::report) reports this, and
+/// If a future is nevertheless suspended inside a scope, the scope stays open. Until the future
+/// resumes, the cache serves all other work of the thread. No block is handed out twice. If scopes
+/// then exit out of order, [`scope::report`](crate::scope::report) reports this, and
 /// [`CacheStats::out_of_order_exits`](crate::CacheStats) counts it.
 ///
 /// # The name
 ///
-/// Any `AsRef<str>`. A literal costs no look-up after the first entry.
+/// The name is any `AsRef<str>`. A literal needs no look-up after the first entry.
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -109,8 +109,8 @@
 ///
 /// # Options
 ///
-/// In any order between name and block. They are evaluated in source order, before the scope is
-/// entered:
+/// Options are written between name and block, in any order. They are evaluated in source order,
+/// before the scope is entered:
 ///
 /// - `policy = …`, a [`Policy`](crate::Policy): what happens to idle blocks;
 /// - `max_bytes = …`, a `u64`: the limit on idle and live bytes, beyond which requests bypass the
@@ -139,10 +139,10 @@ macro_rules! cache_scope {
 
 /// Runs a block or an expression outside every cache, and evaluates to its value.
 ///
-/// Use it inside a scope for a result or a parameter that outlives the scope: the memory comes
-/// directly from the device's pool and returns there. A [`cache_scope!`](crate::cache_scope) inside
-/// binds its cache again. As in the block of a scope, `.await` is not allowed, and the same holds
-/// for macros that await.
+/// Use `uncached!` inside a scope for a result or a parameter that outlives the scope. The memory
+/// is allocated from the device's pool directly, and is returned to the pool. A nested
+/// [`cache_scope!`](crate::cache_scope) uses its cache again. Like the block of a scope, the block
+/// must not contain `.await` or a macro that awaits.
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;

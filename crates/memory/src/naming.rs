@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorCode};
 pub(crate) use crate::text::display_name;
 
-/// An enum whose variants have names.
 pub(crate) trait Named: Sized + 'static {
     /// The variants with their names, in the order of their declaration.
     const NAMES: &[(Self, &str)];
@@ -52,7 +51,6 @@ mod tests {
     use super::display_name;
     use crate::error::ErrorKind;
 
-    /// Two names, one of them hyphenated.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Sample {
         First,
@@ -96,7 +94,7 @@ mod tests {
         assert_eq!(long, format!("begin {}…{} end", &sixty[..33], &sixty[..16]));
         assert_eq!(long.chars().count(), 60);
         assert_eq!(display_name(&"\n".repeat(1 << 20)).chars().count(), 60);
-        // A short name that exceeds the limit once it is escaped.
+        // The name exceeds the limit only after it is escaped.
         assert_eq!(display_name(&"\0".repeat(31)).chars().count(), 60);
     }
 }

@@ -21,7 +21,6 @@ pub(crate) enum SizeSetting {
     },
 }
 
-/// One percent in millionths.
 const PERCENT: u64 = 10_000;
 
 /// The units in lower case, and their bytes. A single letter is binary, as in Java, Docker and
@@ -48,19 +47,19 @@ const UNITS: [(&str, u64); 18] = [
 ];
 
 impl SizeSetting {
-    /// Returns the size in bytes on a device of `total_bytes`.
+    /// Returns the size in bytes on a device with `total_bytes` of memory.
     pub(crate) fn resolve(self, total_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Percent { millionths } => {
                 let share = u128::from(total_bytes) * u128::from(millionths) / 1_000_000;
-                // At most the total, because `millionths` is at most a million.
+                // The share fits in 64 bits, because `millionths` is at most a million.
                 share as u64
             }
         }
     }
 
-    /// Parses `text`; the error is the reason.
+    /// Parses `text`. The error is the reason for the failure, without `text`.
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
         let end = text
@@ -71,7 +70,7 @@ impl SizeSetting {
         if unit == "%" {
             return match scale(number, PERCENT)? {
                 0 => Err("a percentage must be above 0%".into()),
-                // In range by the pattern.
+                // The cast is exact, by the pattern.
                 millionths @ 1..=1_000_000 => Ok(Self::Percent {
                     millionths: millionths as u32,
                 }),
@@ -93,8 +92,8 @@ impl SizeSetting {
 
 /// Returns the decimal `number` times `unit`, rounded down.
 fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
-    /// The maximum number of digits whose scaled value fits 128 bits. Further digits are worth less
-    /// than a byte.
+    /// The maximum number of fraction digits whose scaled value fits 128 bits. Further digits are
+    /// worth less than a byte.
     const MAX_FRACTION_DIGITS: usize = 18;
 
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -119,9 +118,9 @@ fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
 impl FromStr for SizeSetting {
     type Err = Error;
 
-    /// Parses a number and a unit, case-insensitive, with an optional space: B, KB MB GB TB (powers
-    /// of 1000), KiB MiB GiB TiB (powers of 1024; Ki and K for short), none for bytes, or % for a
-    /// share of the device.
+    /// Parses a number and a unit, with an optional space between them. Units are case-insensitive:
+    /// B, KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024; Ki and K for short), or %
+    /// for a share of the device. A number without a unit counts bytes.
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text).map_err(|reason| {
             Error::new(
@@ -139,8 +138,8 @@ impl FromStr for SizeSetting {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for anything else, and for a percentage,
-/// because there is no device.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a text that is not a size, and for a
+/// percentage, which needs a device.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     match text.parse()? {
         SizeSetting::Bytes(bytes) => Ok(bytes),

@@ -1,4 +1,5 @@
-//! Sizes and names in messages. This module is below [`error`](crate::error), which writes both.
+//! Sizes and names in messages. This module is below [`error`](crate::error), which uses this
+//! module.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -23,7 +24,6 @@ pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     }
 }
 
-/// The maximum length of a displayed name.
 const MAX_NAME_CHARS: usize = 60;
 
 /// Returns a name for a table or a message: on one line, escaped, and shortened in the middle.

@@ -1,5 +1,5 @@
-//! Overrides the reported call site for work that this crate starts itself. It does so in a
-//! backward pass, or behind a closure, whose caller `#[track_caller]` does not report.
+//! Overrides the reported call site for work that this crate starts itself, in a backward pass or
+//! behind a closure. `#[track_caller]` does not report the caller of a closure.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -12,8 +12,8 @@ thread_local! {
     static OVERRIDE: Cell<Option<Line>> = const { Cell::new(None) };
 }
 
-/// A guard that replaces call sites in this crate. While it lives, allocations and computations of
-/// this crate on the thread are recorded with its line.
+/// A guard that replaces call sites in this crate. While the guard lives, allocations and
+/// computations of this crate on the thread are recorded with the guard's line.
 #[must_use]
 #[derive(Debug)]
 pub struct CallSiteOverride {
@@ -21,8 +21,8 @@ pub struct CallSiteOverride {
 }
 
 impl CallSiteOverride {
-    /// Records work of this crate at `line` while the guard lives. A line of this crate does not
-    /// replace the line of the guard around it.
+    /// Records work of this crate at `line` while the guard lives. If `line` is in this crate, the
+    /// line of the enclosing guard stays in effect.
     pub fn at(line: Line) -> Self {
         Self {
             before: OVERRIDE.replace(Some(reported_call_site(line))),
@@ -36,7 +36,7 @@ impl Drop for CallSiteOverride {
     }
 }
 
-/// Returns the line to record for work at `line`. If `line` is in this crate, that is the call site
+/// Returns the line to record for work at `line`. If `line` is in this crate, returns the call site
 /// that a [`CallSiteOverride`] has set.
 pub fn reported_call_site(line: Line) -> Line {
     match OVERRIDE.get() {

@@ -1,6 +1,6 @@
 //! The stable codes of errors: a row for each class of mistakes.
 //!
-//! Programs match on kinds, so there are few of them. A page with one cause and one remedy needs
+//! There are few kinds, because programs match on them. A page with one cause and one remedy needs
 //! finer classes.
 
 use super::ErrorKind;
@@ -17,11 +17,9 @@ macro_rules! codes {
         }
 
         impl ErrorCode {
-            /// The codes in the order of their texts.
             #[cfg(test)]
             pub(super) const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// Returns the kind of the errors of this class.
             pub(super) const fn kind(self) -> ErrorKind {
                 match self {
                     $(Self::$name => ErrorKind::$kind,)+
@@ -39,17 +37,17 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The device, or its limit, is exhausted.
+    /// An exhausted device, or an exhausted limit.
     DeviceMemory: OutOfMemory = "CS0101";
-    /// The host has no memory for a workspace.
+    /// A workspace for which the host has no memory.
     Workspace: OutOfMemory = "CS0102";
-    /// A shape that an operation does not take.
+    /// A shape that an operation does not accept.
     Shape: InvalidShape = "CS0200";
     /// More than eight axes.
     Rank: InvalidShape = "CS0201";
     /// A size beyond the address space.
     Size: InvalidShape = "CS0202";
-    /// Another number of elements than the shape has.
+    /// A number of elements that does not match the shape.
     Count: InvalidShape = "CS0203";
     /// Operands whose shapes do not fit each other.
     Shapes: ShapeMismatch = "CS0300";
@@ -61,7 +59,7 @@ codes! {
     Labels: ShapeMismatch = "CS0303";
     /// A kernel whose channels or axes do not fit the input.
     Channels: ShapeMismatch = "CS0304";
-    /// A weight or bias of another length than the axis that is normalized.
+    /// A weight or bias whose length differs from the normalized axis.
     Normalized: ShapeMismatch = "CS0305";
     /// Operands on different devices.
     Devices: DeviceMismatch = "CS0401";
@@ -71,11 +69,11 @@ codes! {
     Axis: InvalidArgument = "CS0501";
     /// An index or a bound outside of its axis.
     Index: InvalidArgument = "CS0502";
-    /// A name, size or device that cannot be read as one.
+    /// A text that is not a valid name, size or device.
     Setting: InvalidArgument = "CS0503";
     /// A matrix for which there is no result.
     Matrix: InvalidArgument = "CS0504";
-    /// A loss that no parameter reaches.
+    /// A loss that depends on no parameter.
     Unreached: InvalidArgument = "CS0505";
     /// A GPU that does not exist.
     NoDevice: InvalidArgument = "CS0506";
@@ -85,7 +83,7 @@ codes! {
     Window: InvalidArgument = "CS0508";
     /// Matrices that are not square.
     Square: InvalidArgument = "CS0509";
-    /// A budget that is smaller than what must be saved.
+    /// A budget that is too small for the values that must be saved.
     Budget: InvalidArgument = "CS0510";
     /// A call that the device or the build does not support.
     Support: Unsupported = "CS0600";
@@ -103,7 +101,7 @@ codes! {
     File: Io = "CS0800";
     /// A file whose content is damaged or of another format.
     Content: Io = "CS0801";
-    /// A rank that sends what its peers cannot use.
+    /// A message that the receiving rank cannot use.
     Exchange: Communication = "CS0900";
     /// A rank that ended, failed or dropped the group.
     Gone: Communication = "CS0901";
@@ -159,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Compares the codes with the headings. Ignored in the package of this crate, which lacks the
-    /// page.
+    /// Compares the codes with the headings of the page. The package of this crate lacks the page,
+    /// so the test then compares nothing.
     #[test]
     fn each_code_has_a_heading_in_the_page_of_errors() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");

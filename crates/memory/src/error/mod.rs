@@ -19,7 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The device, or its limit, is exhausted after everything idle was released.
+    /// An exhausted device or limit, after all idle memory was released.
     OutOfMemory,
     /// A rank above 8, a size that overflows, or a reshape to another length.
     InvalidShape,
@@ -31,15 +31,15 @@ pub enum ErrorKind {
     InvalidArgument,
     /// Something that this device or build does not support.
     Unsupported,
-    /// The device's driver failed or is missing.
+    /// A failed or missing driver of the device.
     Driver,
-    /// A file could not be read or written.
+    /// A file that could not be read or written.
     Io,
-    /// Another rank of a group ended, failed, or did not arrive in time.
+    /// A rank of the group that ended, failed, or did not arrive in time.
     Communication,
-    /// A thread of this crate could not be started, or ended early.
+    /// A thread of this crate that could not be started, or ended early.
     Thread,
-    /// A function that this crate called, or that ran on a thread of this crate, panicked.
+    /// A panic in a function that this crate called, or that ran on a thread of this crate.
     Panic,
 }
 
@@ -74,16 +74,16 @@ enum ErrorInner {
     OutOfMemory(OutOfMemoryReport),
 }
 
-/// The error of another library that caused one of this crate. Shared, so that errors with another
-/// text can share it.
+/// The error of another library that caused an error of this crate. The cause is shared, because a
+/// change of the text may copy the error.
 type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
-// Nothing changes an error after it was made, so a panic cannot leave one half changed.
+// An error does not change after its creation, so a panic cannot leave it half changed.
 impl RefUnwindSafe for ErrorInner {}
 
 impl Error {
     /// Returns an error at the line that called this crate, if every function in between is
-    /// `#[track_caller]`. An [`ErrorKind`] serves as its general code.
+    /// `#[track_caller]`. An [`ErrorKind`] converts to its general code.
     #[track_caller]
     #[doc(hidden)]
     pub fn new(code: impl Into<ErrorCode>, text: impl Into<String>) -> Self {
@@ -147,9 +147,9 @@ impl Error {
         self
     }
 
-    /// Returns the line of the program whose call failed, which `Display` appends to the message. A
-    /// deferred error has the line of the call that caused it. Returns `None` if the line is not
-    /// known.
+    /// Returns the line of the program whose call failed. `Display` appends the line to the
+    /// message. A deferred error has the line of the call that caused the error. Returns `None` if
+    /// the line is not known.
     ///
     /// # Examples
     ///
@@ -181,7 +181,7 @@ impl Error {
     }
 
     /// Returns the stable code of the error: `CS` and four digits. `docs/errors.md` has a heading
-    /// for each code, with the cause and the cure. `Display` writes the code at the end of the
+    /// for each code, with the cause and the remedy. `Display` writes the code at the end of the
     /// message.
     ///
     /// The first two digits name the kind. A code keeps its meaning in all versions, while
@@ -198,7 +198,7 @@ impl Error {
         self.class().text()
     }
 
-    /// Returns the class of the error, for an error with another text.
+    /// Returns the class of the error, to create another error of this class.
     #[doc(hidden)]
     pub fn class(&self) -> ErrorCode {
         match &*self.inner {
@@ -225,10 +225,10 @@ impl Error {
         self.kind() == ErrorKind::OutOfMemory
     }
 
-    /// Returns the report of a device that is exhausted, as data. `Display` of the error writes it
-    /// as text.
+    /// Returns the out-of-memory report of an exhausted device, as data. `Display` of the error
+    /// writes the report as text.
     ///
-    /// Returns `None` for every other error, even if a computation lacks memory of the host (code
+    /// Returns `None` for every other error, even if the host has no memory for a computation (code
     /// `CS0102`).
     ///
     /// # Examples
@@ -284,9 +284,9 @@ impl std::error::Error for Error {
     }
 }
 
-/// Adds the caller's location to errors of layers that do not know it.
+/// A trait that adds the caller's location to errors of layers that do not record it.
 pub trait AtCaller {
-    /// Adds the caller's location to an error that has none.
+    /// Adds the caller's location to an error that has no location.
     fn at_caller(self) -> Self;
 }
 
@@ -299,8 +299,8 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// Returns `location`, unless it is in this crate or in a crate that builds on it. Also excludes
-/// the standard library, which calls `from_str` and `try_from`.
+/// Returns `location`, unless it is in this crate, in a crate that builds on it, or in the standard
+/// library. The standard library calls `from_str` and `try_from`.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
@@ -310,11 +310,11 @@ pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static L
 }
 
 /// Returns true if `file` is in the sources of `cachescope` or `cachescope-tools`, which build on
-/// this crate. `own` is the folder of the sources of this crate. In the repository they are `src`
-/// and `crates/tools/src`, given `crates/memory/src`. Packages are beside the package of this
-/// crate.
+/// this crate. `own` is the source folder of this crate, `crates/memory/src` in the repository. The
+/// other source folders of the repository are `src` and `crates/tools/src`. Outside the repository,
+/// their packages are beside the package of this crate.
 pub(crate) fn is_above(file: &str, own: &str) -> bool {
-    // Allocates nothing: each step of a backward pass looks its line up.
+    // This function must not allocate, because each step of a backward pass calls it.
     let slash = &own[own.len() - 1..];
     let is_in = |folder: &[&str]| {
         let mut parts = folder.iter();

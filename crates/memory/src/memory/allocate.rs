@@ -1,5 +1,5 @@
 //! The slow path of a request that no cache could serve: the pool, a new segment, then the reclaim
-//! ladder. Each rung is tried once, and then the request again.
+//! ladder. After each rung, the request is tried again.
 
 use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode, unaddressable};
 use crate::device::StreamId;
@@ -11,8 +11,8 @@ use crate::sync::{Arc, Weak};
 impl DeviceMemory {
     /// Hands out a block of at least `request.bytes`.
     ///
-    /// The caller must hold no lock and no shard borrow: rung 3 calls the caches, and rung 5 user
-    /// code.
+    /// The caller must hold no lock and no shard borrow. Rung 3 calls the caches, and rung 5 calls
+    /// user code.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         let bytes = self.round(request.bytes)?;
         self.free_imported();
@@ -105,9 +105,9 @@ impl DeviceMemory {
         self.take(&mut state, bytes, request.stream)
     }
 
-    /// Rung 2: releases idle memory, under a limit only as much as the request lacks, else all.
-    /// Last, takes from a segment for requests of other sizes. A mixed segment is better than a
-    /// failure, or than taking another scope's idle blocks.
+    /// Runs rung 2: releases idle memory. Under a limit, first releases only the bytes that the
+    /// request lacks, then all. Finally takes a block from a segment for requests of other sizes. A
+    /// mixed segment is better than a failure, or than taking another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
         self.serve_after_release(bytes, request)
@@ -145,7 +145,7 @@ impl DeviceMemory {
         self.serve_from_idle(bytes, request)
     }
 
-    /// Repeats rung 3 until the request is served or the caches have nothing left.
+    /// Repeats rung 3 until the request is served or the caches free nothing.
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
             self.record_request(EventKind::ReclaimCaches, request);
@@ -159,7 +159,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Rung 4: waits for pending blocks, including blocks that rung 3 moved here from the caches.
+    /// Runs rung 4: waits for pending blocks, including blocks that rung 3 freed from the caches.
     fn serve_from_pending(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::WaitPending, request);
         if !self.wait_for_pending()? {
@@ -213,7 +213,7 @@ impl DeviceMemory {
         self.serve_after_release(bytes, request)
     }
 
-    /// Rung 3: returns true if a named cache freed memory.
+    /// Runs rung 3. Returns true if a named cache freed memory.
     fn reclaim_from_caches(&self, need_bytes: u64) -> bool {
         let above = self.reclaim.get().and_then(Weak::upgrade);
         let reclaim = |caches: Arc<dyn Reclaim>| caches.reclaim(need_bytes) > 0;
@@ -221,7 +221,6 @@ impl DeviceMemory {
             .time(Phase::ReclaimCaches, || above.is_some_and(reclaim))
     }
 
-    /// Records that a request reached the step `kind`.
     fn record_request(&self, kind: EventKind, request: &Request<'_>) {
         self.recorder.record(|| EventRecord {
             stream: request.stream,
@@ -232,7 +231,7 @@ impl DeviceMemory {
         });
     }
 
-    /// Rung 6: returns the out-of-memory report of a request that needs `bytes` from the pool.
+    /// Runs rung 6: returns the out-of-memory report of a request for `bytes` bytes of the pool.
     fn exhausted(&self, bytes: u64, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {

@@ -1,5 +1,5 @@
-//! Objects that are attached to a segment, such as the registration of a library. They end before
-//! the segment's memory returns to the device.
+//! Objects that are attached to a segment, such as the registration of a library. An attachment is
+//! dropped before the segment's memory returns to the device.
 
 use std::any::Any;
 
@@ -8,19 +8,19 @@ use crate::device::DevicePtr;
 use crate::error::Result;
 use crate::pool::SegmentId;
 
-/// An object that ends when it drops. It belongs to the attaching library, and calls nothing of
-/// this library.
+/// An object of another library. Its drop ends the attachment, for example a registration. The drop
+/// must not call this library.
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
-/// The attachments of a memory's segments, each with the key of its maker.
+/// The attachments of a memory, each with its segment and the key of its maker.
 pub(super) type Attachments = Vec<(SegmentId, u64, Attachment)>;
 
 impl DeviceMemory {
-    /// Attaches the result of `make` to the segment that contains `address`, unless that segment
-    /// has an attachment of this key. `make` is passed the segment's first address and its bytes.
-    /// Returns true if something is attached. A range of pages takes no attachments, because its
-    /// pages are committed and decommitted. Memory of the driver's own pool and foreign memory take
-    /// none either.
+    /// Attaches the result of `make` to the segment that contains `address`, unless the segment has
+    /// an attachment of this key. `make` gets the segment's first address and length in bytes.
+    /// Returns true if the segment then has an attachment of this key. A range accepts no
+    /// attachments, because its pages are committed and decommitted. Memory of the driver's own
+    /// pool and foreign memory accept no attachments either.
     #[doc(hidden)]
     pub fn attach(
         &self,

@@ -1,12 +1,12 @@
-//! The census: where the reserved bytes of a device are at one moment.
+//! The census: the reserved bytes of a device by use, at one moment.
 
 use super::DeviceMemory;
 use crate::error::OutOfMemoryReport;
 
 /// The bytes of a device at one moment.
 ///
-/// Invariant: each reserved byte is in exactly one of the other figures, so they sum up to
-/// `reserved_bytes`.
+/// Invariant: each reserved byte is counted in exactly one of the fields from `kept_bytes` to
+/// `moving_bytes`. So these fields sum up to `reserved_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     /// Bytes held from the device, including the bytes that a source keeps for the next growth.
@@ -18,8 +18,7 @@ pub(crate) struct Census {
     pub(crate) pending_bytes: u64,
     /// Requested bytes of live blocks.
     pub(crate) live_bytes: u64,
-    /// Bytes that live blocks take beyond the requested bytes: by rounding, and by arenas that they
-    /// share.
+    /// Bytes that live blocks occupy beyond the requested bytes, by rounding and in shared arenas.
     pub(crate) rounding_bytes: u64,
     /// Idle bytes of the layer above.
     pub(crate) cached_bytes: u64,
@@ -27,15 +26,15 @@ pub(crate) struct Census {
     pub(crate) moving_bytes: u64,
     /// The bytes of the largest free block; part of `free_bytes`.
     pub(crate) largest_free_block_bytes: u64,
-    /// Bytes, live or idle, of caches that other threads are inside.
+    /// Bytes, live or idle, of caches that other threads have entered.
     pub(crate) entered_bytes: u64,
     /// True if blocks that were dropped still count as live, until a drain.
     pub(crate) has_remote: bool,
 }
 
 impl Census {
-    /// Counts memory of the layer above, which counted as in transit before. Returns the counted
-    /// bytes.
+    /// Moves bytes of the layer above from `moving_bytes` to the fields of their uses. Returns the
+    /// moved bytes.
     pub(crate) fn count(&mut self, owned: OwnedBytes) -> OwnedBytes {
         let pending_bytes = owned.pending_bytes.min(owned.bytes);
         let allocated_bytes = owned.allocated_bytes.min(owned.bytes - pending_bytes);
@@ -57,7 +56,6 @@ impl Census {
         }
     }
 
-    /// Fills in the figures of a report.
     pub(crate) fn write_to(&self, report: &mut OutOfMemoryReport) {
         report.reserved_bytes = self.reserved_bytes;
         report.kept_bytes = self.kept_bytes;
@@ -84,8 +82,8 @@ impl Census {
     }
 }
 
-/// The bytes that a part of the layer above owns, by use. If that part changes during the read,
-/// each use counts at most the bytes that remain.
+/// The bytes that a component of the layer above owns, by use. If the component changes during the
+/// read, each use counts at most the bytes that no earlier use counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnedBytes {
     pub(crate) bytes: u64,

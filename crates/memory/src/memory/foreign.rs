@@ -1,9 +1,10 @@
-//! Imported memory: allocated elsewhere and used here while its block is alive. No source reserved
-//! it, no pool knows it, and only its destructor can free it.
+//! Imported memory: foreign code allocated it, and this crate uses it while its block is alive. No
+//! source has reserved the memory, no pool contains it, and only its destructor can free it.
 //!
-//! An imported block is freed like any other. It is pending until every stream that may use it is
-//! done, and then its destructor is called. Destructors are foreign code. The next thread that
-//! allocates or waits calls them, with no lock held. A thread that drops an array never calls them.
+//! An imported block is freed like any other block. The block is pending until every stream that
+//! may use it is done, and then its destructor is called. Destructors are foreign code. The next
+//! thread that allocates or waits calls the destructors, with no lock held. A thread that drops an
+//! array never calls a destructor.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,7 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::pool::{SegmentId, Span};
 use crate::sync::plain::Ordering;
 
-/// The function that frees imported memory.
 pub(crate) type Destructor = Box<dyn FnOnce() + Send>;
 
 /// The segment number of imported blocks that may be written to.
@@ -25,7 +25,7 @@ const READ_ONLY_SEGMENT: SegmentId = SegmentId(u32::MAX - 2);
 /// The destructors of imported blocks.
 ///
 /// Invariants: a number belongs to a block while the block is used or pending, and `vacant` lists
-/// the other numbers. A destructor is stored once, and removed before it is called.
+/// the unused numbers. A destructor is stored once, and removed before it is called.
 #[derive(Default)]
 pub(super) struct ImportedBlocks {
     /// The destructors, by the number of the block.
@@ -45,7 +45,7 @@ impl ImportedBlocks {
         number
     }
 
-    /// Marks a block as done.
+    /// Marks a block as done: its destructor can be called.
     #[expect(clippy::needless_pass_by_value, reason = "there is no block any more")]
     pub(super) fn finish(&mut self, block: Block) {
         let number = block.span.node;
@@ -108,17 +108,18 @@ impl DeviceMemory {
         }
     }
 
-    /// Frees the imported blocks whose streams are done. Called with no lock and no borrow of a
-    /// shard held.
+    /// Frees the imported blocks whose streams are done. The caller must hold no lock and no borrow
+    /// of a shard.
     pub(crate) fn free_imported(&self) {
-        // Captured work may use imported blocks whenever the graph runs.
+        // Captured work may use imported blocks whenever the graph runs, so a capture frees none.
         if self.has_imported() && !self.backend.is_capturing() {
             self.reclaim_pending(&mut self.state.lock(), WaitMode::Poll);
             self.call_destructors();
         }
     }
 
-    /// Calls the destructors of finished blocks. Called with no lock and no borrow of a shard held.
+    /// Calls the destructors of finished blocks. The caller must hold no lock and no borrow of a
+    /// shard.
     pub(super) fn call_destructors(&self) {
         if self.has_imported() {
             let finished = self.state.lock().imported.take_finished();

@@ -1,10 +1,10 @@
 //! The memory of a device: a source of segments, the pool that cuts them into blocks, and their
 //! statistics.
 //!
-//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. It calls the layer above,
-//! which holds idle memory of its own, only through [`Reclaim`].
+//! [`allocate`](DeviceMemory::allocate) implements the whole reclaim ladder. It calls the layer
+//! above, which has idle memory of its own, only through [`Reclaim`].
 //!
-//! Architecture invariant: this layer knows no scopes, cache types or arrays. A block is plain
+//! Architecture invariant: this layer does not name scopes, cache types or arrays. A block is plain
 //! data; its holder must free it.
 
 mod allocate;
@@ -54,7 +54,7 @@ pub use stats::MemoryStats;
 use uses::StreamUses;
 use waiting::Waiting;
 
-/// The interface of the layer above, for the ladder.
+/// The interface through which the ladder calls the layer above.
 pub(crate) trait Reclaim: Send + Sync {
     /// Frees idle blocks, least recently used first, until about `need_bytes` are freed. Returns
     /// the freed bytes; 0 means that no idle block is left.
@@ -63,12 +63,12 @@ pub(crate) trait Reclaim: Send + Sync {
     /// Returns a census of the device's memory at one moment.
     fn census(&self) -> Census;
 
-    /// Fills in the census and the memory of the named caches.
+    /// Writes the census and the memory of the named caches to `report`.
     fn describe(&self, report: &mut OutOfMemoryReport);
 }
 
-/// The default of the longest time that a request waits for threads inside of scopes. On a busy
-/// machine, a thread gets a processor within a fraction of this time.
+/// The default of [`MemoryConfig::reclaim_wait`]. On a busy machine, a thread gets a processor
+/// within a fraction of this time.
 pub(crate) const DEFAULT_RECLAIM_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct MemoryConfig {
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
     pub(crate) time_phases: bool,
-    /// The longest time that a request waits for threads inside of scopes.
+    /// The maximum time that a request waits for threads inside of scopes.
     pub(crate) reclaim_wait: Duration,
 }
 
@@ -110,15 +110,15 @@ pub(crate) struct Request<'a> {
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) address: DevicePtr,
-    /// The stream that orders its contents.
+    /// The stream that orders the block's contents.
     pub(crate) stream: StreamId,
-    /// The uses by other streams, possibly uncompleted, after the block is freed.
+    /// After the block is freed, the uses by other streams that may be uncompleted.
     pub(crate) other_uses: StreamUses,
     span: Span,
 }
 
 impl Block {
-    /// No block, for arrays of no bytes.
+    /// The placeholder for arrays without bytes.
     pub(crate) const EMPTY: Self = Self {
         address: DevicePtr(0),
         stream: StreamId(0),
@@ -166,11 +166,12 @@ impl Block {
 /// The cost of returning idle blocks to the pool and taking other blocks from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeCost {
-    /// Low, like the cost of growth.
+    /// A low cost, like the cost of growth.
     Low,
-    /// Low, while growth is expensive.
+    /// A low cost, while growth is expensive.
     BelowGrowth,
-    /// High, like the cost of growth: the pool keeps nothing idle, so each call goes to a driver.
+    /// A high cost, like the cost of growth. The pool keeps no idle memory, so each exchange calls
+    /// the driver.
     High,
 }
 
@@ -239,12 +240,11 @@ impl DeviceMemory {
         })
     }
 
-    /// Returns the callbacks of rung 5.
     pub(crate) fn callbacks(&self) -> &Callbacks {
         &self.callbacks
     }
 
-    /// Sets the layer that rung 3 of the ladder calls. Called once.
+    /// Sets the layer that rung 3 of the ladder calls. May be called only once.
     pub(crate) fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         self.reclaim
             .set(reclaim)
@@ -256,7 +256,7 @@ impl DeviceMemory {
         &*self.backend
     }
 
-    /// Returns the device's streams, for ordering one of them after others.
+    /// Returns the device's streams, to order one stream after other streams.
     #[inline]
     pub(crate) fn streams(&self) -> Streams<'_> {
         Streams {
@@ -289,7 +289,6 @@ impl DeviceMemory {
             .collect()
     }
 
-    /// Records that memory was reserved or released.
     fn record_segment(&self, kind: EventKind, part: SourcePart) {
         self.recorder.record(|| EventRecord {
             stream: part.stream,
@@ -299,7 +298,6 @@ impl DeviceMemory {
         });
     }
 
-    /// Returns the pool's rounding of requests.
     #[inline]
     pub(crate) fn rounding(&self) -> Rounding {
         self.rounding
@@ -326,8 +324,7 @@ impl DeviceMemory {
         self.source.limit()
     }
 
-    /// Removes the deferred error, and returns it. An earlier call could not return the error
-    /// itself.
+    /// Removes and returns the deferred error, which an earlier call could not return.
     pub(crate) fn take_deferred_error(&self) -> Result<()> {
         self.state.lock().take_deferred_error()
     }
@@ -339,8 +336,7 @@ impl DeviceMemory {
         self.state.lock().defer(error);
     }
 
-    /// Returns the bytes held from the device. These are the reserved bytes, and the bytes that a
-    /// source keeps for the next growth.
+    /// Returns the bytes held from the device: the reserved bytes and the kept bytes.
     fn device_bytes(&self) -> u64 {
         self.source.reserved_bytes() + self.kept_bytes()
     }
@@ -355,7 +351,6 @@ impl DeviceMemory {
         self.state.lock().counted.peak_reserved_bytes = self.device_bytes();
     }
 
-    /// Asserts the invariants of this layer and of its pool.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         self.state.lock().check(self.source.reserved_bytes());
@@ -386,7 +381,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Waits here, because no later call waits for unfinished work.
+        // The drop waits for all streams, because no later call waits for unfinished work.
         for number in 0..self.backend.streams() {
             let stream = StreamId(number);
             match self.backend.host_stream(stream) {
@@ -414,7 +409,6 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// Returns the error for a size beyond the address space.
 pub(crate) fn unaddressable(bytes: u64) -> Error {
     Error::new(
         ErrorCode::Size,

@@ -1,8 +1,8 @@
 //! The stream order of a block's uses.
 //!
 //! A stream that reads waits for the last writer. A stream that writes waits for the last writer
-//! and for all readers since. Within a stream nothing waits. Events are recorded on demand, on the
-//! streams concerned. A program that uses one stream records no events. Otherwise, one event is
+//! and for all readers since. Within one stream, no work waits. Events are recorded on demand, on
+//! the streams concerned. A program that uses one stream records no events. Otherwise, one event is
 //! recorded for each reading stream between two writes.
 
 use super::uses::{StreamUse, StreamUses};
@@ -20,7 +20,8 @@ pub(crate) struct Streams<'a> {
 }
 
 impl Streams<'_> {
-    /// Lets the stream of `user` wait for `others`. Waits on the host for host streams.
+    /// Makes the stream of `user` wait for the uses `others`. For a use by a host stream, the host
+    /// waits.
     pub(crate) fn order_after(
         self,
         user: StreamUse,
@@ -63,9 +64,10 @@ impl Streams<'_> {
 
 /// The uses of a block since it was handed out.
 ///
-/// Invariants: each stream in `users` waited for the work of `writer`, or is its stream. Since
-/// `writer` wrote, no stream outside of `users` used the block, except the writer's own. A writer
-/// other than the block's own stream is in `users`, so a drop names it without an allocation.
+/// Invariants: each stream in `users` has waited for the last write, or is the writer's stream.
+/// Since the last write, only streams in `users` and the writer's stream have used the block. If
+/// the writer's stream is not the block's own stream, `users` contains the writer's stream. So a
+/// drop finds this stream without an allocation.
 #[derive(Debug)]
 pub(super) struct Uses {
     /// The last write, as a [`StreamUse`]; initially the allocation, on the block's own stream.
@@ -74,7 +76,6 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Returns the uses of a block that only its own stream used.
     pub(super) fn new(own: StreamId) -> Self {
         Self {
             writer: AtomicU64::new(StreamUse::on(own).to_word()),
@@ -97,8 +98,8 @@ impl Uses {
             }
         }
         streams.order_after(user, [writer].into_iter())?;
-        // Inserted only after the wait, because another thread that finds this stream in the set
-        // does not wait.
+        // The stream is inserted only after the wait. Another thread that finds the stream in the
+        // set does not wait.
         self.users.lock().insert(user);
         Ok(())
     }
@@ -118,7 +119,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Returns whether another stream has work that `own` has not waited for.
+    /// Returns whether a stream other than `own` has work that `own` has not waited for.
     pub(super) fn has_others_than(&self, own: StreamId) -> bool {
         self.users.lock().has_others_than(own)
     }
@@ -134,19 +135,20 @@ impl Uses {
 /// The order between graphs that use a slab by address and the holders of its suballocations.
 ///
 /// A graph reads and writes at the addresses of its capture, whichever suballocations these
-/// addresses hold at present. So for the slab, a launch counts as a write and every use of a
+/// addresses contain at present. So for the slab, a launch counts as a write and every use of a
 /// suballocation as a read. The suballocation's own [`Uses`] orders its uses among each other.
 #[derive(Debug)]
 pub(crate) struct SlabOrder {
     /// True if a graph uses the slab, including a capture in progress.
     used_by_graphs: AtomicBool,
-    /// Uses of suballocations from before a graph used the slab. No launch has waited for them.
+    /// Uses of suballocations from before a graph used the slab. No launch has waited for these
+    /// uses.
     unordered: Mutex<StreamUses>,
     uses: Uses,
 }
 
 impl SlabOrder {
-    /// Returns the order of a slab of the stream `own`, before any launch.
+    /// Creates the order of a slab of the stream `own`, before any launch.
     pub(super) fn new(own: StreamId) -> Self {
         Self {
             used_by_graphs: AtomicBool::new(false),
@@ -155,7 +157,7 @@ impl SlabOrder {
         }
     }
 
-    /// Starts tracking. The capturing thread makes this call before another thread can learn of a
+    /// Starts tracking. The capturing thread makes this call before another thread can access a
     /// suballocation that the graph writes to.
     pub(super) fn set_used_by_graphs(&self) {
         self.used_by_graphs.store(true, Ordering::Release);
@@ -364,7 +366,7 @@ mod tests {
         assert_eq!([use_on(0), use_on(100), use_on(199), use_on(100)], [0; 4]);
         assert!(!slab.is_launched_elsewhere(OWN));
         slab.set_used_by_graphs();
-        // The slab's own stream, 100 and 199.
+        // The launch waits for the slab's own stream, and for the streams 100 and 199.
         assert_eq!(launch_on(5), 3);
         assert!(slab.is_launched_elsewhere(OWN));
         assert_eq!([use_on(5), use_on(7), use_on(7)], [0, 1, 0]);

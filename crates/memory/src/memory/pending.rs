@@ -1,9 +1,9 @@
 //! Pending memory: freed, but still used by streams.
 //!
-//! A block that only its own stream used goes to the pool at once; the pool stores its owner. A
-//! block that other streams use as well is pending until they are done. Dropping an array records
-//! no event. Events are recorded here, when memory is needed, one per stream for all blocks
-//! together.
+//! A block that only its own stream used returns to the pool at once; the pool stores its owner. A
+//! block that other streams also used is pending until these streams are done. Dropping an array
+//! records no event. When memory is needed, one event per stream is recorded for all pending
+//! blocks.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ impl<'a> StreamEvents<'a> {
     }
 }
 
-/// Items that each wait for events of their own.
+/// A queue of items, each of which waits for its own events.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T>(Vec<(Vec<Event>, T)>);
 
@@ -72,7 +72,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Removes and returns the items whose events are done. If a query fails, the event counts as
-    /// busy: a wait for it returns the failure.
+    /// busy, and a wait for the event returns the failure.
     pub(crate) fn take_finished(&mut self, backend: &dyn Backend) -> Vec<T> {
         let is_done = |event: &Event| backend.query_event(event).unwrap_or(false);
         let done = self
@@ -99,12 +99,12 @@ impl<T> EventQueue<T> {
 struct PendingFree {
     block: Block,
     /// True if the block is imported, or if its segment is to be released once the segment is idle.
-    /// Then the block's own stream must be done as well.
+    /// In these cases, the block's own stream must be done, too.
     release: bool,
 }
 
 impl PendingFree {
-    /// Returns events after the uses that the block waits for.
+    /// Returns events behind the uses for which the block waits.
     fn events(&self, recorder: &mut StreamEvents<'_>) -> Result<Vec<Event>> {
         let mut events = recorder.events(&self.block.other_uses)?;
         if self.release {
@@ -157,7 +157,7 @@ impl PendingBlocks {
         self.awaiting_capture.push(block);
     }
 
-    /// Records events for the blocks that have none. If the device fails, a later call retries.
+    /// Records events for the blocks without events. If the device fails, a later call retries.
     fn record(&mut self, backend: &dyn Backend) {
         let mut recorder = StreamEvents::new(backend);
         for freed in std::mem::take(&mut self.unrecorded) {
@@ -170,7 +170,7 @@ impl PendingBlocks {
 }
 
 impl MemoryState {
-    /// Takes blocks back: into the pool, or as pending if other streams use them.
+    /// Returns blocks to the pool. Blocks that other streams use become pending instead.
     pub(super) fn give(&mut self, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
             if block.is_imported() {
@@ -183,7 +183,6 @@ impl MemoryState {
         }
     }
 
-    /// Keeps a block as pending until its streams are done.
     pub(super) fn add_pending(&mut self, block: Block, release: bool) {
         self.pending.unrecorded.push(PendingFree { block, release });
     }
@@ -224,8 +223,8 @@ impl DeviceMemory {
         Ok(Some(state.block(span, stream)))
     }
 
-    /// Rung 1: moves pending blocks into the pool if their streams are done. Returns true if any
-    /// block ceased to be pending.
+    /// Runs rung 1: moves pending blocks into the pool if their streams are done. Returns true if
+    /// any block ceased to be pending.
     pub(super) fn reclaim_pending(&self, state: &mut MemoryState, wait_mode: WaitMode) -> bool {
         if state.pending.is_empty() {
             return false;
@@ -278,8 +277,8 @@ impl DeviceMemory {
         }
     }
 
-    /// If a capture has ended, releases the blocks that it deferred. Returns true if there were
-    /// any.
+    /// If a capture has ended, releases the blocks that it deferred. Returns true if any block was
+    /// released.
     fn release_after_capture(&self, state: &mut MemoryState) -> bool {
         let awaiting_capture = std::mem::take(&mut state.pending.awaiting_capture);
         let before = awaiting_capture.len();
@@ -305,8 +304,8 @@ impl DeviceMemory {
         self.call_destructors();
     }
 
-    /// Rung 4: waits, without a lock held, until every pending block can return to the pool.
-    /// Returns true if any did.
+    /// Runs rung 4: waits, without a lock held, until every pending block can return to the pool.
+    /// Returns true if any block returned.
     pub(super) fn wait_for_pending(&self) -> Result<bool> {
         let events: Vec<Event> = {
             let mut state = self.state.lock();
@@ -350,8 +349,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Returns true if idle memory may be owned by a stream. Memory that a host stream uses is
-    /// pending until the stream is done, and is then owned by another stream.
+    /// Returns true if `stream` may own idle memory. Memory that a host stream uses is pending
+    /// until the stream is done, and then has another owner.
     fn may_own(&self, stream: StreamId) -> bool {
         self.backend.host_stream(stream).is_none()
     }
@@ -370,7 +369,7 @@ impl DeviceMemory {
     pub(super) fn may_release(&self, owner: StreamOwner, wait_mode: WaitMode) -> Result<bool> {
         let backend = &*self.backend;
         if backend.is_capturing() {
-            return Ok(false); // The captured work may use it whenever the graph runs.
+            return Ok(false); // Captured work may use the memory whenever the graph runs.
         }
         let streams = owner.streams(backend.streams());
         for event in self.events_of_owners(streams)? {

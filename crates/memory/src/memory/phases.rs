@@ -1,7 +1,7 @@
 //! Phase timing: the time that a memory spends in each phase.
 //!
-//! Phases nest (the rungs of the ladder take, reserve and release). Each phase is charged its own
-//! time without nested phases, so the shares sum to the whole. With timing off, a phase costs one
+//! Phases nest: the rungs of the ladder contain the phases take, reserve and release. The time of a
+//! phase excludes nested phases, so the times sum to the whole. If timing is off, a phase costs one
 //! test of a pointer.
 
 use std::cell::Cell;
@@ -95,7 +95,6 @@ impl Phases {
         Self(timed.then(Box::default))
     }
 
-    /// Runs `work` as one call of `phase`.
     #[inline]
     pub(super) fn time<R>(&self, phase: Phase, work: impl FnOnce() -> R) -> R {
         match &self.0 {
@@ -132,7 +131,7 @@ impl PhaseTimer {
     }
 }
 
-/// The timer of a running phase; a panic in a callback ends it too.
+/// A guard that ends a running phase, even if a callback panics.
 struct PhaseGuard<'a> {
     timer: &'a PhaseTimer,
     outer_nested_ns: u64,

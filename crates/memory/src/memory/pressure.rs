@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// A function from bytes needed to bytes freed. Its destructor may run when an array drops that
-/// held the last handle on its device. So a panic in the destructor is caught here.
+/// A function from the bytes needed to the bytes freed. Its captures may drop when an array drops
+/// the last handle on its device. So this type catches a panic of their drop.
 struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
 
 impl Callback {
@@ -54,13 +54,13 @@ impl Callbacks {
         let mut registered = self.0.lock();
         let index = registered.list.iter().position(|(other, _)| *other == id);
         let removed = index.map(|index| registered.list.remove(index));
-        // Unlocks first, because the callback's captures may allocate when they drop.
+        // The lock is released first, because the callback's captures may allocate when they drop.
         drop(registered);
         drop(removed);
     }
 
     /// Calls the callbacks, without a lock held, until `need_bytes` are freed. Returns the bytes
-    /// freed. Within a callback of this thread it does nothing, which prevents recursion.
+    /// freed. If the thread is inside a callback, returns 0, which prevents recursion.
     pub(super) fn call(&self, need_bytes: u64) -> u64 {
         let Some(_guard) = CallbackGuard::begin() else {
             return 0;
@@ -92,7 +92,8 @@ struct CallbackGuard;
 
 impl CallbackGuard {
     fn begin() -> Option<Self> {
-        // Made lazily, because dropping an unused guard would end the outer callback.
+        // The guard is created lazily, because dropping an unused guard would end the outer
+        // callback.
         (!IN_CALLBACK.replace(true)).then(|| Self)
     }
 }

@@ -11,13 +11,13 @@ use crate::size::{UNIT_BYTES, round_up};
 use crate::source::{Source, SourcePart};
 
 impl DeviceMemory {
-    /// Takes blocks back in one locked step.
+    /// Takes blocks back under one lock.
     pub(crate) fn free(&self, blocks: impl IntoIterator<Item = Block>) {
         self.give(&mut self.state.lock(), blocks);
     }
 
     /// Takes blocks back, and releases the segments and pages that become idle. If streams still
-    /// use this memory, [`drain_pending`](Self::drain_pending) releases them later.
+    /// use the memory, [`drain_pending`](Self::drain_pending) releases it later.
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
         self.phases
@@ -47,8 +47,8 @@ impl DeviceMemory {
         self.reclaim_pending(state, WaitMode::Poll);
     }
 
-    /// Takes back a block that no other stream uses and releases its memory. The host does not
-    /// wait: the source orders the next user after the block's stream.
+    /// Takes back a block that no other stream uses, and releases its memory. The host does not
+    /// wait, because the source orders the next user after the block's stream.
     pub(super) fn release_in_order(&self, state: &mut MemoryState, block: Block) {
         let span = block.span;
         if self.is_blocked_by_capture(state.segment(span.segment).stream) {
@@ -59,8 +59,8 @@ impl DeviceMemory {
         self.release_segment(state, span.segment, WaitMode::Poll);
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved, but no more than this goal
-    /// needs. Returns the bytes released. Finished imported blocks are freed in any case: they do
+    /// Releases idle memory until at most `keep_bytes` are reserved, but no more than necessary.
+    /// Returns the bytes released. Finished imported blocks are freed in any case, because they do
     /// not count as reserved.
     pub(crate) fn trim(&self, keep_bytes: u64, wait_mode: WaitMode) -> u64 {
         let before = self.held_bytes();
@@ -77,16 +77,16 @@ impl DeviceMemory {
         before.saturating_sub(self.held_bytes())
     }
 
-    /// Returns true if a release in the order of `stream` must wait for a capture. Either some
-    /// thread captures the stream, and would record the release. Or this thread captures, and the
+    /// Returns true if a release in the order of `stream` must wait for a capture. If any thread
+    /// captures the stream, the capture would record the release. If this thread captures, the
     /// captured work may use the memory whenever the graph runs.
     pub(super) fn is_blocked_by_capture(&self, stream: StreamId) -> bool {
         self.stream_ordered.is_some()
             && (self.backend.is_capturing() || self.backend.is_captured(stream))
     }
 
-    /// Runs `begin`, which begins a capture, while no release is in progress. So a releasing thread
-    /// sees the capture either not begun or in progress.
+    /// Runs `begin`, which begins a capture, while no release is in progress. So during a whole
+    /// release, the capture is either not begun or in progress.
     #[doc(hidden)]
     pub fn with_releases_paused<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _state = self.state.lock();
@@ -108,12 +108,12 @@ impl DeviceMemory {
             .unwrap_or_else(|| self.device_bytes())
     }
 
-    /// Trims the driver's own pool; an error is deferred.
+    /// Trims the driver's own pool, and defers errors.
     fn trim_driver_pool(&self, keep_bytes: u64, wait_mode: WaitMode) {
         let Some(source) = &self.stream_ordered else {
             return;
         };
-        // The driver releases only memory that the streams are done with.
+        // The driver releases only memory whose streams are done.
         let waited = match wait_mode {
             WaitMode::Wait => self.wait_for_uncaptured(),
             WaitMode::Poll => Ok(()),
@@ -143,9 +143,9 @@ impl DeviceMemory {
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
-    /// Rung 2, if a limit refuses a request of `bytes`: releases no more than the request lacks. So
-    /// a program near its limit keeps the rest of its idle memory. Returns true if anything was
-    /// released.
+    /// Runs rung 2 if a limit refuses a request of `bytes`: releases only the bytes that the
+    /// request lacks. So a program near its limit keeps its other idle memory. Returns true if any
+    /// memory was released.
     pub(super) fn release_for_limit(&self, bytes: u64) -> bool {
         let Some(limit_bytes) = self.limit() else {
             return false;
@@ -154,8 +154,8 @@ impl DeviceMemory {
         let mut state = self.state.lock();
         let before = self.source.reserved_bytes();
         loop {
-            // Recomputed each time, because the request might have extended the memory that was
-            // released.
+            // The missing bytes are recomputed after each release, because the released memory may
+            // be memory that the request could extend.
             let keep_bytes = limit_bytes.saturating_sub(self.missing_bytes(&state, bytes));
             let to = Destination::NextGrowth;
             if self.release_idle(&mut state, keep_bytes, WaitMode::Wait, to) == 0 {
@@ -164,7 +164,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Waits, without a lock held, for work that would otherwise be waited for under the lock.
+    /// Waits for work on idle memory without a lock held, so that no wait occurs under the lock.
     fn prepare_release(&self, wait_mode: WaitMode) {
         if wait_mode == WaitMode::Wait
             && let Err(error) = self.wait_for_idle()
@@ -173,9 +173,9 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released.
-    /// The excess beyond the goal is less than a page or handle. If no page is idle, the excess is
-    /// less than the smallest segment.
+    /// Releases idle memory until at most `keep_bytes` are reserved. Returns the bytes released.
+    /// The release exceeds this goal by less than a page or handle. If no page is idle, the excess
+    /// is less than the smallest segment.
     pub(super) fn release_idle(
         &self,
         state: &mut MemoryState,
@@ -197,7 +197,7 @@ impl DeviceMemory {
                     self.release_pages(state, pages, wait_mode, destination);
                 }
             }
-            // Each remaining segment is larger than the bytes left to release.
+            // Each remaining segment is larger than the bytes that are still to be released.
             if self.reserved_beyond(keep_bytes) > 0
                 && let Some(&smallest) = segments.first()
             {
@@ -214,9 +214,9 @@ impl DeviceMemory {
         before - self.source.reserved_bytes()
     }
 
-    /// Returns the separable parts of idle pages, the last first, until they make up
-    /// `wanted_bytes`. In this order, the front that remains is still the block that the pool
-    /// named.
+    /// Returns the separable parts of idle pages, the last part first, until they make up
+    /// `wanted_bytes`. If parts are released in this order, the remaining front is still the block
+    /// that the pool named.
     fn separable_from_end(
         &self,
         state: &MemoryState,
@@ -306,7 +306,8 @@ impl DeviceMemory {
         let page_bytes = self.page_bytes();
         spans.sort_unstable_by_key(|span| (span.segment, span.offset));
         for idle in state.pool.idle_pages(page_bytes) {
-            // From the end, so that the remaining front is still the block that the pool named.
+            // Parts are released from the end, so that the front is still the block that the pool
+            // named.
             for pages in self.separable_of(state, &spans, idle).into_iter().rev() {
                 self.release_pages(state, pages, wait_mode, Destination::Device);
             }

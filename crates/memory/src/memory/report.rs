@@ -35,7 +35,7 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// Returns the time of all phases.
+    /// Returns the total time of all phases.
     ///
     /// # Examples
     ///

@@ -1,16 +1,17 @@
 //! Growth: reserves memory if nothing in the pool fits.
 //!
-//! A range grows in place by the pages that a request needs. Ranges are only addresses, so nothing
-//! is reserved ahead. The growth bound is 17/16 of the peak in use, plus a page. Before growth
-//! beyond the bound, idle pages elsewhere are released. If few pages are in use, memory for other
-//! sizes is used before growth beyond the bound. So drifting sizes, which leave gaps that nothing
-//! fits, do not raise reserved far above used bytes. A program that repeats its sizes pays nothing.
-//! A separate segment is reserved if there are no ranges, or if the limit does not allow whole
-//! pages.
+//! A range grows in place by the pages that a request needs. Ranges are only addresses, so no
+//! memory is reserved ahead. The growth bound is 17/16 of the peak of used bytes, plus a page.
+//! Before growth beyond the bound, idle pages elsewhere are released. If few pages are in use,
+//! memory for other sizes is used before growth beyond the bound. So drifting sizes, which leave
+//! unusable gaps, do not raise reserved bytes far above used bytes. A program that repeats its
+//! sizes has no extra cost. A separate segment is reserved if there are no ranges, or if the limit
+//! does not allow whole pages.
 //!
-//! If a page is expensive, as on a GPU, growth inside the bound takes whole steps. Beyond the
+//! If a page is expensive, as on a GPU, growth within the bound reserves whole steps. Beyond the
 //! bound, idle pages are released only while few pages are reserved. Each release raises the bound,
-//! so that pages soon stay in place. Otherwise pages move only if memory is short.
+//! so that pages soon stay in place. If many pages are reserved, pages move only when memory is
+//! short.
 
 use cachescope_reports::internal::AddressSpan;
 
@@ -21,17 +22,18 @@ use crate::pool::Pages;
 use crate::recorder::EventKind;
 use crate::source::{ReserveAt, Source, SourcePart};
 
-/// The number of pages in use, below which an underused page is expensive.
+/// The number of used pages below which a partly used page is expensive.
 const FEW_PAGES: u64 = 16;
-/// The number of reserved pages, below which idle pages are released for growth even if pages are
-/// expensive. One more page would be a large part of the memory.
+/// The number of reserved pages below which idle pages are released for growth even if pages are
+/// expensive. Below this number, one more page is a large part of the memory.
 const LITTLE_PAGES: u64 = 32;
-/// The divisor of released bytes. If pages are expensive, the bound rises by the quotient.
+/// The divisor of released bytes. After a release of expensive pages, the bound rises by the
+/// quotient.
 const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {
     /// Tries to reserve memory for a block of `bytes` (rounded). Reserves the missing pages of a
-    /// range, else a segment of the pool's preferred size, else of exactly `bytes`.
+    /// range, else a segment of the pool's preferred size, else a segment of `bytes`.
     pub(super) fn reserve(
         &self,
         state: &mut MemoryState,
@@ -67,8 +69,8 @@ impl DeviceMemory {
         source.map_or(PageCost::Low, |source| source.page_cost())
     }
 
-    /// Returns the pages to commit for a block of `bytes`. If it fits in none of the existing
-    /// ranges, adds a range. Returns `None` without ranges.
+    /// Returns the pages to commit for a block of `bytes`. If no existing range has space for the
+    /// block, adds a range. Returns `None` without ranges.
     fn expansion(&self, state: &mut MemoryState, bytes: u64) -> Result<Option<Pages>> {
         let Some(source) = &self.expandable else {
             return Ok(None);
@@ -85,7 +87,7 @@ impl DeviceMemory {
         Ok(state.pool.pages_to_commit(bytes, page_bytes))
     }
 
-    /// Reserves `pages`, or more in one step if the growth bound allows that.
+    /// Reserves `pages`, or a larger step if the growth bound allows the step.
     fn expand(
         &self,
         state: &mut MemoryState,
@@ -102,7 +104,8 @@ impl DeviceMemory {
         self.reserve_pages(state, pages, stream)
     }
 
-    /// Returns more pages than are needed, if a page is expensive and the growth bound allows more.
+    /// Returns a step that is larger than `pages`, if a page is expensive and the growth bound
+    /// allows the step.
     fn growth_step(&self, state: &MemoryState, pages: Pages, bytes: u64) -> Option<Pages> {
         let source = self.expandable.as_ref()?;
         if source.page_cost() == PageCost::Low {
@@ -133,8 +136,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Releases idle pages away from `pages` while committing `pages` would exceed the growth
-    /// bound. Returns the pages to commit afterwards.
+    /// While a commit of `pages` would exceed the growth bound, releases idle pages away from
+    /// `pages`. Returns the pages to commit afterwards.
     fn release_before_growth(
         &self,
         state: &mut MemoryState,
@@ -188,7 +191,6 @@ impl DeviceMemory {
         self.excess_bytes(state, pages, bytes) > 0 && state.peak_used_bytes < FEW_PAGES * page_bytes
     }
 
-    /// Tries to add a segment of `segment_bytes` for a block of `bytes`.
     fn reserve_segment(
         &self,
         state: &mut MemoryState,

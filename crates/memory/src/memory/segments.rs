@@ -39,7 +39,6 @@ impl Segment {
         }
     }
 
-    /// Makes a range of addresses without memory.
     pub(super) fn range(address: DevicePtr) -> Self {
         Self {
             address,
@@ -50,9 +49,8 @@ impl Segment {
         }
     }
 
-    /// Subtracts `bytes`. Returns the number of reservations that end. One reservation ends if at
-    /// least one other remains for the bytes that are still held. With the last byte, all
-    /// reservations end.
+    /// Subtracts `bytes`, and returns the number of reservations that end. If bytes remain, at most
+    /// one reservation ends, and at least one remains. With the last byte, all reservations end.
     pub(super) fn shrink(&mut self, bytes: u64) -> u64 {
         self.held_bytes -= bytes;
         let ended = match self.held_bytes {
@@ -67,11 +65,11 @@ impl Segment {
 /// The state under a memory's lock.
 ///
 /// Invariants, asserted by [`DeviceMemory::check`](super::DeviceMemory::check):
-/// - the pool knows exactly the segments and ranges in `segments`, under their index;
-/// - the bytes held by segments and ranges sum to the source's reserved bytes. Their reservations
-///   sum to `reserves` less `releases`;
+/// - the pool contains exactly the segments and ranges in `segments`, under their index;
+/// - the bytes held by segments and ranges sum to the source's reserved bytes. The reservations of
+///   all segments and ranges sum to `reserves` less `releases`;
 /// - `vacant` lists the unused indices;
-/// - a pool that does not keep idle segments has none;
+/// - a pool that does not keep idle segments has no idle segment;
 /// - a block is pending only if its streams were not known to be done at the last check. The
 ///   exception is a block whose memory is released in the order of a stream that was being
 ///   captured.
@@ -125,7 +123,7 @@ impl MemoryState {
         }
     }
 
-    /// Stores a segment under a vacant number. The caller adds it to the pool.
+    /// Stores a segment under a vacant number. The caller adds the segment to the pool.
     pub(super) fn insert(&mut self, segment: Segment) -> SegmentId {
         let id = self.vacant.pop().unwrap_or_else(|| {
             let number = u32::try_from(self.segments.len()).expect("fewer than 2^32 segments");
@@ -136,7 +134,6 @@ impl MemoryState {
         id
     }
 
-    /// Removes a segment that the pool has removed.
     pub(super) fn remove(&mut self, id: SegmentId) -> Option<Segment> {
         let segment = self.segments[id.0 as usize].take()?;
         self.vacant.push(id);
@@ -152,19 +149,18 @@ impl MemoryState {
         segment.expect("the pool names only segments that it was given")
     }
 
-    /// Iterates over the segments and ranges, by their numbers.
     pub(super) fn numbered(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
         let numbered = (0..).map(SegmentId).zip(&self.segments);
         numbered.filter_map(|(id, segment)| Some((id, segment.as_ref()?)))
     }
 
-    /// Iterates over the segments and ranges that hold memory.
     pub(super) fn held(&self) -> impl Iterator<Item = Segment> {
         let present = self.segments.iter().flatten().copied();
         present.filter(|segment| segment.held_bytes > 0)
     }
 
-    /// Returns the index of the largest of the `idle` segments (smallest first) of at most `bytes`.
+    /// Returns the index in `idle` of the largest segment of at most `bytes`. `idle` is sorted by
+    /// length.
     pub(super) fn largest_within(&self, idle: &[SegmentId], bytes: u64) -> Option<usize> {
         idle.partition_point(|&id| self.segment(id).held_bytes <= bytes)
             .checked_sub(1)
@@ -180,7 +176,6 @@ impl MemoryState {
         }
     }
 
-    /// Asserts the invariants for a source with `reserved_bytes`.
     #[cfg(test)]
     pub(super) fn check(&self, reserved_bytes: u64) {
         self.pool.check();

@@ -33,16 +33,16 @@ pub struct MemoryStats {
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Reserved bytes that were taken out of the pool to move, and are not needed yet. On a GPU,
-    /// bytes are kept until the memory grows again or is trimmed.
+    /// Reserved bytes that were taken out of the pool for the next growth. On a GPU, these bytes
+    /// are kept until the memory grows again or is trimmed.
     pub kept_bytes: u64,
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
     /// The highest `live_bytes` since the start or the last
     /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound, because threads inside
-    /// scopes may reach their own peaks at different times. If an array is dropped outside its
-    /// scope, it counts as live until its cache is entered or inspected. After an allocation that
-    /// misses the caches, it does not count as live any more, either.
+    /// scopes may reach their own peaks at different times. An array that is dropped outside its
+    /// scope counts as live for a while: until its cache is entered or inspected, or until an
+    /// allocation misses the caches.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes` since the start or the last `reset_peaks`.
     pub peak_reserved_bytes: u64,
@@ -53,8 +53,9 @@ pub struct MemoryStats {
     /// Reservations so far, including each growth of a segment in place.
     pub reserves: u64,
     /// Reservations released so far. If a segment that grew several times shrinks, each released
-    /// part counts as one. At least one reservation remains for the rest. The end of the segment
-    /// counts all remaining reservations, so the count equals `reserves` once nothing is held.
+    /// part counts as one reservation. At least one reservation remains while the segment holds
+    /// memory. The end of the segment counts all remaining reservations. So the count equals
+    /// `reserves` once no memory is held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,
@@ -65,8 +66,8 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// Returns the fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0
-    /// with nothing free.
+    /// Returns the fragmentation of the pool's free bytes: 1 − largest free block / free bytes.
+    /// Returns 0.0 if no bytes are free.
     ///
     /// # Examples
     ///
@@ -93,12 +94,11 @@ impl MemoryStats {
 }
 
 impl DeviceMemory {
-    /// Counts the bytes of recomputed results.
     pub(crate) fn note_recomputed(&self, bytes: u64) {
         self.state.lock().counted.recomputed_bytes += bytes;
     }
 
-    /// Returns the fields that this layer knows; the caches fill in the others.
+    /// Returns the statistics of this layer. The caches fill in the other fields.
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();

@@ -1,27 +1,26 @@
-//! Uses of a block by streams, and sets of them, exact for any number of streams.
+//! Uses of a block by streams, and exact sets of uses, for any number of streams.
 //!
-//! Sets merge without an allocation, because a drop merges them.
+//! Sets merge without an allocation, because the drop of an array merges sets.
 
 use crate::device::{Event, StreamId};
 
 /// A use of a block by a stream, packed into a word.
 ///
-/// Work of a device stream has no position: an event after the work is recorded when something must
-/// wait. A host stream's position is known in advance, so that nothing waits for later work of the
-/// stream.
+/// A use by a device stream has no position: an event is recorded when another stream must wait. A
+/// use by a host stream has a position, so that no stream waits for later work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamUse(u64);
 
-/// The bits of a position. The stream is above them.
+/// The number of bits of a position. The higher bits are the stream.
 const POSITION_BITS: u32 = 48;
 
 impl StreamUse {
-    /// Returns the work of `stream` up to the moment of a wait for it.
+    /// Returns the use by all work that `stream` has at the moment of a wait for the use.
     pub fn on(stream: StreamId) -> Self {
         Self(u64::from(stream.0) << POSITION_BITS)
     }
 
-    /// Returns the work of a host stream before `event`, whose position is not 0.
+    /// Returns the use by the work of a host stream before `event`, whose position is not 0.
     pub fn until(event: Event) -> Self {
         debug_assert!((1..1 << POSITION_BITS).contains(&event.position));
         Self(u64::from(event.stream.0) << POSITION_BITS | event.position)
@@ -32,7 +31,7 @@ impl StreamUse {
         StreamId((self.0 >> POSITION_BITS) as u16)
     }
 
-    /// Returns the event after the use, if it is a host stream's.
+    /// Returns the event after the use, if the stream is a host stream.
     pub fn event(self) -> Option<Event> {
         let position = self.0 & ((1 << POSITION_BITS) - 1);
         (position > 0).then(|| Event {
@@ -41,7 +40,6 @@ impl StreamUse {
         })
     }
 
-    /// Returns the bit of a device stream in [`StreamUses::bits`].
     fn bit(self) -> Option<u64> {
         let stream = self.stream().0;
         (self.event().is_none() && stream < BEYOND).then(|| 1 << stream)
@@ -62,8 +60,8 @@ impl From<StreamId> for StreamUse {
     }
 }
 
-/// The bit that marks a set with uses beyond its bits. A device stream with a lower number has its
-/// own bit.
+/// The bit that marks a set with uses in `beyond`. A device stream with a lower number has its own
+/// bit.
 const BEYOND: u16 = u64::BITS as u16 - 1;
 
 /// A set of uses, with the last use of each stream.
@@ -125,7 +123,8 @@ impl StreamUses {
         }
     }
 
-    /// Iterates over the uses: first the uses with a bit, by stream, then the others, by stream.
+    /// Iterates over the uses: first the uses with a bit, then the uses in `beyond`, each by
+    /// stream.
     pub(crate) fn iter(&self) -> impl Iterator<Item = StreamUse> {
         let bits = self.bits;
         let streams = (0..BEYOND).filter(move |stream| bits & 1 << stream != 0);
@@ -134,7 +133,7 @@ impl StreamUses {
     }
 }
 
-/// Uses by rising stream, linked so that chains merge without an allocation.
+/// A list of uses in ascending order of streams. Chains merge without an allocation.
 #[derive(Default)]
 struct Chain(Option<Box<Link>>);
 
@@ -198,7 +197,7 @@ impl Chain {
 }
 
 impl Drop for Chain {
-    /// Drops link by link: recursion along a long chain would overflow the stack.
+    /// Drops link by link, because recursion along a long chain would overflow the stack.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

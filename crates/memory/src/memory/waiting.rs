@@ -34,7 +34,6 @@ impl Drop for WaitGuard<'_> {
 }
 
 impl DeviceMemory {
-    /// Returns the tokens of the threads that wait.
     pub(crate) fn waiting(&self) -> Vec<u64> {
         self.waiting.0.lock().clone()
     }

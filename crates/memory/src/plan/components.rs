@@ -1,20 +1,20 @@
 //! Decomposes the input into components that are packed separately.
 //!
-//! A moment at which no buffer lives splits the input in two. A buffer that lives through all of a
-//! component can be placed at the component's bottom. Removing it often splits the rest again, as
-//! in a training step once its weights are removed.
+//! If no buffer is live at a moment, the moment splits the input in two. A buffer that is live
+//! throughout a component can be placed at the component's bottom. Removing this buffer often
+//! splits the component again, for example in a training step whose weights are removed.
 
 use super::BufferInterval;
 use super::sections::{Problem, occupying};
 
-/// The maximum number of visits to each buffer, on average. It bounds the work on lifetimes that
+/// The maximum number of visits to each buffer, on average. It bounds the time for lifetimes that
 /// are nested a thousand deep.
 const VISITS: usize = 32;
 
 /// A connected component of the input, and its base offset in the slab.
 #[derive(Debug)]
 pub struct Component {
-    /// The items, in time.
+    /// The packing problem of the component's items.
     pub problem: Problem,
     /// The bytes below the component in the slab.
     pub base: u64,

@@ -9,7 +9,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Returns the deadline that passes after this time.
+    /// Returns the deadline that is `limit` from now.
     pub fn after(limit: Duration) -> Self {
         Self {
             end: Instant::now().checked_add(limit),

@@ -20,8 +20,8 @@ pub fn first_fit(problem: &Problem, order: &[u32], bound: u64) -> Option<Vec<u64
     Some(offsets)
 }
 
-/// Places the items in order, without a bound, around the items of the first buffers, which keep
-/// their `fixed` offsets.
+/// Places the items in order, without a bound. The items of the first buffers keep their `fixed`
+/// offsets, and the other items are placed around them.
 pub(crate) fn first_fit_around(problem: &Problem, order: &[u32], fixed: &[u64]) -> Vec<u64> {
     let mut occupancy = Occupancy::new(problem.load.len());
     let fixed = |index: u32| fixed.get(problem.indices[index as usize] as usize).copied();

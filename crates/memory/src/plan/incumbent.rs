@@ -9,11 +9,11 @@ use super::sections::Problem;
 use super::skyline;
 use super::weights::LearnedWeights;
 
-/// The number of skyline passes before first fit, and after first fit while time remains.
+/// The maximum numbers of skyline passes: before first fit, and after first fit while time remains.
 const FIRST_PASSES: u32 = 4;
 const MORE_PASSES: u32 = 8;
 
-/// The time of first fit for many buffers, in skyline passes.
+/// The duration of first fit for many buffers, as a multiple of a skyline pass.
 const FIRST_FIT_PASSES: u32 = 6;
 
 /// The deadlines of the passes over a component.
@@ -40,9 +40,9 @@ pub struct Incumbent<'a> {
 }
 
 impl<'a> Incumbent<'a> {
-    /// Returns the best plan of a few heuristic passes. If `limits` allow first fit by falling size
-    /// and by falling area, the plan is never larger than the plans of first fit. Stops at the
-    /// first plan within `capacity`.
+    /// Returns the best plan of a few heuristic passes, or the first plan within `capacity`. If no
+    /// pass fits `capacity` and `limits` allow it, runs first fit by falling size and by falling
+    /// area. The plan is then never larger than the plans of first fit.
     pub fn new(problem: &'a Problem, capacity: u64, limits: &TimeLimits) -> Self {
         let mut incumbent = Self {
             problem,

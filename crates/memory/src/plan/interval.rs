@@ -2,8 +2,8 @@
 
 /// A buffer to place: its size, and the interval of steps in which it is live.
 ///
-/// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round
-/// the sizes up to it.
+/// Every offset of a plan is a sum of sizes. To get offsets that are multiples of an alignment,
+/// round the sizes up to the alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferInterval {
     /// The first step of the lifetime.

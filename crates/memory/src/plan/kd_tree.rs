@@ -7,9 +7,9 @@ const LEAF: usize = 8;
 /// A k-d tree (Bentley 1975) over the points (first section, end section) of the items.
 ///
 /// Invariants:
-/// - `ranks` has the items by their rank in the order, leaf after leaf; a removed item is
-///   [`REMOVED`];
-/// - the bounds and the lowest rank of a node cover exactly the remaining items below it.
+/// - `ranks` stores the ranks of the items in the order, leaf after leaf. The entry of a removed
+///   item is [`REMOVED`];
+/// - the bounds and the lowest rank of a node cover exactly the remaining items below the node.
 #[derive(Debug)]
 pub struct KdTree {
     ranks: Vec<u32>,
@@ -135,7 +135,7 @@ impl KdTree {
                 }
                 continue;
             }
-            // Visit the half with the lower rank first.
+            // The half with the lower rank is visited first.
             let (left, right) = (index * 2, index * 2 + 1);
             let flip = self.nodes[left].rank < self.nodes[right].rank;
             open[count] = if flip { right } else { left } as u32;

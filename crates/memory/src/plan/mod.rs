@@ -1,13 +1,14 @@
-//! Static memory planning: lifetimes in, offsets out.
+//! Static memory planning: computes the offsets of buffers from their lifetimes.
 //!
 //! Packs buffers with known lifetimes into one slab. This is the dynamic storage allocation
 //! problem: strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan)
-//! packs a scope's allocations with it; a compiler or an inference engine can use it by itself.
-//! [`pack_quickly`] makes a few passes over the buffers, and [`validate`] checks any plan.
+//! packs a scope's allocations with this planner. A compiler or an inference engine can use the
+//! planner directly. [`pack_quickly`] makes a few passes over the buffers, and [`validate`] checks
+//! any plan.
 //!
-//! The crate `cachescope-tools` has more: `plan::pack` searches for the smallest slab until a time
-//! limit, `plan::pack_constrained` plans buffers with alignments and gaps, and `trace::Lifetime`
-//! reads lifetimes from files.
+//! The crate `cachescope-tools` has more. `plan::pack` searches for the smallest slab until a time
+//! limit. `plan::pack_constrained` plans buffers with alignments and gaps. `trace::Lifetime` reads
+//! lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.
 //!
@@ -29,10 +30,10 @@
 //! # Ok::<(), cachescope::plan::Conflict>(())
 //! ```
 
-// In order of cost: `components` decomposes the input, and `sections` reduces time to the maximal
-// cliques. `incumbent` holds the best plan of a component. Its heuristics are `skyline` best fit
-// and `greedy` first fit, each a pass over the items. The exact search, and the tests of all of
-// this, are in `cachescope-tools`.
+// The steps are in order of cost: `components` decomposes the input, and `sections` reduces time to
+// the maximal cliques. `incumbent` has the best plan of a component. Its heuristics are `skyline`
+// best fit and `greedy` first fit, each a pass over the items. The exact search and the tests of
+// the planner are in `cachescope-tools`.
 
 pub(crate) mod components;
 pub(crate) mod deadline;

@@ -11,14 +11,16 @@ type Intervals = Vec<(u64, u64)>;
 /// interval, so the lists stay short.
 ///
 /// Invariants:
-/// - `covering[v]` is the union of the items entered at node `v`: occupied in all of its sections;
-/// - `any[v]` is the union of the items entered at `v` or below: occupied in some of its sections.
+/// - `covering[v]` is the union of the items entered at node `v`, which are live in all sections of
+///   `v`;
+/// - `any[v]` is the union of the items entered at `v` or below it, which are live in some sections
+///   of `v`.
 #[derive(Debug)]
 pub struct Occupancy {
     leaves: usize,
     covering: Vec<Intervals>,
     any: Vec<Intervals>,
-    /// The lists of the last query with a cursor each; kept to reuse their memory.
+    /// The lists of the last query, each with a cursor. The vector is kept to reuse its memory.
     lists: Vec<(NodeList, u32)>,
 }
 
@@ -61,7 +63,7 @@ impl Occupancy {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);
         let (mut at, mut agreed) = (0, 0);
-        // Cycle until all lists, one after another, accept `offset`.
+        // The loop ends when all lists, one after another, have accepted `offset`.
         while agreed < lists.len() {
             let (list, cursor) = &mut lists[at];
             let fits = next_fit(self.intervals(*list), cursor, offset, item.size);
@@ -73,7 +75,7 @@ impl Occupancy {
         offset
     }
 
-    /// Collects the lists whose union is occupied at some time of `item`.
+    /// Collects the lists whose union is all bytes that are occupied at some time of `item`.
     fn collect(&mut self, item: &Item) {
         self.lists.clear();
         item.walk(self.leaves, |node, covers| {

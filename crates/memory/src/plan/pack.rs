@@ -17,9 +17,10 @@ pub struct Packing {
     pub offsets: Vec<u64>,
     /// The size of the slab: the highest end of a buffer.
     pub slab_bytes: u64,
-    /// The largest sum of the sizes that are live at one moment. No slab can be smaller.
+    /// The maximum load: the largest total size of buffers that are live at one moment. No slab can
+    /// be smaller.
     pub max_load_bytes: u64,
-    /// The best known lower bound on the slab: the load, or more if the search proved it.
+    /// The best known lower bound on the slab: the maximum load, or a higher bound of the search.
     pub lower_bound_bytes: u64,
 }
 
@@ -75,8 +76,8 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
     offsets
 }
 
-/// Packs by heuristics, and improves the components that are larger than `capacity_bytes`, or than
-/// the largest load, by `improve`.
+/// Packs by heuristics. Then `improve` improves each component that is larger than both
+/// `capacity_bytes` and the maximum load.
 pub fn pack_within(
     buffers: &[BufferInterval],
     capacity_bytes: Option<u64>,
@@ -107,7 +108,7 @@ pub fn pack_within(
             enter(component, &incumbent);
         }
     }
-    // Before the search, which may use all of the time.
+    // First fit runs before the search, because the search may use all of the time.
     let ends = open
         .iter()
         .map(|(component, incumbent)| component.base + incumbent.slab());
@@ -121,7 +122,8 @@ pub fn pack_within(
     {
         limits.search = Deadline::after(Duration::ZERO);
     }
-    // The component with the largest lower bound decides how much the others may use.
+    // The component with the largest lower bound is first, because its slab is the goal of the
+    // other components.
     open.sort_by_key(|(component, _)| Reverse(component.base + component.problem.max_load()));
     let count = open.len();
     for (number, (component, mut incumbent)) in open.into_iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Time, reduced to the maximal cliques of the interval graph.
 //!
-//! A plan depends only on which buffers are live together. The maximal sets of buffers that are
-//! live at one moment determine which buffers are live together. They are the maximal cliques of an
-//! interval graph, in order of time (Fulkerson and Gross 1965). Each of them is a *section*
-//! (MiniMalloc's term). An item lives in a run of consecutive sections. Two items meet in time
-//! exactly if their runs intersect.
+//! A plan depends only on the pairs of buffers that are live together. The maximal sets of buffers
+//! that are live at one moment determine these pairs. In order of time, these sets are the maximal
+//! cliques of an interval graph (Fulkerson and Gross 1965). Each set is a *section* (MiniMalloc's
+//! term). An item lives in a run of consecutive sections. Two items overlap in time exactly if
+//! their runs intersect.
 
 use super::BufferInterval;
 
@@ -34,9 +34,9 @@ impl Item {
         self.first < other.end && other.first < self.end
     }
 
-    /// Calls `visit` with true and the nodes that cover the lifetime, in a segment tree over
-    /// `leaves` sections. Then calls `visit` with false and the nodes above these nodes, from the
-    /// bottom. Only ancestors of the outermost leaves are above these nodes.
+    /// Visits nodes of a segment tree over `leaves` sections. First visits the nodes that cover the
+    /// lifetime, with `true`. Then visits the nodes above these nodes, with `false`, from the
+    /// bottom. Each of these upper nodes is an ancestor of the first or the last leaf.
     #[inline]
     pub fn walk(&self, leaves: usize, mut visit: impl FnMut(usize, bool)) {
         let (mut left, mut right) = (leaves + self.first as usize, leaves + self.end as usize);
@@ -144,7 +144,7 @@ fn unnumbered(buffer: &BufferInterval) -> Item {
 }
 
 /// Numbers the sections by a sweep over time. Returns their count. A section ends at the first end
-/// after a start: only there is the set of live buffers maximal.
+/// of a buffer after a start: there, the set of live buffers is maximal.
 fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[BufferInterval]) -> usize {
     const START: u32 = 1 << 31;
     let mut events: Vec<(u64, u32)> = Vec::with_capacity(items.len() * 2);

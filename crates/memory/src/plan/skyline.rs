@@ -1,8 +1,8 @@
-//! Skyline best fit (Burke, Kendall and Whitwell 2004): fill the lowest gap first.
+//! Skyline best fit (Burke, Kendall and Whitwell 2004), which always fills the lowest gap first.
 //!
-//! MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan in this way, without
-//! backtracking. Offsets never decrease. The first item in the order that fits the lowest gap is
-//! placed on the skyline.
+//! The first plan of MiniMalloc's search (Moffitt, ASPLOS 2023) is a skyline plan, without
+//! backtracking. Each step places the first item in the order that fits the lowest gap. Offsets
+//! never decrease.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -122,7 +122,7 @@ impl Skyline {
         self.floors.get(end as usize).copied().unwrap_or(u64::MAX)
     }
 
-    /// Raises a run into which nothing fits to its lower neighbour. Returns the new floor.
+    /// Raises a run, into which no item fits, to its lower neighbour. Returns the new floor.
     fn fill(&mut self, gap: Gap) -> u64 {
         let floor = self.floor_before(gap.first).min(self.floor_from(gap.end));
         self.join(Gap { floor, ..gap });
@@ -169,8 +169,8 @@ impl Skyline {
 #[derive(Debug)]
 struct ResidualLoad {
     leaves: usize,
-    /// For each node: the bytes subtracted from all its sections, its maximum without its
-    /// ancestors' subtractions, and that maximum's section.
+    /// For each node: the bytes subtracted from all its sections, its maximum, and the section of
+    /// the maximum. The maximum is without the subtractions of the node's ancestors.
     nodes: Vec<(u64, u64, u32)>,
 }
 

@@ -9,13 +9,13 @@ use super::BufferInterval;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// The numbers of offsets and buffers differ.
+    /// Different numbers of offsets and buffers.
     Count,
-    /// This buffer ends beyond the slab.
+    /// A buffer that ends beyond the slab.
     Outside(usize),
-    /// These two buffers overlap in both time and space.
+    /// Two buffers that overlap in both time and space.
     Overlap(usize, usize),
-    /// The offset of this buffer is not a multiple of its alignment.
+    /// A buffer whose offset is not a multiple of its alignment.
     Unaligned(usize),
 }
 
@@ -69,7 +69,7 @@ pub fn validate(
         events.push((buffer.lower, true, index));
         events.push((buffer.upper, false, index));
     }
-    // Ends sort as false, so they come first, because lifetimes are half open.
+    // Ends are `false`, so they are sorted before starts, because lifetimes are half open.
     events.sort_unstable();
     let mut living: BTreeMap<u64, usize> = BTreeMap::new();
     for (_, begins, index) in events {

@@ -1,8 +1,8 @@
 //! Section weights, learned from failed runs.
 //!
 //! The items of sections that made a run fail move forward in the next order. This is "squeaky
-//! wheel" optimisation (Joslin and Clements 1999). Most inputs are hard in a few sections only, and
-//! no property of the input predicts which.
+//! wheel" optimisation (Joslin and Clements 1999). Most inputs are hard in only a few sections, and
+//! no property of the input predicts these sections.
 
 use super::ordering::{Orderings, SortKey};
 

@@ -1,16 +1,17 @@
 //! Powers of two with a decay window, as in the binned pool of CuArrays.jl.
 //!
-//! A request is rounded up to a power of two. Each segment is one block of such a size, and the
-//! free blocks of a size are a stack. Nothing is split or coalesced. This is the simplest and
-//! fastest pool, but wastes up to half of each block.
+//! A request is rounded up to a power of two. Each segment is one block, and the free blocks of one
+//! power of two are a stack. Nothing is split or coalesced. This is the simplest and fastest pool,
+//! but wastes up to half of each block.
 //!
 //! CuArrays.jl samples the used share of each bin every one to five seconds. It frees the idle
-//! blocks that exceed the maximum of the last five samples. Here the window counts takes instead of
-//! time. A bin is a stack. So the blocks not needed during a window are exactly the bottom blocks
-//! that the stack never shrank to. The count of these blocks is exact, and takes constant time.
-//! [`decayed_segments`](Pool::decayed_segments) returns them when a window closes. If the caches
-//! serve a program, it takes nothing, closes no window and keeps its memory. CuArrays.jl bypasses
-//! the pool for requests above 100 MiB; here bins cover all sizes.
+//! blocks that exceed the maximum of the last five samples. In this pool, the window counts takes
+//! instead of time. A bin is a stack. So the blocks not needed during a window are the bottom
+//! blocks, which the stack kept throughout the window. Counting these blocks is exact, and needs
+//! constant time. [`decayed_segments`](Pool::decayed_segments) returns these blocks when a window
+//! closes. If the caches serve a program, the program takes no block, closes no window and keeps
+//! its memory. CuArrays.jl bypasses the pool for requests above 100 MiB; this pool has bins for all
+//! sizes.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};
@@ -22,7 +23,8 @@ const BINS: usize = 64;
 /// The depth to which the stack is searched for a block that is ready for the stream.
 const SCAN: usize = 16;
 
-/// The number of takes in a window: a few steps of a large network whose temporaries all miss.
+/// The number of takes in a window: a few steps of a large network whose temporaries all miss the
+/// caches.
 const WINDOW_TAKES: u32 = 1 << 14;
 
 /// The pool of powers of two.
@@ -32,7 +34,6 @@ const WINDOW_TAKES: u32 = 1 << 14;
 pub(crate) struct Binned {
     segments: UnsplitSegments,
     bins: [Bin; BINS],
-    /// The number of takes in a window.
     window_takes: u32,
     /// The number of takes in the current window so far.
     takes: u32,
@@ -40,7 +41,7 @@ pub(crate) struct Binned {
 
 /// The free segments of one power of two, the most recently freed last.
 ///
-/// Invariant: exactly the first `untouched` have been free since the window began.
+/// Invariant: exactly the first `untouched` segments have been free since the window began.
 #[derive(Clone, Debug, Default)]
 struct Bin {
     free: Vec<SegmentId>,
@@ -74,7 +75,7 @@ impl Bin {
         self.free.remove(at)
     }
 
-    /// Ends the window. Returns the segments that were free throughout it.
+    /// Ends the window. Returns the segments that were free throughout the window.
     fn close_window(&mut self) -> &[SegmentId] {
         let untouched = std::mem::replace(&mut self.untouched, self.free.len());
         &self.free[..untouched]
@@ -134,8 +135,8 @@ impl Pool for Binned {
         self.segments.owner_of_free(segment)
     }
 
-    /// Uses no longer block, which would be handed out whole. The layer above can release the
-    /// longer block, and reserve the exact size.
+    /// Never takes a longer block, because the block would be handed out whole. The layer above can
+    /// release the longer block, and reserve the exact size.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
         let segments = &self.segments;
@@ -184,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a pool with free segments of `units` each, numbered in that order.
+    /// Returns a pool with one free segment per length in `units`, numbered in order.
     fn with_free(window_takes: u32, units: &[u64]) -> Binned {
         let mut pool = Binned::with_window(window_takes);
         for (number, units) in (0..).zip(units) {
@@ -229,7 +230,7 @@ mod tests {
     fn what_a_whole_window_did_not_need_is_surplus() {
         let mut pool = with_free(10, &[1, 1, 1, 8, 64]);
         use_one(&mut pool, 1, 10);
-        // The segments were added in this window; the next window shows which are needed.
+        // The segments were added in this window, so only the next window shows which are needed.
         assert_eq!(pool.decayed_segments(), []);
         use_one(&mut pool, 1, 9);
         assert_eq!(pool.decayed_segments(), [], "the window is open");
@@ -263,8 +264,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the model over takes, gives and removals of three lengths, with windows of
-        /// five takes.
+        /// Compares the pool with the model over takes, gives and removals of three lengths, with
+        /// windows of five takes.
         #[test]
         fn surplus_is_what_lay_free_all_through_a_window(
             steps in prop::collection::vec((0u32..8, 0usize..3, any::<prop::sample::Index>()), 1..200)

@@ -17,8 +17,8 @@ const SCAN: usize = 8;
 /// The free blocks of one partition: a list for each size class, and one for wilderness blocks.
 ///
 /// Invariants:
-/// - the doubly linked list of a class holds exactly the free blocks of that [`floor_class`],
-///   without wilderness blocks. The last list holds the wilderness blocks;
+/// - the doubly linked list of a class has exactly the free blocks of this [`floor_class`], without
+///   wilderness blocks. The last list has the wilderness blocks;
 /// - bit `c % 64` of `words[c / 64]` is set if the list of class `c` is not empty. Bit `w` of
 ///   `summary` is set if `words[w]` is not 0.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Bins {
     heads: [u32; BINS],
 }
 
-// One summary bit for each word.
+// `summary` has one bit for each word.
 const _: () = assert!(WORDS <= 64);
 
 impl Bins {
@@ -84,11 +84,16 @@ impl Bins {
         }
     }
 
-    /// Returns the block to serve `bytes` to `stream` from. First, the smallest block that fits
-    /// among the first [`SCAN`] of the request's bin. Second, the smallest block among the first
-    /// [`SCAN`] of the next non-empty bin, where every block fits. Third, any block that fits in
-    /// the request's bin. Last, a wilderness block. Among the blocks compared, one that is ready
-    /// for `stream` is preferred. Returns `None` only if no block of this partition fits.
+    /// Returns a block from which `bytes` can be served to `stream`. Tries, in this order:
+    ///
+    /// 1. the smallest block that fits among the first [`SCAN`] blocks of the request's bin,
+    /// 2. the smallest block among the first [`SCAN`] blocks of the next non-empty bin, where every
+    ///    block fits,
+    /// 3. any block that fits in the request's bin,
+    /// 4. a wilderness block.
+    ///
+    /// Among the compared blocks, a block that is ready for `stream` is preferred. Returns `None`
+    /// only if no block of this partition fits.
     #[inline]
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
@@ -120,7 +125,7 @@ impl Bins {
         if here != 0 {
             return word * 64 + here.trailing_zeros() as usize;
         }
-        // WORDS is below 64, so the shift is in range.
+        // `WORDS` is below 64, so the shift is in range.
         let later = self.summary & (u64::MAX << (word + 1));
         if later == 0 {
             return BINS;
@@ -164,7 +169,6 @@ impl Bins {
         }
     }
 
-    /// Asserts the invariants and calls `seen` for every block.
     #[cfg(test)]
     pub(crate) fn check(&self, blocks: &BlockTable, mut seen: impl FnMut(u32)) {
         for (class, &head) in self.heads.iter().enumerate() {
@@ -190,7 +194,6 @@ impl Bins {
     }
 }
 
-/// Returns the bin of a free block.
 #[inline]
 fn bin_of(block: &BlockNode) -> usize {
     if block.state == BlockState::Wilderness {
@@ -205,7 +208,7 @@ fn list(blocks: &BlockTable, head: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))
 }
 
-/// Returns the smallest block of at least `bytes` among the first `limit` from `index`, or
+/// Returns the smallest block of at least `bytes` among the first `limit` blocks from `index`, or
 /// [`NONE`]. Ready blocks are preferred. Also returns the first block that was not compared.
 #[inline]
 fn smallest_fit(

@@ -1,16 +1,16 @@
-//! The block table of a pool: nodes linked to their neighbours in the segment and, while free, in
-//! their bin.
+//! The block table of a pool. Its nodes are linked to their neighbours in the segment. Nodes of
+//! free blocks are also linked in their bin.
 
 use super::{Pages, SegmentId, StreamOwner};
 
-/// The index that stands for no block. A full table would take 160 GiB.
+/// The index of no block. A full table would occupy 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     /// Free, in a bin.
     Free,
-    /// Free, and the rest of its range is uncommitted (Lea's wilderness, dlmalloc's top).
+    /// Free, and followed only by uncommitted memory (Lea's wilderness, dlmalloc's top).
     Wilderness,
     /// Handed out.
     Used,
@@ -55,7 +55,7 @@ pub(crate) struct BlockNode {
     pub(crate) state: BlockState,
 }
 
-// Visiting nodes costs cache misses: keep them small.
+// Nodes are kept small, because visits to nodes cost cache misses.
 const _: () = assert!(size_of::<BlockNode>() == 40);
 
 impl BlockNode {
@@ -66,7 +66,7 @@ impl BlockNode {
         self.bin_previous
     }
 
-    /// Marks the block as used, by the take of this number.
+    /// Marks the block as used, by the take with the number `take`.
     #[inline]
     pub(crate) fn hand_out(&mut self, take: u32) {
         self.state = BlockState::Used;
@@ -111,7 +111,7 @@ impl BlockTable {
         index
     }
 
-    /// Removes a block that its neighbours no longer refer to.
+    /// Removes a block to which its neighbours no longer refer.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
         let vacant = self.vacant;
@@ -157,7 +157,7 @@ impl BlockTable {
     }
 
     /// Isolates `pages` from the block that contains them. Returns the part in front, the pages'
-    /// own block, and the part behind. None of them is in a bin.
+    /// own block, and the part behind. None of these blocks is in a bin.
     pub(crate) fn carve(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {
         let BlockNode { offset, bytes, .. } = *self.get(pages.node);
         let end = pages.offset + pages.bytes;
@@ -175,7 +175,7 @@ impl BlockTable {
         (front, node, back)
     }
 
-    /// Splits a block after its first `bytes`. Returns the rest, which is in no bin.
+    /// Splits a block after its first `bytes`. Returns the remaining block, which is in no bin.
     #[inline]
     pub(crate) fn split(&mut self, index: u32, bytes: u64) -> u32 {
         let front = *self.get(index);

@@ -8,8 +8,8 @@ use crate::device::StreamId;
 
 /// The direct pool.
 ///
-/// Invariant: `idle` lists the free segments. The layer above releases each as soon as it is idle,
-/// so `idle` is empty between its calls.
+/// Invariant: `idle` lists the free segments. The layer above releases each segment as soon as it
+/// is idle. So `idle` is empty between calls of that layer.
 #[derive(Debug)]
 pub(crate) struct Direct {
     segments: UnsplitSegments,
@@ -53,8 +53,8 @@ impl Pool for Direct {
         self.segments.owner_of_free(segment)
     }
 
-    /// Takes the whole of the smallest idle segment that fits. If several have its length, prefers
-    /// a ready segment.
+    /// Takes the smallest idle segment that fits, as a whole. If several segments have its length,
+    /// prefers a ready segment.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         let segments = &self.segments;
         let fitting = (0..)

@@ -1,9 +1,9 @@
-//! Pools: algorithms that cut segments into blocks. They compute on offsets: no pointer, no lock,
-//! no device, no `unsafe`.
+//! Pools: algorithms that cut segments into blocks. A pool computes on offsets, and uses no
+//! pointer, no lock, no device and no `unsafe`.
 //!
-//! Architecture invariant: a pool never reserves or releases. It is given segments, and returns
-//! `None` when nothing fits. A new pool is one file here, one variant of [`PoolKind`], and one line
-//! in the conformance suite.
+//! Architecture invariant: a pool never reserves or releases memory. It is given segments, and
+//! returns `None` when no block fits. A new pool is one file here, one variant of [`PoolKind`], and
+//! one line in the conformance suite.
 
 mod best_fit;
 mod binned;
@@ -36,8 +36,8 @@ pub(crate) struct Span {
     pub(crate) segment: SegmentId,
     /// The offset in the segment; a multiple of 512.
     pub(crate) offset: u64,
-    /// The length: the request, rounded up by [`Pool::rounding`]. If the rest of the block is too
-    /// small to split off, the length includes it.
+    /// The length: the request, rounded up by [`Pool::rounding`]. If the remainder of the block is
+    /// too small to split off, the length includes the remainder.
     pub(crate) bytes: u64,
     /// The pool's own handle.
     pub(crate) node: u32,
@@ -55,13 +55,13 @@ pub(crate) struct Pages {
     pub(crate) node: u32,
 }
 
-/// The rounding of a pool's requests. Plain data: the caches round as the pool does, without
-/// calling the pool.
+/// The rounding of a pool's requests. It is plain data, so that the caches round like the pool
+/// without calling the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// To a multiple of 512 bytes.
+    /// Rounding up to a multiple of 512 bytes.
     Units,
-    /// To a power of two, at least 512 bytes.
+    /// Rounding up to a power of two, at least 512 bytes.
     PowersOfTwo,
 }
 
@@ -77,7 +77,7 @@ impl Rounding {
         }
     }
 
-    /// Returns the most bytes that blocks for requests of `bytes` together take, apart from the
+    /// Returns the maximum total length of blocks for requests of `bytes` in total, without the
     /// rounding to units.
     pub(crate) fn most_bytes(self, bytes: u64) -> u64 {
         match self {
@@ -87,7 +87,6 @@ impl Rounding {
     }
 }
 
-/// An algorithm that cuts segments into blocks.
 pub(crate) trait Pool: fmt::Debug + Send {
     /// Returns the rounding of requests, which is constant.
     fn rounding(&self) -> Rounding;
@@ -102,8 +101,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         true
     }
 
-    /// Returns idle segments that were not needed for so long that they should be released
-    /// (jemalloc's decay). Called before each take; rarely returns any.
+    /// Returns the idle segments that should be released, because they were not needed for a long
+    /// time (jemalloc's decay). Called before each take; usually returns none.
     fn decayed_segments(&mut self) -> Vec<SegmentId> {
         Vec::new()
     }
@@ -115,13 +114,13 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// owner. For any other segment, changes nothing and returns `None`.
     fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// Returns the owner of an idle segment; `None` if it is not idle.
+    /// Returns the owner of an idle segment; `None` if the segment is not idle.
     fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` if none
-    /// fits. Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer above
-    /// orders `stream` after the owner. Among blocks of similar fit, a ready block is preferred. A
-    /// block that is not ready is preferred to a refusal.
+    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner. Returns `None`
+    /// if no block fits. Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the
+    /// layer above orders `stream` after the owner. Among blocks of similar fit, a ready block is
+    /// preferred. A block that is not ready is preferred to a refusal.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)>;
 
     /// Takes from any segment, including segments added for requests of other sizes: the last
@@ -140,7 +139,6 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// Returns the free bytes in all segments and in the committed pages of ranges.
     fn free_bytes(&self) -> u64;
 
-    /// Returns the length of the longest contiguous free block.
     fn largest_free_block_bytes(&self) -> u64;
 
     /// Returns whether the pool supports ranges: expandable segments, whose memory is committed and
@@ -149,15 +147,16 @@ pub(crate) trait Pool: fmt::Debug + Send {
         false
     }
 
-    /// Adds a range of addresses for requests like one of `request_bytes` (rounded). Its length is
-    /// a multiple of the page size; none of it is committed.
+    /// Adds a range of addresses for requests like one of `request_bytes` (rounded). The length of
+    /// the range is a multiple of the page size. No page is committed.
     fn add_range(&mut self, _segment: SegmentId, _range_bytes: u64, _request_bytes: u64) {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
     /// Returns the pages to commit so that [`take`](Self::take), which has just refused `bytes`,
-    /// succeeds. Chooses the fewest pages, beside free blocks if that saves pages, then the lowest
-    /// pages. Returns `None` if no range for these requests has a long enough contiguous part.
+    /// succeeds. Chooses the smallest number of pages, next to free blocks if this saves pages.
+    /// Among equal choices, chooses the lowest pages. Returns `None` if no range for these requests
+    /// has a long enough contiguous part.
     fn pages_to_commit(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
         None
     }
@@ -179,8 +178,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         StreamOwner::NONE
     }
 
-    /// Marks pages as decommitted: one of [`idle_pages`](Self::idle_pages), or a part of these
-    /// pages. Returns their owner.
+    /// Marks pages as decommitted. The pages are an entry of [`idle_pages`](Self::idle_pages), or a
+    /// part of an entry. Returns the owner of the pages.
     fn decommit(&mut self, _pages: Pages) -> StreamOwner {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
         StreamOwner::NONE
@@ -216,7 +215,7 @@ pub enum PoolKind {
     /// No pooling: a segment for each request, released as soon as its block is freed.
     Direct,
     /// The driver's own stream-ordered pool, on CUDA devices only. Memory that is idle in that pool
-    /// counts as released here; [`trim`](crate::Device::trim) releases it to the device.
+    /// counts as released; [`trim`](crate::Device::trim) releases this memory to the device.
     StreamOrdered,
 }
 

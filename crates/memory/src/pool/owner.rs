@@ -2,7 +2,8 @@
 
 use crate::device::StreamId;
 
-/// The streams whose queued work may still use a free block: none, one, or many.
+/// The owner of a free block: the zero, one or many streams whose queued work may still use the
+/// block.
 ///
 /// Pools carry the owner and merge it when they coalesce blocks. Only the layer above waits for
 /// streams.
@@ -15,7 +16,6 @@ impl StreamOwner {
     /// Several owners, after blocks of different streams were coalesced.
     pub(crate) const MANY: Self = Self(u16::MAX - 1);
 
-    /// Returns the owner for work of one stream.
     #[inline]
     pub(crate) fn of(stream: StreamId) -> Self {
         debug_assert!(stream.0 < Self::MANY.0, "{stream:?} stands for no stream");
@@ -34,7 +34,7 @@ impl StreamOwner {
         }
     }
 
-    /// Returns the streams, on a device that has `count` streams.
+    /// Returns the streams of the owner, on a device that has `count` streams.
     pub(crate) fn streams(self, count: u16) -> impl Iterator<Item = StreamId> {
         let numbers = match self {
             Self::NONE => 0..0,

@@ -7,7 +7,7 @@
 
 use crate::size::UNIT_BYTES;
 
-/// The number of bits of the size kept below its leading one.
+/// The number of bits that a class keeps below the leading one of the size.
 const MANTISSA_BITS: u32 = 3;
 
 /// The number of classes per doubling.
@@ -43,7 +43,7 @@ mod tests {
         ((STEPS + class % STEPS) * UNIT_BYTES) << shift
     }
 
-    /// Returns every size around every class's bounds.
+    /// Returns sizes around the bound of every class.
     fn edges() -> impl Iterator<Item = u64> {
         (0..CLASSES).flat_map(|class| {
             let least = class_bytes(class);
@@ -53,8 +53,7 @@ mod tests {
         })
     }
 
-    /// Asserts that a size is at or above the bound of its class, and below the bound of the next
-    /// class.
+    /// Asserts that a size is between the bound of its class and the bound of the next class.
     fn bracket(bytes: u64) {
         let class = floor_class(bytes);
         assert!(class < CLASSES, "{bytes}");

@@ -12,7 +12,7 @@ const SCAN: usize = 64;
 /// The uncommitted blocks, by length, then by position.
 ///
 /// Each range has one uncommitted block behind its committed part, and one for each decommitted
-/// hole. Only commit and decommit change this list; take and give never do.
+/// hole. Only commit and decommit change this list; take and give never change it.
 ///
 /// Invariant: each uncommitted block of the partition is listed once, in this order.
 #[derive(Debug, Default)]
@@ -35,9 +35,10 @@ impl Uncommitted {
     /// Returns the smallest run of pages whose commit makes a free block of `bytes`. If several
     /// runs have the minimum size, returns the first in the order of segment and offset.
     ///
-    /// With more than [`SCAN`] uncommitted blocks, only the [`SCAN`] shortest that are long enough
-    /// by themselves are compared. If no block is long enough by itself, all are compared. So
-    /// `None` means that no uncommitted block with its free neighbours is long enough.
+    /// If there are more than [`SCAN`] uncommitted blocks, compares only the [`SCAN`] shortest
+    /// blocks that are long enough by themselves. If no block is long enough by itself, compares
+    /// all blocks. So `None` means that no uncommitted block with its free neighbours is long
+    /// enough.
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, page_bytes: u64) -> Option<Pages> {
         let best = |indices: &[u32]| {
             let indices = indices.iter();
@@ -59,7 +60,6 @@ impl Uncommitted {
             .partition_point(|&index| self::key(blocks, index) < key)
     }
 
-    /// Asserts the invariant and calls `seen` for every block.
     #[cfg(test)]
     pub(crate) fn check(&self, blocks: &BlockTable, mut seen: impl FnMut(u32)) {
         let key = |&index: &u32| key(blocks, index);
@@ -80,8 +80,8 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
 }
 
 /// Returns the pages of one uncommitted block to commit for a free block of `bytes`. The pages are
-/// next to the free block before it, or next to the free block after it. If all of the block is
-/// committed, these two free blocks are joined.
+/// at the front of the uncommitted block or at its back, next to a free block. If the whole
+/// uncommitted block is committed, the free blocks before and after it are joined.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,

@@ -36,8 +36,8 @@ impl UnsplitSegments {
         self.free_bytes += bytes;
     }
 
-    /// Removes a free segment. Returns its length and owner; `None` if there is no such segment, or
-    /// it is not free.
+    /// Removes a free segment. Returns its length and owner. Returns `None` if the segment does not
+    /// exist, or is not free.
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<(u64, StreamOwner)> {
         let UnsplitSegment { bytes, owner, .. } = self.get(id).filter(|segment| segment.is_free)?;
         self.segments[id.0 as usize] = None;
@@ -45,13 +45,12 @@ impl UnsplitSegments {
         Some((bytes, owner))
     }
 
-    /// Returns the owner of a free segment; `None` if it is not free.
+    /// Returns the owner of a free segment; `None` if the segment is not free.
     pub(crate) fn owner_of_free(&self, id: SegmentId) -> Option<StreamOwner> {
         let segment = self.get(id).filter(|segment| segment.is_free)?;
         Some(segment.owner)
     }
 
-    /// Hands out a free segment, with its last owner.
     #[inline]
     pub(crate) fn take(&mut self, id: SegmentId) -> (Span, StreamOwner) {
         let segment = self.get_mut(id);
@@ -85,7 +84,6 @@ impl UnsplitSegments {
         self.get(id).map_or(0, |segment| segment.bytes)
     }
 
-    /// Returns whether `stream` may use a segment without waiting.
     #[inline]
     pub(crate) fn is_ready_for(&self, id: SegmentId, stream: StreamId) -> bool {
         self.get(id)

@@ -1,4 +1,4 @@
-//! The events of all rings, as a profile.
+//! A profile of the events of all rings.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -12,20 +12,20 @@ use super::{Recorder, RecordingStart};
 use crate::error::outside;
 use crate::sync::plain::Ordering;
 
-/// Every event of a recording, in the order of their times.
+/// Every event of a recording, in order of time.
 pub(super) struct Collected {
     events: Vec<Recorded>,
     lost: u64,
-    /// The beginning of the time in which no event was lost; 0 if none was lost at all.
+    /// The time since which no event was lost; 0 if no event was lost at all.
     complete_from_ns: u64,
 }
 
-/// Lines of the program by their number, and back.
+/// The lines of the program by number, and their numbers.
 #[derive(Default)]
 struct CallSites {
     known: Vec<&'static Location<'static>>,
-    /// The numbers of lines by address, because one line has few addresses. `None` for lines of
-    /// this library.
+    /// The number of each line, by the address of its `Location`: a line has few addresses. `None`
+    /// for a line of this library.
     numbers: HashMap<*const Location<'static>, Option<u32>>,
 }
 
@@ -55,7 +55,7 @@ impl CallSites {
     }
 }
 
-/// Stacks of a profile by their number in the recorder.
+/// The stacks of a profile, and their numbers by the recorder's numbers.
 #[derive(Default)]
 struct StackTable {
     frames: Vec<Vec<Frame>>,
@@ -91,7 +91,7 @@ impl Recorder {
         } = self.collect(mark);
         let mut call_sites = CallSites::default();
         let mut stacks = StackTable::default();
-        // By address: the line and the stack of each live allocation, for its free.
+        // The line and the stack of each live allocation, by address, for the event of its free.
         let mut live: HashMap<u64, [Option<u32>; 2]> = HashMap::new();
         let events = events.into_iter().map(|recorded| {
             let Recorded { event, .. } = recorded;
@@ -140,10 +140,10 @@ impl Recorder {
         }
     }
 
-    /// Returns the events since `mark`.
     pub(super) fn collect(&self, mark: &RecordingStart) -> Collected {
-        // Events after this time are left out, because the rings are read one after another.
-        // Otherwise, a free might be included without its allocation, which is in another ring.
+        // Events after this time are omitted, because the rings are read one after another.
+        // Otherwise, the profile might contain a free without its allocation, which is in another
+        // ring.
         let until_ns = self.time_ns();
         let rings = self.rings.lock().clone();
         let mut events = Vec::new();
@@ -157,8 +157,8 @@ impl Recorder {
             let first = events.len();
             let overwritten = ring.read(from, &mut events);
             if overwritten > 0 {
-                // An operation's event has the time at which the operation began. Events before it
-                // in the ring may be later.
+                // An operation's event has the time at which the operation began. Events before
+                // this event in the ring may have later times.
                 let mut kept = events[first..].iter();
                 let oldest = kept.find(|own| own.event.kind != EventKind::Kernel);
                 let first_ns = oldest.map_or(until_ns, |event| event.time_ns);
@@ -167,7 +167,7 @@ impl Recorder {
             lost += overwritten;
         }
         events.retain(|event| event.time_ns <= until_ns && event.is_since(mark.time_ns));
-        // The sort is stable, so each thread's order stays.
+        // The sort is stable, so the order of each thread's events stays.
         events.sort_by_key(|event| event.time_ns);
         Collected {
             events,

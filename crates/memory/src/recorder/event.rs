@@ -1,4 +1,4 @@
-//! An event as a thread writes it, and as words of a ring.
+//! An event as a thread records it, and its encoding as words of a ring.
 
 use std::panic::Location;
 
@@ -7,7 +7,7 @@ use cachescope_reports::EventKind;
 use super::backtraces::{NO_STACK, StackNumber};
 use crate::device::StreamId;
 
-/// A scope by its number in the recorder.
+/// The number of a scope in the recorder.
 pub(crate) type ScopeNumber = u64;
 
 /// The number that stands for no scope.
@@ -16,7 +16,7 @@ pub(crate) const NO_SCOPE: ScopeNumber = 0;
 /// The number of words of an event, without its line.
 pub(super) const WORDS: usize = 5;
 
-/// An event of this thread, now.
+/// An event of the calling thread at the present time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventRecord {
     pub(crate) kind: EventKind,
@@ -55,7 +55,6 @@ impl EventRecord {
     }
 }
 
-/// An event read from a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) thread: u64,
@@ -65,12 +64,11 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Returns whether the event belongs to a recording that began at `began_ns`. An operation that
-    /// was submitted before `began_ns` does not.
+    /// was submitted before `began_ns` does not belong to the recording.
     pub(super) fn is_since(&self, began_ns: u64) -> bool {
         self.event.kind != EventKind::Kernel || self.event.address >= began_ns
     }
 
-    /// Returns the event that [`EventRecord::to_words`] wrote.
     pub(super) fn from_words(
         thread: u64,
         words: [u64; WORDS],

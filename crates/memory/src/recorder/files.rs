@@ -1,6 +1,6 @@
 //! Report files, and `CACHESCOPE_PROFILE`. If the variable is set, every device is recorded from
-//! its beginning. A device's report is written at exit, at the signals that end a program, and at
-//! an interval. The report is also written when a request first fails for lack of memory.
+//! its creation. A device's report is written at exit, at the signals that end a program, and at an
+//! interval. The report is also written when a request first fails for lack of memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -38,7 +38,6 @@ fn of_report(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Io, text).caused_by(error)
 }
 
-/// Returns the format of the path's extension.
 #[track_caller]
 pub(crate) fn format_of(path: &Path) -> Result<Format> {
     let format = Format::of(path).ok_or_else(|| {
@@ -63,7 +62,6 @@ pub(crate) struct Profiling {
     pub(crate) ring_bytes: u64,
 }
 
-/// A device that is recorded until the process ends.
 struct Profiled {
     profiling: Profiling,
     mark: RecordingStart,
@@ -83,24 +81,25 @@ enum ExhaustedReport {
 
 /// The recorded devices. Entries are never removed.
 ///
-/// No profile is built under this lock, nor under the lock of an [`ExhaustedReport`]. The counters
-/// of a device may run destructors of the program, which may fail a request or call `exit`.
+/// No profile is built under this lock or under the lock of an [`ExhaustedReport`]. Building a
+/// profile reads the counters of a device, which may run destructors of the program. A destructor
+/// may fail a request or call `exit`.
 static PROFILED: Mutex<Vec<Arc<Profiled>>> = Mutex::new(Vec::new());
 
 /// The lock under which the reports of all devices are written, so that two threads do not write
 /// one file.
 static WRITER: Mutex<()> = Mutex::new(());
 
-/// The process that the devices of [`PROFILED`] belong to. A forked child has copies of them, and
-/// must not replace the report.
+/// The process to which the devices of [`PROFILED`] belong. A forked child has copies of the
+/// devices, and must not replace the report.
 static PROFILED_PROCESS: AtomicU64 = AtomicU64::new(0);
 
-/// The token of the thread that holds [`WRITER`]; 0 if no thread does.
+/// The token of the thread that holds [`WRITER`]; 0 if no thread holds it.
 static WRITING_THREAD: AtomicU64 = AtomicU64::new(0);
 
-/// Records a device from here on, and writes its report at exit. The file name of a rank has the
-/// rank added, and a second device's file name the device's name. Allocations have backtraces if
-/// the build supports them.
+/// Records a device from now on, and writes its report at exit. The file name of a rank contains
+/// the rank. The file name of a further device contains the device's name. If the build supports
+/// backtraces, allocations have backtraces.
 ///
 /// # Errors
 ///
@@ -146,7 +145,7 @@ const RANK_VARIABLES: [[&str; 2]; 3] = [
     ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],         // srun
 ];
 
-/// Returns the rank of this process, if a launcher started several. `variable` reads the
+/// Returns the rank of this process, if a launcher started several ranks. `variable` reads the
 /// environment.
 fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let number = |name: &str| variable(name)?.parse::<u32>().ok();
@@ -155,10 +154,10 @@ fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     known.map(|(rank, _)| rank)
 }
 
-/// Writes the report of the events before a failed request to the recorder's device, for the first
-/// failure only. Returns the file that was written, or `None` while it is being written. Called
-/// without a lock. Waits for no other writer, because a destructor that a writer runs may have made
-/// the request.
+/// Writes the report of the events before the first failed request to the recorder's device.
+/// Returns the file that was written, or `None` while the file is being written. The caller holds
+/// no lock. Waits for no other writer, because a destructor that a writer runs may have made the
+/// request.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
     if !is_profiled_process() {
@@ -195,9 +194,9 @@ extern "C" fn write_at_exit() {
     write_all();
 }
 
-/// Writes the reports of all devices. Waits for another thread that writes them. Does nothing if
-/// this thread writes them already: then a destructor of the program called `exit`. Does nothing in
-/// a forked child.
+/// Writes the reports of all devices. If another thread is writing them, waits for this thread
+/// first. If the calling thread is writing them, does nothing: a destructor of the program has
+/// called `exit`. Does nothing in a forked child.
 fn write_all() {
     let thread = thread_token();
     if !is_profiled_process() || WRITING_THREAD.load(Ordering::Relaxed) == thread {
@@ -205,7 +204,7 @@ fn write_all() {
     }
     let _writer = WRITER.lock();
     WRITING_THREAD.store(thread, Ordering::Relaxed);
-    // Declared after the lock, so that it runs before the lock is released.
+    // The guard is declared after the lock, so that it drops before the lock is released.
     let _reset = scopeguard::guard((), |()| WRITING_THREAD.store(0, Ordering::Relaxed));
     let all = PROFILED.lock().clone();
     for (own, profiled) in all.iter().enumerate() {
@@ -220,8 +219,9 @@ fn write_all() {
     }
 }
 
-/// Like [`write_report`], but the old file stays whole until the new file is, because the process
-/// may be killed. A symbolic link or a special file is not replaced: the report is written to it.
+/// Like [`write_report`], but the old file stays until the new file is complete, because the
+/// process may be killed. If `path` is a symbolic link or a special file, the report is written to
+/// it.
 fn replace_report(profile: &Profile, path: &Path) -> Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|existing| !existing.is_file()) {
         return write_report(profile, path);
@@ -262,7 +262,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(format!("{stem}-{suffix}.{ending}"))
 }
 
-/// Prints an error to standard error: no caller can receive it.
+/// Prints an error to standard error, because no caller can receive the error.
 fn tell(written: Result<()>) {
     if let Err(error) = written {
         write_to_stderr(format_args!("cachescope: {error}"));
@@ -353,7 +353,7 @@ mod tests {
         let recorder = Recorder::new();
         let mark = recorder.begin(1 << 12, false);
         let profile = recorder.profile(&mark, String::new(), Vec::new(), || (0, 0));
-        // Before the file of the link exists, and after.
+        // The first pass runs before the target of the link exists, the second pass after.
         for _ in 0..2 {
             replace_report(&profile, &link).unwrap();
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

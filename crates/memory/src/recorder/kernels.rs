@@ -1,4 +1,5 @@
-//! Operations of an asynchronous device. Their times are known after they complete.
+//! Operations of an asynchronous device. The time of an operation is known after the operation
+//! completes.
 
 use std::collections::VecDeque;
 
@@ -9,25 +10,24 @@ use super::{EventKind, Recorder};
 use crate::device::{Backend, StreamId, TimeMark, TimeSpan};
 use crate::sync::plain::Mutex;
 
-/// The maximum number of operations in flight. An operation beyond it is not timed, and counts as
-/// lost.
+/// The maximum number of operations in flight. An operation beyond this number is not timed, and
+/// counts as lost.
 const MOST_IN_FLIGHT: usize = 4096;
 
-/// The submitted operations, in order of submission.
 #[derive(Debug, Default)]
 pub(super) struct Kernels(Mutex<VecDeque<Submitted>>);
 
 #[derive(Debug)]
 struct Submitted {
     operation: EventRecord,
-    /// The time when its submission began, since the recorder began.
+    /// The time at which the operation's submission began, since the recorder began.
     time_ns: u64,
     marks: [TimeMark; 2],
 }
 
 impl Recorder {
-    /// Adds an operation whose submission began at `time_ns`. The device's time for it lies between
-    /// two marks.
+    /// Adds an operation whose submission began at `time_ns`. The two marks enclose the operation
+    /// in its stream.
     pub(crate) fn submitted(
         &self,
         backend: &dyn Backend,
@@ -81,7 +81,7 @@ impl Recorder {
         let latest_ns = self.time_ns().saturating_sub(duration_ns);
         let event = EventRecord {
             kind: EventKind::Kernel,
-            // The time of submission, by which recordings select the event.
+            // `address` stores the time of submission, by which recordings select the event.
             address: submitted.time_ns,
             bytes: duration_ns,
             ..submitted.operation

@@ -10,9 +10,10 @@
 //! locals are being destroyed borrows a ring for each event, under the lock of the rings. Events
 //! inside of an operation with scratch memory are stored in a list until the operation ends.
 //!
-//! The recorder is a layer below the memory, because events are recorded where they happen.
-//! Reservations happen in `memory/`, drops in a shard. The recorder knows only time and names, so
-//! both layers may name it. If it were above the caches, each drop would call it by a trait object.
+//! The recorder is a layer below the memory, because two layers record events: reservations occur
+//! in `memory/`, and drops occur in a shard. The recorder uses only times and names, so both layers
+//! may call it. If the recorder were above the caches, each drop would call it through a trait
+//! object.
 
 mod backtraces;
 mod collect;
@@ -46,8 +47,8 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 /// Invariant: rings are added, and never removed before the recorder ends.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The key of this recorder's rings in a thread's cache. It changes whenever rings get longer,
-    /// and no other recorder ever has it.
+    /// The key of this recorder's rings in a thread's cache. The key changes whenever rings get
+    /// longer, and no other recorder ever has this key.
     key: AtomicU64,
     began: Instant,
     began_at: SystemTime,
@@ -59,7 +60,7 @@ pub struct Recorder {
     tracing: AtomicU64,
     stacks: Stacks,
     kernels: Kernels,
-    /// The number of events without a ring.
+    /// The number of events that were lost because they had no ring.
     lost: AtomicU64,
     /// The time at which the last event without a ring was lost.
     last_lost_ns: AtomicU64,
@@ -67,7 +68,7 @@ pub struct Recorder {
     scopes: Mutex<Scopes>,
 }
 
-/// The names of scopes by their number, and back.
+/// The names of scopes by number, and their numbers by name.
 #[derive(Debug, Default)]
 struct Scopes {
     names: Vec<Box<str>>,
@@ -138,15 +139,14 @@ impl Recorder {
         mark
     }
 
-    /// Ends a recording.
     pub(crate) fn end(&self, mark: &RecordingStart) {
         self.tracing
             .fetch_sub(mark.backtraces.into(), Ordering::Relaxed);
         self.recordings.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Records an event, if any recording is active. It may be called in a drop: it neither fails
-    /// nor waits for a device.
+    /// Records an event, if any recording is active. May be called in a drop, because it neither
+    /// fails nor waits for a device.
     #[inline]
     pub(crate) fn record(&self, event: impl FnOnce() -> EventRecord) {
         if self.is_active() {
@@ -170,9 +170,9 @@ impl Recorder {
     fn write(&self, time_ns: u64, event: &EventRecord) {
         let key = self.key.load(Ordering::Relaxed);
         let own = rings::known(key).unwrap_or_else(|| self.find_ring());
-        // SAFETY: null, or a ring of the recorder that has or had this key, which no other recorder
-        // has. The recorder never removes its rings, and this thread has not ended, so the ring is
-        // its own.
+        // SAFETY: `own` is null, or a ring of the recorder that has or had this key. No other
+        // recorder has this key, so the ring is this recorder's, which never removes its rings.
+        // This thread has not ended, so it owns the ring.
         match unsafe { own.as_ref() } {
             Some(ring) => ring.write(time_ns, event),
             None => self.write_late(time_ns, event),
@@ -184,7 +184,7 @@ impl Recorder {
     #[cold]
     fn find_ring(&self) -> *const Ring {
         let mut all = self.rings.lock();
-        // Read under the lock, so that the key and the length belong together.
+        // The key is read under the lock, so that the key and the length belong together.
         let key = self.key.load(Ordering::Relaxed);
         let events = self.ring_events.load(Ordering::Relaxed);
         rings::assign_until_end(&mut all, key, events)
@@ -203,7 +203,7 @@ impl Recorder {
         }
     }
 
-    /// Counts an event without a ring.
+    /// Counts an event that is lost because it has no ring.
     fn lose(&self) {
         self.last_lost_ns
             .fetch_max(self.time_ns(), Ordering::Relaxed);
@@ -216,12 +216,10 @@ impl Recorder {
         self.time_ns() - mark.time_ns
     }
 
-    /// Returns the nanoseconds since the recorder began.
     pub(crate) fn time_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Returns the number of the scopes with this name.
     pub(crate) fn scope_number(&self, name: &str) -> ScopeNumber {
         let mut scopes = self.scopes.lock();
         if let Some(&number) = scopes.numbers.get(name) {

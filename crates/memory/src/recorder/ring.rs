@@ -1,4 +1,4 @@
-//! The recent events of a thread, and of the threads that had the ring before it.
+//! A ring: the recent events of a thread, and of earlier threads that had the ring.
 //!
 //! Only the owner writes. Any thread reads.
 
@@ -16,7 +16,6 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 /// The number of events of the longest ring, of 3 GiB.
 const MOST_EVENTS: u64 = 1 << 26;
 
-/// The bytes of an event.
 const EVENT_BYTES: u64 = (WORDS as u64 + 1) * 8;
 
 /// The value of `owner` while no thread writes to the ring. No thread has this token.
@@ -65,12 +64,11 @@ impl Ring {
         lengths.find_map(Self::new)
     }
 
-    /// Returns the token of the thread that writes, or [`IDLE`].
     pub(super) fn owner(&self) -> u64 {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Assigns an idle ring to a thread. Only one thread at a time may call it.
+    /// Assigns an idle ring to a thread. Only one thread at a time may call this function.
     pub(super) fn adopt(&self, thread: u64) {
         let written = self.written();
         let overwritten = written.saturating_sub(self.events());
@@ -81,12 +79,10 @@ impl Ring {
         self.owner.store(thread, Ordering::Relaxed);
     }
 
-    /// Ends the writes of the owner.
     pub(super) fn release(&self) {
         self.owner.store(IDLE, Ordering::Release);
     }
 
-    /// Returns the number of events that the ring has space for.
     pub(super) fn events(&self) -> u64 {
         self.words.len() as u64
     }
@@ -95,7 +91,7 @@ impl Ring {
         number as usize & (self.words.len() - 1)
     }
 
-    /// Appends an event. Only the owner calls it.
+    /// Appends an event. Only the owner may call this function.
     pub(super) fn write(&self, time_ns: u64, event: &EventRecord) {
         let number = self.written.load(Ordering::Relaxed);
         let slot = self.slot(number);
@@ -111,13 +107,12 @@ impl Ring {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Returns the number of events ever written.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Appends the events from number `from` on to `events`. Returns how many of them were
-    /// overwritten.
+    /// Appends the events from number `from` on to `events`. Returns the number of these events
+    /// that were overwritten.
     pub(super) fn read(&self, from: u64, events: &mut Vec<Recorded>) -> u64 {
         let length = self.events();
         let end = self.written();

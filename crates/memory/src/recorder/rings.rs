@@ -1,11 +1,12 @@
 //! The rings of a recorder, and their assignment to threads.
 //!
-//! A thread has a ring from its first event until it ends. Then the next thread without a ring gets
-//! the ring. So the number of rings is the largest number of threads that recorded at one time.
+//! A thread has a ring from its first event until the thread ends. Then the next thread without a
+//! ring gets the ring. So the number of rings is the largest number of threads that recorded at one
+//! time.
 //!
-//! A thread finds its ring by a `const` thread-local without a destructor. So it can record a drop
-//! after its other thread-locals were destroyed, where the crate `thread_local` panics. The list of
-//! all rings is under a lock, which a thread takes for its first event on a device.
+//! A thread finds its ring by a `const` thread-local without a destructor. So a thread can record a
+//! drop after its other thread-locals were destroyed, when the crate `thread_local` would panic.
+//! The list of all rings is under a lock, which a thread takes for its first event on a device.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -17,8 +18,9 @@ use crate::sync::{Arc, Weak, thread_local, thread_token};
 const KNOWN_RINGS: usize = 4;
 
 thread_local! {
-    /// The keys of the recorders that this thread wrote to last, and its rings there. It has no
-    /// destructor, so that a drop can read it while the thread's locals are being destroyed.
+    /// The keys of the recorders to which this thread wrote last, each with the thread's ring. This
+    /// local has no destructor, so that a drop can read it while the thread's locals are being
+    /// destroyed.
     static KNOWN: [Cell<(u64, *const Ring)>; KNOWN_RINGS] =
         const { [const { Cell::new((0, ptr::null())) }; KNOWN_RINGS] };
 }
@@ -28,24 +30,23 @@ std::thread_local! {
     static OWNED: RefCell<OwnedRings> = const { RefCell::new(OwnedRings(Vec::new())) };
 }
 
-/// The rings of a thread.
 struct OwnedRings(Vec<Weak<Ring>>);
 
 impl Drop for OwnedRings {
     fn drop(&mut self) {
-        // First, so that later events of this thread do not go to rings that other threads adopt.
+        // The known rings are cleared first, so that this thread does not write to rings that other
+        // threads adopt.
         KNOWN.with(|known| known.iter().for_each(|ring| ring.set((0, ptr::null()))));
         let owned = self.0.iter().filter_map(Weak::upgrade);
         owned.for_each(|ring| ring.release());
     }
 }
 
-/// Returns the index in [`KNOWN`] of a recorder's key.
 fn place(key: u64) -> usize {
     key as usize % KNOWN_RINGS
 }
 
-/// Returns this thread's ring of the recorder with this key, if the thread knows it.
+/// Returns this thread's ring of the recorder with this key, if [`KNOWN`] contains the ring.
 #[inline]
 pub(super) fn known(key: u64) -> Option<*const Ring> {
     let (known, ring) = KNOWN.with(|known| known[place(key)].get());
@@ -72,8 +73,8 @@ pub(super) fn assign_until_end(all: &mut Vec<Arc<Ring>>, key: u64, events: u64) 
     assigned.ok().flatten().unwrap_or(ptr::null())
 }
 
-/// Returns a ring that this thread owns. This is its longest ring, or a further ring if the longest
-/// is shorter than `events`.
+/// Returns the longest ring of this thread. If this ring is shorter than `events`, tries to replace
+/// it by a longer idle ring, or by a new ring.
 pub(super) fn assign(all: &mut Vec<Arc<Ring>>, events: u64) -> Option<Arc<Ring>> {
     let thread = thread_token();
     let longest_of = |owner| {

@@ -1,11 +1,12 @@
 //! Requests for scratch memory inside of an operation. All requests are counted, but only the
-//! requests that are live at their peak are listed.
+//! requests that are live at the peak of scratch memory are listed.
 //!
 //! An operation that computes in blocks makes thousands of requests for memory that it frees
-//! itself. A recording of each would hide the program, and fill the ring.
+//! itself. Recording each request would hide the program's own requests, and fill the ring.
 //!
-//! A region lists its requests when it ends. So the peak of live memory is exact if nothing outside
-//! of the region is freed meanwhile. Blocks that outlive the region are listed like others.
+//! A region lists its requests when it ends. So the peak of live memory is exact if no memory
+//! outside of the region is freed meanwhile. Blocks that outlive the region are listed like other
+//! blocks.
 
 use std::cell::RefCell;
 use std::mem::take;
@@ -19,16 +20,16 @@ use super::{NO_STACK, Recorder};
 use crate::error::reported_call_site;
 
 std::thread_local! {
-    /// The region that this thread is inside of.
     static REGION: RefCell<Option<Region>> = const { RefCell::new(None) };
 }
 
 /// The requests of one thread on one device that are not listed yet.
 ///
-/// Invariant: `live_bytes` is the sum of the bytes of `live`, and `peak` has been `live`.
+/// Invariant: `live_bytes` is the sum of the bytes of `live`, and `peak` is an earlier state of
+/// `live`.
 #[derive(Debug)]
 struct Region {
-    /// The recorder, compared but never read. It outlives the region by the guard's borrow.
+    /// The recorder's address, which is only compared. The guard's borrow keeps the recorder alive.
     recorder: *const Recorder,
     live: Vec<ScratchBlock>,
     live_bytes: u64,
@@ -36,14 +37,12 @@ struct Region {
     peak: Vec<ScratchBlock>,
     peak_bytes: u64,
     totals: Vec<Totals>,
-    /// The number of requests so far.
     requests: u64,
 }
 
-/// A block that the region allocated.
 #[derive(Clone, Copy, Debug)]
 struct ScratchBlock {
-    /// The number of the request, by which two blocks of one address differ.
+    /// The number of the request, which distinguishes two blocks of one address.
     number: u64,
     allocation: EventRecord,
 }
@@ -58,8 +57,8 @@ struct Totals {
     bytes: u64,
 }
 
-/// A guard that ends this thread's region when the guard drops. Inert if the thread was inside of a
-/// region before.
+/// A guard that ends this thread's region when the guard drops. If the thread was already inside of
+/// a region, the guard does nothing.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct ScratchRegion<'a>(Option<&'a Recorder>);
@@ -89,7 +88,6 @@ impl Drop for ScratchRegion<'_> {
     }
 }
 
-/// Returns true if this thread is inside of a region of `recorder`.
 pub(crate) fn is_inside(recorder: &Recorder) -> bool {
     let inside = REGION.try_with(|region| {
         let region = region.borrow();
@@ -98,7 +96,7 @@ pub(crate) fn is_inside(recorder: &Recorder) -> bool {
     inside.unwrap_or(false)
 }
 
-/// Takes an event into the region of this thread. Returns false if it is to be listed now.
+/// Adds an event to the region of this thread. Returns false if the event must be listed now.
 pub(super) fn absorb(recorder: &Recorder, event: &EventRecord) -> bool {
     let absorbed = REGION.try_with(|region| {
         let mut region = region.borrow_mut();
@@ -134,7 +132,7 @@ impl Region {
                 true
             }
             EventKind::Free => self.remove(event.address).is_some(),
-            // Later events name the block: it is listed from here on.
+            // Later events refer to the block, so its allocation is listed now.
             EventKind::FreePending | EventKind::CopyOnWrite => {
                 if let Some(block) = self.remove(event.address) {
                     self.peak.retain(|own| own.number != block.number);
@@ -187,7 +185,7 @@ impl Region {
         Some(block)
     }
 
-    /// Takes a block out of the totals, and returns its allocation.
+    /// Subtracts a block from the totals, and returns its allocation.
     fn listed(&mut self, block: ScratchBlock) -> EventRecord {
         let ScratchBlock { allocation, .. } = block;
         let totals = self.totals_of(&allocation);

@@ -1,4 +1,4 @@
-//! Reports of programs that a signal ends, and reports every few seconds.
+//! Reports at the signals that end a program, and reports at an interval.
 
 use std::thread::Builder;
 use std::time::Duration;
@@ -31,12 +31,12 @@ fn start(run: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// Calls `write` on a separate thread when SIGINT or SIGTERM arrives, then ends the process as the
-/// signal would. A second signal, of either kind, ends the process at once. The first signal ends a
-/// child made by `fork`, because the child has no such thread.
+/// signal would. A second signal, of either kind, ends the process at once. In a forked child,
+/// which lacks the thread, the first signal ends the process.
 ///
-/// On Linux and Android, a signal that the program handles or ignores already is left to it. Other
-/// platforms do not report which signals these are. There, a handler of the program runs first, and
-/// the signal ends the process.
+/// On Linux and Android, a signal that the program already handles or ignores keeps the program's
+/// action. Other platforms do not report the signals that a program handles. On these platforms, a
+/// handler of the program runs first, and then the signal ends the process.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ pub(super) fn write_on_signals(write: fn()) -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut signals = vec![SIGINT, SIGTERM];
     signals.retain(|&signal| !is_taken(&status, signal));
-    // Shared by the signals. True until the thread waits: if a step fails, the registered actions
-    // must stay, because an unregistered signal is ignored.
+    // The signals share this flag, which is true until the thread waits. If a step fails, the
+    // registered actions must stay, because an unregistered signal is ignored.
     let ends_process = Arc::new(AtomicBool::new(true));
     let registering_process = process::id();
     let handle = || -> std::io::Result<Signals> {
@@ -67,11 +67,11 @@ pub(super) fn write_on_signals(write: fn()) -> Result<()> {
                     let _ = emulate_default_handler(signal);
                 }
             };
-            // SAFETY: the action is async-signal-safe: an atomic, getpid, and a function that
-            // documents that it is. It does not panic.
+            // SAFETY: the action is async-signal-safe: it uses an atomic, `getpid`, and a function
+            // that is documented as async-signal-safe. The action does not panic.
             unsafe { register(signal, action) }?;
         }
-        // Last, so that the thread is not notified of a signal that ends the process.
+        // This step is last, so that the thread is not notified of a signal that ends the process.
         Signals::new(&signals)
     };
     let mut handled = handle().map_err(|error| {
@@ -88,7 +88,7 @@ pub(super) fn write_on_signals(write: fn()) -> Result<()> {
     Ok(())
 }
 
-/// Does nothing: the platform has no such signals, or the feature `signals` is off.
+/// Does nothing, because the platform has no such signals or the feature `signals` is off.
 #[cfg(not(all(unix, feature = "signals")))]
 #[expect(
     clippy::unnecessary_wraps,
@@ -99,7 +99,7 @@ pub(super) fn write_on_signals(_write: fn()) -> Result<()> {
 }
 
 /// Returns whether the process handles or ignores a signal, given the text of `/proc/self/status`.
-/// Only Linux and Android have that file: elsewhere, no signal is known to be taken.
+/// Only Linux and Android have this file. For an empty text, returns false.
 #[cfg(all(unix, feature = "signals"))]
 fn is_taken(status: &str, signal: i32) -> bool {
     let mut lines = status.lines();
@@ -139,7 +139,6 @@ mod tests {
         assert!(!is_taken("", 2));
     }
 
-    /// Waits longer than any test, then exits.
     fn wait() -> ! {
         std::thread::sleep(Duration::from_secs(20));
         exit(0)
@@ -182,8 +181,8 @@ mod tests {
         assert_eq!(status & 0x7f, SIGTERM, "the number of the signal");
     }
 
-    /// Starts an ignored test in a process that may open files below the number `most_files`.
-    /// Returns when it waits.
+    /// Starts an ignored test in a process that may have at most `most_files` open files. Returns
+    /// when the test waits.
     fn waiting(test: &str, most_files: u32) -> (Child, BufReader<ChildStdout>) {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {most_files}; exec \"$@\""), "sh"]);
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn signals_end_a_program_that_cannot_handle_them() {
-        // One file beside the standard streams, and signals need two.
+        // The process may open one file beside the standard streams, and signals need two files.
         let (mut child, _output) = waiting("a_program_without_files_for_signals", 4);
         send("-TERM", child.id());
         assert_eq!(child.wait().unwrap().signal(), Some(15));

@@ -11,7 +11,7 @@ use super::ring::Ring;
 use super::{EventKind, NO_SCOPE, Recorder};
 use crate::device::StreamId;
 
-/// Returns an event whose fields all follow from its number.
+/// Returns an event whose fields are all computed from `number`.
 fn event(number: u64, call_site: &'static Location<'static>) -> EventRecord {
     EventRecord {
         kind: EventKind::ALL[number as usize % EventKind::ALL.len()],
@@ -192,8 +192,8 @@ fn a_ring_knows_the_threads_that_had_it() {
     );
 }
 
-/// A thread-local that records an event when the last of a thread's locals is destroyed, after the
-/// recorder's own.
+/// A value whose drop records an event. As the first thread-local of a thread, it is destroyed
+/// after the recorder's thread-locals.
 struct LastEvent(RefCell<Option<Arc<Recorder>>>);
 
 impl Drop for LastEvent {
@@ -217,7 +217,7 @@ fn threads_that_end_leave_their_rings_to_others() {
     for _ in 0..THREADS {
         let recorder = Arc::clone(&recorder);
         let thread = std::thread::spawn(move || {
-            // Destroyed after the locals that the first event registers.
+            // `LAST` is destroyed after the locals that the first event registers.
             LAST.with(|last| last.0.replace(Some(Arc::clone(&recorder))));
             recorder.record(|| EventRecord::of(EventKind::Trim, 1));
         });

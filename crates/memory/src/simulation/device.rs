@@ -8,7 +8,7 @@ use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
 
-/// A CUDA device with one stream, on which nothing runs.
+/// A CUDA device with one stream, which runs no work.
 #[derive(Debug)]
 pub(super) struct SimulatedDevice {
     driver: Arc<SimulatedDriver>,
@@ -29,13 +29,12 @@ impl SimulatedDevice {
         self.driver.used_bytes()
     }
 
-    /// Reads or writes the ledger.
     pub(super) fn with_ledger<T>(&self, look: impl FnOnce(&mut DriverLedger) -> T) -> T {
         self.driver.with_ledger(look)
     }
 }
 
-/// Fails: there is nothing to read or write.
+/// Fails, because the device has no memory to read or write.
 fn without_memory<T>() -> Result<T> {
     let text = "a simulated device has addresses, and no memory";
     Err(Error::new(ErrorKind::Unsupported, text))

@@ -1,7 +1,7 @@
 //! A simulated driver: its calls for memory are counted and charged.
 //!
 //! The cost of each call is from a table of published measurements, [`DriverCosts`]. So the times
-//! are simulated: no GPU was run. A [`DriverLedger`] adds them up.
+//! are simulated: no GPU was run. A [`DriverLedger`] adds the times up.
 //!
 //! # Examples
 //!

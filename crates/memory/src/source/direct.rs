@@ -5,7 +5,7 @@ use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The source of segments that are reservations of the backend; there are no ranges.
+/// The source of segments that the backend reserves, without ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct DirectSource {
     backend: Arc<dyn Backend>,
@@ -30,7 +30,6 @@ impl Source for DirectSource {
     }
 }
 
-/// Returns the error for pages outside every range.
 pub(super) fn outside_ranges(address: DevicePtr, bytes: u64) -> Error {
     let text = format!(
         "{bytes} bytes at {:#x} are outside every address range",

@@ -1,8 +1,8 @@
 //! The expandable source: address ranges reserved ahead, with pages committed on demand.
 //!
-//! Pages are committed exactly, because a commit costs far less than the first write to a page. So
-//! `reserved_bytes` stays at the working set. Segments that are separate reservations cannot grow,
-//! so their sizes rise with the bytes of the pool.
+//! Only needed pages are committed, because a commit costs far less than the first write to a page.
+//! So `reserved_bytes` stays at the working set. In contrast, separate reservations cannot grow, so
+//! the sizes of such segments rise with the bytes of the pool.
 
 use super::direct::{DirectSource, outside_ranges};
 use super::{ReserveAt, Source, SourcePart};
@@ -15,20 +15,21 @@ use crate::sync::{Arc, Mutex};
 /// The source of pages of ranges, and of segments from a [`DirectSource`].
 ///
 /// Invariants:
-/// - each of `ranges` is reserved from the backend until this drops; they do not overlap;
-/// - a page of a range is committed exactly while it is reserved here. The caller of `reserve` does
-///   not hold the page yet; the caller of `release` does.
+/// - each range in `ranges` is reserved from the backend until the source drops, and ranges do not
+///   overlap;
+/// - a page of a range is committed exactly while it is reserved from this source. The caller of
+///   `reserve` has not reserved the page yet; the caller of `release` has reserved it.
 #[derive(Debug)]
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
     page_bytes: u64,
     cost: PageCost,
-    /// The limit, or the device's memory. This field and the next are plain numbers, which publish
-    /// no memory.
+    /// The limit, or the device's memory without a limit. This field and `committed_bytes` are
+    /// plain numbers, which publish no memory.
     usable_bytes: AtomicU64,
     committed_bytes: AtomicU64,
     /// The number of times that the largest handle was halved, plus 1. Without a limit, 0 until
-    /// memory was short.
+    /// memory is short.
     halvings: AtomicU64,
     segments: DirectSource,
     ranges: Mutex<Vec<AddressRange>>,
@@ -51,19 +52,20 @@ fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
     usual_bytes.min(small_bytes).max(memory.min_page_bytes())
 }
 
-/// The maximum size of a handle.
 const MAX_HANDLE_BYTES: u64 = 1 << 30;
-/// The divisor of the usable memory that bounds the size of a handle. Idle memory moves in whole
-/// handles, and a live block pins the handle around it.
+/// The divisor of the usable memory. The quotient bounds the size of a handle. Idle memory moves in
+/// whole handles, and a live block pins its handle.
 const HANDLE_DIVISOR: u64 = 64;
-/// The divisor of the usable memory that is not committed, which also bounds the size of a handle.
+/// The divisor of the usable memory that is not committed. The quotient bounds a handle's size,
+/// too.
 const REST_DIVISOR: u64 = 16;
-/// The divisor of the usable memory that gives the size of a small handle. Handles are small under
-/// a limit, if little memory is left, or once memory was short.
+/// The divisor of the usable memory. The quotient is the size of a small handle. Handles are small
+/// under a limit, if little memory is left, or once memory was short.
 const SHORT_HANDLE_DIVISOR: u64 = 512;
-/// The divisor of the committed bytes that gives the growth of a range, if pages are expensive.
+/// The divisor of the committed bytes. The quotient is a range's step of growth if pages are
+/// expensive.
 const STEP_DIVISOR: u64 = 24;
-/// The size below which growth is exact, because little memory needs few calls in any case.
+/// The step below which a range grows by pages, because little memory needs few calls in any case.
 const MIN_STEP_BYTES: u64 = 8 << 20;
 
 /// Returns the largest power of two of at most `bytes`.
@@ -115,8 +117,9 @@ impl Expandable {
     }
 
     /// Records that memory is short: a request of `bytes` was refused. From now on handles are
-    /// small. Handles get smaller each time that `is_stuck` is set, which means that enough bytes
-    /// were idle, but could not be moved. A request of more than the usable memory is ignored.
+    /// small. If `is_stuck` is set, enough bytes were idle, but could not be moved. Each further
+    /// shortage with `is_stuck` halves the handles. A request of more than the usable memory is
+    /// ignored.
     pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if bytes > self.usable_bytes.load(Ordering::Relaxed) {
             return;
@@ -127,12 +130,11 @@ impl Expandable {
         }
     }
 
-    /// Returns the cost of a page.
     pub(crate) fn page_cost(&self) -> PageCost {
         self.cost
     }
 
-    /// Returns the size of the largest handle of the next commit.
+    /// Returns the maximum size of a handle of the next commit.
     fn max_handle_bytes(&self) -> u64 {
         let usable_bytes = self.usable_bytes.load(Ordering::Relaxed);
         let halvings = self.halvings.load(Ordering::Relaxed);
@@ -150,8 +152,8 @@ impl Expandable {
             .max(self.page_bytes)
     }
 
-    /// Returns the unit of growth. If pages are cheap, it is a page. Else it is a fraction of the
-    /// committed bytes, so that calls become rare as memory grows.
+    /// Returns the unit of growth. If pages are cheap, the unit is a page. Otherwise, the unit is a
+    /// fraction of the committed bytes, so that calls become rare as memory grows.
     pub(crate) fn step_bytes(&self) -> u64 {
         if self.cost == PageCost::Low {
             return self.page_bytes;
@@ -175,7 +177,6 @@ impl Expandable {
         self.memory().kept_bytes()
     }
 
-    /// Releases the memory that is kept for the next growth.
     pub(crate) fn release_kept(&self) -> Result<()> {
         self.memory().release_kept()
     }
@@ -184,10 +185,11 @@ impl Expandable {
         self.page_bytes
     }
 
-    /// Reserves another range of at least `min_bytes`. The range has twice the device's memory, so
-    /// that scattered blocks leave room between them. If the platform has fewer addresses, the
-    /// range has half of these addresses, because the process needs some, too. Returns `None` if
-    /// the addresses are too few, or if the device has less memory than `min_bytes`.
+    /// Reserves another range of at least `min_bytes`. The range has twice the size of the device's
+    /// memory, so that there is space between scattered blocks. If the platform has fewer
+    /// addresses, the range has half of these addresses, because the process needs addresses, too.
+    /// Returns `None` if there are too few addresses, or if the device has less memory than
+    /// `min_bytes`.
     pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
         if min_bytes > total_bytes {
@@ -216,7 +218,6 @@ impl Expandable {
         Ok(address.map(|address| AddressRange { address, bytes }))
     }
 
-    /// Replaces a range by a range of half its size.
     fn halve(&self, range: AddressRange) -> Result<Option<AddressRange>> {
         // SAFETY: the range was just reserved, and nothing else has its address.
         unsafe { self.memory().release_range(range.address, range.bytes) }?;
@@ -228,7 +229,6 @@ impl Expandable {
         memory.expect("asked for when this was made")
     }
 
-    /// Returns whether these are whole pages of a range.
     fn has_pages(&self, address: DevicePtr, bytes: u64) -> bool {
         let page_bytes = self.page_bytes();
         let ranges = self.ranges.lock();

@@ -5,12 +5,12 @@ use crate::device::{Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// The reservations of a device that fail as if it were exhausted; for tests.
+/// A plan of reservations that fail as if the device were exhausted; for tests.
 ///
 /// Reservations are counted from 1, over all threads. Failed reservations count, too. A reservation
 /// is a segment, or pages of a range. On a GPU, if a step of growth fails, a reservation of only
-/// the needed memory follows. In one sequence of reservations, a plan always fails the same
-/// reservations. A reservation fills the pool; arrays that the pool then serves need no further
+/// the needed memory follows. For one sequence of reservations, the failures of a plan are
+/// deterministic. A reservation fills the pool; arrays that the pool then serves need no further
 /// reservation. An allocation whose reservation failed releases idle memory and tries again. To
 /// exhaust a device permanently, use [`From`](Self::From).
 ///
@@ -30,16 +30,16 @@ use crate::sync::plain::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FaultPlan {
-    /// Only the reservation with this number fails.
+    /// A failure of only the reservation with this number.
     Nth(u64),
-    /// The reservation with this number and all later reservations fail.
+    /// A failure of the reservation with this number and of all later reservations.
     From(u64),
-    /// Every reservation whose number is a multiple of this number fails; 1 fails all.
+    /// A failure of every reservation whose number is a multiple of this number; 1 fails all
+    /// reservations.
     Every(u64),
-    /// Each reservation fails with this probability, determined by the seed and the reservation's
-    /// number.
+    /// A failure of each reservation with this probability, determined by the seed and the number.
     Random {
-        /// Between 0.0 (none fails) and 1.0 (all fail).
+        /// The probability: 0.0 fails no reservation, 1.0 fails all reservations.
         probability: f64,
         /// The seed.
         seed: u64,
@@ -51,7 +51,7 @@ impl FaultPlan {
     fn validate(self) -> Result<()> {
         let valid = match self {
             Self::Nth(number) | Self::From(number) | Self::Every(number) => number > 0,
-            // NaN is outside too.
+            // NaN is outside of the range, too.
             Self::Random { probability, .. } => (0.0..=1.0).contains(&probability),
         };
         if valid {
@@ -86,7 +86,6 @@ fn uniform(seed: u64, index: u64) -> f64 {
     (z >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A source that reports exhaustion according to a plan.
 #[derive(Debug)]
 pub(crate) struct Fault<S> {
     inner: S,
@@ -95,7 +94,7 @@ pub(crate) struct Fault<S> {
 }
 
 impl<S> Fault<S> {
-    /// Fails reservations from `inner` according to `plan`.
+    /// Creates a source that fails reservations from `inner` according to `plan`.
     pub(crate) fn new(inner: S, plan: FaultPlan) -> Result<Self> {
         plan.validate()?;
         Ok(Self {
@@ -125,7 +124,7 @@ mod tests {
     use super::super::testing::{TestSource, release, try_reserve};
     use super::*;
 
-    /// Returns the numbers of the first `count` reservations that fail.
+    /// Returns the numbers of the failed reservations among the first `count` reservations.
     fn failures(plan: FaultPlan, count: u64) -> Vec<u64> {
         let source = Fault::new(TestSource::new(u64::MAX), plan).unwrap();
         (1..=count)
@@ -154,7 +153,8 @@ mod tests {
         assert_ne!(quarter, failures(plan(0.25, 2), 10_000));
     }
 
-    /// Compares with the first outputs of the reference implementation for the seed 1234567.
+    /// Compares the generator with the first outputs of the reference implementation for the seed
+    /// 1234567.
     #[test]
     fn the_generator_is_splitmix64() {
         let expected: [u64; 3] = [

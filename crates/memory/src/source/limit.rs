@@ -11,12 +11,12 @@ const UNLIMITED: u64 = u64::MAX;
 /// A source that refuses reservations beyond a limit.
 ///
 /// Invariants:
-/// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in
-///   progress. Bytes are claimed before the source below is called, and unclaimed after it has
-///   released. So the source below never exceeds `reserved`;
-/// - memory that a source below keeps does not count here, nor towards the limit. That source
-///   releases it before it reserves more. So the held bytes are at most the larger of the bytes
-///   held before and the bytes reserved now.
+/// - `reserved` counts every reserved byte, and the claims of `reserve` calls in progress. Bytes
+///   are claimed before the inner source is called, and unclaimed after the inner source has
+///   released them. So the bytes of the inner source never exceed `reserved`;
+/// - memory that an inner source keeps counts neither in `reserved` nor towards the limit. The
+///   inner source releases this memory before it reserves more. So the held bytes are at most the
+///   larger of the bytes held before and the bytes reserved now.
 #[derive(Debug)]
 pub(crate) struct Limit<S> {
     inner: S,
@@ -24,7 +24,7 @@ pub(crate) struct Limit<S> {
 }
 
 impl<S> Limit<S> {
-    /// Limits the bytes reserved from `inner`; `None` only counts them.
+    /// Limits the bytes reserved from `inner`. With `None`, only counts the bytes.
     pub(crate) fn new(inner: S, limit_bytes: Option<u64>) -> Self {
         Self {
             inner,
@@ -32,7 +32,7 @@ impl<S> Limit<S> {
         }
     }
 
-    /// Sets the limit. A limit below the reserved bytes releases nothing: it refuses every
+    /// Sets the limit. A limit below the reserved bytes releases nothing: the source refuses every
     /// `reserve` until enough is released. A concurrent `reserve` may still use the old limit.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.reserved.set_limit(limit_bytes.unwrap_or(UNLIMITED));
@@ -42,7 +42,7 @@ impl<S> Limit<S> {
         Some(self.reserved.limit_bytes()).filter(|&bytes| bytes != UNLIMITED)
     }
 
-    /// Returns the bytes reserved and not yet released, without the bytes that a source below
+    /// Returns the bytes reserved and not yet released, without the bytes that an inner source
     /// keeps.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reserved.held_bytes()
@@ -187,7 +187,8 @@ mod tests {
         assert!(granted > 0 && refused > 0, "{granted} {refused}");
     }
 
-    /// Takes up to two bytes at a time. Returns the numbers of grants and refusals.
+    /// Reserves and releases one or two bytes at a time. Returns the numbers of grants and
+    /// refusals.
     fn hammer(source: &Limit<Meter>) -> (u64, u64) {
         let (mut granted, mut refused) = (0, 0);
         for step in 0..20_000u64 {
@@ -195,7 +196,7 @@ mod tests {
             match try_reserve(source, bytes) {
                 Some(address) => {
                     granted += 1;
-                    // Lets other threads reach the limit, even on one core.
+                    // The yield lets other threads reach the limit, even on one core.
                     if step % 16 == 0 {
                         std::thread::yield_now();
                     }

@@ -18,12 +18,12 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-/// The place of a reservation.
+/// The address of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveAt {
-    /// A segment of its own.
+    /// Any address, for a segment of its own.
     Anywhere,
-    /// At this address: pages of a range of [`Expandable`](expandable::Expandable).
+    /// This address, for pages of a range of [`Expandable`](expandable::Expandable).
     Address(DevicePtr),
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum ReserveAt {
 pub(crate) struct SourcePart {
     pub(crate) address: DevicePtr,
     pub(crate) bytes: u64,
-    /// The stream that a segment was reserved for.
+    /// The stream for which a segment was reserved.
     pub(crate) stream: StreamId,
 }
 

@@ -7,14 +7,14 @@ use crate::device::{Backend, Destination, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// The source of segments from a driver pool of our own, reserved and released in stream order. A
-/// released segment may serve the next reservation on any stream. The driver orders the streams, so
-/// the host does not wait before releasing.
+/// The source of segments from a driver pool of this crate, reserved and released in stream order.
+/// A released segment may serve the next reservation on any stream. The driver orders the streams,
+/// so the host does not wait before releasing.
 ///
 /// The driver pool keeps released memory until it is trimmed or dropped.
 #[derive(Debug)]
 pub(crate) struct StreamOrdered {
-    // The driver pool, dropped before the backend that it belongs to.
+    // The driver pool. It is dropped before the backend to which it belongs.
     pool: OrderedPool,
     backend: Arc<dyn Backend>,
 }
@@ -37,13 +37,13 @@ impl StreamOrdered {
         cuda.expect("asked for when this was made")
     }
 
-    /// Returns the bytes that the driver pool holds from the device, in use or not.
+    /// Returns the bytes that the driver pool has reserved from the device, in use or not.
     pub(crate) fn held_bytes(&self) -> Result<u64> {
         self.cuda().pool_bytes(&self.pool)
     }
 
-    /// Releases unused memory to the device while more than `keep_bytes` are held, if the streams
-    /// are done with it.
+    /// Releases unused memory to the device, down to `keep_bytes` held bytes. Memory whose streams
+    /// are not done stays.
     pub(crate) fn trim(&self, keep_bytes: u64) -> Result<()> {
         self.cuda().trim_pool(&self.pool, keep_bytes)
     }

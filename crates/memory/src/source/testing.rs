@@ -1,4 +1,4 @@
-//! A source without a device that checks its caller.
+//! A source without a device, which checks its callers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The sources over the host, and every stack of adaptors over them.
+//! Tests of the sources over the host, and of every stack of adaptors over them.
 
 use super::direct::DirectSource;
 use super::expandable::Expandable;
@@ -43,7 +43,7 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
     let at = range.address.offset(5 * page);
     let pages = source.reserve(ReserveAt::Address(at), 3 * page, StreamId(0));
     assert_eq!(pages.unwrap(), Some(at));
-    // SAFETY: reserved above.
+    // SAFETY: the pages were reserved above.
     unsafe { host_pointer(at).write_bytes(1, 3 * page as usize) };
     release(&source, at.offset(page), page);
     release(&source, at, page);
@@ -95,7 +95,6 @@ fn adaptors_compose_in_both_orders() {
 
 const PAGE: u64 = 2 << 20;
 
-/// Wraps a source in an adaptor.
 type Adaptor = fn(Box<dyn Source>) -> Box<dyn Source>;
 
 /// Reserves and releases segments and pages with every stack of up to four adaptors over the host,

@@ -1,5 +1,5 @@
-//! The types of [`plain`](super::plain) on top of loom, which runs a model through every
-//! interleaving of its threads and every value that a load may return.
+//! The types of [`plain`](super::plain) on top of loom. loom runs a model through every
+//! interleaving of its threads, and every value that a load may return.
 
 use std::cell::Cell;
 
@@ -33,7 +33,6 @@ impl<T> UnsafeCell<T> {
         Self(loom::cell::UnsafeCell::new(value))
     }
 
-    /// Returns a pointer for writing.
     #[track_caller]
     pub(crate) fn get(&self) -> *mut T {
         self.0.with_mut(|inside| inside)
@@ -46,8 +45,8 @@ pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) 
     number.with_mut(change)
 }
 
-/// Detects races on a value that moves between threads without a cell: fails the model on reads and
-/// ownership that are not ordered.
+/// A detector of races on a value that moves between threads without a cell. It fails the model on
+/// reads and ownership that are not ordered.
 #[derive(Debug)]
 pub(crate) struct RaceDetector(loom::cell::UnsafeCell<()>);
 
@@ -56,20 +55,20 @@ impl RaceDetector {
         Self(loom::cell::UnsafeCell::new(()))
     }
 
-    /// Notes that the value is about to be read, possibly by several threads.
+    /// Records that the value is about to be read, possibly by several threads.
     #[track_caller]
     pub(crate) fn read(&self) {
         self.0.with(|_| ());
     }
 
-    /// Notes that the value is exclusively owned from here on.
+    /// Records that the value is exclusively owned from here on.
     #[track_caller]
     pub(crate) fn own(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
-/// A thread-local key of loom with std's methods that this crate uses.
+/// A thread-local key of loom, with the methods of std that this crate uses.
 pub(crate) struct LocalKey<T: 'static>(pub(crate) loom::thread::LocalKey<T>);
 
 impl<T: 'static> LocalKey<T> {
@@ -103,7 +102,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
 }
 
 /// `thread_local!` for values with or without a destructor. loom's threads share an OS thread, so
-/// std's thread-locals cannot distinguish them.
+/// std's thread-locals cannot distinguish loom's threads.
 macro_rules! loom_thread_local {
     ($($(#[$meta:meta])* static $name:ident: $value:ty = const $init:block;)+) => {
         $(
@@ -118,21 +117,19 @@ macro_rules! loom_thread_local {
 }
 pub(crate) use loom_thread_local as thread_local;
 
-/// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads
-/// there, and fences would also order two light barriers.
+/// The model of the [`barrier`](super::barrier) of the ordinary build. It uses no fences: loom does
+/// not switch threads at a fence, and fences would also order two light barriers.
 pub(crate) mod barrier {
     use std::cell::Cell;
 
     use super::{AtomicU64, Ordering};
 
     loom::lazy_static! {
-        /// The value that heavy barriers publish.
         static ref HEAVY: AtomicU64 = AtomicU64::new(0);
-        /// The value that light barriers publish.
         static ref LIGHT: AtomicU64 = AtomicU64::new(0);
     }
 
-    // Per OS thread, because a model with all its threads runs on one OS thread.
+    // The flag is per OS thread, because a model with all its threads runs on one OS thread.
     std::thread_local! {
         static SYMMETRIC: Cell<bool> = const { Cell::new(false) };
     }

@@ -1,10 +1,10 @@
 //! The synchronisation shim over `std::sync` and loom, and thread tokens.
 //!
-//! All code that orders threads goes through this module, which is loom's under `--cfg loom`.
-//! Counters, and layers below those that have models, use [`plain`]: each of their steps would
-//! multiply the states of every model without testing anything.
+//! All code that orders threads uses this module, whose types are loom's under `--cfg loom`.
+//! Counters, and layers below the layers with models, use [`plain`]. In a model, each step of a
+//! counter or lower layer would multiply the states without testing anything.
 //!
-//! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
+//! In models, too, `Arc`, `Weak` and `OnceLock` are std's, because loom has no `Weak`.
 
 pub(crate) mod at_exit;
 #[cfg(not(loom))]
@@ -39,8 +39,8 @@ pub type OfThisThread = PhantomData<*const StaysOnItsThread>;
 #[derive(Debug)]
 pub enum StaysOnItsThread {}
 
-/// Returns the token of the calling thread: never 0, never reused, and readable in a thread's last
-/// destructors because it has no destructor.
+/// Returns the token of the calling thread, which is never 0 and never reused. The token has no
+/// destructor, so it is readable in a thread's last destructors.
 #[inline]
 pub(crate) fn thread_token() -> u64 {
     self::thread_local! {

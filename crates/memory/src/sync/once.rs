@@ -1,5 +1,5 @@
-//! `OnceLock` for ThreadSanitizer, which cannot see the ordering inside an uninstrumented standard
-//! library. Here a lock provides it.
+//! `OnceLock` for ThreadSanitizer, which cannot detect the ordering inside an uninstrumented
+//! standard library. In this version, a lock provides the ordering.
 
 use super::plain::Mutex;
 

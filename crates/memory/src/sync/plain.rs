@@ -11,8 +11,8 @@ pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
 use std::time::Duration;
 
-/// A mutex without poisoning: no foreign code runs under a lock, so a panic breaks no invariant
-/// midway.
+/// A mutex without poisoning. No foreign code runs under a lock, so a panic leaves no invariant
+/// broken.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -29,8 +29,8 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        // ThreadSanitizer cannot see the ordering of a wait inside an uninstrumented standard
-        // library. `try_lock` is inlined here.
+        // ThreadSanitizer cannot detect the ordering of a wait inside an uninstrumented standard
+        // library. `try_lock` is inlined into this instrumented crate.
         #[cfg(tsan)]
         loop {
             match self.0.try_lock() {
@@ -55,7 +55,7 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification. May wake without one. `guard` is a guard of `mutex`.
+    /// Waits for a notification. May wake without a notification. `guard` is a guard of `mutex`.
     pub fn wait<'a, T>(&self, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_timeout(mutex, guard, LONGEST_WAIT)
     }
@@ -67,7 +67,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> MutexGuard<'a, T> {
-        // As for `lock`: std takes the lock again where the sanitizer does not see it.
+        // std takes the lock again in code that the sanitizer does not instrument, as in `lock`.
         if cfg!(tsan) {
             drop(guard);
             std::thread::sleep(timeout.min(Duration::from_micros(100)));
@@ -117,11 +117,9 @@ impl RaceDetector {
         Self
     }
 
-    /// Notes that the value is about to be read, possibly by several threads.
     #[inline]
     pub(crate) fn read(&self) {}
 
-    /// Notes that the value is exclusively owned from here on.
     #[inline]
     pub(crate) fn own(&self) {}
 }

@@ -26,8 +26,8 @@ impl BoundedWait {
         }
     }
 
-    /// Lets other threads run. The first pauses last as long as the system decides. Later pauses
-    /// are sleeps that double up to a millisecond. If the bound has passed, returns false at once.
+    /// Lets other threads run. The first pauses only yield the processor. Later pauses are sleeps
+    /// that double up to a millisecond. If the bound has passed, returns false at once.
     pub(crate) fn pause(&mut self) -> bool {
         let elapsed = self.begun.get_or_insert_with(Instant::now).elapsed();
         let Some(left) = self

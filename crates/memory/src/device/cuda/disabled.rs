@@ -1,4 +1,4 @@
-//! Stubs without the feature `cuda`: no such device can exist.
+//! Stubs for a build without the feature `cuda`, in which no CUDA device can exist.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -41,7 +41,7 @@ pub enum Communicator {}
 #[derive(Debug)]
 pub enum Registration {}
 
-/// The current context of a thread; there is none.
+/// A stub of a thread's current context.
 #[derive(Debug)]
 pub struct CurrentContext;
 
@@ -77,24 +77,24 @@ impl ExclusiveLaunchGuard<'_> {
 }
 
 impl Cuda {
-    /// Fails: there is no device with this ordinal.
+    /// Fails, because the crate is built without the feature `cuda`.
     pub fn open(ordinal: usize) -> Result<Self> {
         let text = format!("cuda:{ordinal}: built without the feature `cuda`");
         Err(Error::new(ErrorCode::Feature, text))
     }
 
-    /// Fails: the imitated driver is compiled only with the feature.
+    /// Fails, because the imitated driver is compiled only with the feature `cuda`.
     pub fn meta(_: DriverLedger, _: u64, _: Option<usize>) -> Result<Self> {
         let text = "MetaKind::Cuda: built without the feature `cuda`";
         Err(Error::new(ErrorCode::Feature, text))
     }
 
-    /// Returns 0: there are no devices.
+    /// Returns 0, because there are no CUDA devices.
     pub fn count() -> usize {
         0
     }
 
-    /// Fails: there are no communicators.
+    /// Fails, because there are no communicators.
     pub fn new_nccl_id() -> Result<NcclId> {
         let text = "collectives: built without the feature `cuda`";
         Err(Error::new(ErrorCode::Feature, text))

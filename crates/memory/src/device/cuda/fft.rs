@@ -8,8 +8,9 @@ pub struct FftPlan {
     pub kind: FftKind,
     /// The element type: `f64` if set, else `f32`.
     pub is_wide: bool,
-    /// The rows of a matrix and the numbers of a row. If either side is real, these are real
-    /// numbers. A single row is transformed along one axis, several rows along both.
+    /// The number of rows of a matrix, and the length of a row in elements. If the input or the
+    /// output is real, the length counts real elements. A single row is transformed along one axis,
+    /// several rows along two axes.
     pub lengths: [i64; 2],
     /// The batch size: the number of rows, or of matrices.
     pub count: i64,
@@ -20,25 +21,25 @@ pub struct FftPlan {
 /// The types of the input and the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FftKind {
-    /// Complex numbers to complex numbers.
+    /// A transform of complex numbers to complex numbers.
     Complex,
-    /// Rows of real numbers to the first halves of their spectra.
+    /// A transform of rows of real numbers to the first halves of their spectra.
     Forward,
-    /// The first halves of spectra, which are overwritten, to rows of real numbers.
+    /// A transform of the first halves of spectra, which are overwritten, to rows of real numbers.
     Inverse,
 }
 
-/// The layout of one side, in numbers of its type. Consecutive rows of a matrix begin `stride` ×
-/// (row length) numbers apart.
+/// The layout of the input or of the output, in elements. Consecutive rows of a matrix begin
+/// `stride` × (row length) elements apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FftPlaces {
-    /// The distance from one number of a row to the next.
+    /// The distance between consecutive elements of a row.
     pub stride: i64,
-    /// The distance between the first numbers of consecutive rows, or of consecutive matrices.
+    /// The distance between the first elements of consecutive rows, or of consecutive matrices.
     pub distance: i64,
 }
 
-/// A transform by a plan. The two addresses may be equal if the layouts of both sides are equal.
+/// A transform by a plan. If input and output have equal layouts, they may share one address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FftCall {
     pub plan: FftPlan,

@@ -45,7 +45,7 @@ pub struct GemmOperand {
     pub address: DevicePtr,
     /// Set if the matrix is stored column-major.
     pub transposed: bool,
-    /// The distance between rows, or columns: the leading dimension.
+    /// The leading dimension: the distance between rows, or between columns if `transposed`.
     pub leading: usize,
     /// The distance between matrices of the batch; may be 0.
     pub step: usize,
@@ -56,7 +56,7 @@ pub struct GemmOperand {
 pub struct Gemm {
     /// The type of the operands.
     pub element: GemmType,
-    /// The type of the products: the operands' type, or `F32` if that is narrower.
+    /// The type of the products: the operands' type, or `F32` for narrower operands.
     pub product: GemmType,
     /// The lengths of the axes; none is 0.
     pub rows: usize,
@@ -65,7 +65,7 @@ pub struct Gemm {
     pub left: GemmOperand,
     pub right: GemmOperand,
     pub target: DevicePtr,
-    /// Set if the products are added to the values in memory.
+    /// Set if the products are added to the values of the target.
     pub is_begun: bool,
     /// The distance between products.
     pub target_step: usize,
@@ -73,13 +73,13 @@ pub struct Gemm {
     pub count: usize,
 }
 
-/// The arguments of one call of cuBLAS, which is column-major. The operands are swapped, because
-/// the transpose of a product is the product of the transposes in reverse order.
+/// The arguments of one call of cuBLAS, which is column-major. The operands of a [`Gemm`] are
+/// swapped: the transpose of a product is the product of the transposes in reverse order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmCall {
     /// Set for each operand that is transposed.
     pub transposed: [bool; 2],
-    /// Rows and columns of the product, and the inner length, as cuBLAS sees them.
+    /// Rows and columns of the column-major product, and the inner length.
     pub lengths: [i32; 3],
     /// The operands and the product.
     pub addresses: [DevicePtr; 3],
@@ -89,7 +89,7 @@ pub struct GemmCall {
 }
 
 /// The maximum batch of one call, because older versions of cuBLAS count batches in 16 bits. A
-/// larger batch takes several calls.
+/// larger batch needs several calls.
 const MAX_BATCH: usize = 1 << 15;
 
 impl Gemm {
@@ -97,7 +97,7 @@ impl Gemm {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if a length exceeds 32 bits.
+    /// [`Unsupported`](ErrorKind::Unsupported) if a length exceeds 31 bits.
     #[cfg_attr(
         all(not(feature = "cuda"), not(test)),
         allow(dead_code, reason = "nothing is multiplied")

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// The key of a kernel: the type that generates its source, and a variant of it.
+/// The key of a kernel: the type that generates its source, and a variant of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KernelKey {
     of: TypeId,
@@ -24,7 +24,7 @@ impl KernelKey {
         }
     }
 
-    /// Returns the key of the kernel fused with the expression whose fingerprint is `over`.
+    /// Returns the key of this kernel, fused with the expression whose fingerprint is `over`.
     pub fn over(self, over: u128) -> Self {
         Self {
             over: Some(over),
@@ -55,14 +55,14 @@ impl KernelSource {
         "cs_".chars().chain(letters.map(letter)).collect()
     }
 
-    /// Returns the source, in which `kernel` has the [name](Self::function_name) of the function.
+    /// Returns the source, with `kernel` renamed to the [function's name](Self::function_name).
     pub fn named_text(&self) -> String {
         let name = self.function_name() + "(";
         self.text.replace("kernel(", &name)
     }
 }
 
-/// The maximum number of letters that a function's name takes from the kernel's name.
+/// The maximum number of characters that a function's name copies from the kernel's name.
 const MOST_LETTERS: usize = 100;
 
 /// The launch dimensions of a kernel.
@@ -110,8 +110,8 @@ impl Arguments {
     }
 }
 
-/// The operations that read indices or rows of weights from memory. Kernels report the number of
-/// the operation with a bad index or row.
+/// The operations that read indices or rows of weights from memory. A kernel that finds a bad index
+/// or row reports the number of its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Indexing {
@@ -143,7 +143,8 @@ impl Indexing {
         (Self::Multinomial, "multinomial"),
     ];
 
-    /// Returns whether a negative index counts from the end of the axis. A class label does not.
+    /// Returns whether a negative index counts from the end of the axis. Class labels and bins are
+    /// never negative.
     pub fn counts_backwards(self) -> bool {
         let counts_forwards = matches!(
             self,
@@ -156,13 +157,13 @@ impl Indexing {
         !counts_forwards
     }
 
-    /// Returns the number that kernels report.
+    /// Returns the number of the operation in reports of kernels.
     pub fn number(self) -> u64 {
         self as u64
     }
 
-    /// Returns the error for a reported bad index: `index`, in the operation with this `number`, on
-    /// an axis of `length`. The index of a draw is a row and its [`RowFault`].
+    /// Returns the error for `index`, which a kernel of the operation `number` reported on an axis
+    /// of `length`. If the operation draws, `index` packs a row and its [`RowFault`].
     pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
         let known = Self::ALL
             .iter()
@@ -179,7 +180,7 @@ impl Indexing {
     }
 }
 
-/// The reason for which a row is not a distribution to draw an index from.
+/// The reason why a row of weights is not a probability distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub enum RowFault {
@@ -199,7 +200,7 @@ impl RowFault {
         Self::NoLogit,
     ];
 
-    /// Returns the number of the fault in the status of a row; the status of a distribution is 0.
+    /// Returns the number of the fault in the status of a row. A valid row has the status 0.
     pub const fn number(self) -> i64 {
         self as i64
     }
@@ -209,8 +210,7 @@ impl RowFault {
         Self::ALL.into_iter().find(|own| own.number() == number)
     }
 
-    /// Returns the row and the fault that a kernel reports as one number, as `drawn.cuh` packs
-    /// them.
+    /// Unpacks the row and the fault, which `drawn.cuh` packs into one number.
     #[cfg_attr(
         not(feature = "cuda"),
         allow(dead_code, reason = "no kernel reports a row")
@@ -221,7 +221,7 @@ impl RowFault {
     }
 }
 
-/// Writes what the row holds and what was expected, for a message that begins with the row.
+/// Writes the fault and the expectation, for a message that begins with the row's index.
 impl fmt::Display for RowFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -2,7 +2,7 @@
 
 use crate::device::DevicePtr;
 
-/// The unique id of a new communicator: one rank creates it and passes it to all.
+/// The unique id of a new communicator. One rank creates the id, and passes it to all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NcclId(pub [u8; 128]);
 
@@ -21,7 +21,7 @@ pub enum NcclType {
     Bf16,
 }
 
-/// The reduction of the elements of all ranks to one.
+/// The operation that reduces the elements of all ranks to one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclReduce {
     Sum,
@@ -32,7 +32,7 @@ pub enum NcclReduce {
 }
 
 /// A collective operation or a message. All ranks of a communicator call the collectives in one
-/// order; only the two ranks of a message call the message.
+/// order. Only the sender and the receiver of a message call its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclOperation {
     /// Every target gets the reduction of all sources.
@@ -43,11 +43,11 @@ pub enum NcclOperation {
     Broadcast(usize),
     /// Every target gets all sources, in the order of the ranks.
     AllGather,
-    /// Every target gets its part of the reduction of all sources. A source is as long as all
-    /// targets together.
+    /// Every target gets its rank's part of the reduction of all sources. A source is as long as
+    /// all targets together.
     ReduceScatter(NcclReduce),
-    /// Every target gets a part of each source, in the order of the ranks. Part `r` of a source
-    /// goes to rank `r`.
+    /// Every target gets a part of each source, in the order of the ranks. Rank `r` gets part `r`
+    /// of each source.
     AllToAll,
     /// A send of the source to the peer rank.
     Send(usize),
@@ -71,18 +71,20 @@ impl NcclOperation {
     }
 }
 
-/// A rank's part of an operation. Source and target may have one address. If one of them is longer,
-/// the shorter may be the rank's own part of the longer. In an all-to-all they must not overlap.
+/// A rank's part of an operation. Source and target may have the same address. If their lengths
+/// differ, the shorter may be the rank's own part of the longer. In an all-to-all, source and
+/// target must not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclCall {
     pub operation: NcclOperation,
     pub element: NcclType,
-    /// The address of the input. A receive does not read it, nor does a broadcast from another
-    /// rank.
+    /// The address of the input. A receive does not read the input, nor does a broadcast from
+    /// another rank.
     pub source: DevicePtr,
-    /// The address of the output. A send does not write it, nor does a reduction to another rank.
+    /// The address of the output. A send does not write the output, nor does a reduction to another
+    /// rank.
     pub target: DevicePtr,
-    /// The number of elements: in the source; in the target of a reduce-scatter; for each rank of
-    /// an all-to-all.
+    /// The number of elements of the source. A reduce-scatter counts the elements of the target,
+    /// and an all-to-all counts the elements per rank.
     pub count: usize,
 }

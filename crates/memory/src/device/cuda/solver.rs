@@ -19,7 +19,7 @@ pub struct SolverCall {
 /// The operation on the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Factorization {
-    /// `getrf`: computes both factors; `pivots` has space for one `i32` per row.
+    /// `getrf`: computes the factors L and U; `pivots` has space for one `i32` per row.
     Lu { pivots: DevicePtr },
     /// `getrs`: solves equations for `count` columns of `right`. The matrix has been factorized by
     /// `Lu`.
@@ -28,10 +28,10 @@ pub enum Factorization {
         right: DevicePtr,
         count: i32,
     },
-    /// `potrf`: factorizes; the upper triangle receives the transposed factor.
+    /// `potrf`: computes the Cholesky factor; the upper triangle receives its transpose.
     Cholesky,
-    /// `geqrf`: computes the upper triangle and the reflections; `factors` receives the factors of
-    /// the reflections.
+    /// `geqrf`: computes R in the upper triangle, and the Householder reflections below it;
+    /// `factors` receives the scalar factors of the reflections.
     Qr { factors: DevicePtr },
     /// `orgqr`: replaces the reflections by the first `columns` columns of their product.
     Reflections { factors: DevicePtr },

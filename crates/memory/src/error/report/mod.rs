@@ -1,4 +1,4 @@
-//! The out-of-memory report: who holds the memory, and what would help.
+//! The out-of-memory report: the holders of the memory, and the remedy.
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +17,8 @@ const LINES: usize = 5;
 const LEAKING_ENTRIES: u64 = 3;
 
 /// The state of a device when an allocation failed, in bytes, as returned by
-/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report). `Display` writes it as
-/// text.
+/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report). `Display` writes the report
+/// as text.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OutOfMemoryReport {
@@ -28,7 +28,7 @@ pub struct OutOfMemoryReport {
     pub scope: Option<String>,
     /// The bytes of the request that failed.
     pub requested_bytes: u64,
-    /// The bytes of the block that the pool would serve the request with.
+    /// The size of the block with which the pool would serve the request.
     pub(crate) rounded_bytes: u64,
     /// The memory limit, if one is set.
     pub limit_bytes: Option<u64>,
@@ -38,7 +38,7 @@ pub struct OutOfMemoryReport {
     pub live_bytes: u64,
     /// The named caches that hold memory, the largest first, and the cache of `scope`.
     pub caches: Vec<CacheUse>,
-    /// The bytes that this process holds from the device.
+    /// The bytes that this process has reserved from the device.
     pub reserved_bytes: u64,
     /// The freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
@@ -46,8 +46,8 @@ pub struct OutOfMemoryReport {
     pub free_bytes: u64,
     /// The bytes of the largest free block.
     pub largest_free_block_bytes: u64,
-    /// The bytes that live blocks take beyond the requested bytes: by rounding, and by arenas that
-    /// they share.
+    /// The bytes that live blocks occupy beyond the requested bytes, by rounding and in shared
+    /// arenas.
     pub rounding_bytes: u64,
     /// The idle bytes of all named caches: [`cached_bytes`](Self::cached_bytes).
     pub(crate) idle_bytes: u64,
@@ -56,7 +56,7 @@ pub struct OutOfMemoryReport {
     pub kept_bytes: u64,
     /// The bytes in transit between another thread and the pool.
     pub moving_bytes: u64,
-    /// The longest time that the request waited for threads inside of scopes:
+    /// The maximum time that a request waits for threads inside of scopes:
     /// [`DeviceConfig::reclaim_wait`](crate::DeviceConfig::reclaim_wait).
     pub reclaim_wait: Duration,
     /// True if the device is recorded: the recording has the line of each live block.
@@ -75,14 +75,14 @@ pub struct CacheUse {
     pub cached_bytes: u64,
     /// The idle bytes that could not be released, because live blocks share their arena.
     pub(crate) stuck_bytes: u64,
-    /// The bytes that escaped blocks keep beyond their own, as in
+    /// The bytes that escaped blocks keep beyond their own size, as in
     /// [`CacheStats`](crate::CacheStats::detached_bytes).
     pub detached_bytes: u64,
-    /// The requested bytes of its live blocks.
+    /// The requested bytes of the cache's live blocks.
     pub live_bytes: u64,
     /// The peak of `live_bytes`.
     pub peak_live_bytes: u64,
-    /// The upper bound of the bytes that the pool took for `peak_live_bytes`.
+    /// The upper bound of the pool memory that `peak_live_bytes` occupied.
     pub(crate) peak_taken_bytes: u64,
     /// The live blocks that outlived their entry.
     pub escaped_blocks: u64,
@@ -90,12 +90,12 @@ pub struct CacheUse {
     pub grown_bytes: u64,
     /// The number of entries of this rise.
     pub grown_entries: u64,
-    /// The names of the other threads that are inside, and have idle blocks.
+    /// The names of the other threads that are inside the scope, and have idle blocks.
     pub entered_by: Vec<String>,
     /// True if no memory is reused before the exit, as under `Policy::Bump`.
     pub keeps_until_exit: bool,
-    /// The live and escaped blocks of the present and the last entry by line, the most bytes first.
-    /// Empty if the cache is not recorded.
+    /// The live and escaped blocks of the present and the last entry, grouped by line. The line
+    /// with the most bytes is first. Empty if the cache is not recorded.
     pub lines: Vec<LineUse>,
 }
 
@@ -106,9 +106,9 @@ pub struct CacheUse {
 pub struct LineUse {
     /// The line.
     pub call_site: &'static Location<'static>,
-    /// The bytes of its blocks.
+    /// The bytes of the line's blocks.
     pub bytes: u64,
-    /// The number of its blocks.
+    /// The number of the line's blocks.
     pub blocks: u64,
 }
 
@@ -134,23 +134,21 @@ impl OutOfMemoryReport {
         self.idle_bytes
     }
 
-    /// Returns the bytes that live blocks take.
+    /// Returns the bytes that live blocks occupy.
     fn taken_bytes(&self) -> u64 {
         self.live_bytes + self.rounding_bytes
     }
 
-    /// Returns the bytes that live blocks and the request take together.
+    /// Returns the bytes that live blocks and the request need together.
     fn needed_bytes(&self) -> u64 {
         self.taken_bytes().saturating_add(self.rounded_bytes)
     }
 
-    /// Returns the maximum of the bytes that may be reserved from the device.
     fn ceiling_bytes(&self) -> u64 {
         self.limit_bytes
             .map_or(self.total_bytes, |limit| limit.min(self.total_bytes))
     }
 
-    /// Returns the cache of the requesting scope.
     fn requester(&self) -> Option<&CacheUse> {
         let scope = self.scope.as_ref()?;
         self.caches.iter().find(|cache| cache.name == *scope)
@@ -186,8 +184,8 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Returns the words for the request, with its size in the pool if this size prints
-    /// differently.
+    /// Returns the phrase for the request. If its size in the pool prints differently, the phrase
+    /// contains this size.
     fn request_alone(&self) -> String {
         let requested = ByteSize(self.requested_bytes).to_string();
         let rounded = ByteSize(self.rounded_bytes).to_string();
@@ -223,7 +221,8 @@ impl OutOfMemoryReport {
             .into()
     }
 
-    /// Returns how to find the lines that hold the memory of a cache, if the report lacks them.
+    /// Returns a hint how to find the lines that hold a cache's memory. If the report has the
+    /// lines, returns an empty text.
     fn how_to_find_lines(&self, cache: &CacheUse) -> String {
         match &self.profile {
             _ if !cache.lines.is_empty() => String::new(),
@@ -234,7 +233,7 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Returns the advice if enough memory is not live, but could not be allocated.
+    /// Returns the advice if the memory that is not live would suffice, but could not be allocated.
     fn remedy_for_idle(&self) -> String {
         if let Some(held) = self.remedy_for_entered() {
             return held;
@@ -275,8 +274,8 @@ impl OutOfMemoryReport {
         )
     }
 
-    /// Returns the advice if other threads are inside of scopes, and could make room by releasing
-    /// idle memory.
+    /// Returns the advice if other threads inside of scopes could make room by releasing idle
+    /// memory.
     fn remedy_for_entered(&self) -> Option<String> {
         let stuck_bytes: u64 = self.caches.iter().map(|cache| cache.stuck_bytes).sum();
         if self.needed_bytes().saturating_add(stuck_bytes) > self.ceiling_bytes() {
@@ -301,8 +300,8 @@ impl OutOfMemoryReport {
         ))
     }
 
-    /// Returns a limit under which the request fits. If a larger entry of the requesting scope is
-    /// known, the whole entry fits, too. Also returns a text that says what fits.
+    /// Returns a limit that suffices for the request, and a text that explains the limit. If an
+    /// earlier entry of the requesting scope needed more, the limit suffices for a whole entry.
     fn wanted_bytes(&self) -> (u64, String) {
         let for_request = self.needed_bytes();
         let Some(scope) = self.requester() else {
@@ -323,7 +322,6 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Writes the report, with `place` after the request.
     pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, place: &str) -> fmt::Result {
         let requested = ByteSize(self.requested_bytes);
         write!(f, "out of memory on {}: requested {requested}", self.device)?;

@@ -1,4 +1,4 @@
-//! The sentences of a report.
+//! Tests of the sentences of a report.
 
 use super::*;
 

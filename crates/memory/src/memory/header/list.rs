@@ -65,8 +65,9 @@ impl List {
         self.take_best(|_| Some(0))
     }
 
-    /// Takes the header with the least `excess`. If several have the least, takes the first. A
-    /// header for which `excess` returns `None` is not taken; 0 ends the search.
+    /// Takes the header with the least `excess`. If several headers have the least excess, takes
+    /// the first. If `excess` returns `None`, the header is not taken. An excess of 0 ends the
+    /// search.
     pub(crate) fn take_best(
         &mut self,
         excess: impl Fn(&Header) -> Option<u64>,
@@ -131,7 +132,6 @@ impl List {
         taken
     }
 
-    /// Moves all headers of `other` into this list.
     pub(crate) fn append(&mut self, other: &mut Self) {
         while let Some(header) = other.pop() {
             self.push(header);
@@ -163,6 +163,6 @@ impl Iterator for List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        self.for_each(drop); // One by one: recursion along a long chain would overflow the stack.
+        self.for_each(drop); // A recursive drop of a long chain would overflow the stack.
     }
 }

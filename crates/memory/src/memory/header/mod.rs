@@ -1,12 +1,12 @@
 //! A block's header.
 //!
-//! A header is made when a block leaves the pool and lives until the block returns there. While the
-//! block moves between a cache and its users, its header moves with it. A header has one of two
-//! kinds of owner. If it is idle, it is a `Box` in a list. If it is handed out, its handles own it
-//! together. The last handle to drop makes it a `Box` again and passes it to its home.
+//! A header is made when a block leaves the pool, and lives until the block returns to the pool.
+//! The header moves with its block between a cache and its users. An idle header is a `Box` in a
+//! list. A header that is handed out is owned by its handles together. The last handle that drops
+//! makes the header a `Box` again, and passes it to its home.
 //!
-//! Headers know only the address of their home. The layer above defines the handle, so that its
-//! drop reaches the home without a call through a pointer.
+//! A header stores only the address of its home. The layer above defines the handle, so that the
+//! handle's drop calls the home without a function pointer.
 
 mod list;
 
@@ -22,13 +22,14 @@ use crate::device::StreamId;
 use crate::error::Result;
 use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 
-/// The address of the shard that a block returns to when its reference count reaches zero. This
+/// The address of the shard to which a block returns when its reference count reaches zero. This
 /// layer reads nothing at the address.
 #[derive(Clone, Copy)]
 pub(crate) struct Home(NonNull<()>);
 
 impl Home {
-    /// The home of headers that never get a handle. The drop of a handle would read the shard.
+    /// The home of headers that never get a handle, because the drop of a handle would read the
+    /// shard.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self(NonNull::dangling());
 
@@ -41,7 +42,6 @@ impl Home {
         Self(shard.cast())
     }
 
-    /// Returns the address of the shard.
     #[inline]
     pub(crate) fn address<S>(self) -> NonNull<S> {
         self.0.cast()
@@ -53,7 +53,7 @@ impl Home {
 /// the slow path.
 const SHARED: u64 = 1 << 63;
 
-/// The unit in which a count stores its pins, above the bits that count all handles.
+/// The unit in which a count stores its pins. The lower bits count all handles.
 pub(crate) const PIN: u64 = 1 << 32;
 
 /// The metadata of a block outside of the pool.
@@ -78,8 +78,8 @@ pub(crate) struct Header {
     /// The next header of the list that contains this idle header; meaningless outside a list.
     pub(crate) next: *mut Header,
     pub(crate) home: Home,
-    /// The number of handles, plus [`PIN`] for each handle that is a pin. It is also 1 while the
-    /// block is idle, so that a hand-out need not write it.
+    /// The number of handles, plus [`PIN`] for each handle that is a pin. While the block is idle,
+    /// the count is also 1, so that a hand-out need not write it.
     pub(crate) count: AtomicU64,
     /// Detects races on all fields that are not atomic.
     pub(crate) watch: RaceDetector,
@@ -110,12 +110,10 @@ impl Header {
         self.is_slab = true;
     }
 
-    /// Makes the block a suballocation of `slab`.
     pub(crate) fn join_slab(&mut self, slab: &Self) {
         self.slab.clone_from(&slab.slab);
     }
 
-    /// Returns true if the block is a slab or a suballocation of a slab.
     pub(crate) fn is_of_slab(&self) -> bool {
         self.slab.is_some()
     }
@@ -136,8 +134,8 @@ impl Header {
         self.slab.as_deref().filter(|slab| slab.is_used_by_graphs())
     }
 
-    /// Returns the epoch that the block was last handed out with, with [`SHARED`] set if another
-    /// stream used the block.
+    /// Returns the epoch of the last hand-out, with [`SHARED`] set if another stream used the
+    /// block.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
@@ -203,8 +201,8 @@ impl Header {
         self.uses.last_write()
     }
 
-    /// Returns the last write to the block, after ordering the write's stream after the graphs that
-    /// use the slab.
+    /// Orders the stream of the last write after the graphs that use the slab. Returns the last
+    /// write.
     pub(crate) fn last_write(&self, streams: Streams<'_>) -> Result<StreamUse> {
         let write = self.uses.last_write();
         self.follow_launches(streams, write)?;
@@ -236,7 +234,7 @@ impl Header {
         }
     }
 
-    /// Ends the header when its block returns to the pool.
+    /// Ends the header, and returns its block for the pool.
     pub(crate) fn into_block(mut self) -> Block {
         self.end_uses();
         self.block

@@ -1,4 +1,4 @@
-//! Attachments, which end before their segments do.
+//! Tests that attachments are dropped before their segments are released.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The ladder, rung by rung.
+//! Tests of the ladder, rung by rung.
 
 use super::*;
 
-/// A layer above that holds blocks of its own, as named caches do.
+/// An imitation of the named caches: a layer above that holds blocks of its own.
 struct FakeCaches {
     memory: Weak<DeviceMemory>,
     blocks: Mutex<Vec<Block>>,
@@ -103,7 +103,8 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
         memory.free([nine, small]);
         memory.check();
 
-        // The reverse: a segment of 2 MiB for small requests has room for a larger request.
+        // In the reverse case, a segment of 2 MiB for small requests has space for a larger
+        // request.
         memory.trim(0, WaitMode::Wait);
         memory.set_limit(Some(2 * MIB));
         let small = memory.allocate(&request(UNIT)).unwrap();
@@ -143,8 +144,8 @@ fn idle_blocks_of_the_layer_above_are_reclaimed() {
 
 #[test]
 fn every_failed_reservation_leaves_the_memory_whole() {
-    // Fails the first reservation, then the second, and so on until the program makes fewer
-    // reservations.
+    // The loop fails the first reservation, then the second, and so on, until the program makes
+    // fewer reservations.
     for expandable in [true, false] {
         let survived = (1..).take_while(|&nth| {
             let config = MemoryConfig {
@@ -225,8 +226,7 @@ fn every_pool_reclaims_from_the_layer_above() {
         let above: Weak<dyn Reclaim> = Arc::<FakeCaches>::downgrade(&caches);
         memory.set_reclaim(above);
 
-        // The last block of the layer above has another length than its other blocks and the
-        // request.
+        // The last block of the layer above is reclaimed first, and is shorter than the request.
         let live = memory.allocate(&request(2 * MIB)).unwrap();
         memory.check();
         let more = memory.allocate(&request(4 * MIB)).unwrap();
@@ -302,7 +302,7 @@ fn a_size_beyond_all_addresses_is_refused() {
 #[test]
 fn a_lower_limit_trims_at_once() {
     for (memory, left_bytes) in [
-        // Ten of the idle pages, or the one idle segment.
+        // The trim releases the excess pages, or the one idle segment.
         (memory(None, None), 30 * MIB),
         (without_ranges(None, None), 20 * MIB),
     ] {

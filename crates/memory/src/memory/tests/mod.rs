@@ -1,4 +1,4 @@
-//! The memory over the host: its ladder, its ranges, and random programs against a naive model.
+//! Tests of the memory over the host: the ladder, ranges, and random programs against a model.
 
 mod attachments;
 mod ladder;
@@ -53,7 +53,6 @@ impl DeviceMemory {
         block
     }
 
-    /// Returns the bytes that could be released to the device.
     fn idle_bytes(&self) -> u64 {
         let state = self.state.lock();
         let segments = state.pool.idle_segments();

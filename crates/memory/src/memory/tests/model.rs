@@ -1,4 +1,4 @@
-//! Random programs of allocations, frees, trims, limits and faults against a naive model.
+//! Tests random programs of allocations, frees, trims, limits and faults against a naive model.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// A memory, and the program's knowledge of it.
+/// A memory, and the model of its blocks.
 struct Program {
     memory: DeviceMemory,
     faulty: bool,
     limit_bytes: Option<u64>,
     live: Vec<Block>,
-    /// The blocks handed out: address to length.
+    /// The lengths of the blocks handed out, by address.
     account: BTreeMap<u64, u64>,
 }
 
@@ -105,8 +105,8 @@ impl Program {
         block
     }
 
-    /// Frees `count` blocks. Asserts that the memory that becomes idle is released, and that memory
-    /// that was idle before stays.
+    /// Frees `count` blocks. Asserts that the memory that becomes idle is released, and that
+    /// earlier idle memory stays.
     fn release(&mut self, count: usize) {
         let idle_bytes = self.memory.idle_bytes();
         let count = count.min(self.live.len());

@@ -1,16 +1,15 @@
-//! Ranges: segments that grow in place.
+//! Tests of ranges: segments that grow in place.
 
 use super::*;
 
 const PAGE: u64 = 2 * MIB;
 
-/// Makes a memory with ranges; `None` where the platform has no virtual memory.
+/// Creates a memory with ranges. Returns `None` if the platform has no virtual memory.
 fn expanding(limit_bytes: Option<u64>) -> Option<DeviceMemory> {
     let memory = memory(limit_bytes, None);
     memory.expandable.is_some().then_some(memory)
 }
 
-/// Returns the total length of the blocks.
 fn sum(blocks: &[Block]) -> u64 {
     blocks.iter().map(Block::bytes).sum()
 }
@@ -54,7 +53,7 @@ fn trim_releases_the_idle_pages_between_live_blocks() {
     memory.free([fourth]);
     assert_eq!(memory.trim(0, WaitMode::Wait), 4 * PAGE);
     memory.check();
-    // The gap is filled before the end grows, because the gap needs one page less.
+    // The gap is filled before the range grows at its end, because the gap needs one page less.
     let again = memory.take_of(5 * MIB);
     assert_eq!(again.address, first.address.offset(3 * MIB));
     assert_eq!(memory.stats().reserved_bytes, 5 * PAGE);
@@ -116,7 +115,7 @@ fn under_a_limit_releases_only_what_the_request_lacks() {
     assert_eq!(stats.reserved_bytes, 32 * MIB);
     assert_eq!(stats.retries, 1);
     assert_eq!(memory.idle_bytes(), 6 * MIB);
-    // A request that fits into the rest releases nothing.
+    // A request that fits into the remaining idle memory releases nothing.
     let four = memory.take_of(4 * MIB);
     assert_eq!(memory.stats().reserves, stats.reserves);
     assert_eq!(sum(&live) + large.bytes() + four.bytes(), 30 * MIB);
@@ -149,7 +148,7 @@ fn the_rest_of_a_limit_below_a_page_is_used_too() {
     assert!(memory.allocate(&request(1)).unwrap_err().is_out_of_memory());
     memory.free([large]);
     memory.free(small);
-    // From segments and pages together: all of the segments, then as many pages as needed.
+    // The trim releases all segments first, then as many pages as needed.
     assert_eq!(memory.trim(PAGE + UNIT, WaitMode::Wait), PAGE + 3 * UNIT);
     memory.check();
 }
@@ -162,7 +161,7 @@ fn newly_idle_pages_are_released_and_older_ones_stay() {
     let [idle, first, second, third] = [4, 3, 1, 4].map(|mib| memory.take_of(mib * MIB));
     let small = memory.take_of(UNIT);
     memory.free([idle]);
-    // The third block alone shares the second's page; the first has a page to itself.
+    // The first block has one page to itself, and shares its other page with the second block.
     memory.free_and_release([first]);
     memory.check();
     assert_eq!(memory.stats().reserved_bytes, 6 * PAGE);
@@ -172,8 +171,8 @@ fn newly_idle_pages_are_released_and_older_ones_stay() {
     assert_eq!(memory.idle_bytes(), 2 * PAGE);
 }
 
-/// Obstacles to long blocks. A range has twice as many addresses as the device has bytes. But all
-/// its free parts may be too short.
+/// A range has twice as many addresses as the device has bytes. If all its free parts are too short
+/// for a block, another range is added.
 #[test]
 fn a_range_that_is_used_up_is_followed_by_another() {
     let host = HostBackend::of(8 * PAGE);
@@ -280,7 +279,7 @@ fn threads_grow_and_shrink_one_memory_together() {
             }
             if blocks.len() > 2 || step % 5 == 0 && !blocks.is_empty() {
                 let block = blocks.remove(step as usize % blocks.len());
-                // Before the block can be handed out again.
+                // The address is removed before the block can be handed out again.
                 live.lock().retain(|&(begin, _)| begin != block.address.0);
                 memory.free_and_release([block]);
             }

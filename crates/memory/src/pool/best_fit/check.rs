@@ -5,7 +5,6 @@ use crate::pool::SegmentId;
 use crate::pool::blocks::{BlockState, NONE};
 use crate::size::UNIT_BYTES;
 
-/// Totals of a walk over the blocks.
 #[derive(Default)]
 struct Totals {
     blocks: usize,

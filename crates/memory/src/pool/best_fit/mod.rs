@@ -3,11 +3,11 @@
 //! Small and large requests have separate segments, as in PyTorch's caching allocator. So a small
 //! long-lived array does not pin a large segment. Within a partition, a request takes the smallest
 //! fit of its size class, else of the next non-empty class. Only the first few blocks of a class
-//! are compared. On random and recorded lifetimes this packs as tightly as an exhaustive search.
-//! [`placement`] decides from which end of the block the request is cut. A take is constant time,
-//! except if no longer class has a block. Then the request's own class and the wilderness are
-//! searched completely. So a request is refused only if nothing in its partition fits.
-//! [`take_from_any`](Pool::take_from_any) also searches the other partition.
+//! are compared. On random and recorded lifetimes, this search packs as tightly as an exhaustive
+//! search. [`placement`] decides from which end of the block the request is cut. A take needs
+//! constant time, unless all higher classes are empty. In this case, the request's own class and
+//! the wilderness are searched completely. So a request is refused only if no block in its
+//! partition fits. [`take_from_any`](Pool::take_from_any) also searches the other partition.
 
 #[cfg(test)]
 mod check;
@@ -42,14 +42,15 @@ const MAX_GROWTH_BYTES: u64 = 512 << 20;
 /// The default pool.
 ///
 /// Invariants:
-/// - the blocks of a segment or range, from `first` along `after`, tile it exactly in order of
-///   their offsets. `first` is one node for the lifetime of the segment;
+/// - the blocks of a segment or range, from `first` along `after`, tile the segment or range
+///   exactly, by offset. `first` is one node for the lifetime of the segment;
 /// - of two neighbours at most one is free, and at most one is uncommitted;
 /// - a free block is in the bin of its size in the partition of its segment. If only uncommitted
 ///   memory follows the block, it is in the wilderness bin instead. An uncommitted block (only
-///   ranges have any) is in the partition's uncommitted list. A used block is in neither;
-/// - offsets are multiples of [`UNIT_BYTES`], and so are lengths except the length of a segment's
-///   last block;
+///   ranges have any) is in the partition's uncommitted list. A used block is in no bin and no
+///   list;
+/// - offsets are multiples of [`UNIT_BYTES`]. Lengths are multiples, too, except the length of a
+///   segment's last block;
 /// - `free_bytes` is the sum over the free blocks.
 #[derive(Debug)]
 pub(crate) struct BestFit {
@@ -93,7 +94,6 @@ impl BestFit {
         Self::with_small(SMALL_REQUEST_BYTES)
     }
 
-    /// Creates a pool with one partition for all sizes.
     pub(crate) fn unified() -> Self {
         Self::with_small(0)
     }
@@ -156,7 +156,8 @@ impl BestFit {
             state,
             ..
         } = *blocks.get(hole);
-        // A rest below a unit, at the end of a segment of odd length, is not split off.
+        // A remainder below a unit is not split off. It occurs at the end of a segment of odd
+        // length.
         let rest_bytes = (hole_bytes - bytes) / UNIT_BYTES * UNIT_BYTES;
         let node = if rest_bytes == 0 {
             hole
@@ -267,13 +268,12 @@ impl BestFit {
         Some(owner)
     }
 
-    /// Returns whether `segment` is one free block, and no range.
+    /// Returns whether `segment` is one free block, and not a range.
     fn is_idle(&self, segment: SegmentEntry) -> bool {
         let first = self.blocks.get(segment.first);
         first.state == BlockState::Free && first.after == NONE && !segment.is_range
     }
 
-    /// Returns the total size of the segments for large requests.
     fn large_bytes(&self) -> u64 {
         let whole = self
             .segments_by_id()

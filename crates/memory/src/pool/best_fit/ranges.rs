@@ -1,8 +1,8 @@
 //! Ranges (expandable segments): address ranges whose pages are committed and decommitted.
 //!
-//! Uncommitted addresses are an uncommitted block between its neighbours. Commit turns its pages
-//! into a free block, decommit turns them back. So a range grows behind its used part. An idle page
-//! in the middle can be released to the device.
+//! Uncommitted addresses form an uncommitted block between its neighbours. Commit makes pages of
+//! this block free, and decommit makes free pages uncommitted. So a range grows behind its used
+//! part. An idle page in the middle can be released to the device.
 
 use super::{BestFit, Partition, SegmentEntry};
 use crate::pool::blocks::{BlockNode, BlockState, NONE};
@@ -49,7 +49,7 @@ impl BestFit {
         } = *self.blocks.get(pages.node);
         let (lists, blocks) = self.lists(partition);
         lists.uncommitted.remove(blocks, pages.node);
-        // The usual growth of a range: its wilderness gets longer and stays in its bin.
+        // In the usual growth of a range, its wilderness gets longer and stays in its bin.
         let extends = offset == pages.offset && bytes > pages.bytes;
         if extends && blocks.is(before, BlockState::Wilderness) {
             blocks.extend_before(pages.node, pages.bytes);
@@ -99,8 +99,8 @@ impl BestFit {
         owner
     }
 
-    /// Moves a free block to the right bin after its follower changed. The block may have become
-    /// wilderness, or may no longer be wilderness.
+    /// Moves a free block to the right bin after the block behind it has changed. The free block
+    /// may have become wilderness, or may no longer be wilderness.
     fn rebin(&mut self, node: u32) {
         if !self.blocks.is_free(node) {
             return;

@@ -7,8 +7,8 @@ fn take(pool: &mut BestFit, units: u64) -> Option<Span> {
     taken.map(|(span, _)| span)
 }
 
-/// Returns a pool of one segment with free blocks of `units` each. Used blocks separate them, and
-/// they were freed in the given order.
+/// Returns a pool of one segment with one free block per length in `units`. Used blocks separate
+/// the free blocks, which were freed in the given order.
 fn with_free(units: &[u64]) -> BestFit {
     let total: u64 = units.iter().map(|units| units + 1).sum();
     let mut pool = BestFit::new();
@@ -25,7 +25,7 @@ fn with_free(units: &[u64]) -> BestFit {
     pool
 }
 
-/// Returns the length of the hole of [`with_free`] that a span was cut from.
+/// Returns the length of the hole of [`with_free`] from which a span was cut.
 fn hole_of(units: &[u64], span: Span) -> u64 {
     let mut end = 0;
     let mut holes = units.iter().copied();
@@ -36,7 +36,8 @@ fn hole_of(units: &[u64], span: Span) -> u64 {
     hole.unwrap()
 }
 
-/// Takes blocks in order. Returns the length of the hole of each block, or 0 without a hole.
+/// Takes blocks in order. Returns the length of the hole from which each block was cut, or 0 if the
+/// take failed.
 fn holes(units: &[u64], requests: &[u64]) -> Vec<u64> {
     let mut pool = with_free(units);
     let mut holes = Vec::new();
@@ -82,7 +83,6 @@ fn with_row(units: &[u64]) -> (BestFit, Vec<Span>) {
     (pool, row)
 }
 
-/// Commits the missing units and takes a block.
 fn expand(pool: &mut BestFit, units: u64) -> Span {
     while let Some(pages) = pool.pages_to_commit(units * UNIT, UNIT) {
         if let Some(span) = take(pool, units) {
@@ -99,7 +99,6 @@ fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
     let (mut pool, row) = with_row(&[1, 100, 1]);
     let nodes = [row[0].node, row[2].node];
     for (index, node) in nodes.into_iter().enumerate() {
-        // Sets the length and the age of the neighbours.
         let block = pool.blocks.get_mut(node);
         block.bytes = neighbours[index] * UNIT;
         block.hand_out(pool.takes.wrapping_sub(later[index]));
@@ -123,7 +122,7 @@ fn a_block_lies_beside_one_as_long_then_beside_a_recent_one_else_in_front() {
     );
     assert_eq!(end_of_hole([10, 10], [old, old], 20), 0, "no difference");
     assert_eq!(end_of_hole([20, 20], [new, new], 20), 0, "no difference");
-    // 119 and 118 later takes: the first is just outside the window, the second inside.
+    // With 119 later takes, a neighbour is just outside the window. With 118, it is inside.
     assert_eq!(end_of_hole([10, 10], [119, 118], 20), 1);
     assert_eq!(end_of_hole([10, 10], [118, 118], 20), 0);
 }
@@ -140,7 +139,6 @@ fn a_block_without_neighbours_lies_in_front() {
     pool.check();
 }
 
-/// The wilderness is taken last, whatever its length.
 #[test]
 fn the_wilderness_is_taken_last() {
     let (mut pool, row) = with_row(&[50, 1, 20]);
@@ -173,7 +171,7 @@ fn segments_are_as_large_as_their_requests_want() {
     }
 }
 
-/// Segments for small requests, and ranges, do not count.
+/// Segments for small requests, and ranges, do not count as large segments.
 #[test]
 fn large_segments_grow_with_what_is_held() {
     const MIB: u64 = 1 << 20;
@@ -193,7 +191,8 @@ fn large_segments_grow_with_what_is_held() {
     assert_eq!(pool.segment_bytes(600 * MIB), 600 * MIB);
 }
 
-/// Nodes of coalesced blocks are reused, so a loop that frees all it took does not grow the table.
+/// Nodes of coalesced blocks are reused. So the table does not grow in a loop that frees every
+/// block.
 #[test]
 fn nodes_are_used_again() {
     let mut pool = BestFit::new();
@@ -215,8 +214,8 @@ fn nodes_are_used_again() {
     assert_eq!(highest, 99);
 }
 
-/// There are more holes than are compared. The shortest hole that is long enough is filled. If none
-/// is long enough, a hole that is long enough together with its neighbours is filled.
+/// There are more holes than the pool compares. The shortest hole that is long enough is filled. If
+/// no hole is long enough, a hole that is long enough together with its free neighbours is filled.
 #[test]
 fn one_of_many_holes_is_found() {
     const HOLES: usize = 300;

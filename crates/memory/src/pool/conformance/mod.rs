@@ -13,9 +13,9 @@ use oracle::{BlockShape, Tested, step};
 const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// The suite. Each row names a pool, and whether it splits segments. It also names the group of a
-/// segment of `segment` bytes that was added for a `request` (rounded). A pool need not serve a
-/// request from a segment of another group.
+/// The suite. Each row has a pool, the shape of its blocks, and a function from a segment to its
+/// group. The function gets the sizes of the segment and of its request (rounded). A pool need not
+/// serve a request from a segment of another group.
 macro_rules! conformance {
     ($($name:ident: $pool:expr, $cut:ident, $group:expr;)+) => { $(
         mod $name {
@@ -85,7 +85,7 @@ conformance! {
 
 fn rounding(mut tested: Tested) {
     let rounding = tested.pool.rounding();
-    // Requests, rounded to units and to powers of two.
+    // Each case is a request, its size rounded to units, and its size rounded to a power of two.
     let cases = [
         (1, 512, 512),
         (511, 512, 512),
@@ -248,7 +248,7 @@ fn numbers_reused(mut tested: Tested) {
     assert_eq!((again.segment, again.offset), (first, 0));
 }
 
-/// Checks which block is chosen. The oracle checks each owner.
+/// Checks the choice of blocks. The oracle checks each owner.
 fn owners(mut tested: Tested) {
     for _ in 0..3 {
         tested.add(4 * UNIT, 4 * UNIT);

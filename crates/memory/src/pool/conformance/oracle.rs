@@ -1,5 +1,4 @@
-//! A pool next to an oracle of plain byte ranges with their streams, and the steps of a random
-//! program.
+//! A pool and an oracle of plain byte ranges with their streams, and the steps of a random program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,13 +12,12 @@ use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 /// The part of a segment that a pool hands out.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum BlockShape {
-    /// A part of the segment.
     Split,
-    /// All of the segment.
     Whole,
 }
 
-/// A pool next to the oracle. Every call goes to both, is compared, and is followed by `check()`.
+/// A pool and its oracle. Each call is made on the pool and the oracle. Then the results are
+/// compared, and `check()` runs.
 pub(super) struct Tested {
     pub(super) pool: Box<dyn Pool>,
     cut: BlockShape,
@@ -88,7 +86,6 @@ impl SegmentModel {
             .sum()
     }
 
-    /// Returns whether the segment can be removed.
     fn is_idle(&self) -> bool {
         let uncommitted_bytes = if self.is_range { self.bytes } else { 0 };
         self.used.is_empty() && self.uncommitted_bytes() == uncommitted_bytes
@@ -164,7 +161,6 @@ impl Tested {
         self
     }
 
-    /// Adds a segment under the lowest free number.
     pub(super) fn add(&mut self, bytes: u64, request_bytes: u64) -> SegmentId {
         let id = self.vacant_number();
         self.pool.add_segment(id, bytes, request_bytes);
@@ -203,7 +199,8 @@ impl Tested {
         self.taken(bytes, longest, taken)
     }
 
-    /// Takes from all groups, except if a longer block would be handed out whole.
+    /// Takes a block from any group. A pool of whole segments must use only the group of the
+    /// request.
     pub(super) fn try_take_from_any(&mut self, request_bytes: u64) -> Option<Span> {
         let bytes = self.round(request_bytes);
         let longest = self.longest(match self.cut {
@@ -214,7 +211,7 @@ impl Tested {
         self.taken(bytes, longest, taken)
     }
 
-    /// Checks the result of a request against the `longest` range available to it.
+    /// Checks the result of a request. `longest` is the longest range available to the request.
     fn taken(
         &mut self,
         bytes: u64,
@@ -272,7 +269,7 @@ impl Tested {
         owner.is_some()
     }
 
-    /// Returns the length of the longest free range of one group or of all.
+    /// Returns the length of the longest free range of one group, or of all groups.
     fn longest(&self, group: Option<u32>) -> u64 {
         let models = self.segments.values();
         let models = models.filter(|model| group.is_none_or(|group| model.group == group));
@@ -302,7 +299,7 @@ impl Tested {
 
     pub(super) fn step(&mut self, step: PoolStep) {
         match step {
-            // Few segments, so that programs fill them instead of adding more.
+            // A program has few segments, so that it fills its segments instead of adding segments.
             PoolStep::Add { .. } | PoolStep::AddRange { .. } if self.segments.len() == 4 => {}
             PoolStep::Add { bytes, request } => {
                 self.add(bytes, self.round(request));
@@ -334,7 +331,6 @@ impl Tested {
     }
 }
 
-/// A step of a random program.
 #[derive(Clone, Debug)]
 pub(super) enum PoolStep {
     Add { bytes: u64, request: u64 },

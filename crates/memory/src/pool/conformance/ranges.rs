@@ -1,4 +1,4 @@
-//! Ranges next to the oracle, for the pools that support them.
+//! Tests of ranges against the oracle, for the pools that support ranges.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use super::UNIT;
 use super::oracle::{ByteStreams, SegmentModel, Tested, owner_of};
 use crate::pool::{Pages, SegmentId, StreamOwner};
 
-/// The page size of the tests: blocks begin and end within a page.
+/// The page size of the tests. A page has several units, so that blocks begin and end within pages.
 pub(super) const PAGE: u64 = 8 * UNIT;
 
-/// A candidate: compared by page count, then position.
+/// The sort key of a candidate: its length, then its position.
 type Choice = (u64, SegmentId, u64);
 
 fn choice(pages: Pages) -> Choice {
@@ -22,7 +22,7 @@ fn bytes_of(pages: Pages) -> Range<u64> {
 }
 
 impl SegmentModel {
-    /// Makes a range, all of whose pages are uncommitted.
+    /// Creates a range whose pages are all uncommitted.
     fn range(bytes: u64, group: u32) -> Self {
         let mut model = Self::new(bytes, group);
         model.is_range = true;
@@ -57,7 +57,6 @@ impl SegmentModel {
         owner
     }
 
-    /// Returns the length of the free range around `offset`.
     fn free_around(&self, offset: u64) -> u64 {
         let around = self.free().find(|free| free.contains(&offset));
         around.map_or(0, |free| free.end - free.start)
@@ -74,7 +73,6 @@ impl SegmentModel {
     }
 }
 
-/// Returns the whole pages within a range of bytes.
 fn pages_within(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let first = range.start.div_ceil(PAGE);
     (first..range.end / PAGE).map(|page| page * PAGE..(page + 1) * PAGE)
@@ -91,8 +89,8 @@ impl Tested {
         id
     }
 
-    /// Takes a block. If the pool refuses, commits the pages that it names and takes again. The
-    /// pages are compared with all sequences of uncommitted pages.
+    /// Takes a block. If the pool refuses, commits the pages that the pool names and takes again.
+    /// The pages are compared with all sequences of uncommitted pages.
     pub(super) fn take_expanding(&mut self, request_bytes: u64) -> bool {
         if self.try_take(request_bytes).is_some() {
             return true;
@@ -176,7 +174,8 @@ impl Tested {
 pub(super) fn grow_and_shrink(mut tested: Tested) {
     let id = tested.add_range(8, UNIT);
     assert!(tested.try_take(UNIT).is_none());
-    // The committed pages after each request; the third fits into the rest of a page.
+    // Each case is a request, and the committed pages after it. The second request fits into the
+    // rest of a page.
     for (units, pages) in [(12, 2), (4, 2), (8, 3), (9, 5)] {
         assert!(tested.take_expanding(units * UNIT));
         let used: u64 = [12, 4, 8, 9].iter().take_while(|&&of| of != units).sum();
@@ -203,7 +202,7 @@ pub(super) fn grow_and_shrink(mut tested: Tested) {
     assert!(tested.remove(id));
 }
 
-/// Pages 0 to 9 are used, and holes are made between them.
+/// Makes holes between used pages. Asserts that the pool chooses the fewest pages.
 pub(super) fn fill_holes(mut tested: Tested) {
     tested.add_range(10, UNIT);
     let spans: Vec<_> = (0..10)
@@ -216,7 +215,7 @@ pub(super) fn fill_holes(mut tested: Tested) {
     for at in [1, 2, 4, 6, 8] {
         tested.give(spans[at]);
     }
-    // Uncommitted pages 1 and 2, 6, and 8; page 4 is free.
+    // Now the pages 1, 2, 6 and 8 are uncommitted, and page 4 is free.
     for _ in 0..2 {
         tested.decommit_some(0, 0, 1);
     }

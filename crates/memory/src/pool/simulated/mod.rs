@@ -53,7 +53,7 @@ impl SimulatedPool {
         Ok(Self { model, peak_end: 0 })
     }
 
-    /// Returns a block of at least `units` units (not 0) and its offset. Returns `None` if none
+    /// Returns a block of at least `units` units (not 0) and its offset. Returns `None` if no block
     /// fits in the range.
     #[inline]
     pub fn take(&mut self, units: u64) -> Option<(SimulatedBlock, u64)> {

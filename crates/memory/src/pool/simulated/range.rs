@@ -25,7 +25,8 @@ impl SimulatedRange {
         Self { pool }
     }
 
-    /// Returns a block of `bytes`, a multiple of the pool's unit and not 0; `None` if none fits.
+    /// Returns a block of `bytes`, a multiple of the pool's unit and not 0; `None` if no block
+    /// fits.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<Span> {
         match self.pool.take(bytes, STREAM) {
@@ -39,7 +40,6 @@ impl SimulatedRange {
         self.pool.give(span, StreamOwner::of(STREAM));
     }
 
-    /// Grows the range, then takes a block.
     #[cold]
     fn take_beyond(&mut self, bytes: u64) -> Option<Span> {
         let pages = self.pool.pages_to_commit(bytes, UNIT_BYTES)?;

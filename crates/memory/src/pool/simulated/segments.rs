@@ -1,7 +1,7 @@
 //! A pool of unsplit segments over a simulated source.
 //!
-//! The source places segments in one range by best fit. So a released segment makes room for
-//! others, as on a device.
+//! The source places segments in one range by best fit. So a released segment makes room for other
+//! segments, as on a device.
 
 use super::range::{STREAM, SimulatedRange};
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
@@ -14,7 +14,8 @@ use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 pub(super) struct SimulatedSegments {
     pool: Box<dyn Pool>,
     range: SimulatedRange,
-    /// The place of each segment, by segment number; unspecified for the numbers in `vacant`.
+    /// The span of each segment in the range, by segment number; unspecified for numbers in
+    /// `vacant`.
     places: Vec<Span>,
     vacant: Vec<SegmentId>,
 }
@@ -29,9 +30,9 @@ impl SimulatedSegments {
         }
     }
 
-    /// Returns a block of at least `bytes`, and its offset in the range. Like a device's memory,
-    /// tries the pool, then a new segment. Last, releases every idle segment, and tries a new
-    /// segment again.
+    /// Returns a block of at least `bytes`, and its offset in the range. Like the memory of a
+    /// device, tries the pool, then a new segment. Finally releases every idle segment, and tries a
+    /// new segment again.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<(Span, u64)> {
         let bytes = self.pool.rounding().round(bytes)?;
@@ -46,8 +47,8 @@ impl SimulatedSegments {
         Some((span, begin))
     }
 
-    /// Returns a block to the pool. Releases its segment if it is idle and the pool keeps no idle
-    /// segments.
+    /// Returns a block to the pool. If the block's segment is idle and the pool keeps no idle
+    /// segments, releases the segment.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
         let is_idle = self.pool.give(span, StreamOwner::of(STREAM));
@@ -66,7 +67,8 @@ impl SimulatedSegments {
         self.pool.take(bytes, STREAM)
     }
 
-    /// Adds a segment for a request of `bytes`. Returns false if it does not fit in the range.
+    /// Adds a segment for a request of `bytes`. Returns false if the segment does not fit in the
+    /// range.
     fn reserve(&mut self, bytes: u64) -> bool {
         let segment_bytes = self.pool.segment_bytes(bytes);
         let Some(place) = self.range.take(segment_bytes) else {
@@ -87,7 +89,8 @@ impl SimulatedSegments {
     }
 
     fn release_idle(&mut self) {
-        // Listing the idle segments visits all segments, so it is done only if some bytes are free.
+        // Listing the idle segments visits all segments, so they are listed only if some bytes are
+        // free.
         if self.pool.free_bytes() > 0 {
             for segment in self.pool.idle_segments() {
                 self.release(segment);

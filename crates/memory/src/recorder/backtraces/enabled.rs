@@ -14,16 +14,18 @@ use crate::sync::plain::Mutex;
 /// True if stacks can be captured.
 pub(crate) const IS_SUPPORTED: bool = true;
 
-/// The maximum number of innermost frames stored of a stack.
+/// The maximum number of frames that are stored of a stack, from the innermost frame out.
 const MOST_FRAMES: usize = 128;
 
-/// The function of the runtime that calls the program. Frames further out are not the program's.
+/// The function of the runtime that calls the program. Frames further out do not belong to the
+/// program.
 const RUNTIME: &str = "__rust_begin_short_backtrace";
 
 /// Return addresses, from the innermost frame out.
 type Addresses = SmallVec<[usize; MOST_FRAMES]>;
 
-/// The stacks of a recorder, each once. Only the first occurrence of a stack allocates memory.
+/// The stacks of a recorder, each stored once. Only the first occurrence of a stack allocates
+/// memory.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks(Mutex<Known>);
 
@@ -77,15 +79,15 @@ impl Stacks {
     }
 }
 
-/// Returns the index of the frame of a line. A tail call leaves no frame, and without debug
-/// information no frame has a line.
+/// Returns the index of the frame of a line, if any. A tail call leaves no frame. Without debug
+/// information, no frame has a line.
 fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     let is_of_line = |own: &Frame| own.line == line.line() && own.file.ends_with(line.file());
     frames.iter().position(is_of_line)
 }
 
-/// Returns the number of leading frames to skip. The skipped frames end with the first run of this
-/// crate's frames, with library frames in between.
+/// Returns the number of leading frames to skip. They end with the first run of frames of this
+/// crate and of libraries.
 fn own_frames(frames: &[Frame]) -> usize {
     const OWN: [&str; 6] = [
         "cachescope::",

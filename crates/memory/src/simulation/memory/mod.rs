@@ -25,8 +25,8 @@ pub struct SimulatedMemory {
 pub struct SimulatedMemoryBlock(Block);
 
 impl SimulatedMemory {
-    /// Creates the memory of a device with the bytes that `costs` names, or `limit_bytes` if that
-    /// is less.
+    /// Creates the memory of a device whose size is in `costs`. If `limit_bytes` is given, it
+    /// limits the reserved bytes.
     ///
     /// # Errors
     ///

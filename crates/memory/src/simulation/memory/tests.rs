@@ -1,4 +1,4 @@
-//! The invariants of the memory when pages are expensive.
+//! Tests of the invariants of the memory if pages are expensive.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -25,8 +25,8 @@ impl SimulatedMemory {
         self.memory.trim(keep_bytes, WaitMode::Wait);
     }
 
-    /// Asserts the invariants of the memory, and that the live blocks do not overlap. The device
-    /// must hold the reserved bytes.
+    /// Asserts the invariants of the memory, and that the live blocks do not overlap. The memory's
+    /// reserved bytes must equal the device's used bytes.
     fn check(&self, live: &[SimulatedMemoryBlock]) {
         self.memory.check();
         let live = live.iter();
@@ -42,7 +42,7 @@ impl SimulatedMemory {
     }
 }
 
-/// Returns the next number of a sequence (an LCG's high bits).
+/// Returns the next number of a sequence: the high bits of a linear congruential generator.
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -50,7 +50,7 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Runs random programs that exceed their limits, with sizes from units to many handles.
+/// The sizes reach from units to many handles.
 #[test]
 fn random_programs_under_limits_hold_the_invariants_at_every_step() {
     for limit_bytes in [Some(48 * MIB), Some(2 * GIB), Some(20 * GIB), None] {
@@ -77,7 +77,6 @@ fn random_programs_under_limits_hold_the_invariants_at_every_step() {
     }
 }
 
-/// Memory moves under a limit, with the handles that it has.
 #[test]
 fn what_moves_under_a_limit_keeps_its_handles() {
     let memory = memory(Some(64 * MIB));

@@ -9,8 +9,8 @@ const QUERY: c_int = 0;
 const BARRIER: c_int = 1 << 3;
 const REGISTER: c_int = 1 << 4;
 
-/// Returns whether the kernel has the system call. The result never changes, so it does not matter
-/// which thread queries it first.
+/// Returns whether the kernel has the system call. The result never changes, so any thread may
+/// query it first.
 pub(crate) fn is_asymmetric() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
@@ -24,8 +24,8 @@ pub(crate) fn is_asymmetric() -> bool {
     KNOWN.load(Ordering::Relaxed) == YES
 }
 
-/// Makes a system call of about half a microsecond. The first call registers the process, which
-/// takes milliseconds if other threads are running, so it is done on demand.
+/// Makes a system call of about half a microsecond. The first call registers the process on demand,
+/// because this needs milliseconds if other threads are running.
 #[cold]
 pub(crate) fn heavy_barrier() {
     fence(Ordering::SeqCst);
@@ -33,14 +33,14 @@ pub(crate) fn heavy_barrier() {
         return;
     }
     // The process is not registered yet, or is a fork, which must register again. If a filter
-    // forbids the call, one side sees the other's store at its next check.
+    // forbids the call, one thread sees the other thread's store at its next check.
     if membarrier(BARRIER) < 0 && membarrier(REGISTER) == 0 {
         membarrier(BARRIER);
     }
 }
 
-/// Makes the system call. Returns the commands of the kernel for [`QUERY`], else 0; a negative
-/// number if the call fails.
+/// Makes the system call. For [`QUERY`], returns the commands of the kernel, else 0. If the call
+/// fails, returns a negative number.
 fn membarrier(command: c_int) -> c_long {
     const FLAGS: c_uint = 0;
     // SAFETY: the call takes two integers and accesses no memory of the process.

@@ -1,10 +1,10 @@
-//! Asymmetric barriers: of two threads that each store one value, pass a barrier and load the
-//! other's value, at least one sees the other's store. The frequent side uses the light barrier,
-//! which only restrains the compiler. The rare side uses the heavy barrier, which orders all
-//! processors of the process at that moment.
+//! Asymmetric barriers. Let two threads each store one value, pass a barrier and load the other
+//! thread's value. Then at least one thread sees the other's store. The frequent thread uses the
+//! light barrier, which only restrains the compiler. The rare thread uses the heavy barrier, which
+//! orders all processors of the process at that moment.
 //!
-//! If the system has no such call, [`is_asymmetric`] is false, the heavy barrier is a fence, and
-//! both sides must use it.
+//! If the system lacks the call for the heavy barrier, [`is_asymmetric`] is false, and the heavy
+//! barrier is a fence. Then both threads must use the heavy barrier.
 
 #[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
 mod fallback;

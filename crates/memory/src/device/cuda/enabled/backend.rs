@@ -12,7 +12,6 @@ use crate::device::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
 
-/// The alignment of every reservation.
 const ALIGNMENT_BYTES: u64 = 512;
 
 impl Backend for Cuda {
@@ -45,7 +44,8 @@ impl Backend for Cuda {
             imitation.driver.free(bytes);
             return Ok(());
         }
-        // SAFETY: the caller passes back an address that `reserve` gave, and uses it no longer.
+        // SAFETY: the caller passes an address that `reserve` returned, and no longer uses the
+        // memory.
         self.context.release("releasing memory", |driver| unsafe {
             driver.mem_free(address.0)
         })
@@ -63,7 +63,8 @@ impl Backend for Cuda {
         }
         for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
             let target = target.offset(number * BUFFER_BYTES as u64);
-            // SAFETY: the parts are contiguous in the target, as they are in `source`.
+            // SAFETY: by this function's contract; the parts are contiguous in `target` and
+            // `source`.
             unsafe { self.copy_in_part(stream, target, part) }?;
         }
         Ok(())
@@ -87,7 +88,8 @@ impl Backend for Cuda {
         let mut outcome = Ok(());
         for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
             let source = source.offset((number * BUFFER_BYTES) as u64);
-            // SAFETY: the parts are contiguous in the source, as they are in `target`.
+            // SAFETY: by this function's contract; the parts are contiguous in `source` and
+            // `target`.
             let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
             outcome = before.take().map_or(Ok(()), |part| self.receive(part));
             before = match next {
@@ -190,7 +192,7 @@ impl Backend for Cuda {
     }
 
     fn mark_time(&self, stream: StreamId) -> Option<TimeMark> {
-        // No work runs, so the time of the call is the time of the work.
+        // A device without data runs no work, so it marks no times.
         let marked = !self.context.is_imitated();
         marked
             .then(|| self.streams.mark_time(stream).ok().flatten())
@@ -243,7 +245,8 @@ impl Backend for Cuda {
     }
 }
 
-/// Checks the alignment that the layers above rely on. The driver does not guarantee it.
+/// Checks the alignment that the layers above require. The driver does not guarantee this
+/// alignment.
 pub(super) fn check_alignment(
     cuda: &Cuda,
     reserved: Option<DevicePtr>,

@@ -15,9 +15,9 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// The operation's number or 0, the index, and the length of the axis.
 type ReportWords = [AtomicU64; 3];
 
-/// Three words of page-locked memory, shared by host and device.
+/// A report of a bad index, in page-locked memory that host and device share.
 ///
-/// Invariant: `words` points to them until this drops.
+/// Invariant: until the drop, `words` points to this memory.
 #[derive(Debug)]
 pub(super) struct BadIndex {
     context: Arc<Context>,
@@ -38,7 +38,8 @@ impl BadIndex {
             words: RawHandle(words.cast()),
             address: DevicePtr(0),
         };
-        // SAFETY: the memory is as long, aligned to a page, and nothing else has its address.
+        // SAFETY: the memory has the size of a report, and is aligned to a page. Nothing else has
+        // its address.
         unsafe { this.words.0.write(ReportWords::default()) };
         // SAFETY: the address is writable, and the memory is mapped for the device.
         context.run("mapping memory for bad-index reports", |driver| unsafe {
@@ -51,10 +52,10 @@ impl BadIndex {
         self.address
     }
 
-    /// Returns and clears the reported error. A concurrent report may be combined with the previous
-    /// numbers.
+    /// Returns and clears the reported error. If a kernel is writing its report, the error may
+    /// contain the index and length of an earlier report.
     pub(super) fn take_error(&self) -> Result<()> {
-        // SAFETY: the words live as long as this, and both sides access them atomically.
+        // SAFETY: the words live as long as `self`. Host and device access them atomically.
         let [operation, index, length] = unsafe { &*self.words.0 };
         let number = operation.load(Ordering::Acquire);
         if number == 0 {
@@ -71,7 +72,7 @@ impl BadIndex {
 
 impl Drop for BadIndex {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated the words, and no kernel runs: the device is being dropped.
+        // SAFETY: `new` allocated the words. No kernel runs, because the device is being dropped.
         self.context
             .discard(|driver| unsafe { driver.mem_free_host(self.words.0.cast()) });
     }

@@ -44,8 +44,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The lengths and strides must stay within memory of this device. Only work that is ordered
-    /// with `stream` may write the operands or use the product.
+    /// All elements that the lengths and strides address must be in memory of this device. Only
+    /// work that is ordered with `stream` may write the operands or use the product.
     pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
         let calls = gemm.calls()?;
         if self.context.is_imitated() {
@@ -62,10 +62,11 @@ impl Cuda {
                 made
             }
         };
-        // The lock is still held: a handle takes one call at a time.
+        // The lock is still held, because a handle accepts one call at a time.
         blas.context.make_current("matmul")?;
         for call in calls {
-            // SAFETY: by this function's contract, and the handle is this stream's.
+            // SAFETY: by this function's contract; the handle is the stream's, and its context is
+            // current.
             let outcome = unsafe { multiply(functions, handle, gemm, blas.tf32, &call) };
             outcome.map_err(|failure| blas.error("matmul", failure))?;
         }
@@ -86,7 +87,7 @@ impl Blas {
         failure.of(self.context.id(), attempting)
     }
 
-    /// Creates a handle that works in the order of the stream.
+    /// Creates a handle that enqueues its calls on `stream`.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<BlasHandle> {
         self.context.make_current("matmul")?;
         let mut raw = RawHandle(ptr::null_mut());
@@ -122,11 +123,12 @@ impl Blas {
             0 => (ptr::null_mut(), 0),
             address => (address as *mut c_void, bytes),
         };
-        // Sums of `f16` and `bf16` stay in `f32`, even where partial sums are combined.
+        // Sums of `f16` and `bf16` elements are computed in `f32`, even when partial sums are
+        // combined.
         let mode = cublas::MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-        // Sets the stream first, because `set_stream` resets the workspace. SAFETY: the handle was
-        // just created, and streams live longer. The workspace is the handle's own until the handle
-        // is destroyed.
+        // The stream is set first, because `set_stream` resets the workspace.
+        // SAFETY: the handle was just created, and streams live longer than handles. The workspace
+        // is the handle's own until the handle is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)
@@ -149,7 +151,7 @@ impl Blas {
 }
 
 fn destroy_now(functions: &Functions, driver: &Driver, handle: BlasHandle) -> DriverResult {
-    // SAFETY: the handle was made by `make`, and this is the only handle.
+    // SAFETY: the handle was made by `make`, and nothing else has it.
     let _ = unsafe { functions.destroy(handle.raw.0) };
     if handle.workspace == 0 {
         return Ok(());
@@ -173,11 +175,12 @@ impl Drop for Blas {
     }
 }
 
-/// Calls cuBLAS.
+/// Computes the products of one call.
 ///
 /// # Safety
 ///
-/// As for [`Cuda::gemm`]; `handle` is the handle of the stream, and its context is current.
+/// The conditions of [`Cuda::gemm`] must hold. `handle` must be the handle of the stream, and its
+/// context must be current.
 unsafe fn multiply(
     functions: &Functions,
     handle: BlasHandle,
@@ -247,7 +250,7 @@ static LIBRARY: Library = Library {
     operation: "matmul",
     install: "install cuBLAS of CUDA 12 or 13 (libcublas.so.12 or .13)",
     statuses: cublas::STATUSES,
-    // For example `bf16` before Ampere.
+    // An example is `bf16` on a device before Ampere.
     unsupported: &[8, 15],
 };
 

@@ -1,14 +1,14 @@
-//! The captures in progress in a context, and the library calls that would end them.
+//! The captures in progress in a context, and the library calls that would end the captures.
 //!
-//! A wait for the whole context ends each capture in it with an error. This holds in each mode,
-//! whichever thread or device captures. cuBLAS and cuSOLVER wait when a handle is destroyed. cuFFT
-//! waits when it makes a plan for a length with a prime factor above 127. So captures and these
-//! calls exclude each other.
+//! A wait for a whole context ends each capture in the context with an error. This holds in each
+//! capture mode, whichever thread or device captures. cuBLAS and cuSOLVER wait for the context when
+//! a handle is destroyed. cuFFT waits when it makes a plan for a length with a prime factor above
+//! 127. So captures and these calls exclude each other.
 //!
-//! A capture is published before its stream's earlier work is done, so that no other thread submits
-//! more meanwhile. Another thread that uses memory of that work records an event behind the work.
-//! This is legal until the driver begins to capture. A lock over the wait would stop that thread,
-//! but the work may be an exchange that needs the thread.
+//! A capture is published before the earlier work of its stream is done. So no other thread submits
+//! more work meanwhile. Until the driver begins to capture, another thread may still record an
+//! event behind the earlier work. A lock held during the wait would block that thread. But the
+//! earlier work may be an exchange that needs the thread.
 
 #![cfg_attr(
     not(feature = "fft"),
@@ -21,11 +21,12 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::{Condvar, Mutex, MutexGuard};
 use crate::sync::thread_token;
 
-/// The longest wait for captures to end. A capture lasts milliseconds, unless its body waits for
-/// the thread that waits here.
+/// The maximum wait for captures to end. A capture lasts milliseconds, unless its body waits for
+/// the waiting thread.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// A gate between captures and calls that wait for the context: many captures, or one such call.
+/// A gate between captures and calls that wait for the context. It admits several captures, or one
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct CaptureGate {
     captures: Mutex<Captures>,
@@ -49,16 +50,16 @@ impl std::fmt::Debug for Captures {
     }
 }
 
-/// Proof that no capture is in progress, nor begins.
+/// Proof that no capture is in progress. While the guard lives, no capture begins.
 pub(super) type NoCapture<'a> = MutexGuard<'a, Captures>;
 
 impl CaptureGate {
-    /// Notes that the calling thread is about to begin a capture.
+    /// Records that the calling thread is about to begin a capture.
     pub(super) fn begin(&self) {
         self.captures.lock().threads.push(thread_token());
     }
 
-    /// Notes that the calling thread has ended its capture. The end of the last capture makes the
+    /// Records that the calling thread has ended its capture. The end of the last capture makes the
     /// postponed calls.
     pub(super) fn end(&self) {
         let mut captures = self.captures.lock();
@@ -73,7 +74,8 @@ impl CaptureGate {
         }
     }
 
-    /// Makes a call that waits for the context: now, or when the last capture has ended.
+    /// Makes a call that waits for the context: at once if no capture is in progress, else when the
+    /// last capture has ended.
     pub(super) fn make_or_postpone(&self, call: impl FnOnce() + Send + 'static) {
         let mut captures = self.captures.lock();
         match captures.threads.is_empty() {

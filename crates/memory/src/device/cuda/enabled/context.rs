@@ -1,9 +1,9 @@
-//! The context of an ordinal, shared by its [`Cuda`](super::Cuda) devices.
+//! The context of a device ordinal, shared by all [`Cuda`](super::Cuda) values of the ordinal.
 //!
 //! A device without data has a context over an imitated driver, whose functions do nothing.
-//! `SimulatedDriver` has the device's segments and pages. The driver is the lowest place at which a
-//! GPU can be imitated. So each line above the driver is the line that runs on a GPU. An operation
-//! needs no second description of its memory.
+//! `SimulatedDriver` models the device's segments and pages. The driver is the lowest layer at
+//! which a GPU can be imitated. So all code above the driver is the code of a real GPU. No
+//! operation needs a second description of its memory.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -22,7 +22,6 @@ use crate::sync::plain::Mutex;
 
 /// The number of multiprocessors of a device without data, as on an H100.
 const IMITATED_MULTIPROCESSORS: u32 = 132;
-/// The compute capability of a device without data.
 const IMITATED_CAPABILITY: (u32, u32) = (9, 0);
 
 /// A driver handle, usable by any thread.
@@ -37,14 +36,14 @@ impl<T> Clone for RawHandle<T> {
 
 impl<T> Copy for RawHandle<T> {}
 
-// SAFETY: the driver's handles are opaque values, and any thread may pass any of them. The driver
-// takes its own locks.
+// SAFETY: the driver's handles are opaque values, which any thread may pass to the driver. The
+// driver takes its own locks.
 unsafe impl<T> Send for RawHandle<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T> Sync for RawHandle<T> {}
 
-/// A primary context, retained until the process ends. Other libraries share it, and its loaded
-/// kernels serve every later device of the ordinal.
+/// A primary context, retained until the process ends. Other libraries share the context. Its
+/// loaded kernels serve every later device of the ordinal.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -55,28 +54,25 @@ pub(super) struct Context {
     pub(super) multiprocessors: u32,
     /// The compute capability: major and minor.
     pub(super) capability: (u32, u32),
-    /// Set if virtual memory is supported.
     pub(super) has_ranges: bool,
-    /// Set if driver memory pools are supported.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
     pub(super) captures: CaptureGate,
-    /// The memory of a device without data.
     pub(super) imitation: Option<Imitation>,
-    /// Streams of dropped devices whose handle foreign code may still have.
+    /// Streams of dropped devices. Foreign code may still have the handles of these streams.
     pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
 }
 
-/// The memory of a device without data, as addresses alone.
+/// The memory of a device without data: addresses without contents.
 #[derive(Debug)]
 pub(super) struct Imitation {
     pub(super) driver: Arc<SimulatedDriver>,
-    /// The assumed result length of an operation whose result length depends on data.
+    /// The assumed length of each result whose length depends on data.
     pub(super) assumed_count: Option<usize>,
 }
 
 impl Context {
-    /// Returns the context of an ordinal, one for the process.
+    /// Returns the process's context of an ordinal.
     pub(super) fn of(ordinal: usize) -> Result<Arc<Self>> {
         static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
         let mut contexts = CONTEXTS.lock();
@@ -96,12 +92,12 @@ impl Context {
             return Err(out_of_range(count));
         };
         let mut device = 0;
-        // SAFETY: `device` is writable, and the number is one of those that the driver counts.
+        // SAFETY: `device` is writable, and `number` is below the driver's count.
         unsafe { driver.device_get(&mut device, number) }
             .map_err(|failure| failure.error("looking up the device"))?;
         let attribute = |attribute: CUdevice_attribute| {
             let mut value = 0;
-            // SAFETY: `value` is writable, and the device is one of the driver's.
+            // SAFETY: `value` is writable, and the driver returned `device`.
             unsafe { driver.device_get_attribute(&mut value, attribute as c_uint, device) }
                 .map_err(|failure| failure.error("querying the device"))?;
             Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
@@ -112,7 +108,7 @@ impl Context {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let mut total_bytes = 0;
-        // SAFETY: `total_bytes` is writable, and the device is one of the driver's.
+        // SAFETY: `total_bytes` is writable, and the driver returned `device`.
         unsafe { driver.device_total_mem(&mut total_bytes, device) }
             .map_err(|failure| failure.error("querying the total memory"))?;
         let mut context = Self {
@@ -132,14 +128,14 @@ impl Context {
             imitation: None,
             exported_streams: Mutex::default(),
         };
-        // The last step that can fail, because nothing would release the context.
-        // SAFETY: the field is writable, and the device is one of the driver's.
+        // This step is the last that can fail, because no later failure would release the context.
+        // SAFETY: the field is writable, and the driver returned `device`.
         unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
             .map_err(|failure| failure.error("retaining the device's primary context"))?;
         Ok(context)
     }
 
-    /// Creates the context of a device without data, which no other device shares.
+    /// Creates the context of a device without data. No other device shares the context.
     pub(super) fn imitated(imitation: Imitation) -> Self {
         Self {
             driver: Driver::imitated(),
@@ -162,7 +158,6 @@ impl Context {
         self.imitation.is_some()
     }
 
-    /// Returns the name of the device for messages.
     pub(super) fn name(&self) -> String {
         match self.imitation {
             Some(_) => "meta".to_owned(),
@@ -188,7 +183,7 @@ impl Context {
         Ok(self.driver)
     }
 
-    /// Runs a driver call in this context. An error begins with the device and `attempting`.
+    /// Runs a driver call in this context. An error's text begins with the device and `attempting`.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -204,7 +199,7 @@ impl Context {
         self.run(attempting, |_| Ok(()))
     }
 
-    /// Like [`run`](Self::run), for a release: it succeeds if the driver has already shut down.
+    /// Like [`run`](Self::run), for a release. If the driver has already shut down, succeeds.
     pub(super) fn release(
         &self,
         attempting: &str,
@@ -226,7 +221,7 @@ impl Context {
     ///
     /// # Safety
     ///
-    /// The stream is not destroyed.
+    /// The stream must not be destroyed.
     pub(super) unsafe fn wait_for_stream(&self, stream: CUstream) -> Result<()> {
         // SAFETY: by this function's contract.
         self.run("waiting for a stream", |driver| unsafe {
@@ -235,8 +230,8 @@ impl Context {
     }
 }
 
-/// A guard that restores a thread's current context when it drops. Calls in between may make
-/// another context current, but foreign code that calls this crate expects its own.
+/// A guard that restores a thread's current context when it drops. Calls of this crate may make
+/// another context current, but foreign callers expect their own context to stay current.
 #[derive(Debug)]
 pub struct CurrentContext(Option<(&'static Driver, CUcontext)>);
 
@@ -259,8 +254,8 @@ impl Drop for CurrentContext {
             return;
         };
         let mut current: CUcontext = ptr::null_mut();
-        // SAFETY: `current` is writable. The caller's context was current when the call began. The
-        // caller does not destroy it meanwhile.
+        // SAFETY: `current` is writable. `context` was current when the guard was created, and the
+        // foreign caller does not destroy it meanwhile.
         unsafe {
             let outcome = driver.context_get_current(&mut current);
             if outcome.is_err() || current != context {
@@ -270,7 +265,6 @@ impl Drop for CurrentContext {
     }
 }
 
-/// Returns the device's name in errors.
 fn named(ordinal: usize) -> String {
     DeviceId::Cuda(ordinal).to_string()
 }

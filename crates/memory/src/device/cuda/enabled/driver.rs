@@ -1,8 +1,9 @@
 //! The driver's function table, looked up once.
 //!
-//! cudarc looks up each function at its first call and panics if it is missing. It also converts
-//! results to a Rust enum, which results of a newer driver need not match. So the table is our own,
-//! and a result is a number. cudarc locates the library and declares the types.
+//! cudarc looks up each function at its first call, and panics if the function is missing. cudarc
+//! also converts results to a Rust enum, which may lack results of a newer driver. So this module
+//! has its own table, and a result is an integer. cudarc locates the library and declares the
+//! types.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
@@ -16,13 +17,12 @@ use super::error::{DriverError, DriverResult};
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::Mutex;
 
-/// The oldest driver with all of these functions, as `cuDriverGetVersion` counts: CUDA 12.0.
+/// The oldest supported driver version: CUDA 12.0, in the encoding of `cuDriverGetVersion`.
 const LEAST_VERSION: c_int = 12_000;
 
-/// Declares the functions of the driver.
 macro_rules! functions {
     ($($method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The driver functions, each named without `cu` and version.
+        /// The driver functions, each named without the prefix `cu` and the version.
         #[derive(Debug)]
         pub(super) struct Driver {
             $($method: unsafe extern "C" fn($($type),*) -> c_uint,)*
@@ -40,7 +40,8 @@ macro_rules! functions {
 
         impl Driver {
             fn look_up() -> Result<Self> {
-                // SAFETY: the library is present, as checked before, so loading does not panic.
+                // SAFETY: `load` has checked that the library is present, so loading does not
+                // panic.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($method: {
@@ -57,7 +58,7 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// As the driver's documentation states for the function.
+                /// The conditions of the driver's documentation for the function must hold.
                 #[allow(clippy::too_many_arguments, reason = "the driver has so many")]
                 pub(super) unsafe fn $method(&self, $($argument: $type),*) -> DriverResult {
                     // SAFETY: by this function's contract.
@@ -131,24 +132,24 @@ functions! {
     launch_kernel = cuLaunchKernel(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint, threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared_bytes: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void);
 }
 
-/// The driver, once it was found. It stays loaded.
+/// The loaded driver; `None` until a driver is found. It is never unloaded.
 static LOADED: Mutex<Option<&'static Driver>> = Mutex::new(None);
 
 impl Driver {
     /// Returns the driver, loaded and initialised.
     ///
-    /// A missing driver is not remembered: another search is cheap, and a driver may be installed
+    /// A failed search is not cached: another search is cheap, and a driver may be installed
     /// meanwhile.
     pub(super) fn get() -> Result<&'static Self> {
         let driver = Self::load()?;
         let mut version = 0;
-        // SAFETY: `version` is writable, and these two functions may be called at any time.
+        // SAFETY: `version` is writable, and `cuDriverGetVersion` may be called at any time.
         unsafe { driver.driver_get_version(&mut version) }
             .map_err(|failure| failure.error("querying the version of the CUDA driver"))?;
         if version < LEAST_VERSION {
             return Err(too_old(version));
         }
-        // SAFETY: as above.
+        // SAFETY: `cuInit` may be called at any time.
         unsafe { driver.init(0) }
             .map_err(|failure| failure.error("initialising the CUDA driver"))?;
         Ok(driver)
@@ -159,8 +160,8 @@ impl Driver {
         &IMITATED
     }
 
-    /// Returns the newest CUDA version that the driver supports, as `cuDriverGetVersion` counts:
-    /// 12040 for 12.4. Returns 0 if the driver does not report it.
+    /// Returns the newest CUDA version that the driver supports, in the encoding of
+    /// `cuDriverGetVersion`: 12040 for 12.4. If the driver does not report its version, returns 0.
     pub(super) fn version(&self) -> c_int {
         let mut version = 0;
         // SAFETY: `version` is writable, and this function may be called at any time.

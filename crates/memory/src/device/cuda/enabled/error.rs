@@ -55,8 +55,8 @@ impl DriverError {
         self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Returns the error of a call made while `attempting` an operation, with the driver's name and
-    /// description of the failure.
+    /// Returns the error of a call that failed while `attempting` an operation. The error contains
+    /// the driver's name and description of the failure.
     #[cold]
     pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
         let mut text = format!("{attempting}: {self}");
@@ -72,7 +72,7 @@ impl std::error::Error for DriverError {}
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, words) = match Driver::loaded() {
-            // SAFETY: these functions may be called at any time.
+            // SAFETY: `to` is writable, and the two functions may be called at any time.
             Some(driver) => unsafe {
                 (
                     text(|to| driver.get_error_name(self.code, to)),
@@ -109,8 +109,7 @@ pub(super) fn unless_exhausted<T>(outcome: DriverResult<T>) -> DriverResult<Opti
     }
 }
 
-/// Ignores a failed release after the driver has shut down, as the process exits: everything is
-/// already released.
+/// Ignores the failure of a release after the driver has shut down: all memory is then released.
 pub(super) fn ignore_at_exit(outcome: DriverResult) -> DriverResult {
     match outcome {
         Err(failure) if failure.is(CUresult::CUDA_ERROR_DEINITIALIZED) => Ok(()),
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn only_errors_that_end_the_context_advise_a_restart() {
-        // By number, as in logs and in the driver's documentation.
+        // The errors are listed by code, as in logs and in the driver's documentation.
         let fatal = [
             214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
         ];

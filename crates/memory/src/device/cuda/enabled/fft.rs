@@ -15,28 +15,28 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The maximum number of cached plans, not counting plans that graphs use. Each plan has tables in
-/// the device's memory that cuFFT allocates itself.
+/// The maximum number of cached plans, not counting plans that graphs use. cuFFT allocates tables
+/// in device memory for each plan.
 const MOST_PLANS: usize = 64;
 
 /// Cache of the most recently used cuFFT plans of a device.
 ///
-/// The stream and the work area are a plan's state. The lock is held from the calls that set them
-/// until the work is queued. So threads may use one plan on several streams.
+/// A plan stores its current stream and work area. So the lock is held until the transform is
+/// enqueued. Several threads may then use one plan on several streams.
 #[derive(Debug)]
 pub(super) struct Fft {
     context: Arc<Context>,
-    /// Invariant: ordered by last use, the most recent last; no plan occurs twice.
+    /// The cached plans. Invariant: ordered by last use, the most recent last; no plan occurs
+    /// twice.
     plans: Mutex<Vec<CachedPlan>>,
 }
 
-/// A plan that cuFFT has made.
 #[derive(Debug)]
 struct CachedPlan {
     plan: FftPlan,
     handle: PlanNumber,
     workspace_bytes: usize,
-    /// The streams that had work of the plan.
+    /// The streams on which the plan's transforms were enqueued.
     streams: Vec<RawHandle<CUstream_st>>,
     /// Set if a graph may run the plan. The graph reads the plan's tables, so the plan lives as
     /// long as the device.
@@ -44,7 +44,7 @@ struct CachedPlan {
 }
 
 impl Cuda {
-    /// Returns the bytes of work area that [`transform`](Self::transform) needs for a plan.
+    /// Returns the size of the work area that [`transform`](Self::transform) needs for a plan.
     pub fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
         if self.context.is_imitated() {
             return Ok(0);
@@ -57,7 +57,7 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says. The
+    /// The addresses must point to memory of this device that is as long as the plan requires. The
     /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Only work that
     /// is ordered with `stream` may use the memory that the call writes.
     pub unsafe fn transform(
@@ -81,7 +81,7 @@ impl Cuda {
             let handle = cached.handle;
             fft.context.make_current("fft")?;
             // SAFETY: the handle is the plan's, and no other thread uses it while the lock is held.
-            // Streams live as long as this. The rest holds by this function's contract.
+            // Streams live as long as `self`. The addresses are valid by this function's contract.
             unsafe {
                 functions
                     .set_stream(handle, raw)
@@ -104,8 +104,8 @@ impl Fft {
         }
     }
 
-    /// Calls `work` with a plan, under the lock of the plans. If there is no plan, waits for the
-    /// captures in progress, and creates one.
+    /// Calls `work` with a plan, under the lock of the plans. If the plan is not cached, first
+    /// waits for the captures in progress, and creates the plan.
     fn with_plan<T>(
         &self,
         plan: &FftPlan,
@@ -115,7 +115,7 @@ impl Fft {
         if let Some(cached) = most_recent(&mut self.plans.lock(), plan) {
             return work(functions, cached);
         }
-        // Waits without the lock, because a capture may need a plan before it ends.
+        // The lock is not held during the wait, because a capture may need a plan before it ends.
         let none_captures = self
             .context
             .captures
@@ -129,8 +129,8 @@ impl Fft {
         work(functions, plans.last_mut().expect("it was found or added"))
     }
 
-    /// Creates a plan in place of the least recently used plan. If there is no memory for its
-    /// tables, creates it in place of all other plans.
+    /// Creates a plan. If the cache is full, first evicts the least recently used plan. If there is
+    /// no memory for the new plan's tables, evicts all plans that can be evicted, and tries again.
     fn create_in_place_of_others(
         &self,
         functions: &Functions,
@@ -147,8 +147,8 @@ impl Fft {
             self.make(functions, plan)
         });
         let cached = cached.map_err(|failure| self.error(failure))?;
-        // cuFFT copies the tables on the legacy default stream, and returns before they are
-        // written. The device's streams do not wait for that stream.
+        // cuFFT copies the tables on the legacy default stream, and returns before the copy is
+        // done. The device's streams do not wait for the legacy default stream.
         // SAFETY: the legacy default stream is never destroyed.
         let filled = unsafe { self.context.wait_for_stream(ptr::null_mut()) };
         match filled {
@@ -161,8 +161,8 @@ impl Fft {
     }
 
     /// Destroys all plans except the `count` most recent plans and plans that graphs use. First
-    /// waits for a plan's work, because the work reads the plan's tables. It is not documented that
-    /// `cufftDestroy` waits.
+    /// waits for a plan's transforms, because they read the plan's tables. The documentation does
+    /// not state that `cufftDestroy` waits.
     fn evict_to(&self, functions: &Functions, plans: &mut Vec<CachedPlan>, count: usize) {
         let others = plans.iter().filter(|cached| !cached.is_captured).count();
         let mut surplus = others.saturating_sub(count);
@@ -238,7 +238,7 @@ impl Drop for Fft {
 /// Destroys an unused plan; errors cannot be reported.
 fn destroy(context: &Context, functions: &Functions, handle: PlanNumber) {
     context.discard(|_| {
-        // SAFETY: the handle was made by `make`, and this is the only one.
+        // SAFETY: the handle was made by `make`, and nothing else has it.
         let _ = unsafe { functions.destroy(handle) };
         Ok(())
     });
@@ -267,11 +267,11 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// Initialises the plan of a new handle. Returns the bytes of work area that it needs.
+    /// Initialises the plan of a new handle. Returns the size of the work area that the plan needs.
     ///
     /// # Safety
     ///
-    /// `handle` must be a valid handle, and its context current.
+    /// `handle` must be a valid handle, and its context must be current.
     unsafe fn prepare(&self, handle: PlanNumber, plan: &FftPlan) -> LibraryResult<usize> {
         let [rows, numbers] = plan.lengths;
         // A row of n real numbers has n / 2 + 1 complex numbers in its spectrum.
@@ -282,14 +282,14 @@ impl Functions {
             half(plan.kind == FftKind::Forward),
         ];
         let rank = if rows > 1 { 2 } else { 1 };
-        // A plan of one axis reads the last length only.
+        // A plan of one axis reads only the last length.
         let [n, from_rows, to_rows] = lengths
             .each_mut()
             .map(|lengths| lengths[2 - rank..].as_mut_ptr());
         let kind = cufft::TYPES[plan.kind as usize][usize::from(plan.is_wide)];
         let mut workspace_bytes = 0;
-        // SAFETY: by this function's contract. The number of lengths is the rank, and what is
-        // written is writable.
+        // SAFETY: by this function's contract. Each array has `rank` lengths, and the outputs are
+        // writable.
         unsafe {
             self.set_auto_allocation(handle, 0)?;
             self.make_plan(
@@ -310,11 +310,12 @@ impl Functions {
         Ok(workspace_bytes)
     }
 
-    /// Queues a transform.
+    /// Enqueues a transform.
     ///
     /// # Safety
     ///
-    /// As for [`Cuda::transform`]; `handle` is the handle of the plan, and its context is current.
+    /// The conditions of [`Cuda::transform`] must hold. `handle` must be the handle of the plan,
+    /// and its context must be current.
     unsafe fn execute(&self, handle: PlanNumber, call: &FftCall) -> LibraryResult {
         let width = usize::from(call.plan.is_wide);
         let [from, to] = [call.from, call.to].map(|address| address.0 as Opaque);

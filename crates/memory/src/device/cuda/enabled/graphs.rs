@@ -1,15 +1,18 @@
 //! Graphs: stream capture and launches.
 //!
-//! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This
-//! module rejects work that would be wrong in a graph. That is work on another stream, another
-//! thread's work on this stream, and waits for captured work. It also rejects copies from and to
-//! the host, whose bytes would have changed when the graph runs.
+//! The driver captures in relaxed mode, which restricts no other thread or stream. So this module
+//! rejects work that would be wrong in a graph:
 //!
-//! A launch reads the uses of a block, makes its stream wait, and records itself. So does an
-//! operation of another thread on the block, and launch and operation could miss each other. So the
-//! device has one lock. Work on memory that a graph pins shares the lock, and a launch holds it
-//! exclusively. A lock in each block would charge every operation for a feature that few programs
-//! use. Nothing is allocated under the lock, because a pressure callback may launch a graph.
+//! - work of the capturing thread on another stream,
+//! - work of another thread on the captured stream,
+//! - waits for captured work,
+//! - copies from and to the host, because the host's bytes may change before the graph runs.
+//!
+//! A launch reads the uses of a block, makes its stream wait for them, and records its own use. An
+//! operation of another thread on the block performs these steps too. Without a lock, the launch
+//! and the operation could miss each other's use. So the device has one [`LaunchLock`]. A lock in
+//! each block would slow every operation for a feature that few programs use. Nothing is allocated
+//! under the lock, because an allocation may call a pressure callback, which may launch a graph.
 
 use std::ops::Range;
 use std::ptr;
@@ -28,7 +31,7 @@ use crate::sync::{Arc, thread_token};
 
 /// The captured stream and the capturing thread.
 ///
-/// Invariant: one word holds both, so they are always consistent.
+/// Invariant: one word stores the stream and the thread, so they are always consistent.
 #[derive(Debug, Default)]
 pub(super) struct CaptureState(AtomicU64);
 
@@ -36,7 +39,7 @@ const OTHER_THREAD: &str = "another thread captures this stream";
 
 /// The token that means no capture: no thread has it.
 const NO_CAPTURE: u64 = 0;
-/// The shift of the token, above the stream number.
+/// The bit position of the token, above the stream's number.
 const TOKEN: u32 = u16::BITS;
 
 impl CaptureState {
@@ -56,7 +59,7 @@ impl CaptureState {
 
     #[inline]
     fn current(&self) -> Option<(u64, StreamId)> {
-        // Sequentially consistent with the counts of active calls: see
+        // This load is sequentially consistent with the counts of active calls: see
         // `StreamTable::begin_capture`.
         match self.0.load(Ordering::SeqCst) {
             NO_CAPTURE => None,
@@ -64,7 +67,6 @@ impl CaptureState {
         }
     }
 
-    /// Returns whether any thread captures.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.current().is_some()
@@ -122,18 +124,19 @@ fn refused(why: &str) -> Error {
     Error::new(ErrorCode::Capture, format!("graph::capture: {why}"))
 }
 
-/// Separates graph launches from other work on the memory that graphs use.
+/// A lock that separates graph launches from other work on the memory of graphs.
 ///
-/// Arrays are borrowed while work on them is submitted, so that no other thread writes to them. A
-/// graph borrows none: it writes by address. This lock replaces the borrow. A thread that submits
-/// work on such memory holds it shared; a launch holds it exclusively.
+/// While work on an array is submitted, the array is borrowed, so that no other thread writes to
+/// it. A graph borrows no array: it writes to addresses. This lock replaces the borrow. A thread
+/// that submits work on a graph's memory holds the lock shared; a launch holds it exclusively.
 #[derive(Debug, Default)]
 pub(super) struct LaunchLock {
     order: RwLock<()>,
     exports: Mutex<Vec<Export>>,
 }
 
-/// Memory exported to foreign code of one thread, which may submit work on it at any time.
+/// Memory that is exported to foreign code of one thread. The foreign code may submit work on the
+/// memory at any time.
 #[derive(Debug)]
 struct Export {
     number: u64,
@@ -142,14 +145,14 @@ struct Export {
     used: Use,
 }
 
-/// A guard: while it lives, no graph of the device is launched.
+/// A guard that prevents launches of the device's graphs.
 #[derive(Debug)]
 #[must_use]
 pub struct SharedLaunchGuard<'a>(
     #[expect(dead_code, reason = "held for its drop")] RwLockReadGuard<'a, ()>,
 );
 
-/// A guard: while it lives, only its holder submits work on memory that graphs use.
+/// A guard that prevents other threads from submitting work on memory that graphs use.
 #[derive(Debug)]
 #[must_use]
 pub struct ExclusiveLaunchGuard<'a> {
@@ -184,9 +187,9 @@ impl ExclusiveLaunchGuard<'_> {
 
 /// An executable graph.
 ///
-/// The driver does not synchronise its graph objects: calls on one must not overlap. Only
-/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle to the driver. A launch holds
-/// the device's launch lock exclusively, so no two launches overlap. A launch borrows the
+/// The driver does not synchronise its graph objects: calls on one graph object must not overlap.
+/// Only [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle to the driver. A launch
+/// holds the device's launch lock exclusively, so no two launches overlap. A launch borrows the
 /// executable, so `drop` runs after the launch.
 #[derive(Debug)]
 pub struct Executable {
@@ -196,7 +199,7 @@ pub struct Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: this is the only handle; a launch in progress continues.
+        // SAFETY: nothing else has the handle; a launch in progress continues.
         self.context
             .discard(|driver| unsafe { driver.graph_exec_destroy(self.raw.0) });
     }
@@ -227,8 +230,8 @@ impl Cuda {
         let ended = self.context.run("instantiating a graph", |driver| {
             let mut graph = ptr::null_mut();
             let mut made = RawHandle(ptr::null_mut());
-            // SAFETY: both are writable, this thread began to capture the stream, and the resulting
-            // graph is destroyed once.
+            // SAFETY: `graph` and `made` are writable. This thread began to capture the stream, and
+            // the resulting graph is destroyed once.
             let (instantiated, destroyed) = unsafe {
                 driver.stream_end_capture(raw, &mut graph)?;
                 let instantiated = driver.graph_instantiate(&mut made.0, graph, 0);
@@ -239,19 +242,19 @@ impl Cuda {
                 context: Arc::clone(&self.context),
                 raw: made,
             };
-            // Last, so that on failure the executable is dropped.
+            // This check is last, so that the executable is dropped on failure.
             destroyed?;
             Ok(executable)
         });
-        // From here on, other threads' work on the stream is no longer captured.
+        // After this call, work of other threads on the stream is no longer captured.
         self.streams.end_capture(stream);
         self.context.captures.end();
         ended
     }
 
     /// Blocks graph launches until the guard drops. For work on memory that graphs use, the caller
-    /// holds the guard from reading the memory's uses until submission. The caller allocates
-    /// nothing meanwhile, because an allocation may call back code that launches.
+    /// holds the guard from reading the memory's uses until submission. Meanwhile the caller must
+    /// not allocate, because an allocation may call a pressure callback that launches a graph.
     pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
         SharedLaunchGuard(self.launch_lock.order.read())
     }
@@ -260,8 +263,8 @@ impl Cuda {
     ///
     /// # Errors
     ///
-    /// If the stream is being captured: the outer graph would launch this one without pinning its
-    /// memory.
+    /// If the stream is being captured. The captured graph would launch this graph without pinning
+    /// its memory.
     pub fn lock_launches_exclusive(&self, stream: StreamId) -> Result<ExclusiveLaunchGuard<'_>> {
         let guard = ExclusiveLaunchGuard {
             order: self.launch_lock.order.write(),
@@ -272,8 +275,8 @@ impl Cuda {
         Ok(guard)
     }
 
-    /// Exports memory to foreign code of the calling thread, until [`end_export`](Self::end_export)
-    /// with the returned number.
+    /// Exports memory to foreign code of the calling thread. The export lasts until
+    /// [`end_export`](Self::end_export) is called with the returned number.
     pub fn begin_export(&self, range: Range<u64>, used: Use) -> u64 {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -305,7 +308,7 @@ impl Cuda {
     ) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
-        // SAFETY: graph and stream live, and the rest by this function's contract.
+        // SAFETY: graph and stream live, and the memory is valid by this function's contract.
         self.context.run("launching a graph", |driver| unsafe {
             driver.graph_launch(graph.raw.0, raw)
         })

@@ -1,7 +1,7 @@
-//! Numbers and structures of the headers of cuBLAS, cuFFT, cuSOLVER and NCCL.
+//! Constants and structures from the headers of cuBLAS, cuFFT, cuSOLVER and NCCL.
 //!
-//! cudarc declares them too, but its modules of cuBLAS and NCCL take 40 % of its time to compile. A
-//! test of the emulated device compares these with cudarc's.
+//! cudarc declares these items, too, but its modules for cuBLAS and NCCL need 40 % of its compile
+//! time. A test of the emulated device compares these declarations with cudarc's.
 
 use std::ffi::c_uint;
 
@@ -20,7 +20,7 @@ pub mod data_type {
     pub const R_16BF: c_uint = 14;
 }
 
-/// cuBLAS, without the prefix `CUBLAS_`.
+/// Constants of cuBLAS, without the prefix `CUBLAS_`.
 pub mod cublas {
     use std::ffi::{c_int, c_uint};
 
@@ -46,7 +46,7 @@ pub mod cublas {
     ];
 }
 
-/// cuFFT, without the prefix `CUFFT_`.
+/// Constants of cuFFT, without the prefix `CUFFT_`.
 #[cfg(feature = "fft")]
 pub mod cufft {
     use std::ffi::{c_int, c_uint};
@@ -77,14 +77,14 @@ pub mod cufft {
     ];
 }
 
-/// cuSOLVER.
+/// Constants of cuSOLVER.
 #[cfg(feature = "linalg")]
 pub mod cusolver {
     use std::ffi::{c_char, c_uint};
 
     /// `CUSOLVER_EIG_MODE_NOVECTOR` and `CUSOLVER_EIG_MODE_VECTOR`.
     pub const EIGEN_MODES: [c_uint; 2] = [0, 1];
-    /// The job codes of `gesvd`: no vectors; as many vectors as values.
+    /// The job codes of `gesvd`: no vectors; as many vectors as singular values.
     pub const JOBS: [c_char; 2] = [b'N' as c_char, b'S' as c_char];
 
     pub const STATUSES: super::Statuses = &[
@@ -98,7 +98,7 @@ pub mod cusolver {
     ];
 }
 
-/// NCCL, without the prefix `nccl` or `NCCL_`.
+/// Constants and structures of NCCL, without the prefix `nccl` or `NCCL_`.
 pub mod nccl {
     use std::ffi::{c_char, c_int, c_uint};
     use std::ptr;
@@ -146,7 +146,7 @@ pub mod nccl {
     /// `NCCL_CONFIG_UNDEF_INT`.
     const UNDEFINED: c_int = c_int::MIN;
 
-    /// `ncclConfig_t` of NCCL 2.30. An older library reads the fields that it knows.
+    /// `ncclConfig_t` of NCCL 2.30. An older library reads only the fields of its own version.
     #[derive(Debug)]
     #[repr(C)]
     pub struct Config {

@@ -25,23 +25,22 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel that a device without data launches: the launch does nothing.
+    /// The kernel of a device without data. Its launch does nothing.
     const NONE: Self = Self {
         function: RawHandle(ptr::null_mut()),
     };
 }
 
-/// A kernel, or its compilation in progress: the holder of the lock compiles it.
+/// A kernel; `None` until it is compiled. The thread that holds the lock compiles the kernel.
 type KernelCell = Arc<Mutex<Option<Kernel>>>;
 
-/// The kernels of a context.
 #[derive(Debug)]
 pub(super) struct Kernels {
     compiler: Compiler,
     known: Mutex<HashMap<KernelKey, KernelCell>>,
 }
 
-/// The sources of kernels, by their keys.
+/// Keys of kernels, with the functions that generate the sources.
 type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
 
 impl Kernels {
@@ -55,9 +54,9 @@ impl Kernels {
 }
 
 impl Cuda {
-    /// Returns the kernel of `key`. If it is not known yet, calls `source`, compiles and loads it.
-    /// Threads that request one kernel compile it once, and do not block other kernels. A failed
-    /// compilation is retried by the next request.
+    /// Returns the kernel of `key`. If the kernel is not cached, calls `source`, compiles the
+    /// source and loads the kernel. Threads that request one kernel compile it once, and do not
+    /// block other kernels. If a compilation fails, the next request compiles again.
     pub fn kernel(&self, key: KernelKey, source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
         let context = &*self.context;
         if context.is_imitated() {
@@ -71,9 +70,10 @@ impl Cuda {
         }
         let source = source();
         let mut image = compiler.compile(&source)?;
-        // PTX must end with a zero byte; after a cubin it is ignored.
+        // PTX must end with a zero byte. After a cubin, the driver ignores this byte.
         image.push(0);
-        // If the compiler is newer than the driver, an error names both versions.
+        // If the compiler is newer than the driver, an error names the versions of compiler and
+        // driver.
         let mismatch = compiler.mismatch(context.driver.version());
         let mismatch = mismatch.map_or(String::new(), |why| format!(" ({why})"));
         let what = format!("loading the kernel {}{mismatch}", source.name);
@@ -83,10 +83,11 @@ impl Cuda {
         Ok(loaded)
     }
 
-    /// Compiles the kernels of `wanted` that are not known yet, concurrently, and waits for them.
-    /// Otherwise an operation of several launches would compile them one after another.
+    /// Compiles the kernels of `wanted` that are not cached, concurrently, and waits for them.
+    /// Without this call, an operation of several launches would compile its kernels one after
+    /// another.
     ///
-    /// Never fails: the launch of a kernel that did not compile compiles it again, and returns the
+    /// Never fails. If a kernel does not compile, its launch compiles it again, and returns the
     /// error.
     pub fn prepare(&self, wanted: &KernelSources<'_>) {
         if self.context.is_imitated() {
@@ -97,7 +98,7 @@ impl Cuda {
             let is_missing = wanted.iter().map(|(key, _)| !known.contains_key(key));
             is_missing.collect::<SmallVec<[bool; 4]>>()
         };
-        // A single kernel is left to its launch.
+        // The launch of a single kernel compiles the kernel itself.
         if is_missing.iter().filter(|&&is_missing| is_missing).count() < 2 {
             return;
         }
@@ -124,7 +125,7 @@ fn load(driver: &Driver, image: &[u8], name: &str) -> DriverResult<Kernel> {
     // SAFETY: `function` is writable, the module was just loaded, and the name is zero-terminated.
     let found = unsafe { driver.module_get_function(&mut function.0, module.0, name.as_ptr()) };
     if let Err(failure) = found {
-        // SAFETY: this is the only handle of the module.
+        // SAFETY: nothing else has the handle of the module.
         let _ = unsafe { driver.module_unload(module.0) };
         return Err(failure);
     }

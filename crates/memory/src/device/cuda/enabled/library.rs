@@ -1,7 +1,7 @@
-//! NVIDIA's libraries that are loaded at their first use: the tables of their functions, and their
+//! NVIDIA's libraries that are loaded at their first use: tables of their functions, and their
 //! errors.
 //!
-//! The tables are our own because cudarc panics if a function is missing.
+//! This crate has its own tables, because cudarc panics if a function is missing.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::c_uint;
@@ -9,22 +9,20 @@ use std::fmt::{self, Display};
 
 use crate::error::{Error, ErrorCode, ErrorKind};
 
-/// The description of a library: where it is found, and its part of messages.
+/// The description of a library: its file names, and its texts in error messages.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) name: &'static str,
     /// The name of the file without the prefix and suffix of the platform.
     pub(super) file: &'static str,
-    /// The versions of the interface in the names of files, the newest first. A file without a
-    /// version is preferred.
+    /// The versions of the interface in file names, the newest first. A file without a version is
+    /// preferred.
     pub(super) versions: &'static [&'static str],
-    /// The operation that needs the library.
     pub(super) operation: &'static str,
     pub(super) install: &'static str,
-    /// The names of the statuses.
     pub(super) statuses: &'static [(c_uint, &'static str)],
-    /// The statuses for operations that the device does not support, which no retry or installation
-    /// would repair.
+    /// The statuses of operations that the device does not support. No retry or installation
+    /// repairs such a failure.
     pub(super) unsupported: &'static [c_uint],
 }
 
@@ -74,7 +72,6 @@ impl Library {
 
 pub(super) type LibraryResult<T = ()> = Result<T, LibraryError>;
 
-/// A failed call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LibraryError {
     pub(super) library: &'static Library,
@@ -117,9 +114,9 @@ impl Display for LibraryError {
     }
 }
 
-/// Declares the functions of the library that `$library` describes as methods of `Functions`. A
-/// row is `method = symbol(arguments);` or `method = [symbol for f32, symbol for f64](arguments);`.
-/// The method of the second form selects the symbol by `width`.
+/// Declares the functions of the library `$library` as methods of `Functions`. A row is `method =
+/// symbol(arguments);` or `method = [symbol for f32, symbol for f64](arguments);`. In the second
+/// form, the argument `width` of the method selects the symbol.
 macro_rules! library_functions {
     ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
         #[derive(Debug)]
@@ -130,8 +127,8 @@ macro_rules! library_functions {
         }
 
         impl Functions {
-            /// Returns the library, loaded at the first call. If the library is missing, the next
-            /// call searches for it again.
+            /// Returns the library's functions. The first call loads the library. If the library is
+            /// missing, the next call searches for it again.
             fn get() -> $crate::error::Result<&'static Self> {
                 static LOADED: Mutex<Option<&'static Functions>> = Mutex::new(None);
                 let mut loaded = LOADED.lock();
@@ -140,7 +137,7 @@ macro_rules! library_functions {
                 }
                 let library = $library.open().ok_or_else(|| $library.missing())?;
                 let functions: &'static Self = Box::leak(Box::new(Self::look_up(&library)?));
-                // The library is never unloaded: its threads may still run.
+                // The library is never unloaded, because its threads may still run.
                 std::mem::forget(library);
                 *loaded = Some(functions);
                 Ok(functions)
@@ -174,7 +171,7 @@ macro_rules! library_functions {
     (@method $library:ident $method:ident $symbol:ident ($($argument:ident: $type:ty),*)) => {
         /// # Safety
         ///
-        /// As the library's documentation states for the function.
+        /// The conditions of the library's documentation for the function must hold.
         #[allow(clippy::too_many_arguments, reason = "the library has so many")]
         unsafe fn $method(&self, $($argument: $type),*) -> LibraryResult {
             // SAFETY: by this function's contract.
@@ -189,7 +186,7 @@ macro_rules! library_functions {
     ) => {
         /// # Safety
         ///
-        /// As the library's documentation states for the function.
+        /// The conditions of the library's documentation for the function must hold.
         #[allow(clippy::too_many_arguments, reason = "the library has so many")]
         unsafe fn $method(&self, width: usize, $($argument: $type),*) -> LibraryResult {
             // SAFETY: by this function's contract.

@@ -1,7 +1,8 @@
 //! The CUDA backend, over the driver, which is loaded at run time.
 //!
-//! `driver` is the driver's function table, `context` the state shared by all devices of an
-//! ordinal. A [`Cuda`] has streams and events, ranges, staging and bad-index reports of its own.
+//! `driver` is the driver's function table. `context` is the state that all devices of an ordinal
+//! share. Each [`Cuda`] has its own streams, events, address ranges, staging buffers and bad-index
+//! report.
 
 mod backend;
 mod bad_index;
@@ -64,14 +65,14 @@ use streams::StreamTable;
 /// A handle of a library, or an address in the memory of the device.
 type Opaque = *mut c_void;
 
-/// Shared memory per block that needs no attribute.
+/// The maximum shared memory per block without a function attribute.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 
 /// A CUDA device: its context, memory, streams, events and compiled kernels.
 #[derive(Debug)]
 pub struct Cuda {
     context: Arc<Context>,
-    // Dropped before the streams, because its handles use them.
+    // `blas`, `solver` and `fft` are dropped before `streams`, because their handles use streams.
     blas: Blas,
     #[cfg(feature = "linalg")]
     solver: Solver,
@@ -85,8 +86,8 @@ pub struct Cuda {
     bad_index: Option<BadIndex>,
     launch_lock: LaunchLock,
     host_streams: HostStreams,
-    /// The errors of aborted exchanges, by the keys of their groups. Calls that wait for the device
-    /// return them.
+    /// The errors of aborted exchanges, each with the key of its group. Calls that wait for the
+    /// device return these errors.
     aborted: Mutex<Vec<(u64, Error)>>,
 }
 
@@ -96,7 +97,8 @@ impl Cuda {
         Self::over(Context::of(ordinal)?)
     }
 
-    /// Creates a device without data, with `total_bytes` of memory, whose calls `ledger` charges.
+    /// Creates a device without data, with `total_bytes` of memory. `ledger` charges the device's
+    /// driver calls.
     pub fn meta(
         ledger: DriverLedger,
         total_bytes: u64,
@@ -144,7 +146,7 @@ impl Cuda {
     ///
     /// The arguments must match the kernel's parameters. The kernel must access only memory of this
     /// device. Only work that is ordered with `stream` may write memory that the kernel reads, or
-    /// use memory that it writes.
+    /// use memory that the kernel writes.
     pub unsafe fn launch(
         &self,
         stream: StreamId,
@@ -169,7 +171,8 @@ impl Cuda {
                 }
                 let [x, y] = grid.blocks;
                 // SAFETY: function and stream belong to this context and live. The driver copies
-                // the arguments. They match the kernel's parameters by this function's contract.
+                // the arguments. The arguments match the kernel's parameters by this function's
+                // contract.
                 unsafe {
                     driver.launch_kernel(
                         function,
@@ -192,8 +195,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap. Only
-    /// work that is ordered with `stream` may write the source or use the target.
+    /// `source` and `target` must point to `bytes` bytes of this device's reserved memory. The two
+    /// ranges must not overlap. Only work that is ordered with `stream` may write the source or use
+    /// the target.
     pub unsafe fn copy(
         &self,
         stream: StreamId,
@@ -216,19 +220,19 @@ impl Cuda {
         self.blas.tf32 = allow;
     }
 
-    /// Returns the unique id of a new communicator, which all its ranks pass to
+    /// Returns the unique id of a new communicator. All its ranks pass the id to
     /// [`join`](Self::join).
     pub fn new_nccl_id() -> Result<NcclId> {
         nccl::new_id()
     }
 
-    /// Exports the driver's handle of a stream to foreign code; valid until the process ends.
+    /// Exports the driver's handle of a stream to foreign code. The handle is valid until the
+    /// process ends.
     pub fn export_stream(&self, stream: StreamId) -> Result<CUstream> {
         self.streams.export(stream)
     }
 
-    /// Returns a number for the stream of foreign code with the driver's handle `raw`; 0 is the
-    /// legacy default stream.
+    /// Returns an id for a stream of foreign code. The handle 0 is the legacy default stream.
     ///
     /// # Safety
     ///
@@ -238,8 +242,8 @@ impl Cuda {
             .import(std::ptr::with_exposed_provenance_mut(raw))
     }
 
-    /// Records that an exchange of the group `key` is about to be aborted: its target is not
-    /// written. Calls that wait for the device return the error until the group is forgotten.
+    /// Records that an exchange of the group `key` is about to be aborted, without writing its
+    /// target. Calls that wait for the device return the error until the group is forgotten.
     pub fn fail_communication(&self, key: u64, error: Error) {
         self.aborted.lock().push((key, error));
     }
@@ -249,8 +253,8 @@ impl Cuda {
         self.aborted.lock().retain(|(own, _)| *own != key);
     }
 
-    /// Returns the first failure of an aborted exchange, else a kernel's failure that no call has
-    /// returned yet. Failures of exchanges stay until their group is forgotten.
+    /// Returns the first failure of an aborted exchange, else the unreported bad index of a kernel.
+    /// Failures of exchanges stay until their group is forgotten.
     fn take_failure(&self) -> Result<()> {
         if let Some((_, error)) = self.aborted.lock().first() {
             return Err(error.clone());
@@ -263,11 +267,11 @@ impl Cuda {
         self.context.multiprocessors
     }
 
-    /// Returns the address at which kernels report an index out of range: three 64-bit words that
-    /// the host can read. The first word is 0, or the number of the operation, an
-    /// [`Indexing`](super::Indexing). The first word is set by compare-and-swap, so that the first
-    /// report stays. The second word is the index, the third word is the length of the axis.
-    /// Synchronising calls check the words and return the error.
+    /// Returns the address of three 64-bit words, at which kernels report an index out of range.
+    /// The host can read the words. The first word is 0, or the number of the operation, an
+    /// [`Indexing`](super::Indexing). A kernel sets the first word by compare-and-swap, so that a
+    /// later report does not overwrite an earlier report. The second word is the index, the third
+    /// word is the length of the axis. Synchronising calls check the words and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {
         let report = self.bad_index.as_ref();
         report.map_or(DevicePtr(0), BadIndex::address)

@@ -2,13 +2,13 @@
 
 use crate::sync::OnceLock;
 
-/// Values by number, each set once.
+/// A vector of 65536 slots, each set at most once.
 ///
 /// Slots are allocated in chunks of doubling length, so no slot ever moves.
 #[derive(Debug)]
 pub(super) struct OnceVec<T>([OnceLock<Box<[OnceLock<T>]>>; CHUNKS]);
 
-/// Enough chunks for every 16-bit number.
+/// The number of chunks for all 16-bit numbers.
 const CHUNKS: usize = 17;
 
 impl<T> Default for OnceVec<T> {
@@ -31,7 +31,7 @@ impl<T> OnceVec<T> {
         self.slot(number).get()
     }
 
-    /// Sets a slot. If it was set already, returns the value.
+    /// Sets a slot. If the slot is already set, returns `value` as the error.
     pub(super) fn set(&self, number: u16, value: T) -> Result<(), T> {
         self.slot(number).set(value)
     }

@@ -24,8 +24,8 @@ pub struct OrderedPool {
 }
 
 impl Cuda {
-    /// Creates a pool that keeps released memory until it is trimmed. By default the driver would
-    /// release all of it at every synchronisation.
+    /// Creates a pool that keeps released memory until it is trimmed. By default, the driver
+    /// returns a pool's unused memory to the device at every synchronisation.
     pub fn new_pool(&self) -> Result<OrderedPool> {
         let context = &self.context;
         if !context.has_pools {
@@ -57,14 +57,14 @@ impl Cuda {
         })?;
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint;
         let mut unlimited = u64::MAX;
-        // SAFETY: the pool was just created, and the attribute is a number of 64 bits.
+        // SAFETY: the pool was just created, and the attribute is a 64-bit integer.
         context.run("configuring a memory pool", |driver| unsafe {
             driver.mem_pool_set_attribute(pool.raw.0, threshold, (&raw mut unlimited).cast())
         })?;
         Ok(pool)
     }
 
-    /// Reserves memory that `stream` may use from here on; `None` if the device is exhausted.
+    /// Reserves memory for later work of `stream`. Returns `None` if the device is out of memory.
     pub fn reserve_ordered(
         &self,
         pool: &OrderedPool,
@@ -78,7 +78,8 @@ impl Cuda {
             self.streams
                 .run(stream, "reserving memory from a pool", |driver, raw| {
                     let mut address = 0;
-                    // SAFETY: `address` is writable; pool and stream are of this context and live.
+                    // SAFETY: `address` is writable; pool and stream belong to this context and
+                    // live.
                     let outcome = unsafe {
                         driver.mem_alloc_from_pool_async(&mut address, length, pool.raw.0, raw)
                     };
@@ -101,19 +102,19 @@ impl Cuda {
             })
     }
 
-    /// Returns the bytes that a pool holds from the device, in use or not.
+    /// Returns the bytes that a pool has reserved from the device, in use or not.
     pub fn pool_bytes(&self, pool: &OrderedPool) -> Result<u64> {
         let reserved = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
         let mut bytes = 0u64;
         self.context.run("querying a memory pool", |driver| {
             let value = (&raw mut bytes).cast();
-            // SAFETY: the pool lives, and the attribute is a number of 64 bits.
+            // SAFETY: the pool lives, and the attribute is a 64-bit integer.
             unsafe { driver.mem_pool_get_attribute(pool.raw.0, reserved, value) }
         })?;
         Ok(bytes)
     }
 
-    /// Releases unused memory of a pool while it holds more than `keep_bytes`.
+    /// Releases unused memory of a pool, down to `keep_bytes` reserved bytes.
     pub fn trim_pool(&self, pool: &OrderedPool, keep_bytes: u64) -> Result<()> {
         let keep_bytes = usize::try_from(keep_bytes).unwrap_or(usize::MAX);
         // SAFETY: the pool lives.
@@ -128,7 +129,7 @@ impl Drop for OrderedPool {
         if self.raw.0.is_null() {
             return;
         }
-        // SAFETY: this is the only handle; the driver keeps memory that is not released yet.
+        // SAFETY: nothing else has the handle; the driver keeps memory that is not released yet.
         self.context
             .discard(|driver| unsafe { driver.mem_pool_destroy(self.raw.0) });
     }

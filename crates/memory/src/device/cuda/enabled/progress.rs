@@ -1,4 +1,4 @@
-//! The progress of a stream: the positions that are done, and the events of the others.
+//! The progress of a stream: its completed position, and the events of later positions.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -11,17 +11,20 @@ use super::error::DriverResult;
 
 /// The progress of a stream. A position is the number of submissions before it.
 ///
-/// Invariants: every position up to `done` is done. `outstanding` is ascending and above `done`;
-/// the driver has recorded each of its events behind the work of its position. `free_events` are
-/// events of done positions. They are reused on this stream only. So a thread that still waits for
-/// a reused event waits for a later position, never an earlier position.
+/// Invariants:
+///
+/// - Every position up to `done` is done.
+/// - `outstanding` is sorted by position, and its positions are above `done`.
+/// - The driver has recorded each outstanding event behind the work of its position.
+/// - `free_events` are events of done positions. Only this stream reuses them. So a thread that
+///   still waits for a reused event waits for a later position, never for an earlier position.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
     pub(super) done: u64,
     pub(super) outstanding: VecDeque<(u64, RawHandle<CUevent_st>)>,
     pub(super) free_events: Vec<RawHandle<CUevent_st>>,
-    /// Set from before the driver's capture begins until after it ends. In this time, all work that
-    /// was submitted before the capture is done, and an event would be part of the graph.
+    /// Set from before the driver's capture begins until after it ends. Meanwhile, all work that
+    /// was submitted before the capture is done. A recorded event would become part of the graph.
     pub(super) is_captured: bool,
 }
 
@@ -48,8 +51,8 @@ impl StreamProgress {
         self.outstanding.get(index).copied()
     }
 
-    /// Checks whether the first positions are done. So the unfinished work bounds the number of
-    /// events, even in a program that only records.
+    /// Completes the first positions whose events the driver has passed. So the unfinished work
+    /// bounds the number of events, even in a program that records events and never waits.
     pub(super) fn poll_completed(&mut self, driver: &Driver) -> DriverResult {
         while let Some(&(position, event)) = self.outstanding.front() {
             if !is_done(driver, event)? {
@@ -61,7 +64,6 @@ impl StreamProgress {
     }
 }
 
-/// Returns whether the driver has passed an event.
 pub(super) fn is_done(driver: &Driver, event: RawHandle<CUevent_st>) -> DriverResult<bool> {
     // SAFETY: events of a stream are destroyed with the stream, which the caller holds.
     match unsafe { driver.event_query(event.0) } {

@@ -16,15 +16,14 @@ use crate::device::handles::{Handle, HandleDriver, Handles};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// The driver's handles.
+/// The driver of a context as a [`HandleDriver`].
 #[derive(Debug)]
 pub(super) struct DriverHandles {
     context: Arc<Context>,
-    /// The driver's mapping granularity.
     granularity_bytes: u64,
 }
 
-/// Returns the ranges of a device that supports them.
+/// Returns the address ranges of a device that supports virtual memory.
 pub(super) fn ranges(context: &Arc<Context>) -> Result<Handles<DriverHandles>> {
     let properties = properties(context);
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
@@ -40,7 +39,7 @@ pub(super) fn ranges(context: &Arc<Context>) -> Result<Handles<DriverHandles>> {
 }
 
 impl DriverHandles {
-    /// Runs a call that allocates memory of the device; `None` if the device is out of memory.
+    /// Runs a call that allocates device memory. Returns `None` if the device is out of memory.
     fn commit<T>(
         &self,
         call: impl FnOnce(&'static Driver) -> DriverResult<T>,
@@ -97,7 +96,7 @@ impl HandleDriver for DriverHandles {
 
     unsafe fn allow_access(&self, address: DevicePtr, bytes: u64) -> Result<bool> {
         let access = access(&self.context);
-        // SAFETY: by this function's contract; `access` is one description.
+        // SAFETY: by this function's contract; the count of descriptions is 1.
         let allowed = self.commit(|driver| unsafe {
             driver.mem_set_access(address.0, bytes as usize, &access, 1)
         });
@@ -144,7 +143,6 @@ fn properties(context: &Context) -> CUmemAllocationProp {
     }
 }
 
-/// Returns the description of read and write access for the device.
 fn access(context: &Context) -> CUmemAccessDesc {
     CUmemAccessDesc {
         location: location(context),

@@ -25,11 +25,12 @@ pub(super) struct Solver {
 }
 
 impl Cuda {
-    /// Returns the elements of workspace that [`factorize`](Self::factorize) needs for a call.
+    /// Returns the workspace length that [`factorize`](Self::factorize) needs for a call, in
+    /// elements.
     ///
     /// # Safety
     ///
-    /// The addresses of the call must be of memory of this device.
+    /// The addresses of the call must point to memory of this device.
     pub unsafe fn solver_workspace(&self, stream: StreamId, call: &SolverCall) -> Result<usize> {
         if self.context.is_imitated() {
             return Ok(0);
@@ -38,7 +39,7 @@ impl Cuda {
         let submission = self.streams.submit_to(stream)?;
         let solver = &self.solver;
         solver.with_handle(stream, submission.raw(), |functions, handle| {
-            // SAFETY: `length` is writable; the library reads lengths alone.
+            // SAFETY: `length` is writable; the library reads only the lengths of the call.
             unsafe { functions.workspace_length(handle, call, &mut length) }
         })?;
         Ok(usize::try_from(length).unwrap_or(0))
@@ -48,7 +49,7 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says. The
+    /// The addresses must point to memory of this device that is as long as the call requires. The
     /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Only work
     /// that is ordered with `stream` may use the memory that the call writes.
     pub unsafe fn factorize(
@@ -78,7 +79,6 @@ impl Solver {
         }
     }
 
-    /// Calls the library with the handle of the stream.
     fn with_handle(
         &self,
         stream: StreamId,
@@ -95,7 +95,7 @@ impl Solver {
                 made
             }
         };
-        // The lock is still held: a handle takes one call at a time.
+        // The lock is still held, because a handle accepts one call at a time.
         self.context.make_current("linalg")?;
         call(functions, handle.0).map_err(|failure| self.error(failure))
     }
@@ -104,7 +104,7 @@ impl Solver {
         failure.of(self.context.id(), "linalg")
     }
 
-    /// Creates a handle that works in the order of the stream.
+    /// Creates a handle that enqueues its calls on `stream`.
     fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<RawHandle<c_void>> {
         self.context.make_current("linalg")?;
         let mut raw = RawHandle(ptr::null_mut());
@@ -132,7 +132,7 @@ impl Solver {
 }
 
 fn destroy_now(functions: &Functions, handle: RawHandle<c_void>) -> DriverResult {
-    // SAFETY: the handle was made by `make`, and this is the only one.
+    // SAFETY: the handle was made by `make`, and nothing else has it.
     let _ = unsafe { functions.destroy(handle.0) };
     Ok(())
 }
@@ -181,12 +181,12 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// Sets `length` to the elements of workspace that a call needs. If the call needs none, does
-    /// not change `length`.
+    /// Sets `length` to the workspace length that a call needs, in elements. If the call needs no
+    /// workspace, leaves `length` unchanged.
     ///
     /// # Safety
     ///
-    /// `handle` must be a valid handle, and its context current.
+    /// `handle` must be a valid handle, and its context must be current.
     unsafe fn workspace_length(
         &self,
         handle: Opaque,
@@ -234,8 +234,8 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`factorize`](Cuda::factorize); `handle` is the handle of the stream, and its context
-    /// is current.
+    /// The conditions of [`factorize`](Cuda::factorize) must hold. `handle` must be the handle of
+    /// the stream, and its context must be current.
     unsafe fn run(
         &self,
         handle: Opaque,

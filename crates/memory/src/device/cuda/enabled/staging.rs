@@ -1,8 +1,8 @@
-//! Page-locked staging buffers for copies between host and device, which the device accesses
-//! directly.
+//! Staging buffers for copies between host and device. The buffers are page-locked, so the device
+//! accesses them directly.
 //!
-//! No array is allocated in page-locked memory, so it has neither pool nor cache. A long copy
-//! passes through buffers of one size: the host fills one while the device empties another.
+//! Arrays are never allocated in page-locked memory, so this memory needs no pool and no cache. A
+//! long copy uses several buffers: the host fills one buffer while the device empties another.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,8 +17,7 @@ use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The size of a buffer. Longer copies use several, so that the host fills one while the device
-/// empties another.
+/// The size of a buffer. A longer copy uses several buffers.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 const MAX_BUFFERS: usize = 8;
 const ALIGNMENT_BYTES: usize = 256;
@@ -27,8 +26,8 @@ const MIN_ROOM_BYTES: usize = 4 << 10;
 
 /// A buffer of page-locked memory.
 ///
-/// Invariant: the streams that may still use the first `used` bytes are in `users`, or `events`
-/// cover them. The rest is unused.
+/// Invariant: a stream that may still use the first `used` bytes is in `users`, or an event in
+/// `events` covers its use. No stream uses the bytes after `used`.
 #[derive(Debug)]
 pub(super) struct StagingBuffer {
     memory: RawHandle<u8>,
@@ -42,7 +41,7 @@ impl StagingBuffer {
         BUFFER_BYTES - self.used
     }
 
-    /// Suballocates the next `bytes` for `stream`; there must be room.
+    /// Suballocates the next `bytes` bytes for `stream`. The caller has checked the room.
     pub(super) fn suballocate(&mut self, stream: StreamId, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= self.room());
         let offset = self.used;
@@ -63,7 +62,7 @@ impl StagingBuffer {
         }
     }
 
-    /// Records an event for each user. If a recording fails, it is retried later.
+    /// Records an event for each user. If a recording fails, the next call retries it.
     fn close(&mut self, streams: &StreamTable) -> Result<()> {
         while let Some(&stream) = self.users.last() {
             self.events.push(streams.record(stream)?);
@@ -104,13 +103,13 @@ pub(super) struct StagingPool {
     buffers: Mutex<Buffers>,
 }
 
-/// Invariant: `made` counts these buffers and the buffers that are taken out.
+/// Invariant: `made` counts the buffers in `open` and `full`, and the buffers that copies hold.
 #[derive(Debug, Default)]
 struct Buffers {
     made: usize,
-    /// Buffers with room, the most recently used at the end.
+    /// Buffers with room, the most recently used last.
     open: Vec<StagingBuffer>,
-    /// Full buffers, the one filled first at the front.
+    /// Full buffers, in the order in which they were filled.
     full: VecDeque<StagingBuffer>,
 }
 
@@ -122,7 +121,7 @@ enum Acquired {
     Busy(StagingBuffer),
     /// No buffer, but another may be allocated.
     More,
-    /// No buffer: all are taken.
+    /// No buffer, because copies hold all buffers.
     Nothing,
 }
 
@@ -134,8 +133,8 @@ impl StagingPool {
         }
     }
 
-    /// Returns a buffer with room for `bytes`, at most [`BUFFER_BYTES`]. Returns `None` if all are
-    /// taken, or if the driver cannot page-lock memory.
+    /// Returns a buffer with room for `bytes` bytes, which are at most [`BUFFER_BYTES`]. Returns
+    /// `None` if copies hold all buffers, or if the driver cannot page-lock memory.
     pub(super) fn take(
         &self,
         streams: &StreamTable,
@@ -156,7 +155,7 @@ impl StagingPool {
         }
     }
 
-    /// Allocates a buffer that is already counted.
+    /// Allocates a buffer that `made` already counts.
     fn pin(&self) -> Option<StagingBuffer> {
         let mut memory: *mut c_void = ptr::null_mut();
         // SAFETY: `memory` is writable.
@@ -180,7 +179,7 @@ impl StagingPool {
             self.buffers.lock().open.push(buffer);
             return;
         }
-        // A failure is retried when a buffer is next needed.
+        // If a recording fails, the next search for a buffer retries it.
         let _ = buffer.close(streams);
         self.buffers.lock().full.push_back(buffer);
     }

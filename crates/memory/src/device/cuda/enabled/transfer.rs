@@ -12,8 +12,8 @@ use super::staging::StagingBuffer;
 use crate::device::{DevicePtr, Event, StreamId};
 use crate::error::Result;
 
-/// The length up to which an 8-byte pattern is written word by word. A longer fill copies what is
-/// written, doubling it each time.
+/// The length up to which a pattern of several words is written word by word. A longer fill then
+/// copies the filled memory, which doubles with each copy.
 const DOUBLED_FROM_BYTES: usize = 64 << 10;
 
 impl Cuda {
@@ -21,7 +21,7 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// As for [`upload`](crate::device::Backend::upload).
+    /// The conditions of [`upload`](crate::device::Backend::upload) must hold.
     pub(super) unsafe fn copy_in_part(
         &self,
         stream: StreamId,
@@ -43,8 +43,8 @@ impl Cuda {
         // SAFETY: the suballocation has `length` bytes, and nothing else uses it while we hold the
         // buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
-        // SAFETY: `target` points to as many bytes by this function's contract. The buffer keeps
-        // the staged bytes until the stream has passed this copy.
+        // SAFETY: `target` points to as many bytes by this function's contract. The staged bytes
+        // stay unchanged until the stream has passed this copy.
         let outcome = self
             .streams
             .run(stream, "copying to the device", |driver, raw| unsafe {
@@ -54,13 +54,13 @@ impl Cuda {
         outcome
     }
 
-    /// Submits the copy of a part that fits in a buffer. If there was no buffer, returns `None`,
-    /// and the copy is done. The last part needs no event, because its receiver waits for the whole
-    /// stream.
+    /// Submits the copy of a part that fits in a staging buffer. If there is no free buffer, copies
+    /// without a buffer, waits, and returns `None`. The last part needs no event, because its
+    /// receiver waits for the whole stream.
     ///
     /// # Safety
     ///
-    /// As for [`download`](crate::device::Backend::download).
+    /// The conditions of [`download`](crate::device::Backend::download) must hold.
     pub(super) unsafe fn copy_out_part<'a>(
         &self,
         stream: StreamId,
@@ -136,7 +136,6 @@ impl Cuda {
     }
 }
 
-/// A part of a download in progress.
 pub(super) struct PendingDownload<'a> {
     pub(super) buffer: StagingBuffer,
     staged: RawHandle<u8>,
@@ -146,9 +145,9 @@ pub(super) struct PendingDownload<'a> {
 
 /// The condition that completes a copy.
 enum Completion {
-    /// The event is done.
+    /// The completion of an event.
     Event(Event),
-    /// All work submitted to the stream is done.
+    /// The completion of all work submitted to the stream.
     End(StreamId),
 }
 
@@ -156,7 +155,8 @@ enum Completion {
 ///
 /// # Safety
 ///
-/// As for [`fill`](crate::device::Backend::fill); the current context must be the stream's.
+/// The conditions of [`fill`](crate::device::Backend::fill) must hold. The current context must be
+/// the stream's.
 pub(super) unsafe fn set(
     driver: &Driver,
     stream: CUstream,
@@ -181,13 +181,13 @@ pub(super) unsafe fn set(
     }
 }
 
-/// Fills with a pattern of several words. The driver can set every second or fourth word, but
-/// strided writes are slow. So only the first part is set that way, and is then copied, doubling
-/// each time.
+/// Fills memory with a pattern of several words. The driver can set every second or fourth word,
+/// but strided writes are slow. So strided writes fill only the beginning. Copies then double the
+/// filled memory.
 ///
 /// # Safety
 ///
-/// As for [`set`].
+/// The conditions of [`set`] must hold.
 unsafe fn set_words(
     driver: &Driver,
     stream: CUstream,
@@ -205,7 +205,7 @@ unsafe fn set_words(
     }
     while done < bytes {
         let length = done.min(bytes - done);
-        // SAFETY: both parts lie in the memory to fill. The first `done` bytes do not overlap the
+        // SAFETY: both ranges are in the memory to fill. The first `done` bytes do not overlap the
         // bytes after them.
         unsafe { driver.copy_within_device(target + done as u64, target, length, stream) }?;
         done += length;

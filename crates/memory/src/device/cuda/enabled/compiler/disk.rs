@@ -1,10 +1,10 @@
-//! The disk cache of compiled kernels, so that a second run compiles none.
+//! The disk cache of compiled kernels, so that a second run of a program compiles no kernel.
 //!
-//! A file begins with its key: everything that its image depends on. The name of the file is a hash
-//! of the key. A reader compares both, so two kernels with one hash are never confused. A hash of
-//! the image follows: a damaged file counts as missing. Files are written under a temporary name
-//! and renamed, so no reader sees a partial file. Errors of the cache are ignored: they only cost
-//! time.
+//! A file begins with its key, which contains everything that the image depends on. The name of the
+//! file is a hash of the key. A reader compares the whole key, so kernels with equal hashes are
+//! never confused. A hash of the image follows the key, so that a damaged file counts as missing.
+//! Files are written under a temporary name and renamed, so no reader reads a partial file. Errors
+//! of the cache are ignored, because they only cost time.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The cache directory; `None` if the user has none, or disables the cache.
+/// The cache directory; `None` if the user has no cache directory, or disables the cache.
 #[derive(Debug)]
 pub(super) struct DiskCache(Option<PathBuf>);
 
@@ -26,8 +26,8 @@ pub(super) struct CacheKey(Vec<u8>);
 const FORMAT: &str = "cachescope kernel 2";
 
 impl CacheKey {
-    /// Returns the key of `text`, compiled by this version with these options. The compiler gets no
-    /// other input.
+    /// Returns the key of `text`, compiled by the compiler `version` with `options`. The compiler
+    /// has no other input.
     pub(super) fn of_kernel(version: &str, options: &[String], text: &str) -> Self {
         let options = options.iter().map(String::as_str);
         let parts = [FORMAT, version].into_iter().chain(options).chain([text]);
@@ -45,8 +45,8 @@ impl CacheKey {
 }
 
 impl DiskCache {
-    /// Uses `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty
-    /// variable disables the cache.
+    /// Uses the directory `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache
+    /// directory. An empty variable disables the cache.
     pub(super) fn of_environment() -> Self {
         let folder = match env::var_os("CACHESCOPE_KERNEL_CACHE") {
             Some(folder) if folder.is_empty() => None,
@@ -86,7 +86,6 @@ impl DiskCache {
     }
 }
 
-/// Returns the user's cache directory, where the platform has it.
 fn caches() -> Option<PathBuf> {
     if cfg!(windows) {
         return env::var_os("LOCALAPPDATA").map(PathBuf::from);
@@ -100,7 +99,8 @@ fn caches() -> Option<PathBuf> {
     absolute.or_else(|| Some(env::home_dir()?.join(".cache")))
 }
 
-/// Returns a hash that may differ between versions of Rust: then a kernel is compiled once more.
+/// Returns a hash, which may differ between versions of Rust. A difference only costs a
+/// compilation.
 fn hash_of(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
@@ -138,7 +138,7 @@ mod tests {
             fs::write(&path, damaged).unwrap();
             assert_eq!(disk.read(&entry), None);
         }
-        // A byte of each part: the length, the key, the hash, the image.
+        // The positions cover each part of the file: the length, the key, the hash and the image.
         for at in [0, 7, 8, whole.len() - 9, whole.len() - 1] {
             let mut turned = whole.clone();
             turned[at] ^= 1;
@@ -160,7 +160,7 @@ mod tests {
         let (disk, folder) = disk("collision");
         let [one, other] = ["one", "other"].map(|text| CacheKey::of(&[text]));
         disk.write(&one, b"an image");
-        // As if both keys had one hash.
+        // The rename imitates two keys with one hash.
         fs::rename(disk.path(&one).unwrap(), disk.path(&other).unwrap()).unwrap();
         assert_eq!(disk.read(&other), None);
         fs::remove_dir_all(folder).unwrap();

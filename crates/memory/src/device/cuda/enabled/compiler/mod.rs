@@ -17,7 +17,7 @@ pub(super) struct Compiler {
     capability: (u32, u32),
     disk: DiskCache,
     // The compiler. It is loaded for the first kernel, because a program that only allocates needs
-    // none.
+    // no compiler.
     nvrtc: OnceLock<Nvrtc>,
 }
 
@@ -44,9 +44,8 @@ impl Compiler {
         Ok(image)
     }
 
-    /// Explains why a driver for CUDA `driver` (12040 for 12.4) may not load a compiled image. A
-    /// driver loads code of compilers of its own or an earlier major version, not of a later
-    /// version.
+    /// Explains why a driver for CUDA `driver` (12040 for 12.4) may fail to load a compiled image.
+    /// A driver does not load code of a compiler with a later major version.
     pub(super) fn mismatch(&self, driver: i32) -> Option<String> {
         let nvrtc = self.nvrtc.get()?;
         nvrtc.is_beyond(driver).then(|| {
@@ -74,9 +73,9 @@ fn has_compiler() -> bool {
     value_set.is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU.
-/// `CACHESCOPE_NVRTC=oldest` compiles only for the first architecture, which has the fewest
-/// instructions. For tests.
+/// Compiles `sources` for the compute capabilities 7.0, 8.0 and 9.0, if the compiler is installed.
+/// Needs no GPU. `CACHESCOPE_NVRTC=oldest` compiles only for the oldest supported capability. Only
+/// tests call this function.
 ///
 /// # Panics
 ///
@@ -109,7 +108,7 @@ pub fn compile_for_all(sources: &[KernelSource]) {
 }
 
 /// Returns the PTX of `source` for the virtual architecture with this number, if the compiler is
-/// installed; needs no GPU. For tests.
+/// installed. Needs no GPU. Only tests call this function.
 ///
 /// # Panics
 ///

@@ -9,7 +9,7 @@ use cudarc::nvrtc::sys;
 use super::KernelSource;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
-/// Every library function that is called, here or by cudarc.
+/// The library functions that this module or cudarc calls.
 const SYMBOLS: [&[u8]; 12] = [
     b"nvrtcVersion\0",
     b"nvrtcGetNumSupportedArchs\0",
@@ -27,11 +27,11 @@ const SYMBOLS: [&[u8]; 12] = [
 
 /// The loaded library.
 ///
-/// Invariant: the library is loaded, with all of [`SYMBOLS`].
+/// Invariant: the library has all of [`SYMBOLS`].
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     version: (i32, i32),
-    /// The supported architectures, as 80 for 8.0, in ascending order.
+    /// The supported architectures (80 for 8.0), in ascending order.
     architectures: Vec<i32>,
 }
 
@@ -39,20 +39,20 @@ pub(super) struct Nvrtc {
 pub(super) enum CompileTarget {
     /// The machine code of an architecture.
     Code(i32),
-    /// The virtual architecture (PTX), which the driver compiles for any later architecture.
+    /// The PTX of a virtual architecture. The driver compiles PTX for any later architecture.
     Virtual(i32),
 }
 
 impl CompileTarget {
-    /// Returns all compiler options. The key of the disk cache contains them, so options must be
-    /// set only here.
+    /// Returns all compiler options. The key of the disk cache contains the options, so options
+    /// must be set only here.
     pub(super) fn options(self) -> [String; 4] {
         [
             self.architecture(),
             "--std=c++17".into(),
             // Products and sums are rounded separately, as on the host.
             "--fmad=false".into(),
-            // Functions without an annotation, such as nested ones, run on the device.
+            // Functions without an annotation, such as nested functions, run on the device.
             "--device-as-default-execution-space".into(),
         ]
     }
@@ -86,7 +86,7 @@ impl Nvrtc {
             return Err(missing("it was not found"));
         }
         for symbol in SYMBOLS {
-            // SAFETY: the library is there, as checked above; only the address of the symbol is
+            // SAFETY: the library is present, as checked above. Only the address of the symbol is
             // used.
             if unsafe { sys::culib().get::<*const ()>(symbol) }.is_err() {
                 let symbol = String::from_utf8_lossy(&symbol[..symbol.len() - 1]);
@@ -96,7 +96,7 @@ impl Nvrtc {
             }
         }
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: both are alive, and all symbols are there.
+        // SAFETY: `major` and `minor` are writable, and the loop above found all symbols.
         unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }
             .result()
             .map_err(|error| failed("the version", error))?;
@@ -110,8 +110,8 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Returns whether this compiler is of a later major version than the driver's CUDA, `driver`
-    /// (12040 for 12.4).
+    /// Returns whether this compiler has a later major version than `driver`, the driver's CUDA
+    /// version (12040 for 12.4).
     pub(super) fn is_beyond(&self, driver: i32) -> bool {
         self.version.0 > driver / 1000
     }
@@ -120,7 +120,6 @@ impl Nvrtc {
         target(&self.architectures, capability)
     }
 
-    /// Returns whether the compiler generates code for this architecture.
     pub(super) fn makes_code_for(&self, (major, minor): (u32, u32)) -> bool {
         let number = (major * 10 + minor) as i32;
         self.architectures.contains(&number)
@@ -139,7 +138,7 @@ impl Nvrtc {
         })?;
         let program =
             NvrtcProgram(result::create_program(&text, Some(c"kernel.cu")).map_err(failed)?);
-        // SAFETY: the program was just created, and is destroyed when this returns.
+        // SAFETY: the program was just created, and is destroyed when this function returns.
         if let Err(error) = unsafe { result::compile_program(program.0, options) } {
             let text = format!(
                 "the kernel {} did not compile ({}, NVRTC {}): {error}\n{}",
@@ -157,7 +156,7 @@ impl Nvrtc {
 fn architectures() -> Result<Vec<i32>> {
     let failed = |error| failed("the architectures", error);
     let mut count: c_int = 0;
-    // SAFETY: the number is alive, and all symbols are there.
+    // SAFETY: `count` is writable, and `load` has found all symbols.
     unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }
         .result()
         .map_err(failed)?;
@@ -192,7 +191,7 @@ impl NvrtcProgram {
         // SAFETY: the program is alive and compiled.
         unsafe { size_of(self.0, &raw mut size) }.result()?;
         let mut image = vec![0u8; size];
-        // SAFETY: as above, and the buffer has the length just returned.
+        // SAFETY: the program is alive and compiled, and the buffer has the length just returned.
         unsafe { copy(self.0, image.as_mut_ptr().cast()) }.result()?;
         Ok(image)
     }

@@ -1,5 +1,5 @@
-//! A communicator whose calls do not block. Its status is polled until a call is no longer in
-//! progress, or the timeout has passed.
+//! A communicator whose NCCL calls do not block. After a call, the status is polled until the call
+//! is no longer in progress, or the timeout has passed.
 
 use crate::device::cuda::enabled::Opaque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -23,25 +23,26 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Mutex, yield_now};
 
-/// The number of polls before the first pause: most calls are issued at once.
+/// The number of polls before the first pause. Most calls are enqueued within these polls.
 const EAGER_QUESTIONS: u64 = 64;
 /// The pause between later polls.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// One rank of a communicator, on its device.
 ///
-/// Any failed NCCL call, except a registration, aborts the communicator. Otherwise its peers would
-/// wait for this rank for ever. An enqueued call might also begin after its memory was reused.
+/// Any failed NCCL call, except a registration, aborts the communicator. Otherwise the peers of
+/// this rank would wait for ever. An enqueued call might also begin after its memory was reused.
 /// Every later call fails, with the reason.
 ///
 /// A drop does not wait. If the streams have completed the calls, the drop destroys the
-/// communicator, else aborts it. Waiting for peers is left to calls that synchronise the streams.
-/// Calls that graphs launch are not tracked.
+/// communicator. Otherwise it aborts the communicator. To wait for the peers, synchronise the
+/// streams before the drop. Calls that graphs launch are not tracked.
 pub struct Communicator {
     shared: Arc<SharedCommunicator>,
 }
 
-/// Memory that is registered with NCCL, as long as both this and the communicator live.
+/// Memory that is registered with NCCL. The registration ends when this value drops, or when the
+/// communicator ends.
 pub struct Registration {
     shared: Arc<SharedCommunicator>,
     handle: RawHandle<c_void>,
@@ -57,20 +58,20 @@ struct SharedCommunicator {
     size: usize,
     /// The maximum duration of a call.
     timeout: Duration,
-    /// The lock of a call, held from the beginning of the call until it is no longer in progress.
-    /// NCCL accepts no other call in that time.
+    /// The lock of a call, held until the call is no longer in progress. Meanwhile, NCCL accepts no
+    /// other call.
     calls: Mutex<()>,
-    /// The state of the communicator. Locked for one NCCL function at a time, so that an abort can
-    /// run between two polls.
+    /// The state of the communicator. The lock is held for one NCCL function at a time, so that an
+    /// abort can run between two polls.
     state: Mutex<CommunicatorState>,
-    /// An event after the last call on each stream.
+    /// One event per stream, recorded after the last call on the stream.
     marks: Mutex<Vec<StreamMark>>,
 }
 
 #[derive(Clone)]
 enum CommunicatorState {
     Alive(RawHandle<c_void>),
-    /// The handle is gone, for this reason.
+    /// A communicator without a handle, and the reason of its end.
     Ended(String),
 }
 
@@ -81,8 +82,8 @@ struct StreamMark {
 }
 
 impl Cuda {
-    /// Joins a communicator as a rank on this device. Waits until all ranks have joined, for at
-    /// most `timeout`, which is also the timeout of every later call.
+    /// Joins a communicator as a rank on this device. Waits at most `timeout` until all ranks have
+    /// joined. Every later call has this timeout too.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Cuda {
             internal: id.0.map(|byte| byte as c_char),
         };
         let mut handle = ptr::null_mut();
-        // SAFETY: both are writable, and the context is current.
+        // SAFETY: `handle` and the configuration are writable, and the context is current.
         begun(unsafe { functions.init(&mut handle, count, id, number, &mut config()) })
             .map_err(|failure| error(&rank_name, attempting, failure))?;
         let made = Communicator::of(context, functions, (rank, size), timeout, handle);
@@ -119,15 +120,15 @@ impl Cuda {
         Ok(made)
     }
 
-    /// Runs this rank's part of an operation in the order of `stream`, once all ranks have called
-    /// it. A failure ends the communicator. If the stream is captured, a graph captures the call
-    /// instead.
+    /// Enqueues this rank's part of an operation on `stream`. The operation begins once all ranks
+    /// have called it. A failure ends the communicator. If the stream is captured, the call becomes
+    /// part of the graph instead.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says. Only work
-    /// that is ordered with `stream` may write memory that the call reads, or use memory that the
-    /// call writes.
+    /// The addresses must point to memory of this device that is as long as the call requires. Only
+    /// work that is ordered with `stream` may write memory that the call reads, or use memory that
+    /// the call writes.
     pub unsafe fn communicate(
         &self,
         communicator: &Communicator,
@@ -145,8 +146,8 @@ impl Cuda {
         let _calls = shared.calls.lock();
         shared.context.make_current(attempting)?;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: by this function's contract; streams live as long as this, and the handle is
-            // a communicator's of `shared.size` ranks.
+            // SAFETY: the addresses are valid by this function's contract. Streams live as long as
+            // `self`. The handle belongs to a communicator of `shared.size` ranks.
             unsafe { functions.issue((handle, shared.size), raw, call) }
         })?;
         shared.settle(attempting)?;
@@ -183,8 +184,8 @@ impl Communicator {
     }
 
     /// Creates one communicator for the ranks of each color. The ranks of a new communicator are
-    /// ordered by their keys, then by their present rank. All ranks must call it; ranks without a
-    /// color get `None`.
+    /// ordered by their keys, then by their present rank. All ranks must call `split`. A rank
+    /// without a color gets `None`.
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
         let (shared, attempting) = (&*self.shared, "splitting the communicator");
         let numbers = (
@@ -200,34 +201,34 @@ impl Communicator {
         };
         let _calls = shared.calls.lock();
         shared.context.make_current(attempting)?;
-        // The library may write the handle as long as the call is in progress. If the call never
-        // ends, the handle's memory is never freed.
+        // While the call is in progress, the library may write the handle. If the call never ends,
+        // the handle's memory is never freed.
         let made: &'static mut RawHandle<c_void> = Box::leak(Box::new(RawHandle(ptr::null_mut())));
         let place: *mut RawHandle<c_void> = made;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: the place has the type of a handle, and is never freed while the library may
-            // write to it. The configuration is writable.
+            // SAFETY: `place` points to memory for a handle, which is never freed while the library
+            // may write to it. The configuration is writable.
             unsafe { functions.split(handle, color_number, key, place.cast(), &mut config()) }
         })?;
         shared.settle(attempting)?;
-        // SAFETY: the place was leaked above; the call is over, so nothing else writes to it.
+        // SAFETY: `place` was leaked above. The call is over, so nothing else writes to it.
         let handle = unsafe { Box::from_raw(place) }.0;
         if color.is_none() || handle.is_null() {
             return Ok(None);
         }
         let (context, functions) = (&shared.context, shared.functions);
-        // If this fails, the error names the rank by its number in the parent communicator.
+        // Until `with_place` sets the new rank, errors name the rank in the parent communicator.
         let place = (shared.rank, shared.size);
         let child = Self::of(context, functions, place, shared.timeout, handle);
         child.shared.settle(attempting)?;
         child.with_place(attempting).map(Some)
     }
 
-    /// Reads the rank and the number of ranks of a new communicator, which only the library knows.
+    /// Sets rank and size of a new communicator to the values that the library has assigned.
     fn with_place(mut self, attempting: &str) -> Result<Self> {
         let (mut rank, mut size) = (0, 0);
         self.shared.call(attempting, |functions, handle| {
-            // SAFETY: both are writable, and the handle is a communicator's.
+            // SAFETY: `rank` and `size` are writable, and the handle is the communicator's.
             unsafe {
                 functions.user_rank(handle, &mut rank)?;
                 functions.count(handle, &mut size)
@@ -249,7 +250,8 @@ impl Communicator {
         self.shared.size
     }
 
-    /// Returns a failure of any rank that NCCL has reported to this rank since the last call.
+    /// Returns an error if NCCL has reported a failure of any rank to this rank. The failure ends
+    /// the communicator.
     pub fn async_error(&self) -> Result<()> {
         let attempting = "collectives";
         let status = self.shared.status(attempting)?;
@@ -290,7 +292,7 @@ impl Communicator {
 }
 
 impl SharedCommunicator {
-    /// Calls the library under the lock, so that no other thread aborts meanwhile.
+    /// Calls the library under the lock of the state, so that no other thread aborts meanwhile.
     fn with_handle<T>(
         &self,
         attempting: &str,
@@ -305,7 +307,7 @@ impl SharedCommunicator {
         }
     }
 
-    /// Begins a call; a failure ends the communicator.
+    /// Begins a call. A failure ends the communicator.
     fn call(
         &self,
         attempting: &str,
@@ -315,7 +317,7 @@ impl SharedCommunicator {
         begun(outcome).map_err(|failure| self.failed(attempting, failure))
     }
 
-    /// Waits until a call is no longer in progress.
+    /// Waits until a call is no longer in progress. A failure or the timeout ends the communicator.
     fn settle(&self, attempting: &str) -> Result<()> {
         let begin = Instant::now();
         for question in 0_u64.. {
@@ -337,7 +339,8 @@ impl SharedCommunicator {
         Err(Error::new(ErrorKind::Driver, text))
     }
 
-    /// Returns the status of the communicator.
+    /// Returns the status of the communicator. The outer result is an error if the communicator has
+    /// ended.
     fn status(&self, attempting: &str) -> Result<LibraryResult> {
         self.with_handle(attempting, |functions, handle| {
             let mut status: c_uint = 0;
@@ -363,22 +366,21 @@ impl SharedCommunicator {
         error
     }
 
-    /// Aborts the communicator, unless it has ended.
     fn end(&self, why: &str) {
         let mut state = self.state.lock();
         let CommunicatorState::Alive(handle) = &*state else {
             return;
         };
         self.context.discard(|_| {
-            // SAFETY: the handle is a communicator's, and nothing uses it from here on, because the
-            // state is locked.
+            // SAFETY: the state is locked until it becomes `Ended`, so nothing else uses the
+            // handle.
             let _ = unsafe { self.functions.abort(handle.0) };
             Ok(())
         });
         *state = CommunicatorState::Ended(why.to_owned());
     }
 
-    /// Records the stream's event after its last call.
+    /// Records the event of `stream` behind the last call on the stream.
     fn mark(&self, driver: &Driver, stream: CUstream) -> super::super::error::DriverResult {
         let mut marks = self.marks.lock();
         let known = marks.iter().find(|mark| mark.stream.0 == stream).copied();
@@ -391,7 +393,8 @@ impl SharedCommunicator {
             },
             Ok,
         )?;
-        // SAFETY: the stream lives by the contract of `run`; the event is this communicator's own.
+        // SAFETY: the caller holds a submission, so the stream lives. The event is this
+        // communicator's own.
         unsafe { driver.event_record(mark.event.0, stream) }
     }
 }
@@ -421,8 +424,8 @@ impl Drop for Communicator {
         }
         let mut state = shared.state.lock();
         if let CommunicatorState::Alive(handle) = &*state {
-            // SAFETY: the handle is a communicator's, and nothing uses it from here on, because the
-            // state is locked.
+            // SAFETY: the state is locked until it becomes `Ended`, so nothing else uses the
+            // handle.
             let _ = unsafe { shared.functions.destroy(handle.0) };
             *state = CommunicatorState::Ended("it was dropped".to_owned());
         }
@@ -431,7 +434,7 @@ impl Drop for Communicator {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // If the communicator has ended, its registrations ended with it.
+        // If the communicator has ended, its registrations have ended too.
         let _ = self
             .shared
             .with_handle("deregistering memory", |functions, raw| {

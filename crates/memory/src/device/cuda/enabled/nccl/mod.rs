@@ -75,12 +75,12 @@ impl Functions {
         text.to_string_lossy().trim().to_owned()
     }
 
-    /// Enqueues a call on the stream; an all-to-all as one group of messages.
+    /// Enqueues a call on the stream. An all-to-all becomes one group of messages.
     ///
     /// # Safety
     ///
-    /// As for [`communicate`](super::Cuda::communicate); `handle` is the handle of a communicator
-    /// of `size` ranks.
+    /// The conditions of [`communicate`](super::Cuda::communicate) must hold. `handle` must be the
+    /// handle of a communicator of `size` ranks.
     unsafe fn issue(
         &self,
         (handle, size): (CommHandle, usize),
@@ -125,7 +125,7 @@ impl Functions {
 
     /// # Safety
     ///
-    /// As for [`issue`](Self::issue).
+    /// The conditions of [`issue`](Self::issue) must hold.
     unsafe fn all_to_all(
         &self,
         (handle, size): (CommHandle, usize),
@@ -159,7 +159,7 @@ impl Functions {
     }
 }
 
-/// Treats a call that is still in progress as begun: the calls do not block.
+/// Treats a call in progress as a success, because the calls do not block.
 fn begun(outcome: LibraryResult) -> LibraryResult {
     match outcome {
         Err(failure) if failure.status == IN_PROGRESS => Ok(()),
@@ -167,7 +167,7 @@ fn begun(outcome: LibraryResult) -> LibraryResult {
     }
 }
 
-/// Returns an id for a new communicator; needs no device.
+/// Returns an id for a new communicator. Needs no device.
 pub(super) fn new_id() -> Result<NcclId> {
     let functions = Functions::get()?;
     let mut id = UniqueId { internal: [0; 128] };
@@ -195,7 +195,6 @@ fn config() -> Config {
     }
 }
 
-/// Returns the number of a type, and the bytes of an element.
 fn type_number(element: NcclType) -> (c_uint, usize) {
     match element {
         NcclType::I8 => (nccl::INT8, 1),

@@ -1,4 +1,4 @@
-//! Ranks that are threads, if there are devices for them.
+//! Tests with ranks as threads. A test is skipped if there are too few devices.
 
 use std::sync::Barrier;
 use std::thread;
@@ -21,8 +21,8 @@ fn on_ranks<T: Send>(
         println!("skipped: there are no {count} CUDA devices, or there is no NCCL");
         return None;
     }
-    // One test at a time: releasing memory waits for a device's streams, including streams that
-    // other ranks wait on.
+    // The tests run one at a time. A release of memory waits for all streams of the device. In
+    // these streams, ranks of another test may wait for their peers.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
     let id = Cuda::new_nccl_id().unwrap();
@@ -30,7 +30,7 @@ fn on_ranks<T: Send>(
     let of_rank = &|rank| {
         let cuda = Cuda::open(rank)?;
         let communicator = cuda.join(&id, rank, count, LONG);
-        // A rank that ends at once would abort the joining of the others.
+        // If a rank ended early, its drop would abort the joins of the other ranks.
         all_have_joined.wait();
         run(&cuda, communicator?)
     };
@@ -44,7 +44,7 @@ fn on_ranks<T: Send>(
     Some(results.unwrap())
 }
 
-/// Allocates memory with these words, in the order of stream 0.
+/// Allocates memory, and copies these elements to it in the order of stream 0.
 fn upload(cuda: &Cuda, words: &[i32]) -> Result<DevicePtr> {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     let memory = cuda.reserve(bytes.len() as u64)?.expect("there is room");
@@ -55,7 +55,7 @@ fn upload(cuda: &Cuda, words: &[i32]) -> Result<DevicePtr> {
 
 fn download(cuda: &Cuda, memory: DevicePtr, count: usize) -> Result<Vec<i32>> {
     let mut words = vec![0; count];
-    // SAFETY: the memory has `count` words.
+    // SAFETY: the memory has `count` elements.
     unsafe { cuda.download(StreamId(0), memory, bytemuck::cast_slice_mut(&mut words)) }?;
     Ok(words)
 }

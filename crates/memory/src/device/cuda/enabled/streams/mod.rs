@@ -1,4 +1,4 @@
-//! Streams and events: numbers for the layers above, driver handles here.
+//! The streams and events of a device. The layers above use ids; this module has the handles.
 
 mod timing;
 
@@ -21,8 +21,8 @@ use timing::Timing;
 
 /// The streams of a device.
 ///
-/// A stream is created when its number is first handed out, and destroyed with the device. If a
-/// number has no stream, the creation failed, and nothing was ever submitted to it.
+/// A stream is created when its id is first handed out, and destroyed with the device. If an id has
+/// no stream, the creation failed, and nothing was ever submitted to it.
 #[derive(Debug)]
 pub(super) struct StreamTable {
     context: Arc<Context>,
@@ -37,9 +37,8 @@ struct StreamEntry {
     raw: RawHandle<CUstream_st>,
     /// Set if foreign code may have the handle until the process ends.
     is_exported: AtomicBool,
-    /// True if foreign code created the stream, and destroys it.
+    /// Set if foreign code created the stream, and destroys it.
     is_imported: bool,
-    /// The number of submissions.
     submitted: AtomicU64,
     /// The number of threads that are submitting work or recording an event.
     active_calls: AtomicU64,
@@ -58,17 +57,17 @@ impl StreamEntry {
         }
     }
 
-    /// Returns the current position. Work that another thread is submitting may be before it.
+    /// Returns the current position, which may omit work that another thread is submitting.
     fn position(&self) -> u64 {
         if self.is_exported.load(Ordering::Acquire) {
-            // Foreign code may have submitted work.
+            // Foreign code may have submitted work, so the position advances.
             return self.submitted.fetch_add(1, Ordering::AcqRel) + 1;
         }
         self.submitted.load(Ordering::Acquire)
     }
 }
 
-/// A submission in progress: a driver handle, valid as long as the streams.
+/// A submission in progress: a driver handle, valid as long as the stream table.
 ///
 /// The submission is counted on drop, after the driver has the work. So an event recorded earlier
 /// gets at most the position before this submission.
@@ -84,8 +83,9 @@ impl Submission<'_> {
     }
 }
 
-/// A count of one thread that is about to call the driver for a stream. The holder of this guard
-/// may check for a capture. Until the guard drops, no other thread's capture of the stream begins.
+/// A guard that counts its thread as about to call the driver for a stream. Until the guard drops,
+/// no other thread's capture of the stream begins. So the result of a check for a capture stays
+/// valid.
 #[derive(Debug)]
 struct CallGuard<'a>(&'a AtomicU64);
 
@@ -122,7 +122,6 @@ impl StreamTable {
         Ok(streams)
     }
 
-    /// Creates the stream of a number that has none.
     fn make(&self, stream: StreamId) -> Result<()> {
         let exported = self.context.exported_streams.lock().pop();
         let is_exported = exported.is_some();
@@ -148,14 +147,14 @@ impl StreamTable {
         self.ids.acquire().and_then(|number| self.made(number))
     }
 
-    /// Like [`take`](Self::take), for a number that no stream has had.
+    /// Like [`take`](Self::take), for an id that no stream has had.
     pub(super) fn take_fresh(&self) -> Result<StreamId> {
         self.ids
             .acquire_fresh()
             .and_then(|number| self.made(number))
     }
 
-    /// Returns the number after creating its stream, if it has none.
+    /// Creates the stream of `number` if it has none. Returns `number`.
     fn made(&self, number: StreamId) -> Result<StreamId> {
         if self.entries.get(number.0).is_none()
             && let Err(error) = self.make(number)
@@ -166,8 +165,8 @@ impl StreamTable {
         Ok(number)
     }
 
-    /// Returns a new number for a stream of foreign code, which the device never destroys. The
-    /// number is not reused.
+    /// Returns a new id for a stream of foreign code, which the device never destroys. The id is
+    /// not reused.
     pub(super) fn import(&self, raw: CUstream) -> Result<StreamId> {
         let number = self.ids.acquire_fresh()?;
         let entry = StreamEntry::new(RawHandle(raw), true, true);
@@ -180,7 +179,7 @@ impl StreamTable {
         self.ids.retire(stream);
     }
 
-    /// Returns the count of numbers handed out.
+    /// Returns the number of ids that were handed out.
     pub(super) fn count(&self) -> u16 {
         self.ids.count()
     }
@@ -192,8 +191,8 @@ impl StreamTable {
         })
     }
 
-    /// Submits work by driver calls. An error begins with `attempting`. Later positions include the
-    /// work.
+    /// Submits work by driver calls. Later positions include the work. An error's text begins with
+    /// `attempting`.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -206,7 +205,7 @@ impl StreamTable {
         self.context.run(attempting, |driver| call(driver, raw))
     }
 
-    /// Begins a submission that the caller makes itself.
+    /// Begins a submission whose driver calls the caller makes.
     pub(super) fn submit_to(&self, stream: StreamId) -> Result<Submission<'_>> {
         let entry = self.get(stream)?;
         let call = CallGuard::with(entry);
@@ -214,8 +213,8 @@ impl StreamTable {
         Ok(Submission(entry, call))
     }
 
-    /// Exports the handle to foreign code, until the process ends. When the device is dropped, the
-    /// next device of its ordinal reuses the stream.
+    /// Exports the handle of a stream to foreign code, until the process ends. After the device is
+    /// dropped, the next device of its ordinal reuses the stream.
     pub(super) fn export(&self, stream: StreamId) -> Result<CUstream> {
         let submission = self.submit_to(stream)?;
         submission.0.is_exported.store(true, Ordering::Release);
@@ -230,7 +229,7 @@ impl StreamTable {
         self.finish(entry)
     }
 
-    /// Waits until all submitted work is done.
+    /// Waits until all submitted work of the stream is done.
     fn finish(&self, entry: &StreamEntry) -> Result<()> {
         let reached = entry.position();
         // SAFETY: the stream lives as long as `self`.
@@ -243,21 +242,20 @@ impl StreamTable {
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.capture.begin(stream)?;
         let finished = self.get(stream).and_then(|entry| {
-            // A thread that did not see the capture finishes its driver call before the capture
-            // begins.
+            // A thread that read the state before the capture began finishes its driver call first.
             while entry.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
             self.finish(entry)?;
-            // Set only now: during the wait above, other threads may record events behind earlier
-            // work.
+            // The flag is set only after the wait. During the wait, other threads may record events
+            // behind earlier work.
             entry.progress.lock().is_captured = true;
             Ok(())
         });
         finished.inspect_err(|_| self.capture.end())
     }
 
-    /// Ends the capture of [`begin_capture`](Self::begin_capture), after the driver's.
+    /// Ends the capture of [`begin_capture`](Self::begin_capture), after the driver's capture.
     pub(super) fn end_capture(&self, stream: StreamId) {
         if let Some(entry) = self.entries.get(stream.0) {
             entry.progress.lock().is_captured = false;
@@ -272,7 +270,7 @@ impl StreamTable {
                 position: 0,
             });
         };
-        // The lock keeps a capture from beginning until the event is recorded.
+        // The lock prevents a capture from beginning until the event is recorded.
         let mut progress = entry.progress.lock();
         if progress.is_captured {
             // Earlier work is done, and captured work is not submitted yet.
@@ -282,7 +280,7 @@ impl StreamTable {
         let position = entry.position();
         let is_known = |&(recorded, _): &(u64, _)| recorded >= position;
         if position <= progress.done || progress.outstanding.back().is_some_and(is_known) {
-            // Nothing was submitted since the last event.
+            // The position is done, or the last event covers it.
             return Ok(Event { stream, position });
         }
         self.context.run("recording an event", |driver| {
@@ -306,7 +304,7 @@ impl StreamTable {
         let Some(entry) = self.entries.get(event.stream.0) else {
             return Ok(());
         };
-        // The lock keeps the event at its position until the wait is submitted.
+        // The lock prevents a reuse of the event until the wait is submitted.
         let progress = entry.progress.lock();
         let Some((_, recorded)) = progress.event(event.position) else {
             return Ok(());
@@ -346,11 +344,10 @@ impl StreamTable {
         let Some((position, recorded)) = recorded else {
             return Ok(());
         };
-        // Another thread's capture of the stream has not recorded the event.
+        // Only the calling thread is checked: captures of other threads are later than the event.
         self.capture.check_not_capturing("waiting")?;
-        // SAFETY: the event is destroyed with its stream. If other threads found it done and
-        // recorded it again, they did so later on its stream. Then this call waits longer than
-        // needed.
+        // SAFETY: the event is destroyed with its stream. Other threads may have found the event
+        // done, and recorded it again later on its stream. Then this call waits longer than needed.
         self.context.run("waiting for an event", |driver| unsafe {
             driver.event_synchronize(recorded.0)
         })?;
@@ -364,7 +361,7 @@ impl StreamTable {
         self.context.discard(|driver| {
             let outstanding = progress.outstanding.into_iter().map(|(_, event)| event);
             for event in outstanding.chain(progress.free_events) {
-                // SAFETY: the event is unused, because its stream is.
+                // SAFETY: the event is unused, because its stream is unused.
                 let _ = unsafe { driver.event_destroy(event.0) };
             }
             if stream.is_imported {

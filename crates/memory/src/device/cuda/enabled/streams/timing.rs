@@ -44,7 +44,7 @@ impl Timing {
         Ok(TimeMark(self.events.len() - 1))
     }
 
-    /// Returns the time from one mark to another, both passed; negative if the second was passed
+    /// Returns the seconds between two passed marks; negative if the device passed the second mark
     /// first.
     fn elapsed_seconds(&self, driver: &Driver, marks: [TimeMark; 2]) -> DriverResult<f64> {
         let [first, last] = marks.map(|mark| self.event(mark).0);
@@ -54,7 +54,8 @@ impl Timing {
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// Returns the time at which the device passed a mark; `None` if it has not.
+    /// Returns the time at which the device passed a mark; `None` if the mark is not passed, or
+    /// without a base.
     fn time_of(&self, driver: &Driver, mark: TimeMark) -> DriverResult<Option<Instant>> {
         let Some((base, base_time)) = self.base else {
             return Ok(None);
@@ -84,8 +85,8 @@ impl Timing {
 }
 
 impl StreamTable {
-    /// Begins to measure times, and records a base now. Waits for a new stream, which has no
-    /// earlier work.
+    /// Begins to measure times, and records a base on a new stream. Waits only for this stream,
+    /// which has no earlier work.
     pub(in crate::device::cuda::enabled) fn begin_timing(&self) -> Result<()> {
         if self.capture.is_by_this_thread() {
             return Ok(());
@@ -125,8 +126,8 @@ impl StreamTable {
             .run("marking a time", |driver| timing.take_unused(driver))
     }
 
-    /// Marks the current position of a stream. Returns `None` while the stream is captured, or if
-    /// no times are measured.
+    /// Marks the current position of a stream. Returns `None` if the stream is captured, if the
+    /// thread captures, or if no times are measured.
     pub(in crate::device::cuda::enabled) fn mark_time(
         &self,
         stream: StreamId,
@@ -141,7 +142,7 @@ impl StreamTable {
         }
         let mark = self.take_mark()?;
         let event = self.timing.lock().event(mark).0;
-        // Without the lock: if the driver's queue is full, this call waits.
+        // The lock is not held, because the call waits if the driver's queue is full.
         let recorded = self.context.run("marking a time", |driver| {
             // SAFETY: event and stream are of this context and live as long as `self`.
             unsafe { driver.event_record(event, entry.raw.0) }
@@ -151,8 +152,8 @@ impl StreamTable {
     }
 
     /// Returns the time at which the device passed the first mark, and the time between the marks.
-    /// Returns `None` if the device has not passed the last. After any other result, both marks are
-    /// released.
+    /// If the device has not passed the second mark, returns `None`. Every other result releases
+    /// both marks.
     pub(in crate::device::cuda::enabled) fn take_times(
         &self,
         [begin, end]: [TimeMark; 2],
@@ -183,7 +184,7 @@ impl StreamTable {
         }
     }
 
-    /// Releases an unused mark: a later record moves it.
+    /// Releases an unused mark, so that its event can be recorded again.
     pub(in crate::device::cuda::enabled) fn discard_mark(&self, mark: TimeMark) {
         self.timing.lock().unused.push(mark);
     }
