@@ -1,15 +1,15 @@
 //! Fourier transforms of rows for `cachescope`: the crates [rustfft] and [realfft], compiled once
 //! for `f32` and `f64`.
 //!
-//! Both are generic, and take long to compile for a type. Here that happens once: [`Transformed`]
-//! is a table of plain functions over slices, none of which is generic. No signature names a type
-//! of the two crates. So an edit of `cachescope`, or of a program that uses it, recompiles nothing
-//! of them.
+//! rustfft and realfft are generic, and compiling them for a type takes long. Therefore this crate
+//! compiles them once. [`Transformed`] is a table of functions over slices that are not generic. No
+//! signature names a type of rustfft or realfft. If `cachescope` or a program that uses it is
+//! edited, nothing of rustfft or realfft is compiled again.
 //!
-//! Rows are adjacent, without gaps. No transform is scaled: the inverse of the transform of a row
-//! is the row times its length. The caller passes all memory, except the table of roots of unity of
-//! a plan, which is from the system's allocator. A bounded number of plans is kept. No lock is held
-//! while a plan is made or used.
+//! Rows are adjacent, without gaps. No transform is scaled, so the inverse of a row's transform is
+//! the row times its length. The caller passes all memory except a plan's tables, which the
+//! system's allocator provides. A bounded number of plans is cached. No lock is held while a plan
+//! is made or used.
 //!
 //! # Examples
 //!
@@ -40,22 +40,22 @@ pub use num_complex::Complex;
 
 pub use plans::{ComplexPlan, ForwardPlan, InversePlan};
 
-/// The items that the tests of this crate use; not for users.
+/// The items that the tests of this crate use. They are not for users.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::plan_cache::{MOST, MOST_NUMBERS, PlanCache};
 }
 
-/// The sign of the exponent.
+/// The direction of a transform, which determines the sign of the exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From a row to its spectrum: negative.
+    /// The direction from a row to its spectrum, with a negative exponent.
     Forward,
-    /// From a spectrum to its row: positive.
+    /// The direction from a spectrum to its row, with a positive exponent.
     Inverse,
 }
 
-/// There is no memory for a plan.
+/// The error that there is no memory for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -67,48 +67,50 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// A plan, or the lack of memory for it.
+/// A plan, or [`OutOfMemory`].
 pub type OrOutOfMemory<T> = Result<T, OutOfMemory>;
 
-/// The real numbers whose complex ones are transformed: `f32` and `f64`.
+/// The types of the real and imaginary parts of transformed numbers: `f32` and `f64`.
 ///
 /// # Panics
 ///
-/// The functions panic if the slices are not of whole rows, or if the scratch memory is shorter
-/// than the plan requires.
+/// The functions panic if a slice does not consist of whole rows. They also panic if the scratch
+/// memory is shorter than the plan requires.
 pub trait Transformed: Copy + Send + Sync + sealed::Sealed + 'static {
-    /// Returns a plan for transforms of rows of `length` complex numbers; at least one.
+    /// Returns a plan for transforms of rows of `length` complex numbers. `length` must be at least
+    /// 1.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`].
+    /// Returns [`OutOfMemory`].
     fn plan(length: usize, direction: Direction) -> OrOutOfMemory<ComplexPlan<Self>>;
 
-    /// Returns a plan for forward transforms of rows of `length` real numbers; at least one.
+    /// Returns a plan for forward transforms of rows of `length` real numbers. `length` must be at
+    /// least 1.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`].
+    /// Returns [`OutOfMemory`].
     fn plan_forward(length: usize) -> OrOutOfMemory<ForwardPlan<Self>>;
 
-    /// Returns a plan for inverse transforms, from spectra to rows of `length` real numbers; at
-    /// least one.
+    /// Returns a plan for inverse transforms from spectra to rows of `length` real numbers.
+    /// `length` must be at least 1.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`].
+    /// Returns [`OutOfMemory`].
     fn plan_inverse(length: usize) -> OrOutOfMemory<InversePlan<Self>>;
 
-    /// Overwrites rows with their transforms. The contents of `scratch` do not matter, here and
-    /// below.
+    /// Overwrites rows with their transforms. In all functions, the initial contents of `scratch`
+    /// do not matter.
     fn transform(
         plan: &ComplexPlan<Self>,
         rows: &mut [Complex<Self>],
         scratch: &mut [Complex<Self>],
     );
 
-    /// Writes the first halves of the spectra of rows of `n` real numbers: `n / 2 + 1` numbers
-    /// each.
+    /// Writes the first halves of the spectra of rows of `n` real numbers. Each half has
+    /// `n / 2 + 1` numbers.
     fn forward(
         plan: &ForwardPlan<Self>,
         rows: &[Self],
@@ -116,10 +118,10 @@ pub trait Transformed: Copy + Send + Sync + sealed::Sealed + 'static {
         scratch: &mut [Complex<Self>],
     );
 
-    /// Writes rows of `n` real numbers, times `factor`, given the first halves of their spectra.
-    /// Each half has `width` numbers, of which the first `n / 2 + 1` are used; missing ones count
-    /// as zero. The imaginary part of number 0 counts as zero. If `n` is even, the imaginary part
-    /// of number `n / 2`, the last one, does too.
+    /// Writes rows of `n` real numbers, multiplied by `factor`, from the first halves of their
+    /// spectra. Each half has `width` numbers, of which the first `n / 2 + 1` are used. Missing
+    /// numbers count as zero. The imaginary part of number 0 counts as zero. If `n` is even, the
+    /// imaginary part of number `n / 2` also counts as zero.
     fn inverse(
         plan: &InversePlan<Self>,
         spectra: (&[Complex<Self>], usize),
@@ -136,7 +138,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Compiles the functions for a type: none is generic, and none is inlined into another crate.
+/// Implements [`Transformed`] for a type. The functions are neither generic nor inlined into
+/// another crate.
 macro_rules! real {
     ($($type:ident)+) => {
         $(
@@ -167,7 +170,7 @@ macro_rules! real {
                     rows: &mut [Complex<Self>],
                     scratch: &mut [Complex<Self>],
                 ) {
-                    // One number is its own transform, even where it is infinite.
+                    // A single number is its own transform, even if it is infinite.
                     if plan.length() > 1 {
                         plan.rows.process_with_scratch(rows, scratch);
                     }

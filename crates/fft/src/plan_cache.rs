@@ -1,24 +1,24 @@
-//! A cache of the plans that were used last.
+//! A cache of the most recently used plans.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Complex, Direction, OrOutOfMemory, OutOfMemory};
 
-/// The maximum number of plans that are kept.
+/// The maximum number of cached plans.
 pub const MOST: usize = 64;
 
-/// The maximum number of elements in the rows of all kept plans together. A plan takes somewhat
-/// more memory than a row.
+/// The maximum total length of the rows of all cached plans. A plan takes slightly more memory than
+/// a row.
 pub const MOST_NUMBERS: usize = 1 << 23;
 
-/// The number of plans that are kept however long they are: a transform and its inverse.
+/// The number of plans that are cached at any length: a transform and its inverse.
 const LEAST: usize = 2;
 
-/// The plans of one kind that were used last, the most recent one at the end. No key occurs twice.
+/// Recently used plans of one kind, with the most recently used plan at the end. All keys are
+/// different.
 #[derive(Debug)]
 pub struct PlanCache<P: ?Sized>(Mutex<Vec<CachedPlan<P>>>);
 
-/// A plan and its key.
 #[derive(Debug)]
 struct CachedPlan<P: ?Sized> {
     key: (usize, Direction),
@@ -32,12 +32,12 @@ impl<P: ?Sized> PlanCache<P> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Returns the plan of that key. If there is none, `make` makes it, provided that there is
-    /// memory for it.
+    /// Returns the plan for `key`. If the cache has no such plan, `make` makes it, unless the
+    /// memory is insufficient.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`].
+    /// Returns [`OutOfMemory`].
     pub fn get<T>(
         &self,
         key: (usize, Direction),
@@ -46,7 +46,7 @@ impl<P: ?Sized> PlanCache<P> {
         if let Some(found) = self.find(key) {
             return Ok(found);
         }
-        // Two threads may make one plan at once; neither waits for the other.
+        // Two threads may make the same plan at the same time. Neither of them waits for the other.
         check_memory::<T>(key.0)?;
         let made = make();
         Ok(self.insert(key, made))
@@ -59,7 +59,8 @@ impl<P: ?Sized> PlanCache<P> {
         plans.last().map(|found| Arc::clone(&found.plan))
     }
 
-    /// Keeps a plan, unless another thread did so meanwhile; returns the one that is kept.
+    /// Caches a plan, and returns it. If another thread has already cached a plan for the key,
+    /// returns the cached plan instead.
     fn insert(&self, key: (usize, Direction), made: Arc<P>) -> Arc<P> {
         if let Some(found) = self.find(key) {
             return found;
@@ -72,7 +73,7 @@ impl<P: ?Sized> PlanCache<P> {
         let surplus = surplus(plans.iter().map(|plan| plan.key.0));
         let dropped: Vec<CachedPlan<P>> = plans.drain(..surplus).collect();
         drop(plans);
-        // Large tables are freed outside of the lock.
+        // Large tables are freed without holding the lock.
         drop(dropped);
         made
     }
@@ -82,8 +83,8 @@ impl<P: ?Sized> PlanCache<P> {
     }
 }
 
-/// Returns the number of plans to drop, given the lengths of all plans. The last plan was used
-/// last.
+/// Returns the number of plans to drop from the beginning. `lengths` are the lengths of all plans,
+/// and the last plan is the most recent one.
 fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) -> usize {
     let all = lengths.len();
     let mut numbers = 0_usize;
@@ -94,8 +95,8 @@ fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) 
     all - lengths.rev().enumerate().take_while(fits).count()
 }
 
-/// Checks that there is memory for the tables of a plan: rustfft and realfft would abort the
-/// program if there were none.
+/// Checks that there is memory for the tables of a plan. Without memory, rustfft and realfft would
+/// abort the program.
 fn check_memory<T>(length: usize) -> OrOutOfMemory<()> {
     let mut scratch: Vec<Complex<T>> = Vec::new();
     let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;

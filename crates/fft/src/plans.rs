@@ -1,4 +1,4 @@
-//! Plans.
+//! The plans of transforms.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 use crate::plan_cache::PlanCache;
 use crate::{Direction, OrOutOfMemory};
 
-/// Rows `Name = Transform;`: the types of plans, and what transforms by them.
+/// Declares the type of a plan for each row `Name = Transform;`.
 macro_rules! plans {
     ($($(#[$attribute:meta])* $name:ident = $transform:ident;)+) => {
         $(
@@ -22,13 +22,13 @@ macro_rules! plans {
             }
 
             impl<T> $name<T> {
-                /// Returns the count of numbers in a row, real or complex as the row is.
+                /// Returns the length of a row, in real or complex numbers.
                 #[must_use]
                 pub fn length(&self) -> usize {
                     self.length
                 }
 
-                /// Returns the count of numbers of scratch memory that each thread needs.
+                /// Returns the number of complex numbers of scratch memory that each thread needs.
                 #[must_use]
                 pub fn scratch_length(&self) -> usize {
                     self.scratch_length
@@ -45,17 +45,16 @@ macro_rules! plans {
 }
 
 plans! {
-    /// A plan for transforms of rows of one length in one direction. A clone shares the plan.
+    /// A plan for transforms of complex rows of one length, in one direction. A clone shares the
+    /// plan.
     ComplexPlan = Fft;
-    /// A plan for transforms of rows of one length of real numbers to spectra. A clone shares the
-    /// plan.
+    /// A plan for transforms of real rows of one length to spectra. A clone shares the plan.
     ForwardPlan = RealToComplex;
-    /// A plan for transforms of spectra to rows of one length of real numbers. A clone shares the
-    /// plan.
+    /// A plan for transforms of spectra to real rows of one length. A clone shares the plan.
     InversePlan = ComplexToReal;
 }
 
-/// See [`Transformed::plan`](crate::Transformed::plan).
+/// Implements [`Transformed::plan`](crate::Transformed::plan).
 pub(crate) fn complex<T: FftNum>(
     cache: &PlanCache<dyn Fft<T>>,
     length: usize,
@@ -75,7 +74,7 @@ pub(crate) fn complex<T: FftNum>(
     })
 }
 
-/// See [`Transformed::plan_forward`](crate::Transformed::plan_forward).
+/// Implements [`Transformed::plan_forward`](crate::Transformed::plan_forward).
 pub(crate) fn forward<T: FftNum>(
     cache: &PlanCache<dyn RealToComplex<T>>,
     length: usize,
@@ -85,13 +84,13 @@ pub(crate) fn forward<T: FftNum>(
     })?;
     Ok(ForwardPlan {
         length,
-        // With a copy of a row, which is overwritten.
+        // The scratch memory includes a copy of a row, which realfft overwrites.
         scratch_length: length.div_ceil(2) + rows.get_scratch_len(),
         rows,
     })
 }
 
-/// See [`Transformed::plan_inverse`](crate::Transformed::plan_inverse).
+/// Implements [`Transformed::plan_inverse`](crate::Transformed::plan_inverse).
 pub(crate) fn inverse<T: FftNum>(
     cache: &PlanCache<dyn ComplexToReal<T>>,
     length: usize,
@@ -101,7 +100,7 @@ pub(crate) fn inverse<T: FftNum>(
     })?;
     Ok(InversePlan {
         length,
-        // With a copy of a spectrum, which is overwritten.
+        // The scratch memory includes a copy of a spectrum, which realfft overwrites.
         scratch_length: rows.complex_len() + rows.get_scratch_len(),
         rows,
     })

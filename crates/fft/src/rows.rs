@@ -1,5 +1,5 @@
-//! Transforms of rows of real numbers. realfft overwrites what it reads, so it reads a copy in the
-//! scratch memory.
+//! Transforms of rows of real numbers. realfft overwrites its input, so it gets a copy of the input
+//! in the scratch memory.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use realfft::{ComplexToReal, RealToComplex};
@@ -7,7 +7,7 @@ use rustfft::FftNum;
 
 use crate::Complex;
 
-/// See [`Transformed::forward`](crate::Transformed::forward).
+/// Implements [`Transformed::forward`](crate::Transformed::forward).
 pub(crate) fn forward<T: FftNum + Pod>(
     plan: &dyn RealToComplex<T>,
     rows: &[T],
@@ -23,7 +23,7 @@ pub(crate) fn forward<T: FftNum + Pod>(
         "as many spectra as rows"
     );
     if length == 1 {
-        // One number is its own transform, even where it is infinite.
+        // A single number is its own transform, even if it is infinite.
         let pairs = spectra.iter_mut().zip(rows);
         return pairs.for_each(|(spectrum, &row)| *spectrum = Complex::new(row, T::zero()));
     }
@@ -39,7 +39,7 @@ pub(crate) fn forward<T: FftNum + Pod>(
     }
 }
 
-/// See [`Transformed::inverse`](crate::Transformed::inverse).
+/// Implements [`Transformed::inverse`](crate::Transformed::inverse).
 pub(crate) fn inverse<T: FftNum + Pod>(
     plan: &dyn ComplexToReal<T>,
     (spectra, width): (&[Complex<T>], usize),
@@ -59,7 +59,7 @@ pub(crate) fn inverse<T: FftNum + Pod>(
     let (copy, scratch) = scratch.split_at_mut(plan.complex_len());
     let there = width.min(copy.len());
     for (number, row) in rows.chunks_exact_mut(length).enumerate() {
-        // Part by part, which makes vector code.
+        // The loop is over real and imaginary parts, so that the compiler vectorises it.
         let spectrum: &[T] = cast_slice(&spectra[number * width..][..there]);
         let parts: &mut [T] = cast_slice_mut(&mut copy[..there]);
         for (slot, &part) in parts.iter_mut().zip(spectrum) {

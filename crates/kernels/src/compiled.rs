@@ -1,19 +1,20 @@
 //! Tables of loops by element type.
 
-/// The types whose loops are compiled with the library, by the number of `DType`: `f32` and `f64`.
+/// The number of types whose loops are compiled with the library: `f32` and `f64`, the first types
+/// of `DType`.
 pub const COMPILED_TYPES: usize = 2;
 
 /// Returns a reference to the entry for `$T` of a table of
-/// [`COMPILED_TYPES`](compiled::COMPILED_TYPES). For another type, returns a reference to `$own`,
-/// whose loops are compiled in the crate that uses them. A table is a static, because a constant
-/// with a function's address would make the compiler compile the function wherever the constant is
-/// used.
+/// [`COMPILED_TYPES`](compiled::COMPILED_TYPES). If the table has no entry for the type, returns a
+/// reference to `$own`. The loops of `$own` are compiled in the crate that uses them. A table is a
+/// static: a constant with a function's address would make the compiler compile the function
+/// wherever the constant is used.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! compiled_or {
     ($T:ty, $table:expr, $own:expr) => {
-        // A constant condition, so that the loops of `$own` are not compiled if the table has an
-        // entry.
+        // The condition is a constant, so that the loops of `$own` are not compiled if the table
+        // has an entry.
         if const { (<$T>::DTYPE as usize) < $crate::compiled::COMPILED_TYPES } {
             &$table[<$T>::DTYPE as usize]
         } else {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 /// The type of an array's elements, as a value.
-///
 /// An array's method `dtype` returns it. `Display` writes the type as Rust spells it.
 ///
 /// # Examples
@@ -52,7 +51,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// The number of element types, an exclusive bound of each type as a number.
+    /// The number of element types: an exclusive bound of `dtype as usize`.
     #[doc(hidden)]
     pub const COUNT: usize = 15;
 
@@ -77,9 +76,10 @@ impl DType {
         }
     }
 
-    /// Returns the name of NumPy's type: `np.dtype(name)` makes the type.
+    /// Returns the name of NumPy's type, which `np.dtype` accepts.
     ///
-    /// NumPy has no type for [`Bf16`](Self::Bf16). The package `ml_dtypes` adds it as `bfloat16`.
+    /// NumPy has no type for [`Bf16`](Self::Bf16). The package `ml_dtypes` adds this type as
+    /// `bfloat16`.
     ///
     /// # Examples
     ///
@@ -109,7 +109,7 @@ impl DType {
         }
     }
 
-    /// Returns the type as Rust spells it.
+    /// Returns the Rust name of the type.
     #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,8 +142,8 @@ impl DType {
     }
 
     /// Returns the type in which functions and gradients are computed before they are rounded once.
-    /// It is `f32` for `f16` and `bf16`, whose range and precision are too small for counts and
-    /// small factors.
+    /// For `f16` and `bf16`, returns `f32`, because their range and precision are too small for
+    /// counts and small factors.
     #[doc(hidden)]
     pub const fn computed_in(self) -> Self {
         match self {
@@ -172,14 +172,14 @@ impl DType {
         }
     }
 
-    /// Returns the type in which sums are computed: `f32` for `f16` and `bf16`, otherwise the type
-    /// of sums.
+    /// Returns the type in which sums are computed: `f32` for `f16` and `bf16`, and the type of
+    /// sums for the other types.
     #[doc(hidden)]
     pub const fn accumulator(self) -> Self {
         self.total().computed_in()
     }
 
-    /// Returns the type in which running sums and products are computed. It is `f64` for floats,
+    /// Returns the type in which running sums and products are computed: `f64` for floats,
     /// `Complex<f64>` for complex numbers, and the type of sums for other types.
     #[doc(hidden)]
     pub const fn wide(self) -> Self {
@@ -190,7 +190,7 @@ impl DType {
         }
     }
 
-    /// Returns the name of the type in the source of kernels.
+    /// Returns the name of the type in the CUDA source of kernels.
     #[doc(hidden)]
     pub const fn in_cuda(self) -> &'static str {
         match self {
@@ -226,7 +226,7 @@ mod tests {
         let numpy_bits = T::DTYPE
             .numpy_name()
             .trim_start_matches(char::is_alphabetic);
-        let bits = numpy_bits.parse().unwrap_or(8); // `bool`, a byte.
+        let bits = numpy_bits.parse().unwrap_or(8); // `bool` has 8 bits.
         assert_eq!(bits, 8 * size_of::<T>());
         assert!(number < DType::COUNT);
         assert_eq!(T::DTYPE.total(), T::Total::DTYPE);

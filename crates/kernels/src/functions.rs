@@ -3,13 +3,13 @@
 //!
 //! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all
 //! rows. Callbacks declare the mathematics (`Real`), the operations and their methods
-//! (`cachescope`), and the functions that `elementwise!` accepts. Callbacks of tests check the
+//! (`cachescope`), and the functions that `elementwise!` accepts. The callbacks of tests check the
 //! accuracy, the host's two evaluators, the CUDA source and the agreement with NumPy.
 //!
-//! A row is `/// sentence name Type(arguments) kind as [aliases] { … }`. An argument has the
-//! array's element type unless it names another. `elementwise!` accepts the name of a function and
-//! its aliases. The kind determines the element types, the type of the computation and the type of
-//! the result:
+//! A row is `/// sentence name Type(arguments) kind as [aliases] { … }`. If an argument names no
+//! type, it has the array's element type. `elementwise!` accepts the name of a function and its
+//! aliases. The kind determines the element types, the type of the computation and the type of the
+//! result:
 //!
 //! | kind | elements | computed in | result |
 //! |---|---|---|---|
@@ -27,9 +27,10 @@
 //!
 //! The body of a row contains, in this order:
 //!
-//! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`, with the
-//!   functions of [`math`](crate::element::scalar::math) and of the standard library;
-//! - `rare`, of a `float`: the magnitude from which on an argument is rare, see
+//! - `host`: the host form. The row of a `float` or a `power` has one form for `f32` and one for
+//!   `f64`. The forms call functions of [`math`](crate::element::scalar::math) and of the standard
+//!   library;
+//! - `rare`, of a `float` or a `power`: the magnitude from which on an argument is rare, see
 //!   [`Pass`](crate::element::scalar::pass::Pass);
 //! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`. It may call CUDA's own functions,
 //!   and functions defined in `src/ops/cuda/prelude/functions.cuh`;
@@ -38,21 +39,22 @@
 //! - `exact`, of a `float` or a `power`: the function in `f64`, as the reference for the errors of
 //!   `f32`;
 //! - `ulps`, of a `float` or a `power`: the largest errors in units in the last place. `f32` is the
-//!   error on the host. `f64` is the error on the host for arguments up to a size. `f64` is omitted
-//!   if the standard library computes the function. `cuda` is the error of `f32` on CUDA, relative
-//!   to the exact result. It is half a unit more than in the CUDA programming guide ("Mathematical
-//!   Functions", CUDA 12). The guide's errors are relative to the number nearest to the exact
-//!   result.
+//!   error on the host. `f64` is the error on the host for arguments up to a size. If the standard
+//!   library computes the function, `f64` is omitted. `cuda` is the error of `f32` on CUDA,
+//!   relative to the exact result. The error is half a unit more than in the CUDA programming guide
+//!   ("Mathematical Functions", CUDA 12). The guide's errors are relative to the number nearest to
+//!   the exact result.
 //!
 //! Operators, `cast` and `select` are declared in `src/ops/expression/elementwise/` and in
-//! `elementwise/` of this crate. They are operators, or their signatures differ from methods.
+//! `elementwise/` of this crate. The signatures of `cast` and `select` differ from those that a row
+//! declares.
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! functions {
     ($callback:ident $($given:tt)*) => { $callback! { $($given)* pass
 
-        /// Returns the negative of each element; integers wrap.
+        /// Returns the negative of each element. Integers wrap.
         neg Negated(x) number {
             host: x.negated(); cuda: "cs_neg(a)";
             example: i32 [1, -2] => [-1, 2];
@@ -72,7 +74,7 @@ macro_rules! functions {
             example: f32 [1.5, -2.0] => [1.5, -2.0];
         }
 
-        /// Returns the imaginary part of each element. For a real number it is 0.
+        /// Returns the imaginary part of each element. For a real number, the result is 0.
         im Im(x) part {
             host: x.im(); cuda: "cs_im(a)";
             example: f32 [1.5, -2.0] => [0.0, 0.0];
@@ -85,8 +87,8 @@ macro_rules! functions {
             example: f32 [1.5, -2.0] => [1.5, -2.0];
         }
 
-        /// Returns 1 for each element above 0, −1 for each below 0, and 0 for 0 and −0. NaN returns
-        /// NaN.
+        /// Returns 1 for each element above 0, −1 for each element below 0, and 0 for 0 and −0. For
+        /// NaN, the result is NaN.
         sign Sign(x) real {
             host: x.sign(); cuda: "cs_sign(a)";
             example: f32 [-2.5, 3.0] => [-1.0, 1.0];
@@ -99,13 +101,14 @@ macro_rules! functions {
         }
 
         /// Multiplies each element by the second operand and adds the third operand. The result is
-        /// rounded once on every processor; `f16` and `bf16` are computed in `f32`. Integers wrap.
+        /// rounded once on every processor. `f16` and `bf16` are computed in `f32`. Integers wrap.
         mul_add MulAdd(x, factor, addend) number {
             host: x.times_plus(factor, addend); cuda: "cs_mul_add(a, b, c)";
             example: f32 [2.0, 3.0], [4.0, 5.0], [0.5, 1.0] => [8.5, 16.0];
         }
 
-        /// Returns each element that is above 0, and 0 for the other elements. NaN returns NaN.
+        /// Returns each element that is above 0, and 0 for the other elements. For NaN, the result
+        /// is NaN.
         relu Relu(x) real {
             host: if x < T::zero() { T::zero() } else { x }; cuda: "a < 0 ? 0 : a";
             example: f32 [-1.5, 2.0] => [0.0, 2.0];
@@ -125,10 +128,10 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 2.0] => [1.0, 2.0];
         }
 
-        /// Limits each element to the range between a low and a high bound. The low bound is
-        /// applied first, so the high bound wins if the bounds cross. If the element or a bound is
-        /// NaN, the result is NaN, like NumPy's `clip`. If an element equals a bound, the element
-        /// gets the gradient.
+        /// Limits each element to the range between a low and a high bound. If the low bound is
+        /// above the high bound, the result is the high bound. If the element or a bound is NaN,
+        /// the result is NaN, like NumPy's `clip`. If an element equals a bound, the element gets
+        /// the gradient.
         clamp Clamp(x, low, high) real {
             host: math::minimum(math::maximum(x, low), high); cuda: "cs_min(cs_max(a, b), c)";
             example: f32 [-3.0, 0.5], (-1.0), (1.0) => [-1.0, 0.5];
@@ -153,7 +156,8 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
         }
 
-        /// Returns whether the left element of each pair is less than or equal to the right one.
+        /// Returns whether the left element of each pair is less than or equal to the right
+        /// element.
         le LessEqual(x, y) compare {
             host: x <= y; cuda: "a <= b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, true];
@@ -165,7 +169,8 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, false];
         }
 
-        /// Returns whether the left element of each pair is greater than or equal to the right one.
+        /// Returns whether the left element of each pair is greater than or equal to the right
+        /// element.
         ge GreaterEqual(x, y) compare {
             host: x >= y; cuda: "a >= b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
@@ -199,26 +204,26 @@ macro_rules! functions {
             example: bool [true, false] => [false, true];
         }
 
-        /// Shifts the bits of each element left by a number of places, like NumPy's `left_shift`.
-        /// If the number of places is negative, or at least the number of bits, the result is 0.
-        /// The operator `<<` is equivalent.
+        /// Shifts the bits of each element left by `places`, like NumPy's `left_shift`. If `places`
+        /// is negative, or at least the number of bits, the result is 0. The operator `<<` is
+        /// equivalent.
         shl Shl(x, places) integer {
             host: x.left_shift(places); cuda: "cs_left_shift(a, b)";
             example: i32 [1, 3], [4, 40] => [16, 0];
         }
 
-        /// Shifts the bits of each element right by a number of places and keeps the sign, like
-        /// NumPy's `right_shift`. If the number of places is negative, or at least the number of
-        /// bits, negative elements give −1 and others 0. The operator `>>` is equivalent.
+        /// Shifts the bits of each element right by `places` and keeps the sign, like NumPy's
+        /// `right_shift`. If `places` is negative, or at least the number of bits, negative
+        /// elements become −1, and other elements become 0. The operator `>>` is equivalent.
         shr Shr(x, places) integer {
             host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
             example: i32 [-16, 3], [2, 40] => [-4, 0];
         }
 
-        /// Raises each integer to the power of the other integer; the result wraps. NumPy rejects
-        /// negative exponents. Here the result is the integer part of the power: 0, except for the
-        /// bases 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes `i32` exponents,
-        /// and [`powf`](Self::powf) is for floats.
+        /// Raises each integer to the power of an integer. The result wraps. NumPy rejects negative
+        /// exponents. This function returns the integer part of such a power. The integer part is
+        /// 0, except for the bases 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) is for
+        /// `i32` exponents, and [`powf`](Self::powf) is for floats.
         pow Pow(x, exponent) integer {
             host: x.power(exponent); cuda: "cs_pow(a, b)";
             example: i32 [2, -3], [10, 3] => [1024, -27];
@@ -237,14 +242,15 @@ macro_rules! functions {
             exact: 1.0 / x; ulps: f32 0.5, cuda 0.5;
         }
 
-        /// Returns the square root of each element; NaN below 0. The slope at 0 is infinite.
+        /// Returns the square root of each element. Below 0, the result is NaN. At 0, the
+        /// derivative is infinite.
         sqrt Sqrt(x) float {
             host: x.sqrt(), x.sqrt(); cuda: "sqrt(a)";
             example: f32 [4.0, 2.25] => [2.0, 1.5];
             exact: x.sqrt(); ulps: f32 0.5, cuda 0.5;
         }
 
-        /// Returns the reciprocal of the square root of each element; NaN below 0.
+        /// Returns the reciprocal of the square root of each element. Below 0, the result is NaN.
         rsqrt Rsqrt(x) float {
             host: 1.0 / x.sqrt(), 1.0 / x.sqrt(); cuda: "rsqrt(a)";
             example: f32 [4.0, 0.25] => [0.5, 2.0];
@@ -272,35 +278,36 @@ macro_rules! functions {
             exact: x.exp2(); ulps: f32 1.0, f64 1.5 up to 1100.0, cuda 2.5;
         }
 
-        /// Returns *e* to the power of each element, minus 1; accurate near 0 too.
+        /// Returns *e* to the power of each element, minus 1. The result is also accurate near 0.
         exp_m1 ExpM1(x) float {
             host: exp::exp_m1_f32(pass, x), exp::exp_m1_f64(pass, x); cuda: "expm1(a)";
             example: f32 [1e-10, f32::NEG_INFINITY] => [1e-10, -1.0];
             exact: x.exp_m1(); ulps: f32 0.51, f64 2.0 up to 750.0, cuda 1.5;
         }
 
-        /// Returns the natural logarithm of each element; NaN below 0.
+        /// Returns the natural logarithm of each element. Below 0, the result is NaN.
         ln Ln(x) float {
             host: log::ln_f32(pass, x), log::ln_f64(pass, x); cuda: "log(a)";
             example: f32 [1.0, 0.0] => [0.0, f32::NEG_INFINITY];
             exact: x.ln(); ulps: f32 1.0, f64 1.5 up to 1e300, cuda 1.5;
         }
 
-        /// Returns the natural logarithm of 1 plus each element; accurate near 0 too, NaN below −1.
+        /// Returns the natural logarithm of 1 plus each element. The result is also accurate near
+        /// 0. Below −1, the result is NaN.
         log1p Log1p(x) float as [ln_1p] {
             host: log::log1p_f32(pass, x), log::log1p_f64(pass, x); cuda: "log1p(a)";
             example: f32 [1e-10, -1.0] => [1e-10, f32::NEG_INFINITY];
             exact: x.ln_1p(); ulps: f32 0.51, f64 2.0 up to 100.0, cuda 1.5;
         }
 
-        /// Returns the logarithm of each element to base 2; NaN below 0.
+        /// Returns the logarithm of each element to base 2. Below 0, the result is NaN.
         log2 Log2(x) float {
             host: log::log2_f32(pass, x), x.log2(); cuda: "log2(a)";
             example: f32 [8.0, 0.5] => [3.0, -1.0];
             exact: x.log2(); ulps: f32 0.51, cuda 1.5;
         }
 
-        /// Returns the logarithm of each element to base 10; NaN below 0.
+        /// Returns the logarithm of each element to base 10. Below 0, the result is NaN.
         log10 Log10(x) float {
             host: log::log10_f32(pass, x), x.log10(); cuda: "log10(a)";
             example: f32 [1000.0, 0.1] => [3.0, -1.0];
@@ -308,18 +315,18 @@ macro_rules! functions {
         }
 
         /// Raises each element to the power of an `i32`, or of the matching element of an array of
-        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers. Here the
-        /// result is the integer part of the power: 0, except for the bases 1 and −1, whose powers
-        /// are 1 and −1.
+        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers. This
+        /// function returns the integer part of such a power. The integer part is 0, except for the
+        /// bases 1 and −1, whose powers are 1 and −1.
         powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;
         }
 
-        /// Raises each element to the power of the other element, like C's `pow`. If a negative
-        /// number has an exponent that is not whole, the result is NaN. If the exponent is 0, the
-        /// result is 1.
+        /// Raises each element to the power of the exponent, like C's `pow`. If a negative number
+        /// has an exponent that is not whole, the result is NaN. If the exponent is 0, the result
+        /// is 1.
         powf Powf(x, exponent) float {
             host: power::powf_f32(pass, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
             example: f32 [2.0, 9.0], [10.0, 0.5] => [1024.0, 3.0];
@@ -347,15 +354,16 @@ macro_rules! functions {
             exact: x.tan(); ulps: f32 3.9, f64 3.0 up to 1e6, cuda 4.5;
         }
 
-        /// Returns the angle in radians whose sine is each element, from −π/2 to π/2; NaN beyond
-        /// ±1.
+        /// Returns the angle in radians whose sine is each element, from −π/2 to π/2. Beyond ±1,
+        /// the result is NaN.
         asin Asin(x) float {
             host: inverse::asin_f32(pass, x), x.asin(); cuda: "asin(a)";
             example: f32 [0.0, 1.0] => [0.0, std::f32::consts::FRAC_PI_2];
             exact: x.asin(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Returns the angle in radians whose cosine is each element, from 0 to π; NaN beyond ±1.
+        /// Returns the angle in radians whose cosine is each element, from 0 to π. Beyond ±1, the
+        /// result is NaN.
         acos Acos(x) float {
             host: inverse::acos_f32(pass, x), x.acos(); cuda: "acos(a)";
             example: f32 [1.0, -1.0] => [0.0, std::f32::consts::PI];
@@ -402,34 +410,36 @@ macro_rules! functions {
         asinh Asinh(x) float {
             host: hyperbolic::asinh_f32(pass, x), hyperbolic::asinh_f64(pass, x); cuda: "asinh(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, f32::INFINITY];
-            // Near 0 the function of the standard library loses digits.
+            // Near 0, `asinh` of the standard library loses digits.
             exact: if x.abs() < 1e-5 { x * (1.0 - x * x / 6.0) } else { x.asinh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// Returns the number, not below 0, whose hyperbolic cosine is each element; NaN below 1.
+        /// Returns the number, not below 0, whose hyperbolic cosine is each element. Below 1, the
+        /// result is NaN.
         acosh Acosh(x) float {
             host: hyperbolic::acosh_f32(pass, x), hyperbolic::acosh_f64(pass, x); cuda: "acosh(a)";
             example: f32 [1.0, f32::INFINITY] => [0.0, f32::INFINITY];
-            // Near 1 the function of the standard library loses digits.
+            // Near 1, `acosh` of the standard library loses digits.
             exact: if x.abs() < 1.001 { (x - 1.0 + ((x - 1.0) * (x + 1.0)).sqrt()).ln_1p() } else { x.acosh() };
             ulps: f32 0.51, cuda 4.5;
         }
 
-        /// Returns the number whose hyperbolic tangent is each element; NaN beyond ±1.
+        /// Returns the number whose hyperbolic tangent is each element. Beyond ±1, the result is
+        /// NaN.
         atanh Atanh(x) float {
             host: hyperbolic::atanh_f32(pass, x), hyperbolic::atanh_f64(pass, x); cuda: "atanh(a)";
             example: f32 [0.0, -1.0] => [0.0, f32::NEG_INFINITY];
             exact: if x.abs() < 1e-5 { x * (1.0 + x * x / 3.0) } else { x.atanh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// Rounds each element down to a whole number of its type, and −0 keeps its sign.
+        /// Rounds each element down to a whole number of its type. −0 keeps its sign.
         floor Floor(x) float {
             host: rounding::floor_f32(pass, x), rounding::floor_f64(pass, x); cuda: "floor(a)";
             example: f32 [1.5, -1.5] => [1.0, -2.0];
             exact: x.floor(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// Rounds each element up to a whole number of its type, and −0 keeps its sign.
+        /// Rounds each element up to a whole number of its type. −0 keeps its sign.
         ceil Ceil(x) float {
             host: rounding::ceil_f32(pass, x), rounding::ceil_f64(pass, x); cuda: "ceil(a)";
             example: f32 [1.5, -1.5] => [2.0, -1.0];
@@ -437,14 +447,14 @@ macro_rules! functions {
         }
 
         /// Rounds each element to the nearest whole number, and ties to even, like NumPy's `round`.
-        /// Rust's `round` rounds ties away from 0. The type is unchanged, and −0 keeps its sign.
+        /// Rust's `round` rounds ties away from 0. The type is unchanged. −0 keeps its sign.
         round Round(x) float {
             host: rounding::round_f32(pass, x), rounding::round_f64(pass, x); cuda: "rint(a)";
             example: f32 [2.5, -1.5] => [2.0, -2.0];
             exact: x.round_ties_even(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// Rounds each element toward 0 to a whole number of its type, and −0 keeps its sign.
+        /// Rounds each element toward 0 to a whole number of its type. −0 keeps its sign.
         trunc Trunc(x) float {
             host: rounding::trunc_f32(pass, x), rounding::trunc_f64(pass, x); cuda: "trunc(a)";
             example: f32 [1.5, -1.5] => [1.0, -1.0];
@@ -464,8 +474,8 @@ macro_rules! functions {
             host: exp::sigmoid_f32(pass, x), exp::sigmoid_f64(pass, x); cuda: "cs_sigmoid(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.5, 0.0];
             exact: (if x < 0.0 { x.exp() } else { 1.0 }) / (1.0 + (-x.abs()).exp());
-            // On CUDA the function is computed with exp, and products double the errors of their
-            // factors in the last place.
+            // On CUDA, the function is computed with `exp`. A product may double the error of its
+            // factor in the last place.
             ulps: f32 2.7, f64 3.0 up to 750.0, cuda 6.0;
         }
 
@@ -478,13 +488,13 @@ macro_rules! functions {
             exact: if x < -40.0 {
                 -0.0
             } else {
-                // The slope of erfc corrects the rounding error of its argument.
+                // The derivative of `erfc` corrects the rounding error of the argument.
                 let quotient = -x * std::f64::consts::FRAC_1_SQRT_2;
                 let lost = (-x).mul_add(std::f64::consts::FRAC_1_SQRT_2, -quotient) + x * 4.833_646_656_726_457e-17;
                 let slope = if quotient > 1.0 { -2.0 * quotient } else { 0.0 };
                 if x > 40.0 { x } else { 0.5 * x * libm::erfc(quotient) * (1.0 + slope * lost) }
             };
-            // On CUDA the error of erfc alone is 4 units.
+            // On CUDA, the error of `erfc` alone is 4 units.
             ulps: f32 0.52, cuda 11.0;
         }
 

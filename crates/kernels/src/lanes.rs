@@ -1,6 +1,6 @@
-//! Lanes: the elements along one axis of a shape, one lane for each index of the other axes.
-//! Elements are numbered in row-major order. (In the source of kernels a lane is named a line,
-//! because CUDA's lanes are the threads of a warp.)
+//! Lanes: the elements along one axis of a shape, one lane for each index of the other axes. A
+//! *row-major index* is the position of an element in row-major order. (In the source of kernels a
+//! lane is named a line, because CUDA's lanes are the threads of a warp.)
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use crate::{AnyElement, DType};
 pub struct Lanes {
     /// The product of the lengths before the axis.
     pub outer: usize,
-    /// The length of the axis, which is the number of elements of a lane.
+    /// The length of the axis: the number of elements of a lane.
     pub length: usize,
-    /// The product of the lengths behind the axis, which is the stride within a lane.
+    /// The product of the lengths after the axis: the stride within a lane.
     pub inner: usize,
 }
 
 impl Lanes {
-    /// Returns the lanes along axis number `axis` of an array of these lengths.
+    /// Returns the lanes along axis `axis` of an array of shape `dims`.
     pub fn along(axis: usize, dims: &[usize]) -> Self {
         Self {
             outer: dims[..axis].iter().product(),
@@ -41,7 +41,7 @@ impl Lanes {
         self.outer * self.inner.div_ceil(RUN)
     }
 
-    /// Returns the job with this number.
+    /// Returns the job with index `number`.
     #[inline(always)]
     pub fn job(&self, number: usize) -> Job {
         let blocks = self.inner.div_ceil(RUN);
@@ -64,13 +64,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the numbers of all elements of the lane, if they are contiguous.
+    /// Returns the row-major indices of all elements of the lane, if they are contiguous.
     #[inline(always)]
     pub fn whole(&self) -> Option<Range<usize>> {
         (self.lanes.inner == 1).then(|| self.start..self.start + self.lanes.length)
     }
 
-    /// Returns the numbers of the elements at `index` of each lane.
+    /// Returns the row-major indices of the elements at position `index` of each lane.
     #[inline(always)]
     pub fn at(&self, index: usize) -> Range<usize> {
         let start = self.start + index * self.lanes.inner;
@@ -78,12 +78,12 @@ impl Job {
     }
 }
 
-/// The elements that a loop over lanes reads, by their numbers.
+/// The elements that a loop over lanes reads, by row-major index.
 ///
 /// # Safety
 ///
-/// The elements at a returned address are readable, and nothing writes to them, until the next
-/// call.
+/// The elements at a returned address must be readable until the next call of a method. Meanwhile,
+/// no code may write to them.
 pub unsafe trait Elements {
     /// Returns the size of an element.
     fn element_bytes(&self) -> usize;
@@ -96,7 +96,7 @@ pub unsafe trait Elements {
     /// Panics if there are fewer elements than `range` requires.
     fn address(&mut self, range: Range<usize>) -> *const u8;
 
-    /// Writes the elements of `range`, of any length, from an address on.
+    /// Writes the elements of `range`, of any length, to the memory at `to`.
     ///
     /// # Panics
     ///
@@ -104,8 +104,8 @@ pub unsafe trait Elements {
     ///
     /// # Safety
     ///
-    /// The address must be aligned and writable for the elements. Nothing else may read or write
-    /// this memory.
+    /// `to` must be aligned and writable for the elements. No other code may access this memory
+    /// during the call.
     unsafe fn write(&mut self, range: Range<usize>, to: *mut u8);
 }
 
@@ -121,11 +121,12 @@ pub(crate) unsafe fn values<T: AnyElement>(
 ) -> &[T] {
     let count = range.len();
     let first = elements.address(range).cast();
-    // SAFETY: there are `count` elements, by the contract of the trait, of `T` by this function's.
+    // SAFETY: by the contract of [`Elements`], the address has `count` elements. By this function's
+    // contract, they are of `T`.
     unsafe { std::slice::from_raw_parts(first, count) }
 }
 
-/// Writes the elements from number `start` on to all of `out`.
+/// Fills `out` with the elements from row-major index `start` on.
 ///
 /// # Safety
 ///
@@ -138,18 +139,17 @@ pub(crate) unsafe fn write<T: AnyElement>(
 ) {
     let range = start..start + out.len();
     // SAFETY: `out` is borrowed exclusively and is as long as `range`. By this function's contract,
-    // the elements have its type.
+    // the elements have type `T`.
     unsafe { elements.write(range, out.as_mut_ptr().cast()) };
 }
 
 /// A function that computes the lanes of some jobs from elements, and writes the results to the
 /// lanes' output.
-///
-/// The elements and the output must be of the loop's types. Nothing else may access the jobs' lanes
-/// of the output.
+/// The elements and the output must be of the loop's types. No other code may access the jobs'
+/// lanes of the output.
 pub type LaneLoop = unsafe fn(&mut dyn Elements, Untyped, &Lanes, Range<usize>);
 
-/// A loop over lanes, with the types of the elements that it reads and writes.
+/// A loop over lanes, with the types of its elements and results.
 #[derive(Debug)]
 pub struct LaneLoops {
     /// The type of the elements.
@@ -158,12 +158,12 @@ pub struct LaneLoops {
     pub output: DType,
     /// The function that writes all lanes of some jobs.
     pub run: LaneLoop,
-    /// The time that an element takes, divided by the time to read and write it.
+    /// The time to compute an element, divided by the time to read and write it.
     pub effort: usize,
 }
 
-/// Returns whether running sums of `dtype` carry a compensation for rounding errors: true if the
-/// kind of number has no wider type.
+/// Returns whether running sums of `dtype` carry a compensation for rounding errors. This is the
+/// case for `f64` and `Complex<f64>`, because no wider type exists.
 pub const fn is_compensated(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::C64)
 }

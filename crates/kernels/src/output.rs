@@ -5,17 +5,18 @@ use std::ops::Range;
 
 use crate::{AnyElement, DType};
 
-/// The memory of an array that is being computed. Its parts are lent to the threads of a launch.
+/// The memory of an array that is being computed. The threads of a launch borrow disjoint parts of
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<T> {
     base: *mut MaybeUninit<T>,
     count: usize,
 }
 
-// SAFETY: an output is plain memory that nothing else used when the output was made. By its
+// SAFETY: an output is plain memory that no other code used when the output was made. By its
 // contract, `part` lends each element to one thread at a time.
 unsafe impl<T: Send> Send for Output<T> {}
-// SAFETY: as above.
+// SAFETY: by its contract, `part` lends each element to one thread at a time.
 unsafe impl<T: Send> Sync for Output<T> {}
 
 /// A type-erased [`Output`].
@@ -25,14 +26,15 @@ pub struct Untyped {
     count: usize,
 }
 
-// SAFETY: as for an output.
+// SAFETY: the type is an address of plain data. Only an [`Output`] that is made from it writes the
+// data.
 unsafe impl Send for Untyped {}
-// SAFETY: as above.
+// SAFETY: the type has no method that accesses the data.
 unsafe impl Sync for Untyped {}
 
 impl Untyped {
     /// Returns the memory of `count` elements from this address on. The caller ensures that the
-    /// elements exist, and that nothing else uses them.
+    /// elements exist, and that no other code uses them.
     pub fn new(base: *mut u8, count: usize) -> Self {
         Self { base, count }
     }
@@ -49,8 +51,8 @@ impl Untyped {
         self.count
     }
 
-    /// Returns the address of the element `index`, of `dtype`. The address may be the end of the
-    /// memory.
+    /// Returns the address of the element `index`, of type `dtype`. If `index` is the number of
+    /// elements, returns the end of the memory.
     #[inline]
     pub fn part(&self, dtype: DType, index: usize) -> *mut u8 {
         assert!(index <= self.count);
@@ -72,7 +74,7 @@ impl Untyped {
 }
 
 impl<T: AnyElement> Output<T> {
-    /// Returns the output without its type.
+    /// Returns the output without its element type.
     pub fn untyped(&self) -> Untyped {
         Untyped {
             base: self.base.cast(),
@@ -90,8 +92,8 @@ impl<T: AnyElement> Output<T> {
     ///
     /// # Safety
     ///
-    /// The memory must be alive, and may only be read later. No other caller may hold a part that
-    /// overlaps `range`.
+    /// The memory must be alive, and must not be read before all elements are written. No other
+    /// caller may hold a part that overlaps `range`.
     #[expect(
         clippy::mut_from_ref,
         reason = "the parts do not overlap, by the contract"
@@ -102,8 +104,8 @@ impl<T: AnyElement> Output<T> {
         if range.is_empty() {
             return &mut [];
         }
-        // SAFETY: by the contract, the buffer is alive, and only this caller uses the range, which
-        // lies in the buffer. Blocks are aligned for every element.
+        // SAFETY: by the contract, the memory is alive, and only this caller uses the range. The
+        // range is within the memory. Blocks are aligned for every element type.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(range.start), range.len()) }
     }
 }

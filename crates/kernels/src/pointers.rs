@@ -2,22 +2,23 @@
 
 use std::mem::MaybeUninit;
 
-/// The memory of elements that a loop reads.
+/// The address of elements that a loop reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPtr<T>(*const T);
 
-/// The memory of a new array that a loop writes, in any order.
+/// The address of a new array's elements, which a loop writes in any order.
 #[derive(Clone, Copy, Debug)]
 pub struct WritePtr<T>(*mut MaybeUninit<T>);
 
-// SAFETY: an address of plain data; the code that reads the data ensures that nothing writes to it
-// meanwhile.
+// SAFETY: the type is an address of plain data. The code that reads the data ensures that nothing
+// writes to it meanwhile.
 unsafe impl<T: Sync> Send for ReadPtr<T> {}
-// SAFETY: as above.
+// SAFETY: the code that reads the data ensures that nothing writes to it meanwhile.
 unsafe impl<T: Sync> Sync for ReadPtr<T> {}
-// SAFETY: an address of plain data; the code that writes the data ensures that nothing else does.
+// SAFETY: the type is an address of plain data. The code that writes the data ensures that no other
+// code accesses it meanwhile.
 unsafe impl<T: Send> Send for WritePtr<T> {}
-// SAFETY: as above.
+// SAFETY: the code that writes the data ensures that no other code accesses it meanwhile.
 unsafe impl<T: Send> Sync for WritePtr<T> {}
 
 impl<T> ReadPtr<T> {
@@ -35,7 +36,8 @@ impl<T> ReadPtr<T> {
 }
 
 impl ReadPtr<u8> {
-    /// Returns the pointer as a pointer to elements of `T`, which these bytes represent.
+    /// Returns the pointer as a pointer to elements of `T`. The bytes must represent elements of
+    /// `T`.
     #[inline(always)]
     pub fn cast<T>(self) -> ReadPtr<T> {
         ReadPtr(self.0.cast())
@@ -57,7 +59,8 @@ impl<T> WritePtr<T> {
 }
 
 impl WritePtr<u8> {
-    /// Returns the pointer as a pointer to elements of `T`, which these bytes represent.
+    /// Returns the pointer as a pointer to elements of `T`. The bytes must represent elements of
+    /// `T`.
     #[inline(always)]
     pub fn cast<T>(self) -> WritePtr<T> {
         WritePtr(self.0.cast())

@@ -4,8 +4,8 @@ use crate::Number;
 #[cfg(target_arch = "x86_64")]
 use crate::vector::{has_vectors, has_wide_vectors};
 
-/// A vector register of elements of `T`. Its functions are compiled for the features of the
-/// function that they are inlined into.
+/// A vector register of elements of `T`. Its functions are inlined, and compiled for the target
+/// features of the calling function.
 ///
 /// # Safety
 ///
@@ -13,10 +13,10 @@ use crate::vector::{has_vectors, has_wide_vectors};
 pub unsafe trait VectorOf<T>: Copy {
     /// The number of elements.
     const LANES: usize;
-    /// `true` if there are 32 registers, otherwise there are 16.
+    /// `true` if the processor has 32 registers, `false` if it has 16.
     const IS_WIDE: bool;
-    /// `true` in code for x86-64 without AVX2. Such code is kept short, because processors without
-    /// AVX2 are rare.
+    /// `true` for x86-64 without AVX2. Code for such processors is kept short, because they are
+    /// rare.
     const IS_PLAIN: bool = false;
 
     /// # Safety
@@ -39,19 +39,19 @@ pub unsafe trait VectorOf<T>: Copy {
     ///
     /// # Safety
     ///
-    /// As for [`splat`](Self::splat).
+    /// The contract of [`splat`](Self::splat) must hold.
     unsafe fn plus_product(self, left: Self, right: Self) -> Self;
 
     /// # Safety
     ///
-    /// As for [`splat`](Self::splat).
+    /// The contract of [`splat`](Self::splat) must hold.
     unsafe fn plus(self, other: Self) -> Self;
 
     /// Returns the sum of the elements.
     ///
     /// # Safety
     ///
-    /// As for [`splat`](Self::splat).
+    /// The contract of [`splat`](Self::splat) must hold.
     unsafe fn total(self) -> T;
 }
 
@@ -67,37 +67,37 @@ macro_rules! registers {
 
                 #[inline(always)]
                 unsafe fn splat(value: $type) -> Self {
-                    // SAFETY: by this function's contract.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe { std::arch::x86_64::$splat(value) }
                 }
 
                 #[inline(always)]
                 unsafe fn load(from: *const $type) -> Self {
-                    // SAFETY: as above.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe { std::arch::x86_64::$load(from) }
                 }
 
                 #[inline(always)]
                 unsafe fn store(self, to: *mut $type) {
-                    // SAFETY: as above.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe { std::arch::x86_64::$store(to, self) }
                 }
 
                 #[inline(always)]
                 unsafe fn plus_product(self, left: Self, right: Self) -> Self {
-                    // SAFETY: as above.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe { std::arch::x86_64::$fma(left, right, self) }
                 }
 
                 #[inline(always)]
                 unsafe fn plus(self, other: Self) -> Self {
-                    // SAFETY: as above.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe { std::arch::x86_64::$add(self, other) }
                 }
 
                 #[inline(always)]
                 unsafe fn total(self) -> $type {
-                    // SAFETY: as above.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe { $total(self) }
                 }
             }
@@ -125,7 +125,7 @@ unsafe fn total_ps(vector: std::arch::x86_64::__m256) -> f32 {
         _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps, _mm_shuffle_ps,
         _mm256_castps256_ps128, _mm256_extractf128_ps,
     };
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let half = _mm_add_ps(
             _mm256_castps256_ps128(vector),
@@ -148,7 +148,7 @@ unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
         _mm_add_pd, _mm_add_sd, _mm_cvtsd_f64, _mm_unpackhi_pd, _mm256_castpd256_pd128,
         _mm256_extractf128_pd,
     };
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let pair = _mm_add_pd(
             _mm256_castpd256_pd128(vector),
@@ -158,7 +158,7 @@ unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
     }
 }
 
-/// A vector in plain code, which the compiler vectorises for the baseline of the architecture.
+/// A vector in plain code, which the compiler vectorises for the architecture's baseline.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainVector<T>([T; 4]);
 
@@ -171,7 +171,8 @@ pub trait RegisterFloat: Number {
     #[cfg(target_arch = "x86_64")]
     type Short: VectorOf<Self>;
 
-    /// Returns `self + left · right`, rounded once if the processor has a fused instruction.
+    /// Returns `self + left · right`. If the processor has a fused multiply-add, the result is
+    /// rounded once.
     fn plus_product(self, left: Self, right: Self) -> Self;
 }
 
@@ -214,13 +215,13 @@ unsafe impl<T: RegisterFloat> VectorOf<T> for PlainVector<T> {
 
     #[inline(always)]
     unsafe fn load(from: *const T) -> Self {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         Self(unsafe { from.cast::<[T; 4]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut T) {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { to.cast::<[T; 4]>().write_unaligned(self.0) };
     }
 
@@ -261,7 +262,7 @@ pub fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
             return unsafe { with_long::<T, _>(work) };
         }
         if has_vectors() {
-            // SAFETY: as above.
+            // SAFETY: the processor has AVX2 and FMA, as just checked.
             return unsafe { with_short::<T, _>(work) };
         }
     }
@@ -275,7 +276,7 @@ pub fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
 unsafe fn with_long<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { work.run::<T::Long>() };
 }
 
@@ -285,6 +286,6 @@ unsafe fn with_long<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn with_short<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { work.run::<T::Short>() };
 }

@@ -14,12 +14,12 @@ use crate::reduce::Compensated;
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, DType, Number};
 
-/// The number of elements of a lane that are summed separately, before the sum of earlier elements
-/// is added to each of them.
+/// The number of elements of a lane that are summed separately, before the sum of all earlier
+/// elements is added.
 const BLOCK: usize = 8;
 
 /// The loops of running sums and products that are compiled with the library, by type. The types
-/// are `f32`, `f64` and, for gradients, complex numbers of `f64`.
+/// are `f32`, `f64` and, for gradients, `Complex<f64>`.
 static COMPILED: [[LaneLoops; 2]; 3] = [
     [loops::<f32, false>(), loops::<f32, true>()],
     [loops::<f64, false>(), loops::<f64, true>()],
@@ -29,11 +29,11 @@ static COMPILED: [[LaneLoops; 2]; 3] = [
     ],
 ];
 
-/// Returns the loops of running sums, or of products if `PRODUCT`, of elements of `T`. Returns a
-/// reference, because a constant with a function's address would make the compiler compile the
+/// Returns the loops of running sums of elements of `T`, or of running products if `PRODUCT`. The
+/// result is a reference. A constant with a function's address would make the compiler compile the
 /// function wherever the constant is used.
 pub const fn scan_loops_of<T: AnyElement, const PRODUCT: bool>() -> &'static LaneLoops {
-    // A constant condition, so that no loop is compiled if the table has an entry.
+    // The condition is a constant, so that no loop is compiled if the table has an entry.
     match const { place_of(T::DTYPE) } {
         Some(place) => &COMPILED[place][PRODUCT as usize],
         None => const { &loops::<T, PRODUCT>() },
@@ -50,7 +50,7 @@ const fn place_of(dtype: DType) -> Option<usize> {
 }
 
 const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
-    // A constant condition, so that only one of the loops is compiled.
+    // The condition is a constant, so that only one of the loops is compiled.
     let run: LaneLoop = if const { PRODUCT } {
         scan_loop::<T, Product<T::Wide>>
     } else if const { is_compensated(T::DTYPE) } {
@@ -66,11 +66,11 @@ const fn loops<T: AnyElement, const PRODUCT: bool>() -> LaneLoops {
     }
 }
 
-/// Computes running totals in an `S`, as a [`LaneLoop`].
+/// Computes running totals with `S`, as a [`LaneLoop`].
 ///
 /// # Safety
 ///
-/// The elements must be of `T`, and the output must be of `T`'s totals. Nothing else may access the
+/// The elements must be of `T`, and the output must be of `T::Total`. No other code may access the
 /// jobs' lanes of the output.
 unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
     elements: &mut dyn Elements,
@@ -81,7 +81,7 @@ unsafe fn scan_loop<T: AnyElement, S: RunningTotal<T>>(
     assert_eq!(elements.element_bytes(), size_of::<T>());
     let sums = SumLoop::<T, S> {
         elements,
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         output: &unsafe { output.typed() },
         lanes,
         jobs,
@@ -96,7 +96,7 @@ trait RunningTotal<T: AnyElement>: Copy {
     fn and(self, value: T) -> Self;
     fn value(self) -> T::Total;
 
-    /// Writes the total up to each of `values` to `out`, and returns the last total.
+    /// Writes the running total at each of `values` to `out`, and returns the last total.
     #[inline(always)]
     fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
         for (slot, &value) in out.iter_mut().zip(values) {
@@ -107,7 +107,7 @@ trait RunningTotal<T: AnyElement>: Copy {
     }
 }
 
-/// A sum in a type that is wide enough to need no compensation.
+/// A running sum without compensation, in the type `A`.
 #[derive(Clone, Copy)]
 struct Plain<A>(A);
 
@@ -127,8 +127,8 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
         convert(self.0)
     }
 
-    /// Sums each block separately. Only one addition in a block waits for the previous block, so
-    /// the other additions of several blocks overlap.
+    /// Sums each block separately. Only one addition in a block depends on the previous block, so
+    /// the processor overlaps the other additions of several blocks.
     #[inline(always)]
     fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
         let (blocks, rest) = values.as_chunks::<BLOCK>();
@@ -151,7 +151,7 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
     }
 }
 
-/// A product in a type that is wide enough to need no compensation.
+/// A running product in the type `A`.
 #[derive(Clone, Copy)]
 struct Product<A>(A);
 
@@ -189,7 +189,8 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
     }
 }
 
-/// The loop of [`scan_loop`] for elements of `T`. Only [`scan_loop`] makes it.
+/// The loop of [`scan_loop`] for elements of `T`. Only [`scan_loop`] makes a value of this type.
+/// The contract of `scan_loop` makes the loop sound.
 struct SumLoop<'a, T: AnyElement, S> {
     elements: &'a mut dyn Elements,
     output: &'a Output<T::Total>,
@@ -224,9 +225,9 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, T, S> {
             }
             let mut sums = [S::nothing(); RUN];
             for index in 0..lanes.length {
-                // SAFETY: as above.
+                // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                 let out = unsafe { output.part(job.at(index)) };
-                // SAFETY: as above.
+                // SAFETY: `scan_loop` has elements of `T`.
                 let values: &[T] = unsafe { values(elements, job.at(index)) };
                 for ((slot, sum), &value) in out.iter_mut().zip(&mut sums).zip(values) {
                     *sum = sum.and(value);

@@ -9,12 +9,12 @@ use crate::compiled_or;
 use crate::walk::Walk;
 use crate::{DType, Element};
 
-/// The number of values that are searched for together. The steps of their searches are
-/// independent, so they overlap.
+/// The number of values that are searched for together. Their searches are independent, so the
+/// processor overlaps them.
 const TOGETHER: usize = 8;
 
-/// A function that writes the positions of values. The values have the numbers of a range, and the
-/// walk determines their addresses.
+/// A function that writes the positions of values. The range selects the values by row-major index,
+/// and the walk determines their addresses.
 ///
 /// The elements and the values must be of the loop's type, and readable.
 pub type SearchLoop =
@@ -25,7 +25,8 @@ pub type SearchLoop =
 pub struct SearchLoops {
     /// The type of the elements.
     pub element: DType,
-    /// The loops for positions before equal elements, and for positions after equal elements.
+    /// The loop for positions before equal elements, and the loop for positions after equal
+    /// elements.
     pub by_side: [SearchLoop; 2],
 }
 
@@ -49,7 +50,7 @@ pub const fn search_loops_of<T: Element>() -> &'static SearchLoops {
 
 /// # Safety
 ///
-/// As for a [`SearchLoop`].
+/// The contract of a [`SearchLoop`] must hold.
 unsafe fn write<T: Element, const AFTER: bool>(
     sorted: &Sorted<u8>,
     values: *const u8,
@@ -63,14 +64,14 @@ unsafe fn write<T: Element, const AFTER: bool>(
         step: sorted.step,
         length: sorted.length,
     };
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { sorted.write::<AFTER>(values.cast(), walk, range, out) };
 }
 
 /// Sorted elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Sorted<T> {
-    /// The address of the element with index 0.
+    /// The address of the element at index 0.
     pub elements: *const T,
     /// The index of the first element.
     pub first: usize,
@@ -80,18 +81,18 @@ pub struct Sorted<T> {
     pub length: usize,
 }
 
-// SAFETY: an address of plain data, which only a loop reads, by its contract.
+// SAFETY: the type is an address of plain data. By its contract, a loop only reads the data.
 unsafe impl<T: Sync> Send for Sorted<T> {}
-// SAFETY: as above.
+// SAFETY: the type is an address of plain data, which loops only read.
 unsafe impl<T: Sync> Sync for Sorted<T> {}
 
 impl<T: Element> Sorted<T> {
-    /// Writes the positions at which the values with the numbers `range` belong: after equal
-    /// elements if `AFTER`, otherwise before them.
+    /// Writes the insertion positions of the values with the row-major indices `range`. A position
+    /// is after equal elements if `AFTER`, otherwise before equal elements.
     ///
     /// # Safety
     ///
-    /// Elements and values must be readable, and the walk must be over the values.
+    /// The elements and the values must be readable. The walk must be over the values.
     unsafe fn write<const AFTER: bool>(
         &self,
         values: *const T,
@@ -104,16 +105,17 @@ impl<T: Element> Sorted<T> {
         for ([at], count) in walk.runs(range) {
             for (part, slots) in out[done..done + count].chunks_mut(TOGETHER).enumerate() {
                 let place = |number: usize| {
-                    // If there are fewer values, the last value is searched for again, and the
-                    // surplus positions are not written.
+                    // If a group has fewer than `TOGETHER` values, the loop searches for the last
+                    // value again. The surplus positions are not written.
                     let number = part * TOGETHER + number.min(slots.len() - 1);
                     values
                         .wrapping_add(at)
                         .wrapping_offset(number as isize * step)
                 };
-                // SAFETY: by this function's contract, the walk has these values.
+                // SAFETY: by this function's contract, the walk has these values, and they are
+                // readable.
                 let values = std::array::from_fn(|number| unsafe { place(number).read() });
-                // SAFETY: by this function's contract.
+                // SAFETY: the caller upholds this function's contract.
                 let places = unsafe { self.places::<AFTER>(values) };
                 for (slot, place) in slots.iter_mut().zip(places) {
                     slot.write(place as i64);
@@ -123,21 +125,22 @@ impl<T: Element> Sorted<T> {
         }
     }
 
-    /// Returns the positions at which these values belong.
+    /// Returns the insertion positions of these values.
     ///
     /// # Safety
     ///
     /// The elements must be readable.
     #[inline(always)]
     unsafe fn places<const AFTER: bool>(&self, values: [T; TOGETHER]) -> [usize; TOGETHER] {
-        // Returns 1 or 0 without branches, because the outcome cannot be predicted.
+        // The closure returns 1 or 0 without branches, because the outcome cannot be predicted.
         let comes_before = |place: usize, value: T| {
             let at = self.elements.wrapping_add(self.first);
             let at = at.wrapping_offset(place as isize * self.step);
-            // SAFETY: by this function's contract; all places are below the length.
+            // SAFETY: by this function's contract, the elements are readable. All places are below
+            // the length.
             let own = unsafe { at.read() };
             let less = if AFTER { own <= value } else { own < value };
-            // NaN comes after all numbers, and equals NaN.
+            // NaN is sorted after all numbers. NaN equals NaN.
             let is_nan = is_nan(&value) & (AFTER | !is_nan(&own));
             usize::from(less | is_nan)
         };

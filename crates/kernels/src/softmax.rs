@@ -1,5 +1,5 @@
-//! Softmax and its logarithm. An expression is written to the output, lane by lane. Each lane is
-//! normalized in place while it is in the cache.
+//! Softmax and its logarithm. A loop writes an expression to the output, lane by lane. It
+//! normalizes each lane in place while the lane is in the cache.
 
 use std::any::TypeId;
 use std::mem::MaybeUninit;
@@ -16,20 +16,20 @@ use crate::reduce::{ACCUMULATORS, add_accumulators, largest};
 use crate::vector::{Loop, rolled, vectorised};
 use crate::{AnyElement, DType, Float};
 
-/// The number of elements whose exponentials are summed in their own type before the sum is added
-/// to a sum in `f64`.
+/// The number of elements whose exponentials are summed in the type of the computation. The sum is
+/// then added to a total in `f64`.
 const BLOCK: usize = 1024;
 
-/// The number of rows that correspond to [`BLOCK`], for lanes whose elements are not contiguous.
+/// The number of rows in a [block](BLOCK) of adjacent lanes, whose elements are not contiguous.
 const BLOCK_ROWS: usize = 32;
 
-/// The loops of softmax and of its logarithm that are compiled with the library, by type.
+/// The loops of softmax and of log-softmax that are compiled with the library, by type.
 static COMPILED: [[LaneLoops; COMPILED_TYPES]; 2] = [
     [loops::<f32, false>(), loops::<f64, false>()],
     [loops::<f32, true>(), loops::<f64, true>()],
 ];
 
-/// Returns the loops of softmax, or of its logarithm if `LOG`, of elements of `T`.
+/// Returns the loops of softmax of elements of `T`, or of log-softmax if `LOG`.
 pub const fn softmax_loops_of<T: Float, const LOG: bool>() -> &'static LaneLoops {
     compiled_or!(T, COMPILED[LOG as usize], loops::<T, LOG>())
 }
@@ -45,7 +45,7 @@ const fn loops<T: Float, const LOG: bool>() -> LaneLoops {
 
 /// # Safety
 ///
-/// The elements and the output must be of `T`. Nothing else may access the jobs' lanes of the
+/// The elements and the output must be of `T`. No other code may access the jobs' lanes of the
 /// output.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
     elements: &mut dyn Elements,
@@ -56,7 +56,7 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     assert_eq!(elements.element_bytes(), size_of::<T>());
     let softmax = Softmax::<T, LOG> {
         elements,
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         output: &unsafe { output.typed() },
         lanes,
         jobs,
@@ -64,7 +64,8 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     vectorised(softmax, &mut ());
 }
 
-/// The loop over some jobs, for elements of `T`. Only [`lane_loop`] makes this value.
+/// The loop over some jobs, for elements of `T`. Only [`lane_loop`] makes a value of this type. The
+/// contract of `lane_loop` makes the loop sound.
 struct Softmax<'a, T: Float, const LOG: bool> {
     elements: &'a mut dyn Elements,
     output: &'a Output<T>,
@@ -85,7 +86,7 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, T, LOG> {
             let job = self.lanes.job(number);
             match job.whole() {
                 Some(lane) => {
-                    // SAFETY: the elements are the lane of this job.
+                    // SAFETY: the elements are the lane of this job, and no earlier part is in use.
                     let lane = unsafe { self.evaluate(lane) };
                     normalize_lane::<_, LOG, FMA>(lane);
                 }
@@ -96,17 +97,18 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, T, LOG> {
 }
 
 impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
-    /// Computes the elements with the numbers `range`, in the memory of the results.
+    /// Computes the elements with the row-major indices `range`, in the memory of the results.
     ///
     /// # Safety
     ///
-    /// The elements must belong to one job, which borrows only one part at a time.
+    /// The elements must belong to one job. The previous part that the job borrowed must no longer
+    /// be in use.
     #[inline(always)]
     unsafe fn evaluate(&mut self, range: Range<usize>) -> &'a mut [T] {
-        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap. The rest is
-        // this function's contract.
+        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap. By this
+        // function's contract, the job uses no other part.
         let part = unsafe { self.output.part(range.clone()) };
-        // SAFETY: `lane_loop` has elements of `T`, and `write` writes all of the part.
+        // SAFETY: `lane_loop` has elements of `T`, and `write` initialises all of `part`.
         unsafe {
             write(self.elements, range.start, part);
             written(part)
@@ -120,20 +122,21 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
     /// `evaluate` must have computed the elements, and its contract must hold.
     #[inline(always)]
     unsafe fn evaluated(&self, range: Range<usize>) -> &'a mut [T] {
-        // SAFETY: as in `evaluate`, which wrote these elements by this function's contract.
+        // SAFETY: by this function's contract, `evaluate` has written these elements, and its
+        // contract holds.
         unsafe { written(self.output.part(range)) }
     }
 
-    /// Normalizes the lanes of one job side by side: an element of each lane, and then the next
-    /// element of each lane.
+    /// Normalizes the lanes of one job side by side: processes one element of each lane, and then
+    /// the next element of each lane.
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
         let (length, width) = (self.lanes.length, job.width);
         let mut scales = [<In<T>>::default(); RUN];
         let scales = &mut scales[..width];
         for index in 0..length {
-            // SAFETY: the elements belong to this job, and the previous elements are no longer
-            // used.
+            // SAFETY: the elements belong to this job, and the previous elements are no longer in
+            // use.
             let values = unsafe { self.evaluate(job.at(index)) };
             for (scale, &value) in scales.iter_mut().zip(&*values) {
                 let value: In<T> = convert(value);
@@ -149,7 +152,8 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
         for first in (0..length).step_by(BLOCK_ROWS) {
             let mut sums = [<In<T>>::default(); RUN];
             for index in first..length.min(first + BLOCK_ROWS) {
-                // SAFETY: as above, and the elements have been evaluated.
+                // SAFETY: the elements belong to this job and have been evaluated. The previous
+                // elements are no longer in use.
                 let values = unsafe { self.evaluated(job.at(index)) };
                 for ((value, &scale), sum) in values.iter_mut().zip(&*scales).zip(&mut sums) {
                     *sum = *sum + exponential::<_, LOG, FMA>(value, scale);
@@ -164,7 +168,8 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
             *divisor = divisor_of::<_, LOG, FMA>(total);
         }
         for index in 0..length {
-            // SAFETY: as above.
+            // SAFETY: the elements belong to this job and have been evaluated. The previous
+            // elements are no longer in use.
             let values = unsafe { self.evaluated(job.at(index)) };
             for ((value, scale), divisor) in values.iter_mut().zip(&*scales).zip(&divisors) {
                 *value = normal::<_, LOG, FMA>(*value, *scale, *divisor);
@@ -173,7 +178,7 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, T, LOG> {
     }
 }
 
-/// Returns the divisor of the exponentials, or the subtrahend of their logarithms.
+/// Returns the divisor of the exponentials, or for log-softmax the subtrahend.
 #[inline(always)]
 fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A {
     let divisor = if LOG {
@@ -184,15 +189,15 @@ fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A 
     <A as AnyElement>::from_f64(divisor)
 }
 
-/// Returns whether the exponentials are stored in place of the elements while they are summed. The
+/// Returns whether each exponential replaces its element while the exponentials are summed. The
 /// elements must have the type of the computation.
 #[inline(always)]
 fn keeps<T: Float, const LOG: bool>() -> bool {
     !LOG && TypeId::of::<T>() == TypeId::of::<In<T>>()
 }
 
-/// Returns the exponential of `value` minus `scale`, and stores it in `value` if the exponentials
-/// are [kept](keeps).
+/// Returns the exponential of `value − scale`. If [`keeps`] returns `true`, stores the exponential
+/// in `value`.
 #[inline(always)]
 fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale: In<T>) -> In<T> {
     let distance = convert::<In<T>, T>(*value) - scale;
@@ -203,7 +208,7 @@ fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale:
     exponential
 }
 
-/// Returns one result, from the value that [`exponential`] has stored.
+/// Returns one result, from the element that [`exponential`] has processed.
 #[inline(always)]
 fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, divisor: In<T>) -> T {
     let x: In<T> = convert(value);
@@ -216,7 +221,6 @@ fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, di
     }
 }
 
-/// Replaces the elements of one contiguous lane by their results.
 #[inline(always)]
 fn normalize_lane<T: Float, const LOG: bool, const FMA: bool>(lane: &mut [T]) {
     let scale: In<T> = convert(largest::<T, FMA>(lane));
@@ -253,8 +257,6 @@ fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale
     sum
 }
 
-/// Returns `values` as initialised values.
-///
 /// # Safety
 ///
 /// All values must have been written.

@@ -3,12 +3,12 @@
 //! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
 //! compiled a second time, for AVX2, FMA and F16C. If the processor supports these features, the
 //! second version runs. [Some](Loop::WIDE) loops are compiled a third time, for AVX-512. The loop
-//! is plain code over single elements, which the compiler vectorises. The loop must be inlined as a
-//! whole. Functions that are not inlined, closures included, are compiled only for the baseline.
+//! is plain code over single elements, which the compiler vectorises. All code of the loop must be
+//! inlined. A function or closure that is not inlined is compiled only for the baseline.
 //!
-//! The packets of a SIMD crate have a fixed width, and would be in the signature of every function,
-//! including users' functions. Plain code requires a rule: inside a loop there is no branch, call
-//! or closure. An element that needs a branch is *rare*, and is computed again.
+//! The packets of a SIMD crate would be in the signature of every function, including users'
+//! functions. They also have a fixed width. Plain code requires a rule: the body of a loop contains
+//! no branch, call or closure. An element that needs a branch is *rare*, and is computed again.
 
 /// A loop that writes to `Out`.
 pub trait Loop<Out: ?Sized> {
@@ -19,10 +19,11 @@ pub trait Loop<Out: ?Sized> {
     /// loop is bound by arithmetic, not by memory.
     const WIDE: bool = false;
 
-    /// Runs the loop. `FMA` is true if the processor multiplies and adds in one instruction. The
-    /// function must be marked `#[inline(always)]`.
+    /// Runs the loop. `FMA` is `true` if the processor has a fused multiply-add. The function must
+    /// be marked `#[inline(always)]`.
     ///
-    /// The output is a separate argument, so that the compiler knows that it is not aliased.
+    /// The output is a separate argument, so that the compiler knows that the output is not
+    /// aliased.
     #[track_caller]
     fn run<const FMA: bool>(self, out: &mut Out) -> Self::Result;
 }
@@ -65,7 +66,7 @@ pub fn has_wide_vectors() -> bool {
     false
 }
 
-/// Runs `work` with the best instruction set that the processor has.
+/// Runs `work` with the best instruction set that the processor supports.
 #[inline(always)]
 #[track_caller]
 pub fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
@@ -81,18 +82,18 @@ pub fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Resul
     as_compiled(work, out)
 }
 
-/// `true` if the instruction set that the library is compiled for has a fused multiply-add.
+/// `true` if the library's target has a fused multiply-add.
 pub const BASELINE_FMA: bool = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
 
-/// Runs `work` with the instruction set that the library is compiled for. Not inlined, so that
-/// several calls with one type of work share the code.
+/// Runs `work` with the instruction set that the library is compiled for. The function is not
+/// inlined, so that all calls with one type of `work` share the code.
 #[inline(never)]
 #[track_caller]
 fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     work.run::<BASELINE_FMA>(out)
 }
 
-/// Runs `work` like [`vectorised`], on a processor that is known to support the instructions.
+/// Runs `work` like [`vectorised`], without a check of the processor.
 ///
 /// # Safety
 ///
@@ -103,21 +104,21 @@ pub unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     work: W,
     out: &mut Out,
 ) -> W::Result {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     #[cfg(target_arch = "x86_64")]
     return unsafe { with_avx2(work, out) };
     #[cfg(not(target_arch = "x86_64"))]
     as_compiled(work, out)
 }
 
-/// Returns whether code is compiled for x86-64 without AVX2. Processors without AVX2 are rare, so
-/// such code should be short. `FMA` is the argument of [`Loop::run`].
+/// Returns whether code is compiled for x86-64 without AVX2. Such code should be short, because
+/// processors without AVX2 are rare. `FMA` is the argument of [`Loop::run`].
 pub const fn is_baseline<const FMA: bool>() -> bool {
     !FMA && cfg!(target_arch = "x86_64")
 }
 
-/// Returns `index`. In code for a [baseline](is_baseline), the compiler does not know the value, so
-/// that it neither unrolls nor vectorises a loop over the index.
+/// Returns `index`. In code for a [baseline](is_baseline), hides the value from the compiler. The
+/// compiler then neither unrolls nor vectorises a loop over the index.
 #[inline(always)]
 pub fn rolled<const FMA: bool>(index: usize) -> usize {
     match is_baseline::<FMA>() {

@@ -5,13 +5,15 @@ use std::ops::Range;
 /// The maximum rank of an array.
 pub const MAX_RANK: usize = 8;
 
-/// The maximum number of axes of a walk: one more than an array's, for repeated elements.
+/// The maximum number of axes of a walk: the rank of an array, and one axis for repeated elements.
 const AXES: usize = MAX_RANK + 1;
 
-/// The paired elements of `K` operands, in row-major order, over the fewest axes.
+/// The paired elements of `K` operands, in row-major order. Adjacent axes are joined where the
+/// strides permit it. An *offset* is the position of an element in an operand's memory, in
+/// elements.
 ///
-/// Invariants: The first `ndim` axes are in use, at least one. An offset is wrong only if it
-/// overflows, and it overflows only if the walk has no elements.
+/// Invariants: The first `ndim` axes are in use, and `ndim` is at least 1. An offset may overflow
+/// only if the walk has no elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<const K: usize> {
     dims: [usize; AXES],
@@ -21,9 +23,9 @@ pub struct Walk<const K: usize> {
 }
 
 impl<const K: usize> Walk<K> {
-    /// Returns a walk from the indices `first` on along `axes`, outermost first. Each axis is a
-    /// length and the operands' strides. At most nine axes may remain after adjacent axes are
-    /// joined.
+    /// Returns a walk over `axes`, outermost first. `first` has the offset of the first element in
+    /// each operand. Each axis is a length and the operands' strides. At most nine axes may remain
+    /// after adjacent axes are joined.
     pub fn over(first: [usize; K], axes: impl IntoIterator<Item = (usize, [isize; K])>) -> Self {
         let mut walk = Self {
             dims: [1; AXES],
@@ -39,7 +41,7 @@ impl<const K: usize> Walk<K> {
         walk
     }
 
-    /// Appends an axis inside the others, or lengthens the innermost axis.
+    /// Appends an axis as the innermost axis, or joins it with the innermost axis.
     fn append(&mut self, length: usize, strides: [isize; K]) {
         if length == 1 {
             return;
@@ -50,7 +52,7 @@ impl<const K: usize> Walk<K> {
                 |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
             if outer.iter().zip(&strides).all(joins) {
                 *outer = strides;
-                // The product overflows only if an axis outside of these has length 0, such as the
+                // If the product overflows, an axis outside of these axes has length 0, such as the
                 // axis of no repetitions.
                 self.dims[last] = self.dims[last].wrapping_mul(length);
                 return;
@@ -83,7 +85,7 @@ impl<const K: usize> Walk<K> {
         (self.dims[self.ndim - 1], self.strides[self.ndim - 1])
     }
 
-    /// Returns a walk over the elements at the positions `range` of axis `axis`.
+    /// Returns a walk over the positions `range` of axis `axis`.
     pub fn narrowed(&self, axis: usize, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.dims[axis]);
         let mut narrowed = *self;
@@ -95,13 +97,13 @@ impl<const K: usize> Walk<K> {
         narrowed
     }
 
-    /// Returns the indices of the first element.
+    /// Returns the offset of the first element in each operand.
     pub fn first(&self) -> [usize; K] {
         self.first
     }
 
     /// Returns a walk over the first elements of all rows, and the length and strides of a row. If
-    /// a row has no elements, there are no rows.
+    /// a row has no elements, the walk has no elements.
     pub fn by_rows(&self) -> (Self, (usize, [isize; K])) {
         let mut firsts = *self;
         firsts.ndim -= 1;
@@ -115,13 +117,13 @@ impl<const K: usize> Walk<K> {
         (firsts, self.row())
     }
 
-    /// Returns the indices of the element with number `number`.
+    /// Returns the offsets of the element with row-major index `number`.
     #[inline]
     pub fn at(&self, number: usize) -> [usize; K] {
         self.runs(number..number + 1).at
     }
 
-    /// Returns the indices of the elements with the numbers `range`.
+    /// Returns the offsets of the elements with the row-major indices `range`.
     pub fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
         let (_, strides) = self.row();
         self.runs(range).flat_map(move |(first, count)| {
@@ -136,7 +138,7 @@ impl<const K: usize> Walk<K> {
         })
     }
 
-    /// Returns the elements with the numbers `range`, in runs along the innermost axis.
+    /// Returns the elements with the row-major indices `range`, in runs along the innermost axis.
     ///
     /// # Panics
     ///
@@ -180,7 +182,7 @@ impl Walk<2> {
 #[derive(Clone, Debug)]
 pub struct Runs<'a, const K: usize> {
     walk: &'a Walk<K>,
-    // The coordinates of the next element, and the indices of the element.
+    // The coordinates of the next element, and its offset in each operand.
     index: [usize; AXES],
     at: [usize; K],
     left: usize,
@@ -196,7 +198,7 @@ impl<const K: usize> Runs<'_, K> {
 }
 
 impl<const K: usize> Iterator for Runs<'_, K> {
-    /// The indices of a run's first element, and the number of the run's elements.
+    /// The offsets of a run's first element, and the number of elements of the run.
     type Item = ([usize; K], usize);
 
     #[inline]
@@ -212,8 +214,8 @@ impl<const K: usize> Iterator for Runs<'_, K> {
         if self.left == 0 {
             return Some(run);
         }
-        // Counts up like an odometer: an axis at its end returns to its start, and the next axis
-        // advances by one.
+        // The coordinates count up like an odometer. If an axis reaches its end, its coordinate
+        // returns to 0. The coordinate of the next outer axis then advances by 1.
         self.step(axis, -(begun as isize));
         self.index[axis] = 0;
         while axis > 0 {

@@ -10,7 +10,7 @@ use faer::{MatMut, Spec};
 use crate::workspace::{parallel, workspace};
 use crate::{Failure, Outcome};
 
-/// See [`Real::cholesky`](crate::Real::cholesky).
+/// Implements [`Real::cholesky`](crate::Real::cholesky).
 pub(crate) fn factor<T: RealField + Copy>(
     columns: &mut [T],
     lower: &mut [T],
@@ -35,7 +35,7 @@ pub(crate) fn factor<T: RealField + Copy>(
                 false => T::zero_impl(),
             };
         }
-        // A NaN is not positive either.
+        // The negated comparison also rejects NaN.
         if out[row].partial_cmp(&T::zero_impl()) != Some(Ordering::Greater) {
             return Err(Failure::NotPositiveDefinite(row + 1));
         }

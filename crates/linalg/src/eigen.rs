@@ -9,7 +9,7 @@ use faer::{MatMut, MatRef, Spec};
 use crate::workspace::{buffer, parallel, to_rows, workspace};
 use crate::{Failure, Outcome};
 
-/// See [`Real::eigh`](crate::Real::eigh).
+/// Implements [`Real::eigh`](crate::Real::eigh).
 pub(crate) fn factor<T: RealField + Copy>(
     rows: &[T],
     values: &mut [T],

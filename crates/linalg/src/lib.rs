@@ -1,15 +1,14 @@
 //! Factorizations of dense matrices for `cachescope`: the crate [faer], compiled once for `f32` and
 //! `f64`.
 //!
-//! faer is generic, and takes long to compile for a type. Here that happens once: [`Real`] is a
-//! table of plain functions over slices, none of which is generic, and nothing of faer is in a
-//! signature. So an edit of `cachescope`, or of a program that uses it, compiles nothing of faer
-//! again.
+//! faer is generic, and compiling it for a type takes long. Therefore this crate compiles it once.
+//! [`Real`] is a table of functions over slices that are not generic. No signature names a type of
+//! faer. If `cachescope` or a program that uses it is edited, nothing of faer is compiled again.
 //!
-//! A matrix is a slice without gaps, row by row or column by column as each function says. The
-//! functions take their workspace from the system's allocator. If it has no memory, they return
-//! [`Failure::OutOfMemory`]. `threads` is the number of threads of rayon's current pool that may
-//! take part.
+//! A matrix is a slice without gaps. Each function documents whether the slice has the rows or the
+//! columns of the matrix. The functions allocate their workspace from the system's allocator. If
+//! the allocation fails, they return [`Failure::OutOfMemory`]. `threads` is the number of threads
+//! of rayon's current pool that a function may use.
 //!
 //! # Examples
 //!
@@ -37,22 +36,22 @@ mod workspace;
 
 use std::fmt;
 
-/// The items that the tests of this crate use; not for users.
+/// The items that the tests of this crate use. They are not for users.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::product::product;
 }
 
-/// The reason why there is no factorization, or none that can be used.
+/// The reason why a factorization does not exist or cannot be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The pivot of this number, counted from 0, is exactly zero.
+    /// The pivot with this index is exactly zero.
     Singular(usize),
     /// The leading minor of this order is not positive.
     NotPositiveDefinite(usize),
-    /// The iteration did not converge, or the matrix has elements that are not finite.
+    /// The iteration did not converge, or some elements of the matrix are not finite.
     NotConverged,
-    /// There is no memory for the workspace.
+    /// The allocation of the workspace failed.
     OutOfMemory,
 }
 
@@ -71,18 +70,18 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The result of a factorization, or the reason why there is none.
+/// The result of a factorization, or the reason of its failure.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// The elements of matrices: `f32` and `f64`.
+/// The element types of matrices: `f32` and `f64`.
 pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
-    /// Overwrites `right`, rows of right-hand sides, with the solutions `x` of `a x = right`, by
-    /// the LU factorization with partial pivoting. `columns` are the columns of the square matrix
-    /// `a` of `n` rows, and are overwritten.
+    /// Solves `a x = right` by the LU factorization with partial pivoting, and overwrites `right`
+    /// with `x`. `columns` are the columns of the square matrix `a` of `n` rows, and are
+    /// overwritten. `right` has the rows of the right-hand sides.
     ///
     /// # Errors
     ///
-    /// [`Failure::Singular`] and [`Failure::OutOfMemory`].
+    /// Returns [`Failure::Singular`] or [`Failure::OutOfMemory`].
     fn solve(columns: &mut [Self], right: &mut [Self], n: usize, threads: usize) -> Outcome;
 
     /// Writes the rows of the inverse of a square matrix of `n` rows. `columns` are the columns of
@@ -90,33 +89,34 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     ///
     /// # Errors
     ///
-    /// As for [`solve`](Self::solve).
+    /// Returns the errors of [`solve`](Self::solve).
     fn invert(columns: &mut [Self], inverse: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// Returns the determinant of a square matrix of `n` rows: 1 if `n` is 0. It overflows only if
-    /// the result does. `columns` are the columns of the matrix, and are overwritten.
+    /// Returns the determinant of a square matrix of `n` rows. If `n` is 0, returns 1. No
+    /// intermediate value overflows unless the result overflows. `columns` are the columns of the
+    /// matrix, and are overwritten.
     ///
     /// # Errors
     ///
-    /// [`Failure::OutOfMemory`].
+    /// Returns [`Failure::OutOfMemory`].
     fn determinant(columns: &mut [Self], n: usize, threads: usize) -> Outcome<Self>;
 
-    /// Writes the rows of the Cholesky factor, a lower triangle, of a symmetric positive definite
-    /// matrix of `n` rows. `columns` are the columns of the matrix, of which the lower triangle is
-    /// read, and are overwritten.
+    /// Writes the rows of the Cholesky factor of a symmetric positive definite matrix of `n` rows.
+    /// The factor is a lower triangle. `columns` are the columns of the matrix, and are
+    /// overwritten. Only the lower triangle of the matrix is read.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotPositiveDefinite`] and [`Failure::OutOfMemory`].
+    /// Returns [`Failure::NotPositiveDefinite`] or [`Failure::OutOfMemory`].
     fn cholesky(columns: &mut [Self], lower: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// Writes the rows of the factors `q` and `r` of a matrix of `[m, n]` rows and columns, by
-    /// Householder's reflections. `q` has the shape `[m, k]` and `r` the shape `[k, n]`, where `k`
-    /// is the smaller of `m` and `n`. `columns` are the columns of the matrix, and are overwritten.
+    /// Writes the rows of the factors `q` and `r` of a matrix of shape `[m, n]`, by Householder
+    /// reflections. `q` has the shape `[m, k]` and `r` the shape `[k, n]`, where `k` is the smaller
+    /// of `m` and `n`. `columns` are the columns of the matrix, and are overwritten.
     ///
     /// # Errors
     ///
-    /// [`Failure::OutOfMemory`].
+    /// Returns [`Failure::OutOfMemory`].
     fn qr(
         columns: &mut [Self],
         q: &mut [Self],
@@ -125,14 +125,13 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         threads: usize,
     ) -> Outcome;
 
-    /// Writes the singular values of a matrix of `[m, n]` rows and columns, the largest first. If
-    /// `vectors` is given, also writes the rows of `u` and of the transposed `v`. Their shapes are
-    /// `[m, k]` and `[k, n]`, where `k` is the smaller of `m` and `n`. `rows` are the rows of the
-    /// matrix.
+    /// Writes the singular values of a matrix of shape `[m, n]` in descending order. If `vectors`
+    /// is given, also writes the rows of `u` and of the transposed `v`. Their shapes are `[m, k]`
+    /// and `[k, n]`, where `k` is the smaller of `m` and `n`. `rows` are the rows of the matrix.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotConverged`] and [`Failure::OutOfMemory`].
+    /// Returns [`Failure::NotConverged`] or [`Failure::OutOfMemory`].
     fn svd(
         rows: &[Self],
         values: &mut [Self],
@@ -141,13 +140,13 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         threads: usize,
     ) -> Outcome;
 
-    /// Writes the eigenvalues of a symmetric matrix of `n` rows, the smallest first. If `vectors`
-    /// is given, also writes the rows of the matrix whose columns are the eigenvectors. `rows` are
-    /// the rows of the matrix, of which the lower triangle is read.
+    /// Writes the eigenvalues of a symmetric matrix of `n` rows in ascending order. If `vectors` is
+    /// given, also writes the rows of the matrix whose columns are the eigenvectors. `rows` are the
+    /// rows of the matrix. Only the lower triangle of the matrix is read.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotConverged`] and [`Failure::OutOfMemory`].
+    /// Returns [`Failure::NotConverged`] or [`Failure::OutOfMemory`].
     fn eigh(
         rows: &[Self],
         values: &mut [Self],
@@ -161,7 +160,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Compiles the functions for a type: none is generic, and none is inlined into another crate.
+/// Implements [`Real`] for a type. The functions are neither generic nor inlined into another
+/// crate.
 macro_rules! real {
     ($($type:ident)+) => {
         $(

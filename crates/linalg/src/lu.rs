@@ -61,7 +61,7 @@ fn solve_into<T: RealField>(
     Ok(())
 }
 
-/// Leaves the pivots on the diagonal of `columns`, and returns how many rows were exchanged.
+/// Writes the pivots to the diagonal of `columns`, and returns the number of row exchanges.
 pub(crate) fn pivots<T: RealField>(columns: &mut [T], n: usize, threads: usize) -> Outcome<usize> {
     if n == 0 {
         return Ok(0);

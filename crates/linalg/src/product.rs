@@ -1,7 +1,8 @@
-//! The product of the pivots.
+//! The product of pivots without intermediate overflow.
 
-/// Returns the product of `factors`, negated if `swaps` is odd. It overflows or underflows only if
-/// the result does. Factors behind a zero do not count, because they were divided by it.
+/// Returns the product of `factors`, negated if `swaps` is odd. No intermediate value overflows or
+/// underflows unless the result does. Factors after a zero are ignored, because the factorization
+/// divided them by this zero.
 pub fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
     let (mut product, mut exponent) = (if swaps.is_multiple_of(2) { 1.0 } else { -1.0 }, 0_i64);
     for factor in factors {
@@ -17,8 +18,8 @@ pub fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
 
 const TWO_TO_54: f64 = 18_014_398_509_481_984.0;
 
-/// Returns a fraction of at least 1/2 and below 1, and the exponent of the power of two to multiply
-/// it with. Zero, infinities and NaN are their own fractions.
+/// Returns a fraction in `1/2..1` and an exponent e, where `value` is the fraction times 2^e. For
+/// zero, infinities and NaN, the fraction is the value itself.
 fn split(value: f64) -> (f64, i64) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);
@@ -33,9 +34,9 @@ fn split(value: f64) -> (f64, i64) {
     (fraction, exponent - lifted)
 }
 
-/// Returns `fraction * 2^exponent`, in steps of which none overflows before the result does.
+/// Returns `fraction * 2^exponent`. No intermediate product overflows unless the result does.
 fn scaled(fraction: f64, exponent: i64) -> f64 {
-    // Beyond that it is infinity or zero anyway.
+    // Beyond these bounds, the result is infinite or zero.
     let exponent = exponent.clamp(-2200, 2200) as i32;
     let half = exponent / 2;
     let quarter = half / 2;

@@ -15,7 +15,7 @@ use faer::{Conj, MatMut, Spec};
 use crate::Outcome;
 use crate::workspace::{buffer, parallel, to_rows, workspace};
 
-/// See [`Real::qr`](crate::Real::qr).
+/// Implements [`Real::qr`](crate::Real::qr).
 pub(crate) fn factor<T: RealField + Copy>(
     columns: &mut [T],
     q: &mut [T],

@@ -9,7 +9,7 @@ use faer::{MatMut, MatRef, Spec};
 use crate::workspace::{buffer, parallel, to_rows, workspace};
 use crate::{Failure, Outcome};
 
-/// See [`Real::svd`](crate::Real::svd).
+/// Implements [`Real::svd`](crate::Real::svd).
 pub(crate) fn factor<T: RealField + Copy>(
     rows: &[T],
     values: &mut [T],
@@ -29,8 +29,8 @@ pub(crate) fn factor<T: RealField + Copy>(
         Some(_) => ComputeSvdVectors::Thin,
         None => ComputeSvdVectors::No,
     };
-    // The rows of a matrix are the columns of its transpose. This also holds for the factors: a = u
-    // s vᵀ is aᵀ = v s uᵀ.
+    // The rows of a matrix are the columns of its transpose. Therefore the transpose is factorized:
+    // if a = u s vᵀ, then aᵀ = v s uᵀ.
     let needed = svd_scratch::<T>(n, m, wanted, wanted, par, Spec::default());
     let mut memory = workspace(needed)?;
     let stack = MemStack::new(&mut memory);

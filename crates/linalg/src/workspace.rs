@@ -1,16 +1,17 @@
-//! Memory that a factorization needs on the way, and the threads that it may use.
+//! The workspace of factorizations, and the threads that they may use.
 
 use faer::Par;
 use faer::dyn_stack::{MemBuffer, StackReq};
 
 use crate::{Failure, Outcome};
 
-/// Returns memory of that size, or an error: a lack of memory is not a reason to end the program.
+/// Allocates the workspace. If the allocation fails, returns an error, so that the program
+/// continues.
 pub(crate) fn workspace(needed: StackReq) -> Outcome<MemBuffer> {
     MemBuffer::try_new(needed).map_err(|_| Failure::OutOfMemory)
 }
 
-/// Returns `count` elements, all of them `value`.
+/// Returns `count` elements with the value `value`. If the allocation fails, returns an error.
 pub(crate) fn buffer<T: Clone>(count: usize, value: T) -> Outcome<Vec<T>> {
     let mut buffer = Vec::new();
     if buffer.try_reserve_exact(count).is_err() {
@@ -28,11 +29,11 @@ pub(crate) fn parallel(threads: usize) -> Par {
     }
 }
 
-/// Elements along each side of a tile.
+/// The number of elements along each side of a tile.
 const TILE: usize = 16;
 
-/// Writes the rows of a matrix of which `columns` are the columns, `height` elements each. faer is
-/// several times as fast where it writes columns.
+/// Writes the rows of a matrix, whose columns are `columns` of `height` elements each. faer is
+/// several times as fast if it writes columns.
 pub(crate) fn to_rows<T: Copy>(columns: &[T], rows: &mut [T], height: usize) {
     let width = rows.len() / height.max(1);
     for top in (0..height).step_by(TILE) {

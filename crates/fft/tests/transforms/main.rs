@@ -1,4 +1,4 @@
-//! Each function beside the sums that it stands for, in `f64`, for lengths of every kind.
+//! Tests of each function against the defining sums in `f64`, for lengths of every kind.
 
 mod plan_cache;
 
@@ -7,7 +7,7 @@ use std::thread;
 
 use cachescope_fft::{Complex, Direction, Transformed};
 
-/// Numbers between -1 and 1.
+/// A generator of pseudorandom numbers between -1 and 1.
 struct Numbers(u64);
 
 impl Numbers {
@@ -40,8 +40,8 @@ impl Test for f64 {
     }
 }
 
-/// Powers of two and of other primes, products, primes that are one more than a smooth number and
-/// those that are not.
+/// Powers of two and of other primes, products, and two kinds of primes. For the first kind, the
+/// prime minus 1 is smooth. For the second kind, the prime minus 1 is not smooth.
 const LENGTHS: [usize; 27] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 23, 30, 31, 59, 64, 97, 100, 121, 128, 243, 360,
     509, 1024,
@@ -62,7 +62,7 @@ fn random(count: usize) -> Vec<Complex<f64>> {
         .collect()
 }
 
-/// The sums, whose exponents have this sign.
+/// Returns the discrete Fourier transform by its definition. The exponents have the sign `sign`.
 fn sums(row: &[Complex<f64>], sign: f64) -> Vec<Complex<f64>> {
     let n = row.len();
     let root = |k: usize| Complex::from_polar(1.0, sign * TAU * k as f64 / n as f64);
@@ -77,8 +77,8 @@ fn sums(row: &[Complex<f64>], sign: f64) -> Vec<Complex<f64>> {
 #[track_caller]
 fn assert_close<T: Test>(got: &[Complex<T>], wanted: &[Complex<f64>], n: usize) {
     assert_eq!(got.len(), wanted.len());
-    // The numbers are about 1. The bound grows with the size of their sums, and with the logarithm
-    // of `n`, as rounding does.
+    // The numbers have magnitudes of about 1. The bound grows with the magnitude of their sums.
+    // Like the rounding error, the bound also grows with the logarithm of `n`.
     let limit = 4.0 * T::EPSILON * (n as f64).sqrt() * (n as f64 + 2.0).log2();
     for (place, (&got, &wanted)) in got.iter().zip(wanted).enumerate() {
         let error = (wide(got) - wanted).norm();
@@ -89,7 +89,7 @@ fn assert_close<T: Test>(got: &[Complex<T>], wanted: &[Complex<f64>], n: usize) 
     }
 }
 
-/// Values that a function must not rely on.
+/// Returns values that no function may use.
 fn used<T: Test>(length: usize) -> Vec<Complex<T>> {
     vec![complex(Complex::new(f64::NAN, 7.0)); length]
 }
@@ -159,8 +159,8 @@ fn rows_of_real_numbers_are_transformed_there_and_back() {
     }
 }
 
-/// Spectra that are longer or shorter than half of the row, and whose first and last numbers are
-/// not real.
+/// The spectra are longer or shorter than half of the row. Their first and last numbers are not
+/// real.
 #[test]
 fn spectra_are_cut_and_filled_up_and_what_must_be_real_is_taken_for_it() {
     for n in LENGTHS {
@@ -194,7 +194,7 @@ fn numbers_are_scaled() {
     );
 }
 
-/// Also while plans are made and dropped.
+/// Threads also make and drop plans meanwhile.
 #[test]
 fn threads_share_plans() {
     thread::scope(|scope| {
@@ -213,7 +213,7 @@ fn threads_share_plans() {
     });
 }
 
-/// Elements that are not finite stay within their row.
+/// Elements that are not finite affect only their own row.
 #[test]
 fn a_row_with_nan_leaves_the_others_alone() {
     let plan = f64::plan(8, Direction::Forward).unwrap();

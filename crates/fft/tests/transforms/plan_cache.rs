@@ -1,4 +1,4 @@
-//! The cache of plans: what it keeps, drops and refuses.
+//! Tests of the plan cache: caching, dropping and refusing plans.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ fn both_directions_of_a_length_are_plans_of_their_own() {
     }
 }
 
-/// Returns the number of plans that a cache dropped, of plans of these lengths in turn. The
+/// Returns the number of plans that a cache drops while plans of these lengths are made. The
 /// directions alternate, so that two plans may have one length.
 fn dropped(lengths: impl IntoIterator<Item = usize>) -> usize {
     let cache: PlanCache<()> = PlanCache::new();
     let directions = [Direction::Forward, Direction::Inverse];
     let keys = lengths.into_iter().zip(directions.into_iter().cycle());
-    // The numbers take no memory, so a plan may have any length.
+    // The elements `()` take no memory, so a plan may have any length.
     let plan = |key| cache.get::<()>(key, || Arc::new(())).unwrap();
     let plans: Vec<Arc<()>> = keys.map(plan).collect();
     let is_kept = |plan: &Arc<()>| Arc::strong_count(plan) > 1;

@@ -1,11 +1,10 @@
 //! The gradient of a kernel. Each element of the gradient is a sum over all images and results. A
-//! term is the product of the result's gradient and the element of the image that the kernel's
-//! element covered.
+//! term is the gradient of a result times the image's element under the kernel's element.
 //!
 //! Images and gradients are packed into planes with rows of equal pitch. The gaps between the rows
-//! of the gradient are zeros, so that a plane is one long row. A tile of sums covers some channels
-//! of the result and some elements of the kernel. The tile stays in registers while the loop runs
-//! over the planes of several images.
+//! of the gradient are zeros, so a plane is one long row. A tile of sums covers some channels of
+//! the result and some elements of the kernel. The tile stays in registers while the loop runs over
+//! the planes of several images.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,18 +15,18 @@ use crate::pointers::WritePtr;
 use crate::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of the result that a job computes. It is small enough to divide the work
-/// among many threads, and large enough that packing the images takes little of a job's time.
+/// among many threads. It is large enough that a job spends little time on packing the images.
 pub const OUTPUTS: usize = 32;
 /// The minimum number of channels of the images that are packed at once.
 const CHANNELS: usize = 16;
 /// The number of channels of a tile.
 const HEIGHT: usize = 4;
-/// The maximum number of bytes of packed planes of several pieces.
+/// The maximum number of bytes of the packed planes of several pieces.
 const BLOCK_BYTES: usize = 1 << 18;
-/// The minimum number of results of a channel that are summed together.
+/// The minimum number of results of a channel that are summed in one job.
 pub const RESULTS: usize = 1024;
-/// The minimum number of vectors for which the final sums of vectors' elements take a small part of
-/// the time.
+/// The minimum number of vectors per sum. With fewer vectors, the final sums of the vectors'
+/// elements take a large part of the time.
 const VECTORS: usize = 96;
 
 /// The operands of a launch.
@@ -36,8 +35,7 @@ pub struct Correlation<T> {
     pub plan: Arc<ConvPlan>,
     pub images: PackedSource<T>,
     pub gradient: PackedSource<T>,
-    /// The number of pieces of images in each partial gradient of the kernel, and the number of
-    /// partial gradients.
+    /// The number of pieces of images in each partial gradient of the kernel.
     pub pieces_each: usize,
     pub sums: usize,
 }
@@ -50,7 +48,7 @@ impl<T> Correlation<T> {
         element_bytes: size_of::<T>(),
     };
 
-    /// Returns the number of jobs for each sum and group.
+    /// Returns the number of jobs for each partial gradient and group.
     pub fn blocks(plan: &ConvPlan) -> usize {
         plan.outputs.div_ceil(OUTPUTS)
     }
@@ -61,45 +59,44 @@ impl<T> Correlation<T> {
     }
 }
 
-/// The packed planes of some pieces.
 struct PackedPieces<T> {
     planes: *const T,
     gradient: *const T,
-    /// The number of pieces, and the strides between pieces.
+    /// The number of pieces. The two fields after it are the strides between pieces.
     count: usize,
     planes_len: usize,
     gradients_len: usize,
-    /// The length of a plane of the gradient.
+    /// The number of elements of a plane of the gradient.
     gradient_len: usize,
 }
 
-/// The memory that sums are written to.
+/// The memory of the sums.
 #[derive(Clone, Copy)]
 struct SumLines<T> {
     to: *mut T,
     /// The stride between channels of the result.
     width: usize,
-    /// The number of sums of each channel.
     count: usize,
     /// `true` if the sums are added to earlier sums.
     is_begun: bool,
 }
 
 impl<T: RegisterFloat> PackedPieces<T> {
-    /// Returns sums of products for `M` channels of the gradient, from number `channel` on. The
-    /// factors of the gradient are the elements at `N` offsets in the planes.
+    /// Returns sums of products for `M` channels of the gradient, from channel `channel` on. The
+    /// other factors are the planes' elements at `N` offsets.
     ///
     /// # Safety
     ///
-    /// The processor must support the vectors. The planes must have the channels, and behind each
-    /// offset the number of elements of the gradient.
+    /// The processor must support the vectors. The planes must have the channels. Each offset must
+    /// be followed by as many elements as a plane of the gradient has.
     #[inline(always)]
     unsafe fn sums<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,
         channel: usize,
         offsets: [usize; N],
     ) -> [[T; N]; M] {
-        // SAFETY: by this function's contract; the length of a gradient is a multiple of the lanes.
+        // SAFETY: the caller upholds this function's contract. The length of a gradient is a
+        // multiple of `V::LANES`.
         unsafe {
             let zero = V::splat(T::zero());
             let mut tile = [[zero; N]; M];
@@ -110,7 +107,8 @@ impl<T: RegisterFloat> PackedPieces<T> {
                 let gradient = gradient.add(channel * self.gradient_len);
                 let mut at = 0;
                 while at < self.gradient_len {
-                    // A closure would be compiled without the target features.
+                    // The loop is not a closure, which would be compiled without the target
+                    // features.
                     let mut values = [zero; N];
                     for (value, from) in values.iter_mut().zip(&from) {
                         *value = V::load(from.add(at));
@@ -134,12 +132,13 @@ impl<T: RegisterFloat> PackedPieces<T> {
         }
     }
 
-    /// Writes, or adds, the sums of `M` channels from number `channel` on to `to`. The line of a
-    /// channel has `width` sums, of which `count` adjacent ones belong to each offset.
+    /// Writes or adds the sums of `M` channels, from channel `channel` on, to `to`. `offset`
+    /// returns the offset in the planes for each of `count` sums.
     ///
     /// # Safety
     ///
-    /// As for [`sums`](Self::sums), and `to` must be writable, and readable if sums are added.
+    /// The contract of [`sums`](Self::sums) must hold. In addition, `to` must be writable, and
+    /// readable if sums are added.
     #[inline(always)]
     unsafe fn write<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,
@@ -153,9 +152,9 @@ impl<T: RegisterFloat> PackedPieces<T> {
         }: SumLines<T>,
     ) {
         for start in (0..count).step_by(N) {
-            // Sums beyond the last offset compute the last offset again.
+            // If fewer than `N` offsets remain, the last offset is repeated.
             let offsets = std::array::from_fn(|next| offset((start + next).min(count - 1)));
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             unsafe {
                 let sums = self.sums::<V, M, N>(channel, offsets);
                 for (row, sums) in sums.iter().enumerate() {
@@ -173,11 +172,11 @@ impl<T: RegisterFloat> PackedPieces<T> {
         }
     }
 
-    /// Writes, or adds, the sums of `outputs` channels.
+    /// Writes or adds the sums of `outputs` channels.
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write).
+    /// The contract of [`write`](Self::write) must hold.
     #[inline(always)]
     unsafe fn write_all<V: VectorOf<T>, const N: usize>(
         &self,
@@ -187,7 +186,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
     ) {
         let mut channel = 0;
         while channel < outputs {
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             unsafe {
                 if outputs - channel >= HEIGHT && !V::IS_PLAIN {
                     self.write::<V, HEIGHT, N>(channel, &offset, to);
@@ -201,7 +200,7 @@ impl<T: RegisterFloat> PackedPieces<T> {
     }
 }
 
-/// Runs the jobs of a range. Each job sums some pieces for some channels of the result.
+/// Runs the jobs of a range. Each job sums some pieces of images for some channels of the result.
 ///
 /// # Safety
 ///
@@ -229,7 +228,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     let all_len = pieces_most * planes_len;
     let room = pieces_most * gradients_len + all_len + plan.phases_len() + 2 * SLACK + ALIGNMENT;
     let mut scratch: Vec<T> = Vec::with_capacity(room);
-    // The gradients are the first planes, because their lengths keep them aligned.
+    // The gradients precede the planes, because a multiple of the gradients' length keeps vectors
+    // aligned.
     let gradient = aligned(&mut scratch);
     let planes = gradient.wrapping_add(pieces_most * gradients_len);
     let phases = planes.wrapping_add(all_len + SLACK);
@@ -251,8 +251,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
             for (next, number) in pieces.clone().enumerate() {
                 let (image, rows) = place(number);
                 for channel in 0..outputs.len() {
-                    // SAFETY: the scratch memory has room for the piece, and the rest is this
-                    // function's contract.
+                    // SAFETY: the scratch memory has room for the piece. By this function's
+                    // contract, the gradient has the channel and the rows.
                     unsafe {
                         let to = gradient.add(next * gradients_len + channel * gradient_len);
                         let at = (image, first + channel);
@@ -266,7 +266,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                 for (next, number) in pieces.clone().enumerate() {
                     let (image, rows) = place(number);
                     let channels = of_group + channels.start..of_group + channels.end;
-                    // SAFETY: as above.
+                    // SAFETY: the scratch memory has room for the piece. By this function's
+                    // contract, the images have the channels and the rows.
                     unsafe {
                         let to = planes.add(next * planes_len);
                         pack(
@@ -292,8 +293,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                     count: channels.len() * taps.len(),
                     is_begun: start > begin,
                 };
-                // SAFETY: the pieces have been packed. Behind the last result, a vector of the
-                // gradient extends at most one vector beyond a plane. The sums belong to this job.
+                // SAFETY: the pieces have been packed. A vector of the gradient extends at most one
+                // vector beyond a plane. The sums belong to this job.
                 unsafe {
                     match V::IS_WIDE {
                         _ if V::IS_PLAIN => packed.write_all::<V, 1>(outputs.len(), offset, to),

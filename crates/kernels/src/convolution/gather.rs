@@ -1,10 +1,10 @@
-//! Convolutions, and the gradients of images: sums of products of packed planes and the kernel's
-//! elements.
+//! Convolutions, and the gradients of their images. A result is a sum of products of packed planes
+//! and the kernel's elements.
 //!
 //! A tile of sums covers some channels of the result and some vectors of adjacent results. The tile
 //! stays in registers while the loop runs over the channels and taps. The kernel is packed in the
-//! order of this loop. The order of a sum is equal in every tile, so results do not depend on the
-//! division of the work.
+//! order of this loop. All tiles add the terms of a sum in one order. Therefore results do not
+//! depend on the division of the work.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::plan::{ConvPlan, Pass, PieceScratch};
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::registers::{RegisterFloat, VectorOf};
 
-/// The number of channels of the result for which the kernel is packed together.
+/// The number of channels of the result whose kernels are packed together.
 pub const HEIGHT: usize = 8;
 /// The number of products that are summed before their sum is added to the total.
 const DEPTH: usize = 256;
@@ -38,13 +38,13 @@ impl<T> Gather<T> {
 }
 
 /// The vectors of a piece of results. If the rows are long, a vector is in one row. Otherwise,
-/// vectors run over all rows, and over the elements between the rows.
+/// vectors extend across rows, and across the gaps between the rows.
 #[derive(Clone, Copy)]
 struct VectorGrid {
     vectors: usize,
     per_row: usize,
     lanes: usize,
-    /// The length of a row of planes, and of sums.
+    /// The length of a row of planes. `sums_pitch` is the length of a row of sums.
     pitch: usize,
     sums_pitch: usize,
 }
@@ -73,7 +73,6 @@ impl VectorGrid {
         }
     }
 
-    /// Returns the position of a vector in a plane.
     #[inline(always)]
     fn position(&self, vector: usize) -> usize {
         vector / self.per_row * self.pitch + vector % self.per_row * self.lanes
@@ -88,13 +87,14 @@ struct TileLoop<'a, T> {
 }
 
 impl<T: RegisterFloat> TileLoop<'_, T> {
-    /// Writes the sums of `M` channels and `N` vectors. `stride` is the distance between channels.
+    /// Writes the sums of `M` channels and `N` vectors. `stride` is the distance between the sums
+    /// of neighbouring channels.
     ///
     /// # Safety
     ///
-    /// The processor must support the vectors. At each position, the planes must have a vector
-    /// behind each offset, and the sums must be writable. The kernel must have `M` elements for
-    /// each channel and tap.
+    /// The processor must support the vectors. For each position and offset, the planes must have a
+    /// vector at their sum. The sums must be writable. The kernel must have `M` elements for each
+    /// channel and tap.
     #[inline(always)]
     unsafe fn run<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,
@@ -102,7 +102,7 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
         mut weights: *const T,
         (sums, stride): (*mut T, usize),
     ) {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             let zero = V::splat(T::zero());
             let mut totals = [[zero; N]; M];
@@ -114,7 +114,8 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
                 for _ in 0..depth.min(left) {
                     for &offset in self.offsets {
                         let from = planes.add(offset);
-                        // A closure would be compiled without the target features.
+                        // The loop is not a closure, which would be compiled without the target
+                        // features.
                         let mut values = [zero; N];
                         for (value, &position) in values.iter_mut().zip(&positions) {
                             *value = V::load(from.add(position));
@@ -148,7 +149,7 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
     ///
     /// # Safety
     ///
-    /// As for [`run`](Self::run).
+    /// The contract of [`run`](Self::run) must hold.
     #[inline(always)]
     unsafe fn run_all<V: VectorOf<T>, const M: usize, const N: usize>(
         &self,
@@ -160,10 +161,11 @@ impl<T: RegisterFloat> TileLoop<'_, T> {
         let mut vector = 0;
         while vector < grid.vectors {
             let to = (sums.wrapping_add(vector * V::LANES), stride);
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             unsafe {
                 match grid.vectors - vector {
-                    // Two pairs of vectors take less time than three vectors and a single one.
+                    // If four vectors remain, two pairs take less time than three vectors and a
+                    // single vector.
                     left if left >= N && left != N + 1 => {
                         let at = std::array::from_fn(|next| grid.position(vector + next));
                         self.run::<V, M, N>(at, weights, to);
@@ -214,8 +216,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
         let grid = VectorGrid::new(plan, piece.len(), V::LANES);
         for group in 0..plan.groups {
             let channels = group * plan.channels..(group + 1) * plan.channels;
-            // SAFETY: the planes have room for the channels of a group, and the rest is this
-            // function's contract.
+            // SAFETY: the planes have room for the channels of a group. By this function's
+            // contract, the source has the channels.
             unsafe {
                 pack(
                     plan,
@@ -239,8 +241,8 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
                     let weights = weights.wrapping_add(before);
                     let first = (image * plan.groups + group) * plan.outputs + outputs.start;
                     // SAFETY: the vectors of the grid are within the planes and the slack. The
-                    // kernel is packed for all channels and taps of the pass. The results are of
-                    // the image and the piece.
+                    // kernel is packed for all channels and taps of the pass. The results belong to
+                    // the image and the piece of this job.
                     unsafe {
                         sum_block::<T, V>(&tiles, &grid, outputs.len(), weights, sums);
                         write_block(plan, pass, &grid, sums, to, (first, outputs.len()), &piece);
@@ -251,11 +253,11 @@ pub unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     }
 }
 
-/// Writes the sums of up to [`HEIGHT`] channels.
+/// Writes the sums of `height` channels, at most [`HEIGHT`].
 ///
 /// # Safety
 ///
-/// As for [`TileLoop::run`].
+/// The contract of [`TileLoop::run`] must hold.
 #[inline(always)]
 unsafe fn sum_block<T: RegisterFloat, V: VectorOf<T>>(
     tiles: &TileLoop<'_, T>,
@@ -265,7 +267,8 @@ unsafe fn sum_block<T: RegisterFloat, V: VectorOf<T>>(
     sums: *mut T,
 ) {
     let stride = grid.vectors * V::LANES;
-    // SAFETY: by this function's contract; the kernel is packed for `HEIGHT` channels.
+    // SAFETY: the caller upholds this function's contract. The kernel is packed for `HEIGHT`
+    // channels.
     unsafe {
         match height {
             _ if V::IS_PLAIN => {
@@ -288,7 +291,7 @@ unsafe fn sum_block<T: RegisterFloat, V: VectorOf<T>>(
     }
 }
 
-/// Writes the sums of a block to its results, for `height` channels from number `first` on.
+/// Writes the sums of a block to the results of `height` channels, from channel `first` on.
 ///
 /// # Safety
 ///
@@ -314,13 +317,13 @@ unsafe fn write_block<T: RegisterFloat>(
         [down, along, columns.len(), grid.sums_pitch] == [1, 1, plan.length(1), columns.len()];
     for channel in 0..height {
         let sums = sums.wrapping_add(channel * grid.vectors * grid.lanes + columns.start);
-        // Contiguous rows are copied together.
         let together = if is_whole { rows.len() } else { 1 };
         for row in rows.clone().step_by(together.max(1)) {
             let line = (first + channel) * plan.length(0) + (top + (down * row) as isize) as usize;
             let at = line * plan.length(1) + column as usize;
             let from = sums.wrapping_add((row - piece.start) * grid.sums_pitch);
-            // SAFETY: the row and the columns are valid, and the rest is this function's contract.
+            // SAFETY: `valid` returned the row and the columns, so they are within the results.
+            // Only the caller writes them, by this function's contract.
             unsafe {
                 copy_run(
                     from,

@@ -1,7 +1,7 @@
 //! The lengths of a convolution.
 
-/// A convolution of images with kernels. For each image and group, a result is the sum of products
-/// of `[channels, h, w]` elements. The two elements of a pair are for rows and for columns.
+/// A convolution of images with kernels. A result is the sum of products of `[channels, h, w]`
+/// elements of an image and of a kernel. The elements of a pair are for rows and for columns.
 ///
 /// Invariant: The kernel fits the padded image. Strides, dilations and groups are at least 1.
 /// Paddings, strides and dilations are below [`MOST`](Self::MOST).
@@ -22,12 +22,12 @@ pub struct ConvLengths {
 }
 
 impl ConvLengths {
-    /// The exclusive bound of paddings, strides and dilations. Below the bound, no position
-    /// overflows.
+    /// The exclusive bound of paddings, strides and dilations. Positions do not overflow below the
+    /// bound.
     pub const MOST: usize = 1 << 30;
 
     /// Returns a bound of the scratch memory that a job of one row needs, in bytes. The bound holds
-    /// for results and for either gradient. Returns `None` if the bound overflows.
+    /// for the convolution and both gradients. If the bound overflows, returns `None`.
     pub fn scratch_bytes(&self, element_bytes: usize) -> Option<usize> {
         let phases = [0, 1].map(|at| self.kernel[at].min(self.stride[at]));
         let columns = (self.image[1] + self.padding[1]) / self.stride[1] + 1;
@@ -37,10 +37,9 @@ impl ConvLengths {
     }
 
     /// Returns a bound of the scratch memory for one row of `count` results, in elements. Each of
-    /// `channels` has a plane for each of the `phases`.
+    /// `channels` has a plane for each of the `phases`. If the bound overflows, returns `None`.
     fn row_elements(&self, channels: usize, phases: [usize; 2], count: usize) -> Option<usize> {
-        /// The maximum number of planes of a row that are packed without gaps, and the maximum
-        /// number of rows of sums.
+        /// The maximum number of gapless planes of a row.
         const PLANES: usize = 8;
         const SUMS: usize = 40;
         let planes = phases[1].max(PLANES.min(self.kernel[1]));
@@ -50,14 +49,14 @@ impl ConvLengths {
         rows.checked_mul(count + self.reach(1))
     }
 
-    /// Returns the number of rows or columns of a plane, behind the position of a result, that the
-    /// result is summed from.
+    /// Returns the distance between the first and the last row (or column) that a result is summed
+    /// from.
     pub fn reach(&self, axis: usize) -> usize {
         (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis]
     }
 
-    /// Returns the number of passes of the gradient of the images, or `None` if the number
-    /// overflows.
+    /// Returns the number of passes of the gradient of the images. If the number overflows, returns
+    /// `None`.
     pub fn passes(&self) -> Option<usize> {
         let [rows, columns] = [0, 1].map(|at| self.image[at].min(self.stride[at]));
         rows.checked_mul(columns)

@@ -1,9 +1,9 @@
-//! Convolutions of `f32` and `f64`, and their gradients, computed directly from the images, without
-//! the matrix of columns of a convolution by a matrix product.
+//! Direct convolutions of `f32` and `f64`, and their gradients. No matrix of image columns (im2col)
+//! is stored.
 //!
 //! A job packs a piece of an image into planes with zeros around them ([`pack`], [`plan`]). The
-//! planes are in scratch memory that stays in the second-level cache. Then the job sums products of
-//! the planes with the kernel ([`gather`]) or the gradient of the result ([`correlate`]).
+//! planes are in scratch memory that fits into the second-level cache. Then the job sums products
+//! of the planes with the kernel ([`gather`]) or with the gradient of the result ([`correlate`]).
 
 pub mod correlate;
 pub mod gather;
@@ -20,11 +20,11 @@ pub use self::lengths::ConvLengths;
 use crate::pointers::WritePtr;
 use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
-/// Writes `height` elements that are `step` elements apart, and zeros behind them.
+/// Writes `height` elements with stride `step` to `line`, followed by zeros.
 ///
 /// # Safety
 ///
-/// The elements must be readable.
+/// All `height` elements must be readable.
 #[inline(always)]
 pub unsafe fn pack_line<T: RegisterFloat>(
     from: *const T,
@@ -32,7 +32,7 @@ pub unsafe fn pack_line<T: RegisterFloat>(
     height: usize,
     line: &mut [MaybeUninit<T>; HEIGHT],
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let at = |next: usize| unsafe { from.wrapping_offset(next as isize * step).read() };
     if height == HEIGHT {
         *line = std::array::from_fn(|next| MaybeUninit::new(at(next)));
@@ -46,19 +46,19 @@ pub unsafe fn pack_line<T: RegisterFloat>(
 
 /// The loops of convolutions of a type.
 pub trait ConvFloat: RegisterFloat {
-    /// Runs some pieces of a convolution.
+    /// Runs some jobs of a convolution or of the gradient of its images.
     ///
     /// # Safety
     ///
-    /// The operands must be alive and not written to, and nothing else may write the results of the
+    /// The operands must be alive and not written to. No other code may write the results of the
     /// jobs.
     unsafe fn gather(task: &Gather<Self>, to: WritePtr<Self>, jobs: Range<usize>);
 
-    /// Runs some sums of the gradient of a kernel.
+    /// Runs some jobs of the gradient of a kernel.
     ///
     /// # Safety
     ///
-    /// As for [`gather`](Self::gather).
+    /// The contract of [`gather`](Self::gather) must hold.
     unsafe fn correlate(task: &Correlation<Self>, to: WritePtr<Self>, jobs: Range<usize>);
 }
 
@@ -76,7 +76,7 @@ macro_rules! conv_float {
                     to: WritePtr<Self>,
                     jobs: Range<usize>,
                 ) {
-                    // As above.
+                    // By this function's contract, the invariant of `Jobs` holds.
                     with_longest_registers::<Self>(Jobs(task, to, jobs));
                 }
             }
@@ -88,14 +88,14 @@ conv_float!(f32 f64);
 
 /// Some jobs of a task, as a loop over registers.
 ///
-/// Invariant: the operands of the task are alive and not written to. Nothing else writes the
+/// Invariant: The operands of the task are alive and not written to. No other code writes the
 /// results of the jobs.
 struct Jobs<'a, Task, T>(&'a Task, WritePtr<T>, Range<usize>);
 
 impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Gather<T>, T> {
     #[inline(always)]
     unsafe fn run<V: VectorOf<T>>(self) {
-        // SAFETY: by this function's contract, and the invariant.
+        // SAFETY: the caller upholds this function's contract, and the invariant of [`Jobs`] holds.
         unsafe { gather::run::<T, V>(self.0, self.1, self.2) };
     }
 }
@@ -103,7 +103,7 @@ impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Gather<T>, T> {
 impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Correlation<T>, T> {
     #[inline(always)]
     unsafe fn run<V: VectorOf<T>>(self) {
-        // SAFETY: by this function's contract, and the invariant.
+        // SAFETY: the caller upholds this function's contract, and the invariant of [`Jobs`] holds.
         unsafe { correlate::run::<T, V>(self.0, self.1, self.2) };
     }
 }

@@ -1,4 +1,4 @@
-//! Copies of images to planes, with zeros around them.
+//! Copies of images into planes, with zeros around them.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use crate::pointers::ReadPtr;
 /// The memory of an array of four axes to pack: images, channels, rows and columns.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSource<T> {
-    /// The first element.
+    /// The address of the first element.
     pub from: ReadPtr<T>,
     strides: [isize; 4],
 }
 
 impl<T: AnyElement> PackedSource<T> {
-    /// Returns the array with its first element at this address. The strides count elements.
+    /// Returns the array whose first element is at this address. The strides count elements.
     pub fn new(first: *const T, strides: [isize; 4]) -> Self {
         Self {
             from: ReadPtr::over(first),
@@ -37,16 +37,16 @@ impl<T: AnyElement> PackedSource<T> {
     }
 }
 
-/// The number of elements behind packed planes that may also be read and written.
+/// The number of elements after packed planes that may also be read and written.
 pub const SLACK: usize = 64;
 
 /// Writes the rows of a piece of some channels of an image to `to`, plane after plane. Writes zeros
-/// to the slack behind the planes. `phases` is scratch memory for the phases of a row of planes,
+/// to the slack after the planes. `phases` is scratch memory for the phases of a row of planes,
 /// with slack.
 ///
 /// # Safety
 ///
-/// The image must have the channels, and be alive and not written to. `to` must be writable for the
+/// The image must have the channels, be alive and not be written to. `to` must be writable for the
 /// planes of the channels.
 #[inline(always)]
 pub unsafe fn pack<T: AnyElement>(
@@ -61,8 +61,8 @@ pub unsafe fn pack<T: AnyElement>(
     for channel in channels {
         let first = source.at([image, channel, 0, 0]);
         for phase in 0..plan.axes[0].phases() {
-            // SAFETY: by this function's contract. Elements that are written behind a row belong to
-            // the next row or plane, which is written later, or to the slack.
+            // SAFETY: the caller upholds this function's contract. If a copy extends beyond a row,
+            // it overwrites the slack, or the next row or plane, which is written later.
             unsafe {
                 if columns.starts.is_empty() {
                     pack_phases(plan, source, first, (phase, start), to);
@@ -83,15 +83,16 @@ pub unsafe fn pack<T: AnyElement>(
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the slack is writable.
     unsafe { fill(to, SLACK) };
 }
 
-/// Writes the column phases of a channel, whose elements begin at `first`, for one phase of rows.
+/// Writes the column phases of a channel for one phase of rows. The channel's elements begin at
+/// `first`.
 ///
 /// # Safety
 ///
-/// As for [`pack`].
+/// The contract of [`pack`] must hold.
 #[inline(always)]
 unsafe fn pack_phases<T: AnyElement>(
     plan: &ConvPlan,
@@ -108,8 +109,8 @@ unsafe fn pack_phases<T: AnyElement>(
         let (across, left) = columns.within(column_phase, 0, span);
         let column = left + (across.start * columns.step) as isize;
         for row in 0..height {
-            // SAFETY: the row and its elements `across` are within the image, by `within`, and the
-            // rest is this function's contract.
+            // SAFETY: `within` returned the row and its elements `across`, so they are within the
+            // image. By this function's contract, the image is readable and `to` is writable.
             unsafe {
                 if inside.contains(&row) && !across.is_empty() {
                     let at = (top + (row * rows.step) as isize) * down + column * step;
@@ -127,12 +128,12 @@ unsafe fn pack_phases<T: AnyElement>(
     }
 }
 
-/// Writes the rows of a piece of the result of one channel to `to`, in rows of the planes' pitch.
-/// Writes zeros behind each row up to `length` elements.
+/// Writes the rows of a piece of one channel of the result to `to`, with the pitch of the planes.
+/// Writes zeros after each row, up to `length` elements in total.
 ///
 /// # Safety
 ///
-/// As for [`pack`].
+/// The contract of [`pack`] must hold.
 #[inline(always)]
 pub unsafe fn pack_result<T: AnyElement>(
     plan: &ConvPlan,
@@ -145,7 +146,8 @@ pub unsafe fn pack_result<T: AnyElement>(
     if pitch == width && source.stride(2) == width as isize && source.stride(3) == 1 {
         let from = source.at([image, channel, rows.start, 0]);
         let at = rows.len() * width;
-        // SAFETY: the rows are contiguous, and the rest is this function's contract.
+        // SAFETY: the rows are contiguous. By this function's contract, they are readable and `to`
+        // is writable.
         unsafe {
             copy_run(from, 1, to, 1, at);
             fill(to.add(at), length - at);
@@ -154,28 +156,29 @@ pub unsafe fn pack_result<T: AnyElement>(
     }
     let mut at = 0;
     for row in rows {
-        // SAFETY: the result has the row, and the rest is this function's contract.
+        // SAFETY: the result has the row. By this function's contract, the row is readable and `to`
+        // is writable.
         unsafe {
             let from = source.at([image, channel, row, 0]);
             copy_run(from, source.stride(3), to.add(at), 1, width);
-            // The last row may end before its pitch.
+            // The last row may end before a full pitch.
             let end = length.min(at + pitch);
             fill(to.add(at + width), end - at - width);
             at = end;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `to` is writable for `length` elements.
     unsafe { fill(to.add(at), length - at) };
 }
 
-/// The number of elements of a part of a long run.
+/// The number of elements that a long run copies at once.
 const PART: usize = 16;
 
-/// The number of additional elements of scratch memory, so that the memory can be aligned.
+/// The number of additional elements of scratch memory that allow an aligned start.
 pub const ALIGNMENT: usize = 16;
 
-/// Returns the first address in the scratch memory that begins a cache line, because a vector in
-/// two cache lines takes two reads.
+/// Returns the first address in the scratch memory that begins a cache line. If a vector is in two
+/// cache lines, its load takes twice the time.
 pub fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
     let first = scratch.as_mut_ptr();
     first.wrapping_add(first.align_offset(64).min(ALIGNMENT))
@@ -189,12 +192,12 @@ pub fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
 #[inline(always)]
 pub unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
     for index in 0..count {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { to.add(index).write(T::zero()) };
     }
 }
 
-/// Copies `count` elements. The two numbers are the strides of source and target, in elements.
+/// Copies `count` elements. `step` and `step_to` are the strides of source and target, in elements.
 ///
 /// # Safety
 ///
@@ -207,7 +210,7 @@ pub unsafe fn copy_run<T: Copy>(
     step_to: usize,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         match (step, step_to) {
             (1, 1) => copy_adjacent(from, to, count),
@@ -231,14 +234,15 @@ pub unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// Copies a run. Most runs are short, so a call of `memcpy` would take longer than the copy.
+/// Copies a contiguous run. Most runs are short, so a call of `memcpy` would take longer than the
+/// copy.
 ///
 /// # Safety
 ///
-/// As for [`copy_run`].
+/// The contract of [`copy_run`] must hold.
 #[inline(always)]
 unsafe fn copy_adjacent<T: Copy>(from: *const T, to: *mut T, count: usize) {
-    // SAFETY: the parts together are the run.
+    // SAFETY: the copied parts are within the run.
     unsafe {
         match count {
             16.. => {
@@ -264,14 +268,12 @@ unsafe fn copy_adjacent<T: Copy>(from: *const T, to: *mut T, count: usize) {
     }
 }
 
-/// Copies `N` elements from index `at` on.
-///
 /// # Safety
 ///
-/// As for [`copy_run`].
+/// The contract of [`copy_run`] must hold.
 #[inline(always)]
 unsafe fn copy_part<T: Copy, const N: usize>(from: *const T, to: *mut T, at: usize) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let part = from.add(at).cast::<[T; N]>().read_unaligned();
         to.add(at).cast::<[T; N]>().write_unaligned(part);

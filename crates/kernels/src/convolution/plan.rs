@@ -1,40 +1,41 @@
-//! The positions that a convolution, or the gradient of its images, reads and writes. Pure
-//! arithmetic.
+//! The positions that a convolution, or the gradient of its images, reads and writes. This file
+//! computes them without access to the data.
 //!
-//! The images are packed into planes, so that all results of a row read contiguous elements for
-//! each element of the kernel. A convolution with stride s has s × s planes for a channel. Plane
-//! (a, b) holds the elements whose padded coordinates are congruent to a and b modulo s. The
-//! gradient of the images has one plane for a channel of the result's gradient. The results of the
-//! gradient are divided into s × s classes instead. The results of a class read equal elements of
-//! the kernel, at fixed offsets.
+//! The images are packed into planes. For each element of the kernel, the results of a row then
+//! read contiguous elements. A convolution with stride s has s × s planes per channel. Plane (a, b)
+//! holds the elements whose padded coordinates are congruent to a and b modulo s. The gradient of
+//! the images needs only one plane per channel of the result's gradient. Its own results are
+//! divided into s × s classes. All results of a class read the same elements of the kernel, at
+//! fixed offsets.
 
 use std::ops::Range;
 
 use super::ConvLengths;
 
-/// The maximum number of bytes of packed planes and sums in one job, which is a part of the
+/// The maximum number of bytes of packed planes and sums in one job. This memory fits into the
 /// second-level cache.
 const PIECE_BYTES: usize = 3 << 17;
-/// The target number of jobs of a launch, enough to balance the load among threads.
+/// The target number of jobs of a launch, which balances the load among threads.
 const JOBS: usize = 16;
-/// The minimum number of rows for a separate job.
+/// The minimum number of rows of a job, unless an axis or the scratch memory allows fewer.
 const LEAST_ROWS: usize = 8;
 
-/// The number of products that take as long as the packing of an element.
+/// The time to pack an element, divided by the time of a product.
 const PRODUCTS: usize = 13;
-/// The maximum number of gapless planes of a row of a channel.
+/// The maximum number of gapless planes for a row of a channel.
 const MOST_PLANES: usize = 8;
 
-/// The element `at` of a kernel along an axis, and the plane and offset of its factor.
+/// Element `at` of a kernel along an axis, with the plane and the offset of the image elements that
+/// it multiplies.
 #[derive(Clone, Copy, Debug)]
 struct Tap {
     at: usize,
-    /// The number of the plane.
+    /// The index of the plane.
     phase: usize,
     offset: usize,
 }
 
-/// The results at `first + step * index`, for each index. They read equal taps.
+/// The results at `first + step * index`, for each index. All of them read the same taps.
 #[derive(Clone, Debug)]
 struct ResultClass {
     first: isize,
@@ -52,18 +53,18 @@ pub struct AxisPlan {
     length: usize,
     /// The length of the images.
     image: usize,
-    /// The distance in the image of neighbouring elements of a phase: element `index` of phase a is
-    /// at `step * index + a - before`.
+    /// The distance between neighbouring elements of a phase in the image. Element `index` of phase
+    /// a is at `step * index + a - before`.
     pub step: usize,
     before: isize,
     phases: Vec<usize>,
-    /// The phase and the offset at which each gapless plane begins. Empty if the planes have gaps.
+    /// The phase and the offset at which each gapless plane begins. If the planes have gaps, the
+    /// list is empty.
     pub starts: Vec<(usize, usize)>,
     classes: Vec<ResultClass>,
 }
 
 impl AxisPlan {
-    /// Returns the plan of axis `at` of a convolution.
     fn convolved(lengths: &ConvLengths, at: usize) -> Self {
         let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
         let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
@@ -99,15 +100,16 @@ impl AxisPlan {
         }
     }
 
-    /// Returns the plan of axis `at` of the gradient of the images. Element q is a sum of products
-    /// of the kernel's elements k and the gradients of results. The result for k is (q + padding −
-    /// dilation k) / stride. If the division has a remainder, k has no result.
+    /// Returns the plan of the gradient of the images along axis `at`. Element q is a sum of
+    /// products of the kernel's elements k and the gradients of results. The index of the result
+    /// for k is (q + padding − dilation k) / stride. If the division has a remainder, k contributes
+    /// nothing.
     fn transposed(lengths: &ConvLengths, at: usize) -> Self {
         let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
         let (padding, length) = (lengths.padding[at], lengths.image[at]);
         let reach = (lengths.kernel[at] - 1) * dilation / stride;
         let skipped = padding / stride;
-        // The results within a stride of the first result include all classes.
+        // The first `stride` results include all classes.
         let classes = (0..length.min(stride)).map(|result| {
             let phase = (result + padding) % stride;
             let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
@@ -138,9 +140,9 @@ impl AxisPlan {
         }
     }
 
-    /// Gives each offset a separate plane, so that rows of results follow each other without gaps.
-    /// Does so only if the offsets are few, and if packing the planes takes less time than the
-    /// gaps. Each element of a gap would be multiplied `products` times.
+    /// Stores a separate plane for each offset, so that rows of results are contiguous without
+    /// gaps. This applies only if the offsets are few, and if packing the planes takes less time
+    /// than the gaps. Each element of a gap would be multiplied `products` times.
     fn without_gaps(mut self, products: usize) -> Self {
         let taps = self.classes.iter().flat_map(|class| &class.taps);
         let mut starts: Vec<_> = taps.map(|tap| (tap.phase, tap.offset)).collect();
@@ -159,8 +161,9 @@ impl AxisPlan {
         self
     }
 
-    /// Returns the indices in `0..count` of a plane whose elements are in the image, if the plane
-    /// begins at index `start`. Also returns the position of index 0, which may be outside.
+    /// Returns the indices in `0..count` of a plane whose elements are in the image. The plane
+    /// begins at index `start`. Also returns the position of index 0 in the image, which may be
+    /// negative.
     #[inline(always)]
     pub fn within(&self, phase: usize, start: usize, count: usize) -> (Range<usize>, isize) {
         let step = self.step as isize;
@@ -175,7 +178,6 @@ impl AxisPlan {
         self.phases.len()
     }
 
-    /// Returns the number of planes along the axis.
     fn planes(&self) -> usize {
         self.starts.len().max(self.phases.len())
     }
@@ -186,28 +188,28 @@ impl AxisPlan {
     }
 }
 
-/// A class of rows and a class of columns.
+/// A class of rows combined with a class of columns.
 #[derive(Clone, Debug)]
 pub struct Pass {
     /// The offset of each tap in the planes of a channel.
     pub offsets: Vec<usize>,
     /// The row and the column of each tap in the kernel.
     pub taps: Vec<[usize; 2]>,
-    /// The number of taps of the passes before this one.
+    /// The number of taps of all earlier passes.
     pub taps_before: usize,
     lines: [(isize, usize); 2],
 }
 
 impl Pass {
-    /// Returns the position of the result with index 0 along an axis, and the distance between
-    /// indices.
+    /// Returns the position of the result with index 0 along an axis, and the distance between the
+    /// results of neighbouring indices.
     #[inline(always)]
     pub fn line(&self, axis: usize) -> (isize, usize) {
         self.lines[axis]
     }
 }
 
-/// A plan of sums of products of packed planes and elements of the kernel.
+/// A plan of sums of products. The factors are elements of packed planes and of the kernel.
 #[derive(Clone, Debug)]
 pub struct ConvPlan {
     pub images: usize,
@@ -231,7 +233,7 @@ pub struct PieceScratch {
     pub channels: usize,
     /// The maximum number of result channels that are computed at once.
     pub outputs: usize,
-    /// The number of rows of sums.
+    /// The number of sums per column.
     pub sums: usize,
     pub element_bytes: usize,
 }
@@ -330,8 +332,8 @@ impl ConvPlan {
         rows.phases() * columns.planes() * self.plane_rows() * self.pitch()
     }
 
-    /// Returns the number of elements of a channel's phases from which gapless planes are copied; 0
-    /// if the planes have gaps.
+    /// Returns the number of elements of a channel's phases, from which gapless planes are copied.
+    /// If the planes have gaps, returns 0.
     pub fn phases_len(&self) -> usize {
         let columns = &self.axes[1];
         match columns.starts.is_empty() {
@@ -350,7 +352,7 @@ impl ConvPlan {
         self.axes[axis].length
     }
 
-    /// Returns the rows of a piece.
+    /// Returns the rows of the piece with index `number`.
     pub fn piece(&self, number: usize) -> Range<usize> {
         let start = number * self.rows;
         start..self.axes[0].count.min(start + self.rows)

@@ -1,4 +1,4 @@
-//! The traits of floats alone.
+//! The traits that only floats implement.
 
 use half::{bf16, f16};
 
@@ -13,7 +13,8 @@ macro_rules! float {
                 #[allow(clippy::cast_lossless, reason = "`From` does not exist for every type")]
                 fn ordinal(self) -> i64 {
                     let bits = self.to_bits() as $bits;
-                    // The magnitudes of negative numbers count downwards from the negative zero.
+                    // The bits of negative numbers are mapped to ordinals from 0 downwards,
+                    // starting at −0.
                     (if bits < 0 { $bits::MIN.wrapping_sub(bits) } else { bits }) as i64
                 }
             }

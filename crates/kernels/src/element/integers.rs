@@ -1,4 +1,4 @@
-//! The traits of integers alone.
+//! The traits that only integers implement.
 
 use super::{Bitwise, Integer, sealed};
 
@@ -37,7 +37,7 @@ macro_rules! integer {
                 #[inline(always)]
                 #[allow(clippy::cast_lossless, reason = "with loss for some of the types")]
                 fn left_shift(self, places: Self) -> Self {
-                    // Converted to an unsigned number, a negative `places` is large.
+                    // The conversion to `u64` makes a negative `places` large.
                     if (places as u64) < $type::BITS as u64 {
                         self.wrapping_shl(places as u32)
                     } else {
@@ -50,8 +50,8 @@ macro_rules! integer {
                 fn right_shift(self, places: Self) -> Self {
                     let most = $type::BITS as u64 - 1;
                     let shifted = self.wrapping_shr((places as u64).min(most) as u32);
-                    // If `places` exceeds the highest bit, the result is 0 for an unsigned number
-                    // and the sign for a signed number.
+                    // If `places` is at least the number of bits, the result is 0 for an unsigned
+                    // number. For a signed number, the result is 0 or −1, according to the sign.
                     if $type::MIN == 0 && places as u64 > most { 0 } else { shifted }
                 }
 
@@ -84,7 +84,7 @@ macro_rules! integer {
 
                 fn steps(start: Self, stop: Self, step: Self) -> Option<((Self, Self), usize)> {
                     let steps = (start, step);
-                    // `i128` is wide enough for the distance of any two 64-bit integers.
+                    // `i128` is wide enough for the distance between any two 64-bit integers.
                     let (span, step) = (i128::from(stop) - i128::from(start), i128::from(step));
                     if step == 0 {
                         return None;
@@ -99,7 +99,7 @@ macro_rules! integer {
                 #[inline]
                 fn nth(&(start, step): &(Self, Self), index: usize) -> Self {
                     // Every intermediate value is exact modulo the type's range, and the result is
-                    // within this range.
+                    // within the range.
                     start.wrapping_add((index as $type).wrapping_mul(step))
                 }
             }

@@ -1,7 +1,7 @@
 //! The types that an array can hold.
 //!
-//! Architecture invariant: the traits are sealed, so that a kernel is written for a closed set of
-//! types. Every type is plain bytes without padding.
+//! Architecture invariant: the traits are sealed, so the set of types that kernels support is
+//! closed. Every type is plain bytes without padding.
 
 mod floats;
 mod integers;
@@ -51,24 +51,24 @@ pub trait AnyElement:
     + Sync
     + 'static
 {
-    /// The type of sums: `i64` for signed integers and `bool`, `u64` for unsigned ones, else the
-    /// type itself.
+    /// The type of sums: `i64` for signed integers and `bool`, `u64` for unsigned integers, and
+    /// `Self` for other types.
     type Total: Number;
 
-    /// The type of means: `f64` for integers and `bool`, else the type itself.
+    /// The type of means: `f64` for integers and `bool`, and `Self` for other types.
     type Average: Number;
 
-    /// The type in which sums and functions are computed: `f32` for `f16` and `bf16`, else the type
-    /// of sums.
+    /// The type in which sums and functions are computed: `f32` for `f16` and `bf16`, and the type
+    /// of sums for other types.
     #[doc(hidden)]
     type Accumulator: Number;
 
-    /// The type in which running sums and products are computed. It is `f64` for floats,
-    /// `Complex<f64>` for complex numbers, else the type of sums.
+    /// The type of running sums and products: `f64` for floats, `Complex<f64>` for complex numbers,
+    /// and the type of sums for other types.
     #[doc(hidden)]
     type Wide: Number;
 
-    /// The type's name as Rust spells it.
+    /// The Rust name of the type.
     const NAME: &'static str;
 
     /// The type as a value.
@@ -97,8 +97,7 @@ pub trait AnyElement:
     /// ```
     fn one() -> Self;
 
-    /// Returns the value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it
-    /// is not zero.
+    /// Converts `value` like Rust's `as`. For `bool`, returns whether `value` is not zero.
     ///
     /// # Examples
     ///
@@ -110,8 +109,8 @@ pub trait AnyElement:
     /// ```
     fn from_f64(value: f64) -> Self;
 
-    /// Returns the value as an `f64`, rounded if a 64-bit integer has more digits. For a complex
-    /// number, returns the real part.
+    /// Returns the value as an `f64`. A 64-bit integer with more digits than an `f64` is rounded.
+    /// For a complex number, returns the real part.
     ///
     /// # Examples
     ///
@@ -125,8 +124,8 @@ pub trait AnyElement:
 }
 
 /// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits, and `bool`.
-/// GPUs compute with integers of these sizes. Complex numbers are [`AnyElement`] alone, because no
-/// order is compatible with their arithmetic.
+/// GPUs compute with integers of these sizes. Complex numbers implement only [`AnyElement`],
+/// because no order is compatible with their arithmetic.
 ///
 /// # Examples
 ///
@@ -163,7 +162,7 @@ pub trait Element:
     type Mean: Float;
 }
 
-/// An element that can be added and multiplied, real or complex: every one except `bool`.
+/// An element that can be added and multiplied, real or complex: every element type except `bool`.
 ///
 /// # Examples
 ///
@@ -182,19 +181,19 @@ pub trait Element:
     note = "truth values are converted: call `.cast::<i32>()`"
 )]
 pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOps {
-    /// The type of real parts and absolute values: `f32` and `f64` for complex numbers, else the
-    /// type itself.
+    /// The type of real parts and absolute values: `f32` or `f64` for complex numbers, and `Self`
+    /// for other types.
     type Part: Numeric;
 }
 
-/// An element that arithmetic works on: every element except `bool`. [`Number`] also includes
-/// complex numbers.
+/// A real number: every element type except `bool` and the complex numbers. [`Number`] also
+/// includes complex numbers.
 ///
-/// Besides these bounds, every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`]
-/// has `num_traits::Float`. Generic code that needs more operations on single values adds these
-/// bounds. (The `num_traits` are not supertraits, because they would make `zero`, `one`, `to_f64`
-/// and `epsilon` ambiguous.) Operators on single values are Rust's; only operators on arrays wrap
-/// around.
+/// Every numeric type also implements `num_traits::{Num, NumCast}`, and every [`Float`] implements
+/// `num_traits::Float`. Generic code that needs more operations on single values adds these bounds.
+/// (The `num_traits` are not supertraits, because they would make `zero`, `one`, `to_f64` and
+/// `epsilon` ambiguous.) Operators on single values have Rust's semantics. Only operators on arrays
+/// wrap around.
 ///
 /// # Examples
 ///
@@ -218,7 +217,7 @@ pub trait Numeric:
 {
 }
 
-/// An integer element: of 8 to 64 bits, signed or not.
+/// An integer element of 8 to 64 bits, signed or unsigned.
 ///
 /// # Examples
 ///
@@ -232,7 +231,7 @@ pub trait Numeric:
 /// ```
 pub trait Integer: Numeric + Eq + Ord + sealed::Whole {}
 
-/// An element whose single bits can be combined: an integer or `bool`.
+/// An element whose bits can be combined: an integer or `bool`.
 ///
 /// # Examples
 ///
@@ -262,7 +261,7 @@ pub trait Float:
     + FloatConst
     + sealed::Ranked
 {
-    /// The accumulation type: `f32` for `f16` and `bf16`, else the type itself. Functions of
+    /// The accumulation type: `f32` for `f16` and `bf16`, and `Self` for other types. Functions of
     /// elements are computed in the accumulation type, and states of optimizers are stored in it.
     type Computed: Float + Real;
 
@@ -293,45 +292,42 @@ pub mod sealed {
         /// Returns the number that is `steps` higher, wrapping around at the end of the type.
         fn higher(self, steps: u64) -> Self;
 
-        /// Returns `self << count`, modulo the number of bits: only the count's lowest bits are
-        /// used.
+        /// Returns `self << count`. `count` is reduced modulo the number of bits.
         fn shifted_left(self, count: Self) -> Self;
 
-        /// Returns `self >> count`, modulo the number of bits: only the count's lowest bits are
-        /// used.
+        /// Returns `self >> count`. `count` is reduced modulo the number of bits.
         fn shifted_right(self, count: Self) -> Self;
 
-        /// Returns `self << places`, or 0 if `self` has at most `places` bits. A negative `places`
-        /// counts as a large number.
+        /// Returns `self << places`. If `places` is negative or at least the number of bits,
+        /// returns 0.
         fn left_shift(self, places: Self) -> Self;
 
-        /// Returns `self >> places`, with the sign extended. If `self` has at most `places` bits,
-        /// only the sign remains: −1 for a negative number, otherwise 0. A negative `places` counts
-        /// as a large number.
+        /// Returns `self >> places`, with the sign extended. If `places` is negative or at least
+        /// the number of bits, returns −1 or 0, according to the sign of `self`.
         fn right_shift(self, places: Self) -> Self;
 
-        /// Returns the whole part of the power, modulo the type's range.
+        /// Returns the integer part of the power, modulo the type's range.
         fn power(self, exponent: Self) -> Self;
     }
 
-    /// Values with positions in the order of their type.
+    /// Values with an ordinal in the order of their type.
     pub trait Ranked {
-        /// Returns the value's position in the order of its type: the positions of neighbours
-        /// differ by one, and both zeros have position 0. The position of a NaN is unspecified.
+        /// Returns the value's ordinal in the order of its type. The ordinals of neighbours differ
+        /// by one, and both zeros have ordinal 0. The ordinal of a NaN is unspecified.
         fn ordinal(self) -> i64;
     }
 
-    /// Values in equal steps.
+    /// Values of an arithmetic progression.
     pub trait Progression: Sized {
-        /// The start and the step, in the form in which values are computed.
+        /// The start and the step, in the form that [`nth`](Self::nth) computes values from.
         type Steps: Copy;
 
-        /// Returns the steps, and the number of values `start`, `start + step`, … before `stop`, at
-        /// most `usize::MAX`. Returns `None` if the step is zero or not a number, or a bound is not
-        /// finite.
+        /// Returns the steps, and the number of values `start`, `start + step`, … before `stop`.
+        /// The number is at most `usize::MAX`. If the step is zero or NaN, or a bound is not
+        /// finite, returns `None`.
         fn steps(start: Self, stop: Self, step: Self) -> Option<(Self::Steps, usize)>;
 
-        /// Returns `start + index * step`, with an index below the number of values.
+        /// Returns `start + index * step`. The index must be below the number of values.
         fn nth(steps: &Self::Steps, index: usize) -> Self;
     }
 }
@@ -340,8 +336,8 @@ mod private {
     use half::{bf16, f16};
     use num_complex::Complex;
 
-    /// The seal of [`AnyElement`](super::AnyElement). Only types of this crate implement the seal,
-    /// so the type behind a [`DType`](crate::DType) is known.
+    /// The seal of [`AnyElement`](super::AnyElement). Only this crate implements the seal, so each
+    /// [`DType`](crate::DType) has exactly one Rust type.
     pub trait Sealed {}
 
     macro_rules! seal {

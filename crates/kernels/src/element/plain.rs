@@ -10,7 +10,8 @@ use num_complex::Complex;
 ///
 /// `Raw` has the size and alignment of `Self`.
 pub unsafe trait Plain: NoUninit {
-    /// The bytes of a value in device memory, before a check. Any bit pattern is valid.
+    /// The type of a value's bytes in device memory before they are checked. Any bit pattern is
+    /// valid.
     type Raw: Pod + Default + Send + Sync;
 
     /// Returns the value that `raw` represents.
@@ -50,7 +51,7 @@ number!(
     Complex<f64>
 );
 
-// SAFETY: both are one byte, aligned to one.
+// SAFETY: `bool` and `u8` have size 1 and alignment 1.
 unsafe impl Plain for bool {
     type Raw = u8;
 
@@ -65,18 +66,18 @@ unsafe impl Plain for bool {
 pub struct Bits([u64; 2]);
 
 impl Bits {
-    /// Returns the first eight bytes as a number: all of them, except for a `Complex<f64>`.
+    /// Returns the first eight bytes as an integer. Only a `Complex<f64>` has more bytes.
     pub const fn low(self) -> u64 {
         self.0[0]
     }
 
-    /// Returns the words that an element of `size_bytes` occupies, if each element begins at a
+    /// Returns the 64-bit words that an element of `size_bytes` occupies. An element begins at a
     /// word.
     pub fn words(&self, size_bytes: usize) -> &[u64] {
         &self.0[..size_bytes.div_ceil(8)]
     }
 
-    /// Returns the first `size_bytes` bytes, in the order in which they are stored in memory.
+    /// Returns the first `size_bytes` bytes, in the order of memory.
     pub fn bytes(&self, size_bytes: usize) -> &[u8] {
         &bytemuck::bytes_of(&self.0)[..size_bytes]
     }
@@ -86,8 +87,8 @@ impl Bits {
 pub const fn bits_of<T: Plain>(value: T) -> Bits {
     const { assert!(size_of::<T>() <= 16) };
     let mut words = [0u64; 2];
-    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most
-    // 16, as asserted above. No function of bytemuck does this in a constant.
+    // SAFETY: by `NoUninit`, all bytes of `value` are initialised. There are at most 16 bytes, as
+    // asserted above. No function of `bytemuck` copies bytes in a constant.
     unsafe {
         std::ptr::from_ref(&value)
             .cast::<u8>()

@@ -1,29 +1,29 @@
-//! Ranges of floats: the number of values, and each value computed from its position.
+//! Ranges of floats: the number of values, and each value computed from its index.
 //!
 //! Rule: bounds and steps are the decimals that a program wrote. A number of a type that is
 //! narrower than `f64` represents the shortest decimal that rounds to it. Therefore a step of 0.1
-//! is a tenth in every type. The count is ⌈(stop − start) / step⌉ of these decimals. For `f64`, it
-//! is computed from the binary numbers themselves. Values at the end that round to `stop` or beyond
-//! it do not count. The count is at least one if `start` is before `stop`.
+//! is a tenth in every type. The count is ⌈(stop − start) / step⌉ of these decimals. For `f64`, the
+//! count is computed from the binary numbers themselves. Values at the end that round to `stop` or
+//! beyond are not counted. If `start` is before `stop`, the count is at least one.
 
 use super::Float;
 
-/// The values `start`, `start + step`, … in `f64`, each multiplied by a factor and divided by a
-/// divisor.
+/// The values `start`, `start + step`, … in `f64`. Each value is multiplied by a factor and divided
+/// by a divisor.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatSteps {
     start: f64,
     step: f64,
-    /// The power of ten that `start` and `step` count, or 1.
+    /// The power of ten that multiplies `start` and `step`, or 1.
     factor: f64,
-    /// The power of ten that turns the decimals into whole numbers; 1/2 if the distance of the
-    /// bounds overflows; otherwise 1.
+    /// The power of ten that turns the decimals into whole numbers. If the distance between the
+    /// bounds overflows, the divisor is 1/2. Otherwise, the divisor is 1.
     divisor: f64,
 }
 
 impl FloatSteps {
-    /// Returns the steps, and the number of values before `stop`, at most `usize::MAX`. Returns
-    /// `None` if the step is 0 or NaN, or a bound is not finite.
+    /// Returns the steps, and the number of values before `stop`, at most `usize::MAX`. If the step
+    /// is 0 or NaN, or a bound is not finite, returns `None`.
     pub(super) fn before<T: Float>(start: T, stop: T, step: T) -> Option<(Self, usize)> {
         let exact = [start, stop, step].map(T::to_f64);
         let [from, to, by] = exact;
@@ -39,11 +39,11 @@ impl FloatSteps {
         }
         let mut count = floats;
         if let Some([start, stop, step]) = decimals {
-            // The count may be one more, if the quotient was rounded.
+            // If the quotient was rounded, the count may be one more.
             count = self::count([start, stop, step]).unwrap_or(floats.saturating_add(1));
             steps = Self::in_whole_numbers(start, step, count).unwrap_or(steps);
         }
-        // The values are ordered. Searches for the first value that does not come before the end.
+        // The values are ordered. The loop searches for the first value that is not before `stop`.
         let (mut first, mut end) = (1, count.max(1));
         while first < end {
             let middle = first + (end - first) / 2;
@@ -56,16 +56,16 @@ impl FloatSteps {
         Some((steps, first))
     }
 
-    /// Returns the steps between numbers of `f64`, and their rounded quotient as a count.
+    /// Returns the steps in `f64`, and their rounded quotient as a count.
     fn in_floats([from, to, by]: [f64; 3]) -> (Self, usize) {
-        // Computed in halves, so that the distance of the bounds does not overflow.
+        // If the distance between the bounds overflows, all values are halved.
         let divisor = if (to - from).is_finite() { 1.0 } else { 0.5 };
         let [start, stop, step] = [from, to, by].map(|value| value * divisor);
-        // An `as` conversion saturates: a number that is too large becomes MAX.
+        // An `as` conversion saturates, so a number that is too large becomes `usize::MAX`.
         let count = ((stop - start) / step).ceil() as usize;
         let steps = Self {
             start,
-            // With an infinite step, there is no second value.
+            // If the step is infinite, the range has only one value.
             step: if step.is_finite() { step } else { 0.0 },
             factor: 1.0,
             divisor,
@@ -73,13 +73,14 @@ impl FloatSteps {
         (steps, count)
     }
 
-    /// Returns the steps as whole numbers that count a power of ten, if `f64` represents all
-    /// `count` values. Each value is then the exact decimal, rounded once.
+    /// Returns the steps as integer multiples of a power of ten, if `f64` represents all `count`
+    /// multiples. Each value is then the exact decimal, rounded once.
     fn in_whole_numbers(start: Decimal, step: Decimal, count: usize) -> Option<Self> {
         const MOST: u128 = 1 << f64::MANTISSA_DIGITS;
         let ([start, step], exponent) = whole_numbers([start, step])?;
         let length = step.unsigned_abs().checked_mul(count as u128)?;
-        // 10⁰ to 10²² are exact in `f64`. Beyond them, no value is halfway between two numbers.
+        // 10⁰ to 10²² are exact in `f64`. For larger exponents, no value is halfway between two
+        // numbers.
         let power = |exponent: i32| 10.0_f64.powi(exponent.max(0));
         (length.checked_add(start.unsigned_abs())? <= MOST).then(|| Self {
             start: start as f64,
@@ -96,8 +97,8 @@ impl FloatSteps {
     }
 }
 
-/// Returns the number of steps from a start to a stop, rounded up. Returns `None` unless the three
-/// decimals are whole numbers of one power of ten.
+/// Returns the number of steps from a start to a stop, rounded up. If the decimals overflow as
+/// integer multiples of one power of ten, returns `None`.
 fn count(decimals: [Decimal; 3]) -> Option<usize> {
     let ([start, stop, step], _) = whole_numbers(decimals)?;
     let distance = stop.checked_sub(start)?.unsigned_abs();
@@ -105,9 +106,9 @@ fn count(decimals: [Decimal; 3]) -> Option<usize> {
     Some(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Returns decimals as whole numbers of one power of ten, and its exponent.
+/// Returns decimals as integer multiples of one power of ten, and the exponent of the power.
 fn whole_numbers<const N: usize>(decimals: [Decimal; N]) -> Option<([i128; N], i32)> {
-    // Zero is a whole number of every power of ten.
+    // Zero is a multiple of every power of ten.
     let others = decimals.iter().filter(|decimal| decimal.digits != 0);
     let exponent = others.map(|decimal| decimal.exponent).min()?;
     let mut numbers = decimals.map(|decimal| decimal.digits);
@@ -129,16 +130,17 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Returns the shortest decimal that rounds to `exact`, which is a `T`; `None` for an infinity.
+    /// Returns the shortest decimal that rounds to `exact`, a value of `T`. For an infinity or NaN,
+    /// returns `None`.
     fn shortest<T: Float>(exact: f64) -> Option<Self> {
         (0..9).find_map(|places| Self::of_places::<T>(exact, places))
     }
 
-    /// Returns a decimal with `places` digits behind the first digit that rounds to `exact`.
+    /// Returns a decimal that rounds to `exact`, with `places` digits after the first digit.
     fn of_places<T: Float>(exact: f64, places: usize) -> Option<Self> {
         let nearest = Self::parse(&format!("{exact:.places$e}"))?;
-        // Near a power of two, the nearest decimal may round to the number below. The adjacent
-        // decimal may round correctly.
+        // Near a power of two, the nearest decimal may round to the number below `exact`. An
+        // adjacent decimal may then round to `exact`.
         [0, 1, -1].into_iter().find_map(|more| {
             let text = format!("{}e{}", nearest.digits + more, nearest.exponent);
             let decimal = Self::parse(&text)?;
@@ -146,7 +148,7 @@ impl Decimal {
         })
     }
 
-    /// Returns the decimal of a text such as `1.25e-7`.
+    /// Parses a decimal such as `1.25e-7`.
     fn parse(text: &str) -> Option<Self> {
         let (mantissa, exponent) = text.split_once('e')?;
         let places = mantissa
@@ -161,12 +163,12 @@ impl Decimal {
     }
 }
 
-/// The maximum number of binary digits of a step that may count as an exact binary number.
+/// The maximum number of binary digits of a step that counts as an exact binary number.
 const MOST_BITS: u32 = 3;
 
-/// Returns the decimals that a start, a stop and a step represent. Returns `None` if the numbers
-/// represent themselves: numbers of `f64`, numbers with an infinite step, and steps that were not
-/// written as decimals, such as 2⁻²⁰.
+/// Returns the decimals that a start, a stop and a step represent. Returns `None` if the binary
+/// numbers themselves are meant. This is the case for `f64`, for infinite steps, and for steps that
+/// were not written as decimals, such as 2⁻²⁰.
 fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     if T::MANTISSA_DIGITS >= f64::MANTISSA_DIGITS {
         return None;
@@ -178,8 +180,8 @@ fn decimals<T: Float>(exact: [f64; 3]) -> Option<[Decimal; 3]> {
     let by = exact[2];
     let significand = ((by.to_bits() << 12) >> 12) | (1 << 52);
     let bits = f64::MANTISSA_DIGITS - significand.trailing_zeros();
-    // A decimal may also be near a short binary number, but then the bounds are hardly multiples of
-    // the binary number.
+    // A decimal may also be near a short binary number. In this case, the bounds are hardly ever
+    // multiples of the binary number.
     let is_binary = bits <= MOST_BITS
         && step.digits.unsigned_abs() >= 10
         && step.value != by
@@ -244,8 +246,8 @@ mod tests {
         assert_eq!((shortest(f32::NAN), shortest(f16::INFINITY)), (None, None));
     }
 
-    /// Checks a range, if its bounds and its step represent whole numbers of a power of ten.
-    /// Returns whether they represent them.
+    /// Checks the count and the values of a range. If the type does not represent the decimals,
+    /// checks nothing and returns `false`.
     fn is_counted<T: Float>(digits: [i64; 3], exponent: i32) -> bool {
         let number = |digits: i64| -> f64 { format!("{digits}e{exponent}").parse().unwrap() };
         let texts = digits.map(number);
@@ -328,10 +330,10 @@ mod tests {
             (length::<f32>(7.86438, 7.9517, 0.02183), 4),
             (length::<f32>(3e37, 0.0, -1e37), 3),
             (length::<f32>(-3e-29, 0.0, 3e-30), 10),
-            // The stop is too near zero for whole numbers of one power of ten.
+            // The stop is too near zero to share a power of ten with the start.
             (length::<f32>(-0.3, 1e-40, 0.1), 4),
             (length::<f32>(-0.3, -1e-40, 0.1), 3),
-            // The last value rounds to the stop.
+            // A value that rounds to the stop is not counted.
             (length::<f64>(0.0, 1.0, 1.0 / 3.0), 3),
             (length::<f64>(0.0, 1.0, 1.0 / 48.0), 48),
             (length::<f64>(0.0, 0.1 + 0.2, 0.1), 3),

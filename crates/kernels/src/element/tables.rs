@@ -1,4 +1,4 @@
-//! The element types, each in a row with the types of its sums and computations.
+//! The table of element types. A row has a type, and the types of its sums and computations.
 
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,42 +1,42 @@
-//! The bodies of written functions as part of an expression graph. [`written`](super::written)
-//! appends the bodies.
+//! The bodies of written functions as subgraphs of an expression graph. [`written`](super::written)
+//! appends the bodies to the graph.
 
 use super::call::Call;
 use crate::DType;
 use crate::element::plain::Bits;
 
-/// An expression graph that a body is appended to. Its nodes have numbers.
+/// An expression graph that a body is appended to. A node is identified by its index.
 pub trait Graph {
-    /// Appends one value, and returns the number of its node.
+    /// Appends a scalar value, and returns the index of its node.
     fn scalar(&mut self, dtype: DType, bits: Bits) -> u32;
 
-    /// Appends a function of earlier nodes, and returns the number of its node.
+    /// Appends a function of earlier nodes, and returns the index of its node.
     fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32;
 
     /// Returns the type of a node's elements.
     fn dtype(&self, node: u32) -> DType;
 }
 
-/// A handle on one part of a body.
+/// A node of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
     pub(super) number: u32,
-    /// True if the part consists of literals alone. Literals are `f64` or `i64` until they are
-    /// combined with a type.
+    /// `true` if the node is computed only from literals. Literals are `f64` or `i64` until they
+    /// are combined with a typed term.
     pub(super) is_literal: bool,
 }
 
 /// The graph that a body is appended to, with the nodes of the arguments.
 pub struct Terms<'a> {
     pub(super) graph: &'a mut dyn Graph,
-    /// The nodes of the arguments.
+    /// The indices of the arguments' nodes.
     pub(super) arguments: &'a [u32],
-    /// True if a part is not a function of arrays.
+    /// `true` if a term is not a function of arrays.
     pub(super) is_opaque: bool,
 }
 
 impl<'a> Terms<'a> {
-    /// Returns the terms of a body whose arguments are these nodes.
+    /// Returns the terms of a body. `arguments` are the indices of the arguments' nodes.
     pub fn new(graph: &'a mut dyn Graph, arguments: &'a [u32]) -> Self {
         Self {
             graph,
@@ -52,6 +52,6 @@ impl std::fmt::Debug for Terms<'_> {
     }
 }
 
-/// A function that appends the terms of a body. If all terms are functions of arrays, it returns
-/// the number of the result's node.
+/// A function that appends the terms of a body. If all terms are functions of arrays, returns the
+/// index of the result's node.
 pub type Body = fn(&mut Terms<'_>) -> Option<u32>;

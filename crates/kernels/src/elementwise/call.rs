@@ -8,31 +8,30 @@ use super::loops::{Arguments, BlockLoop, Loops};
 use super::operation::Operation;
 use crate::{AnyElement, DType};
 
-/// A function of single elements, of certain types.
+/// A function of single elements, for certain operand types.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// The name in error messages.
+    /// The name of the function in error messages.
     pub name: &'static str,
     /// The function in CUDA C++; see [`Function::CUDA`].
     pub cuda: &'static str,
-    /// The types of its operands.
+    /// The types of the operands.
     pub arguments: &'static [DType],
-    /// The type of its value.
+    /// The type of the result.
     pub output: DType,
     /// The operation, for rules that depend on the function.
     pub operation: Operation,
-    /// The function's type. Together with the operands' types, it identifies the function.
+    /// The type of the function. Together with the operands' types, it identifies the function.
     pub id: fn() -> TypeId,
-    /// Its loops on the host.
     loops: Loops,
-    /// The body of a written function as terms.
+    /// The function that appends the body of a written function as terms.
     pub body: Option<Body>,
-    /// The functions that compute its partial derivatives, if they are written by hand.
+    /// The functions that compute the partial derivatives, if they are written by hand.
     pub partials: Option<&'static [Option<&'static Call>]>,
 }
 
 impl Call {
-    /// Returns the function `F` of elements of these types, whose loops are `loops`.
+    /// Returns the function `F` of elements of types `Args`, with the given loops.
     pub(crate) const fn of<F: Function<Args>, Args: Arguments>(
         operation: Operation,
         loops: Loops,
@@ -50,36 +49,36 @@ impl Call {
         }
     }
 
-    /// Returns the number of its operands.
+    /// Returns the number of operands.
     #[inline]
     pub const fn arity(&self) -> usize {
         self.arguments.len()
     }
 
-    /// Returns its loop on the host, for this processor.
+    /// Returns the function's loop for this processor.
     #[inline]
     pub fn run(&self) -> BlockLoop {
         self.loops.best()
     }
 }
 
-/// A function of the library, as a table by the number of [`DType`] of the types that support it.
+/// A function of the library, as a table by `DType as usize`.
 ///
 /// The loops are compiled with the library. A table is accessed by reference. If a constant
-/// contained a generic function's address, the compiler would compile the function in each crate
-/// that uses the constant.
+/// contained a generic function's address, each crate that uses the constant would compile the
+/// function.
 #[derive(Debug)]
 pub struct Calls(pub [Option<Call>; DType::COUNT]);
 
 impl Calls {
-    /// Returns the function for elements of `dtype`, or `None` if the function does not support
-    /// them.
+    /// Returns the function for elements of `dtype`. If the function does not support this type,
+    /// returns `None`.
     #[inline]
     pub const fn get(&'static self, dtype: DType) -> Option<&'static Call> {
         self.0[dtype as usize].as_ref()
     }
 
-    /// Returns the function for elements of `dtype`, which the function must support.
+    /// Returns the function for elements of `dtype`. The function must support this type.
     #[inline]
     pub const fn at(&'static self, dtype: DType) -> &'static Call {
         match self.get(dtype) {

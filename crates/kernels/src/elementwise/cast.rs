@@ -20,7 +20,7 @@ pub struct Cast<U>(PhantomData<U>);
 impl<U: AnyElement> Cast<U> {
     const fn call<T: AnyElement>() -> Option<Call> {
         let loops = match T::DTYPE {
-            // `bool` is converted as a byte, which is 0 or 1.
+            // A `bool` is converted as a byte, which is 0 or 1.
             DType::Bool => Loops::of::<Self, (u8,)>(),
             _ => match of_integers(T::DTYPE, U::DTYPE) {
                 Some(loops) => loops,
@@ -40,9 +40,9 @@ macro_rules! integer_loops {
     };
 }
 
-/// Returns the loops between integers, or `None` for other types. Bits are truncated or extended,
-/// so the sign of the result does not matter. The sign of the argument matters only if bits are
-/// extended.
+/// Returns the loops between integers. For other types, returns `None`. Bits are truncated or
+/// extended, so the sign of the result does not matter. If bits are extended, the sign of the
+/// argument matters.
 const fn of_integers(from: DType, to: DType) -> Option<Loops> {
     let (Some(target), Some(unsigned)) = (unsigned(to), unsigned(from)) else {
         return None;
@@ -62,7 +62,8 @@ const fn of_integers(from: DType, to: DType) -> Option<Loops> {
     }
 }
 
-/// Returns the unsigned integer type of the size of an integer type.
+/// Returns the unsigned integer type of the same size. If `dtype` is not an integer, returns
+/// `None`.
 const fn unsigned(dtype: DType) -> Option<DType> {
     Some(match dtype {
         DType::I8 | DType::U8 => DType::U8,
@@ -73,12 +74,11 @@ const fn unsigned(dtype: DType) -> Option<DType> {
     })
 }
 
-/// Returns the conversion of elements of one type to another.
+/// Returns the conversion of elements of type `from` to type `to`.
 pub const fn cast(from: DType, to: DType) -> &'static Call {
     CASTS[to as usize].at(from)
 }
 
-/// The conversions to each element type.
 static CASTS: [Calls; DType::COUNT] = [
     table!(element(Cast<f32>)),
     table!(element(Cast<f64>)),

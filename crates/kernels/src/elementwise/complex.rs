@@ -9,12 +9,12 @@ use super::operation::Operation;
 use crate::element::scalar::pass::Pass;
 use crate::{AnyElement, Float};
 
-/// The complex number of a real and an imaginary part.
+/// The composition of a complex number from a real part and an imaginary part.
 #[derive(Clone, Copy, Debug)]
 pub struct OfParts;
 
 impl OfParts {
-    /// The function for each type of parts.
+    /// The composition for each type of parts.
     pub const CALLS: &'static Calls = {
         static CALLS: Calls = table!(parts OfParts);
         &CALLS

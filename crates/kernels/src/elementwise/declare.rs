@@ -1,7 +1,6 @@
-//! Macros that expand a row of `functions!` to a function with its host and its CUDA form.
+//! Macros that expand a row of `functions!` to a function with a host form and a CUDA form.
 
-/// Returns whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no
-/// other.
+/// Returns whether `cuda` names exactly the first `count` of the arguments `a`, `b`, `c` and `d`.
 pub(crate) const fn names_arguments(cuda: &str, count: usize) -> bool {
     const fn in_a_name(byte: u8) -> bool {
         byte.is_ascii_alphanumeric() || byte == b'_'
@@ -28,7 +27,7 @@ pub(crate) const fn names_arguments(cuda: &str, count: usize) -> bool {
 }
 
 /// Expands `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind to a function.
-/// If a size is given, the function may note an element as rare. `pass` is the name of the pass in
+/// If there is a size, the function may flag elements as rare. `pass` is the name of the pass in
 /// the host form.
 macro_rules! function {
     (
@@ -46,8 +45,8 @@ macro_rules! function {
         impl $op {
             /// The function for each type of elements.
             pub const CALLS: &'static $crate::elementwise::call::Calls = {
-                // The static is not generic, so that its loops are compiled with the library and
-                // its optimisation level.
+                // The static is not generic. Therefore its loops are compiled with the library, at
+                // the library's optimisation level.
                 static CALLS: $crate::elementwise::call::Calls =
                     $crate::elementwise::loops::table!($kind $op);
                 &CALLS
@@ -85,7 +84,7 @@ macro_rules! function {
             }
         }
     };
-    // These kinds are computed in `f32` for the narrower floats.
+    // These kinds compute narrow floats in `f32`.
     (@loop float $types:tt) => { $crate::elementwise::declare::function!(@widened $types) };
     (@loop test $types:tt) => { $crate::elementwise::declare::function!(@widened $types) };
     (@loop power $types:tt) => { $crate::elementwise::declare::function!(@widened $types) };
@@ -117,7 +116,7 @@ macro_rules! function {
 }
 
 /// Declares the function of single elements that a written function calls for a row. The module
-/// that uses the macro must name the module of the rows `rows`.
+/// that uses the macro must import the module of the rows as `rows`.
 macro_rules! element {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident)
@@ -136,8 +135,8 @@ macro_rules! element {
     };
 }
 
-/// Calls the macro `of` with the properties that a row's kind implies. The properties are the
-/// element types, the result type, and whether it is computed in its own type or in the wide type.
+/// Calls the macro `of` with the properties that a row's kind implies. These are the element types,
+/// the result type, and the type of the computation (`own` or `wide`).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! of_kind {
@@ -176,7 +175,7 @@ macro_rules! of_kind {
     };
 }
 
-/// The callback of `functions!`, which declares the function of each row.
+/// Declares the function of each row. The macro is a callback of `functions!`.
 macro_rules! rows {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -201,7 +200,7 @@ macro_rules! rows {
     };
 }
 
-/// The type of an argument: the named type, or otherwise the element type.
+/// Expands to the type of an argument. If the argument names no type, expands to the element type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! argument {

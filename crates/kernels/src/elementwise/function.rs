@@ -9,36 +9,36 @@ use super::operation::Operation;
 use crate::AnyElement;
 use crate::element::scalar::pass::Pass;
 
-/// A function of single elements, as a type without values. `Args` is the tuple of the element
-/// types.
+/// A function of single elements, as a type without values. `Args` is the tuple of the operands'
+/// element types.
 ///
 /// The function has two forms with equal results: `apply` on the host, and `CUDA` on a GPU.
 pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
-    /// The name in error messages.
+    /// The name of the function in error messages.
     const NAME: &'static str;
 
-    /// The function in CUDA C++: an expression of its arguments, which are named `a`, `b`, `c` and
-    /// `d` in order. `R` names the type of the result. Values of `f16` and `bf16` are passed as
+    /// The function in CUDA C++: an expression of the arguments, which are named `a`, `b`, `c` and
+    /// `d` in order. `R` is the type of the result. Values of `f16` and `bf16` are passed as
     /// `float`, and the result is rounded once.
     const CUDA: &'static str;
 
-    /// True if `apply` may note an element as rare; see [`Pass`].
+    /// `true` if `apply` may flag an element as rare; see [`Pass`].
     const RARE: bool = false;
 
-    /// True if the library's loop is also compiled for AVX-512.
+    /// `true` if the library's loop is also compiled for AVX-512.
     #[doc(hidden)]
     const WIDE: bool = false;
 
-    /// The function as a value. Functions of the library store the value in a table.
+    /// The function as a value. For a function of the library, the value is stored in a table.
     #[doc(hidden)]
     const CALL: &'static Call =
         &Call::of::<Self, Args>(Operation::Written, Loops::of::<Self, Args>());
 
-    /// The body of a written function as terms.
+    /// The function that appends the body of a written function as terms.
     const BODY: Option<Body> = None;
 
-    /// The functions that compute the partial derivatives, if they are written by hand: for each
-    /// argument a function or `None`.
+    /// The functions that compute the partial derivatives, if they are written by hand. There is a
+    /// function or `None` for each argument.
     const PARTIALS: Option<&'static [Option<&'static Call>]> = None;
 
     /// The type of the result.
@@ -48,17 +48,17 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     fn apply<L: Pass>(pass: &mut L, args: Args) -> Self::Output;
 }
 
-/// Returns the function `F` of elements of these types.
+/// Returns the function `F` of elements of types `Args`.
 #[must_use]
 pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
     F::CALL
 }
 
-/// One value for every element.
+/// A value that all elements of an operand have.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar<T>(pub T);
 
-/// The function `F`, applied to the elements of other nodes, which form a tuple.
+/// The function `F`, applied to a tuple of other nodes.
 #[derive(Debug)]
 pub struct Apply<F, X> {
     function: PhantomData<F>,
@@ -67,7 +67,7 @@ pub struct Apply<F, X> {
 }
 
 impl<F, X> Apply<F, X> {
-    /// Returns the function, applied to these operands.
+    /// Returns the function `F`, applied to `operands`.
     #[inline(always)]
     pub fn new(operands: X) -> Self {
         Self {
@@ -77,7 +77,8 @@ impl<F, X> Apply<F, X> {
     }
 }
 
-// Not derived, because derived impls would require `F: Clone` and `F: Copy`.
+// `Clone` and `Copy` are not derived, because derived implementations would require `F: Clone` and
+// `F: Copy`.
 impl<F, X: Clone> Clone for Apply<F, X> {
     #[inline(always)]
     fn clone(&self) -> Self {

@@ -1,4 +1,4 @@
-//! The functions of `functions!`.
+//! The functions in the rows of `functions!`.
 
 use crate::element::scalar::math;
 use crate::elementwise::declare::{function, rows};

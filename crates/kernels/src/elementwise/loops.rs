@@ -1,9 +1,9 @@
-//! Loops over blocks of elements: a loop for each function and element type, compiled with the
-//! library.
+//! Loops over blocks of elements: a loop for each function and element type. All loops are compiled
+//! with the library.
 //!
-//! Exponentials, and functions that consist of them, are compiled a third time, for AVX-512
-//! (`Loop::WIDE`). These functions are bound by arithmetic, so longer vectors help. Other loops are
-//! bound by memory, so longer vectors do not help.
+//! Exponentials and functions of exponentials are compiled a third time, for AVX-512
+//! (`Loop::WIDE`). These functions are bound by arithmetic, so longer vectors are faster. Other
+//! loops are bound by memory, so longer vectors are not faster.
 
 #[cfg(target_arch = "x86_64")]
 use std::hint::black_box;
@@ -20,11 +20,11 @@ use crate::vector::{has_vectors, has_wide_vectors};
 use crate::{AnyElement, DType};
 
 /// A loop that applies a function to a number of elements. The elements of each operand are
-/// consecutive from an address on. The results are written to another address.
+/// consecutive from an address on. The second argument is the address of the results.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
-/// Expands to the [`Calls`](super::call::Calls) of `Op::call::<T>()` for each `T` of a kind of
-/// rows.
+/// Expands to a table: the [`Calls`](super::call::Calls) of `Op::call::<T>()`. `T` is each type
+/// that a kind of rows supports.
 macro_rules! table {
     (@each $op:tt: $($of:tt)+) => {
         $crate::elementwise::call::Calls([$($crate::elementwise::loops::table!(@one $op $of)),+])
@@ -70,15 +70,15 @@ macro_rules! table {
 
 pub(crate) use table;
 
-/// One element of each of several types.
+/// One element of each operand.
 pub trait Arguments: Copy + 'static {
-    /// The runs of the elements in memory.
+    /// The runs of the operands' elements in memory.
     type InMemory: Runs<Items = Self>;
 
     /// The types of the elements.
     const DTYPES: &'static [DType];
 
-    /// Returns the runs at these addresses.
+    /// Returns the runs of the operands at these addresses.
     fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory;
 }
 
@@ -132,8 +132,9 @@ impl Loops {
         Self::all(as_compiled::<F, Args>)
     }
 
-    /// Returns the loops of `F` for elements of `T`, whose arguments are `Own`. `Wide` are the
-    /// arguments of `f32`, in which the narrower floats are computed.
+    /// Returns the loops of `F` for elements of `T`, with arguments of types `Own`. If `T` is a
+    /// narrow float, the loops compute with arguments of types `Wide`. In `Wide`, `f32` replaces
+    /// `T`.
     pub(crate) const fn widening<F, T, Own, Wide>() -> Self
     where
         F: Function<Own> + Function<Wide>,
@@ -147,7 +148,6 @@ impl Loops {
         }
     }
 
-    /// Returns a table with `run` for every instruction set.
     const fn all(run: BlockLoop) -> Self {
         Self {
             baseline: run,
@@ -156,7 +156,7 @@ impl Loops {
         }
     }
 
-    /// Returns the loop for this processor.
+    /// Returns the loop for the best instruction set that the processor supports.
     #[inline]
     pub fn best(&self) -> BlockLoop {
         match (has_vectors(), has_wide_vectors()) {
@@ -167,14 +167,14 @@ impl Loops {
     }
 }
 
-/// Applies `F` for processors without AVX2, which are rare. Each element is computed separately, so
-/// that the compiler neither vectorises the loop nor copies its body.
+/// Applies `F` on processors without AVX2, which are rare. Each element is computed separately, so
+/// that the compiler neither vectorises nor unrolls the loop.
 ///
 /// # Safety
 ///
-/// For each type of `Args`, `count` elements must be readable at its address, aligned and not
-/// written to meanwhile. `to` must be aligned and writable for `count` results, which nothing else
-/// reads meanwhile.
+/// For each operand, `count` elements must be readable, aligned and not written to meanwhile. `to`
+/// must be aligned and writable for `count` results. No other code may access the results
+/// meanwhile.
 #[cfg(target_arch = "x86_64")]
 unsafe fn one_by_one<F: Function<Args>, Args: Arguments>(
     from: &[*const u8; MOST_OPERANDS],
@@ -185,7 +185,7 @@ unsafe fn one_by_one<F: Function<Args>, Args: Arguments>(
     let mut pass = Careful::<{ cfg!(target_feature = "fma") }>;
     let to: *mut F::Output = to.cast();
     for index in 0..count {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { to.add(index).write(run.at(&mut pass, black_box(index))) };
     }
 }
@@ -194,7 +194,7 @@ unsafe fn one_by_one<F: Function<Args>, Args: Arguments>(
 ///
 /// # Safety
 ///
-/// As for [`one_by_one`]. The processor must have the features.
+/// The contract of [`one_by_one`] must hold. In addition, the processor must have the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn with_avx2<F: Function<Args>, Args: Arguments>(
@@ -202,7 +202,7 @@ unsafe fn with_avx2<F: Function<Args>, Args: Arguments>(
     to: *mut u8,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { block_loop::<F, Args, true>(from, to, count) };
 }
 
@@ -210,7 +210,7 @@ unsafe fn with_avx2<F: Function<Args>, Args: Arguments>(
 ///
 /// # Safety
 ///
-/// As for [`one_by_one`]. The processor must have the features.
+/// The contract of [`one_by_one`] must hold. In addition, the processor must have the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn with_avx512<F: Function<Args>, Args: Arguments>(
@@ -218,32 +218,32 @@ unsafe fn with_avx512<F: Function<Args>, Args: Arguments>(
     to: *mut u8,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { block_loop::<F, Args, true>(from, to, count) };
 }
 
-/// Applies `F` with the instructions that the library is compiled for.
+/// Applies `F` with the instruction set that the library is compiled for.
 ///
 /// # Safety
 ///
-/// For each type of `Args`, `count` elements must be readable at its address, aligned and not
-/// written to meanwhile. `to` must be aligned and writable for `count` results, which nothing else
-/// reads meanwhile.
+/// For each operand, `count` elements must be readable, aligned and not written to meanwhile. `to`
+/// must be aligned and writable for `count` results. No other code may access the results
+/// meanwhile.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn as_compiled<F: Function<Args>, Args: Arguments>(
     from: &[*const u8; MOST_OPERANDS],
     to: *mut u8,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { block_loop::<F, Args, { cfg!(target_arch = "aarch64") }>(from, to, count) };
 }
 
-/// Applies the function `F` to `count` elements of each operand, with vector code.
+/// Applies `F` to `count` elements of each operand, with vector code.
 ///
 /// # Safety
 ///
-/// As for the loops that inline it.
+/// The contract of the loop that inlines this function must hold.
 #[inline(always)]
 unsafe fn block_loop<F: Function<Args>, Args: Arguments, const FMA: bool>(
     from: &[*const u8; MOST_OPERANDS],
@@ -251,6 +251,6 @@ unsafe fn block_loop<F: Function<Args>, Args: Arguments, const FMA: bool>(
     count: usize,
 ) {
     let run = Apply::<F, Args::InMemory>::new(Args::runs(from));
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { fill::<_, FMA>(run, std::slice::from_raw_parts_mut(to.cast(), count)) };
 }

@@ -2,7 +2,7 @@
 //!
 //! A function is a row of `functions!`, or has a separate file. Its type implements
 //! [`Function`](function::Function) for each element type. Its table of [`Calls`](call::Calls)
-//! stores the function as a value, with a loop for each instruction set.
+//! stores the function as a value. Each entry has a loop for each instruction set.
 
 pub mod arithmetic;
 pub mod body;

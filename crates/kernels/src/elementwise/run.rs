@@ -1,5 +1,5 @@
-//! The run of an expression: the loop body that the compiler makes from the expression's static
-//! type.
+//! The values of an expression as a loop body. The compiler makes the body from the expression's
+//! static type.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -11,26 +11,26 @@ use super::loops::Arguments;
 use crate::AnyElement;
 use crate::element::scalar::pass::{Careful, Fast, Pass};
 
-/// The contiguous elements of operands, and the values computed from them.
+/// The contiguous elements of operands, and the values that are computed from them.
 pub trait Run: Copy + Send + Sync + 'static {
     /// The type of the values.
     type Item: AnyElement;
 
-    /// `true` if the pass may record an element as rare; see [`Pass`].
+    /// `true` if the pass may flag an element as rare; see [`Pass`].
     const RARE: bool = false;
 
-    /// `true` if the library has an AVX-512 loop for one of the functions.
+    /// `true` if the library has an AVX-512 loop for one of the expression's functions.
     const WIDE: bool = false;
 
-    /// Returns the run with its operands at the next addresses of `firsts`. The addresses are in
-    /// the order in which the expression names its arrays.
+    /// Returns the run with the next addresses of `firsts` as its operands. The addresses must be
+    /// in the order in which the expression names its arrays.
     fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self;
 
     /// Returns the value at index `index`.
     ///
     /// # Safety
     ///
-    /// Each operand must have an element at `index`, which is alive and not written to.
+    /// Each operand must have an element at `index`. The element must be alive and not written to.
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> Self::Item;
 }
 
@@ -39,20 +39,20 @@ pub trait Runs: Copy + Send + Sync + 'static {
     /// The types of the values.
     type Items;
 
-    /// See [`Run::RARE`].
+    /// `true` if [`Run::RARE`] is `true` for one of the runs.
     const RARE: bool;
 
-    /// See [`Run::WIDE`].
+    /// `true` if [`Run::WIDE`] is `true` for one of the runs.
     const WIDE: bool;
 
-    /// See [`Run::placed`].
+    /// Returns the runs like [`Run::placed`].
     fn placed(self, firsts: &mut Iter<'_, *const u8>) -> Self;
 
-    /// See [`Run::at`].
+    /// Returns the values of all runs, like [`Run::at`].
     ///
     /// # Safety
     ///
-    /// As for [`Run::at`].
+    /// The contract of [`Run::at`] must hold.
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> Self::Items;
 }
 
@@ -72,7 +72,7 @@ macro_rules! runs {
 
             #[inline(always)]
             unsafe fn at<Way: Pass>(self, pass: &mut Way, index: usize) -> Self::Items {
-                // SAFETY: by this function's contract.
+                // SAFETY: the caller upholds this function's contract.
                 unsafe { ($(self.$index.at(pass, index),)+) }
             }
         }
@@ -98,7 +98,7 @@ impl<F: Function<X::Items>, X: Runs<Items: Arguments>> Run for Apply<F, X> {
 
     #[inline(always)]
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> F::Output {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         let arguments = unsafe { self.operands.at(pass, index) };
         F::apply(pass, arguments)
     }
@@ -118,7 +118,7 @@ impl<T: AnyElement> Run for Scalar<T> {
     }
 }
 
-/// The run of an expression that is not fused. It has no values.
+/// The run of an expression that is not fused. This type has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum Unfused<T> {
     #[doc(hidden)]
@@ -143,14 +143,14 @@ impl<T: AnyElement> Run for Unfused<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory<T>(*const T);
 
-// SAFETY: a run is an address, which only `Run::at` reads from. By its contract, the elements exist
-// and are not written to.
+// SAFETY: a run is an address that only `Run::at` reads from. By the contract of `Run::at`, the
+// elements exist and are not written to.
 unsafe impl<T: Sync> Send for InMemory<T> {}
-// SAFETY: as above.
+// SAFETY: a run is an address that only `Run::at` reads from, and the elements are not written to.
 unsafe impl<T: Sync> Sync for InMemory<T> {}
 
 impl<T: AnyElement> InMemory<T> {
-    /// Returns the run of the elements from this address on.
+    /// Returns the run of the elements from address `first` on.
     #[inline(always)]
     pub fn at_address(first: *const T) -> Self {
         Self(first)
@@ -167,40 +167,42 @@ impl<T: AnyElement> Run for InMemory<T> {
 
     #[inline(always)]
     unsafe fn at<L: Pass>(self, _pass: &mut L, index: usize) -> T {
-        // SAFETY: there is an element, by this function's contract.
+        // SAFETY: by this function's contract, there is an element at `index`.
         unsafe { self.0.add(index).read() }
     }
 }
 
-/// The number of elements that are computed again if one of them is rare.
+/// The number of elements of a block. If an element of a block is rare, the whole block is computed
+/// again.
 pub const BLOCK: usize = 1024;
 
 /// Writes the elements of `run` to `out`.
 ///
 /// # Safety
 ///
-/// The run must have an element for each of `out`, and the contract of [`Run::at`] must hold for
-/// them.
+/// The run must have an element for each slot of `out`. For each of these elements, the contract of
+/// [`Run::at`] must hold.
 #[inline(always)]
 pub(super) unsafe fn fill<R: Run, const FMA: bool>(run: R, out: &mut [MaybeUninit<R::Item>]) {
     let length = if R::RARE { BLOCK } else { out.len().max(1) };
     for (number, block) in out.chunks_mut(length).enumerate() {
         let start = number * length;
         let mut pass = Fast::<FMA>::default();
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { fill_block(run, start, &mut pass, block) };
         if R::RARE && pass.met_rare() {
-            // SAFETY: as above.
+            // SAFETY: the caller upholds this function's contract.
             unsafe { fill_block_carefully::<R, FMA>(run, start, block) };
         }
     }
 }
 
-/// Writes the elements of `run`, from index `start` on, to `out`.
+/// Writes the elements of `run` from index `start` on to `out`.
 ///
 /// # Safety
 ///
-/// The run must have an element for each of `out`.
+/// The run must have an element for each slot of `out`. For each of these elements, the contract of
+/// [`Run::at`] must hold.
 #[inline(always)]
 pub unsafe fn fill_block<R: Run, L: Pass>(
     run: R,
@@ -209,18 +211,18 @@ pub unsafe fn fill_block<R: Run, L: Pass>(
     out: &mut [MaybeUninit<R::Item>],
 ) {
     for (index, slot) in out.iter_mut().enumerate() {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         slot.write(unsafe { run.at(pass, start + index) });
     }
 }
 
-/// Writes the elements like [`fill_block`], with correct values for rare elements. Not inlined.
-/// Both passes use FMA if the processor supports it, so that the values are equal except for rare
-/// elements.
+/// Writes the elements like [`fill_block`], but in the careful pass. The function is not inlined,
+/// because it is seldom called. Both passes use FMA if the processor supports it. Therefore only
+/// the values of rare elements change.
 ///
 /// # Safety
 ///
-/// As for [`fill_block`].
+/// The contract of [`fill_block`] must hold.
 #[cold]
 #[inline(never)]
 unsafe fn fill_block_carefully<R: Run, const FMA: bool>(
@@ -228,6 +230,6 @@ unsafe fn fill_block_carefully<R: Run, const FMA: bool>(
     start: usize,
     out: &mut [MaybeUninit<R::Item>],
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { fill_block(run, start, &mut Careful::<FMA>, out) };
 }

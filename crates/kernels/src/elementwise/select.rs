@@ -12,14 +12,14 @@ use crate::{AnyElement, DType};
 pub struct Select;
 
 impl Select {
-    /// The function for each type of elements.
+    /// The selection for each element type.
     pub const CALLS: &'static Calls = {
         static CALLS: Calls = table!(element Select);
         &CALLS
     };
 
     const fn call<T: AnyElement>() -> Option<Call> {
-        // Elements are only moved, so types of equal size and alignment share a loop.
+        // The loop only moves elements, so types of equal size and alignment share a loop.
         let loops = match T::DTYPE {
             DType::I8 | DType::U8 | DType::Bool => Loops::of::<Self, (bool, u8, u8)>(),
             DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => {

@@ -1,11 +1,11 @@
-//! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by the loop of `f32`, and
+//! Loops for `f16` and `bf16`. Elements are widened to `f32`, computed by the loop for `f32`, and
 //! rounded once.
 //!
-//! Each function computes these types in `f32` anyway. Therefore only the `f32` loop is compiled
-//! for each function, and the conversions are compiled once for all functions.
+//! Each function computes these types in `f32` in any case. Therefore only the `f32` loop is
+//! compiled for each function, and the conversions are compiled once for all functions.
 //!
-//! A function that does not round, such as a maximum or a comparison, has its own loops, which
-//! preserve the payload of a NaN.
+//! A function that does not round, such as a maximum or a comparison, has separate loops for `f16`
+//! and `bf16`. They preserve the payload of a NaN.
 
 use std::mem::MaybeUninit;
 
@@ -18,18 +18,18 @@ use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, DType};
 
-/// The number of elements that are widened at once. The widened operands and results stay in the
+/// The number of elements that are widened at once. The widened operands and results fit into the
 /// first-level cache.
 const AT_ONCE: usize = 256;
 
 type Wide = [MaybeUninit<f32>; AT_ONCE];
 
-/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. The function
-/// has the signature of [`BlockLoop`](super::loops::BlockLoop).
+/// Applies `F` to arguments of types `Own`, by its loop for arguments of types `Widened`. The
+/// function is a [`BlockLoop`](super::loops::BlockLoop).
 ///
 /// # Safety
 ///
-/// The contract of [`BlockLoop`](super::loops::BlockLoop) for `Own`.
+/// The contract of [`BlockLoop`](super::loops::BlockLoop) must hold for `Own`.
 pub(super) unsafe fn widened_loop<F, Own, Widened>(
     from: &[*const u8; MOST_OPERANDS],
     to: *mut u8,
@@ -44,27 +44,25 @@ pub(super) unsafe fn widened_loop<F, Own, Widened>(
         result: <<F as Function<Own>>::Output as AnyElement>::DTYPE,
         result_of_loop: <<F as Function<Widened>>::Output as AnyElement>::DTYPE,
     };
-    // SAFETY: by this function's contract; the types match the loop, with narrow floats in place of
-    // `f32`.
+    // SAFETY: the caller upholds this function's contract. `Own` and `Widened` are equal, except
+    // that `Widened` has `f32` in place of narrow floats.
     unsafe { run_widened(&Loops::of::<F, Widened>(), types, from, to, count) };
 }
 
-/// The types of a function of narrow floats.
 #[derive(Clone, Copy)]
 struct Types {
     operands: &'static [DType],
     result: DType,
-    /// The type of the results of the loop that computes the function.
     result_of_loop: DType,
 }
 
-/// Runs the best of `loops`, which have `f32` in place of the narrow floats among `types`.
+/// Runs the best loop of `loops`, which have `f32` in place of the narrow floats among `types`.
 ///
 /// # Safety
 ///
-/// `loops` must be for these types. For each type, `count` elements must be readable at its
-/// address, aligned and not written to meanwhile. `to` must be aligned and writable for the
-/// results, which nothing else reads or writes.
+/// `loops` must be for these types. For each operand, `count` elements must be readable, aligned
+/// and not written to meanwhile. `to` must be aligned and writable for the results. No other code
+/// may access the results meanwhile.
 unsafe fn run_widened(
     loops: &Loops,
     types: Types,
@@ -81,7 +79,7 @@ unsafe fn run_widened(
         for ((address, dtype), wide) in addresses.iter_mut().zip(types.operands).zip(&mut wide) {
             let own = address.wrapping_add(start * dtype.size_bytes());
             let wide = &mut wide[..count];
-            // SAFETY: by this function's contract, there are `count` elements of the type.
+            // SAFETY: by this function's contract, `count` elements of type `dtype` are readable.
             *address = unsafe {
                 match dtype {
                     DType::F16 => convert_all(own.cast::<f16>(), wide),
@@ -93,9 +91,9 @@ unsafe fn run_widened(
         let own = to.wrapping_add(start * types.result.size_bytes());
         let rounds = types.result != types.result_of_loop;
         let results = wide_results.as_mut_ptr().cast();
-        // SAFETY: the operands of narrow floats have just been widened, and the others are as the
-        // loop requires them. The loop writes its results to `wide_results`, if they are rounded,
-        // or to `to`, by this function's contract.
+        // SAFETY: the operands of narrow floats have been widened, and the other operands have the
+        // loop's types. If the results are rounded, the loop writes them to `wide_results`.
+        // Otherwise, it writes them to `to`, which is writable by this function's contract.
         unsafe {
             match types.result {
                 DType::F16 if rounds => {
@@ -118,19 +116,17 @@ unsafe fn run_widened(
 ///
 /// # Safety
 ///
-/// For each element of `out`, an element must be readable from `first` on, aligned and not written
-/// to meanwhile.
+/// `out.len()` elements must be readable from `first` on, aligned, and not written to meanwhile.
 unsafe fn convert_all<T: AnyElement, U: AnyElement>(
     first: *const T,
     out: &mut [MaybeUninit<U>],
 ) -> *const u8 {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let values = unsafe { std::slice::from_raw_parts(first, out.len()) };
     vectorised(Conversion(values), out);
     out.as_ptr().cast()
 }
 
-/// The elements of a conversion.
 struct Conversion<'a, T>(&'a [T]);
 
 impl<T: AnyElement, U: AnyElement> Loop<[MaybeUninit<U>]> for Conversion<'_, T> {

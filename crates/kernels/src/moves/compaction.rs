@@ -1,4 +1,4 @@
-//! Stream compaction: the elements whose flags are true, and their positions.
+//! Stream compaction: the elements whose flags are `true`, and their positions.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -6,15 +6,14 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use crate::walk::MAX_RANK;
 
-/// The number of flags whose elements are written together. There is a slot for each flag, although
-/// most flags may be false.
+/// The number of flags whose elements are written together. Each flag has a slot, although most
+/// flags may be `false`.
 pub const CHUNK: usize = 256;
 
-/// The number of flags that are skipped together if none is true.
+/// The number of flags that are skipped together if all of them are `false`.
 const WORD: usize = size_of::<u64>();
 
-/// Writes `value` of each true flag's position to the first slots. Returns the number of true
-/// flags.
+/// Writes `value(position)` of each true flag to the first slots. Returns the number of true flags.
 #[inline(always)]
 fn gather<V: Copy>(
     flags: &[bool],
@@ -28,8 +27,8 @@ fn gather<V: Copy>(
             continue;
         }
         for (bit, &flag) in flags.iter().enumerate() {
-            // The loop does not branch: an element whose flag is false is overwritten by the next
-            // one. The remainder never changes the position, because there is a slot for each flag.
+            // The loop does not branch. If a flag is `false`, the next element overwrites its
+            // element. The remainder never changes the slot, because each flag has a slot.
             slots[selected % CHUNK].write(value(word * WORD + bit));
             selected += usize::from(flag);
         }
@@ -41,7 +40,8 @@ fn gather<V: Copy>(
     selected
 }
 
-/// Writes `value` of each true flag's position to `out`, whose length is the number of true flags.
+/// Writes `value(position)` of each true flag to `out`. The length of `out` is the number of true
+/// flags.
 #[inline(always)]
 fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
     let mut done = 0;
@@ -59,8 +59,8 @@ fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: im
     assert_eq!(done, out.len(), "other flags than were counted");
 }
 
-/// Writes the elements whose flags are true to `to`. The elements begin at `from`, and have `bytes`
-/// bytes each. `to` has space for `count` elements.
+/// Writes the elements whose flags are `true` to `to`. The elements begin at `from`, and have
+/// `bytes` bytes each. `to` has space for `count` elements.
 ///
 /// # Panics
 ///
@@ -68,8 +68,8 @@ fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: im
 ///
 /// # Safety
 ///
-/// There must be an element for each flag. Elements and flags must be alive and not written to.
-/// Only the caller may access the memory at `to`.
+/// Each flag must have an element. The elements must be alive and not written to. Only the caller
+/// may access the memory at `to`.
 pub unsafe fn write_elements(
     bytes: usize,
     flags: &[bool],
@@ -77,17 +77,15 @@ pub unsafe fn write_elements(
     to: *mut u8,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(bytes, write_elements_of::<Word>(flags, from, to, count)) };
 }
 
-/// Writes the elements like [`write_elements`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`write_elements`].
+/// The contract of [`write_elements`] must hold.
 unsafe fn write_elements_of<T: Copy>(flags: &[bool], from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let (values, out) = unsafe {
         let values: &[T] = from_raw_parts(from.cast(), flags.len());
         (values, from_raw_parts_mut(to.cast(), count))
@@ -95,8 +93,9 @@ unsafe fn write_elements_of<T: Copy>(flags: &[bool], from: *const u8, to: *mut u
     write_selected(flags, out, |at| values[at]);
 }
 
-/// Writes the positions of the true flags to all of `out`, each as a row of indices along axes of
-/// the lengths `dims`. The first flag belongs to the element with number `first`.
+/// Writes the positions of the true flags to all of `out`. A position is a row of indices along
+/// axes of lengths `dims`. The first flag belongs to the element with row-major
+/// index `first`.
 ///
 /// # Panics
 ///
@@ -108,8 +107,7 @@ pub fn write_positions(flags: &[bool], first: usize, dims: &[usize], out: &mut [
     }
 }
 
-/// Writes rows of indices of the elements whose flags are true, along axes of the lengths `dims`.
-/// The first flag belongs to the element with number `first`.
+/// Writes the positions like [`write_positions`], for any rank.
 fn write_rows(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUninit<i64>]) {
     let mut line = FlagLine::of(first, dims);
     let mut rows = out.chunks_exact_mut(dims.len());
@@ -125,16 +123,15 @@ fn write_rows(flags: &[bool], first: usize, dims: &[usize], out: &mut [MaybeUnin
     assert!(rows.next().is_none(), "other flags than were counted");
 }
 
-/// The elements along the last axis that share their position on the other axes.
+/// The elements along the last axis, with fixed indices along the other axes.
 struct FlagLine {
-    /// The indices along the other axes.
     index: [i64; MAX_RANK],
-    /// The numbers of the elements.
+    /// The row-major indices of the elements.
     numbers: Range<usize>,
 }
 
 impl FlagLine {
-    /// Returns the line of the element with this number.
+    /// Returns the line of the element with row-major index `number`.
     fn of(number: usize, dims: &[usize]) -> Self {
         let [others @ .., length] = dims else {
             unreachable!("an array of rank 0 has no rows to write");
@@ -152,7 +149,7 @@ impl FlagLine {
         }
     }
 
-    /// Advances to the element with this number, and writes its indices.
+    /// Advances to the element with row-major index `number`, and writes its indices.
     #[inline(always)]
     fn write(&mut self, number: usize, dims: &[usize], row: &mut [MaybeUninit<i64>]) {
         let others = row.len() - 1;

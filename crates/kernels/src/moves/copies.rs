@@ -1,9 +1,9 @@
 //! Copies of elements with any strides.
 //!
 //! The C library copies a long run with one instruction, `rep movsb`. If the target's offset in its
-//! page is a few bytes above the source's, the processor assumes an overlap. The instruction then
-//! copies byte by byte. Such offsets are usual in `roll` and `pad` of arrays from one pool.
-//! Therefore long runs are copied in pieces of 512 bytes, with other instructions.
+//! page is a few bytes above the source's, the processor assumes an overlap. It then copies byte by
+//! byte. Such offsets are usual in `roll` and `pad` of arrays from one pool. Therefore such runs
+//! are copied in pieces of 512 bytes, without this instruction.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -14,17 +14,17 @@ use crate::element::plain::Bits;
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::walk::Walk;
 
-/// A copy in parts that threads can share.
+/// A copy, divided into parts that several threads can copy.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyParts {
     Tiles(Tiles),
-    /// Rows: the walk over their first elements, and their length and strides.
+    /// A walk over the first elements of the rows, and the length and strides of a row.
     Rows(Walk<2>, (usize, [isize; 2])),
     Elements(Walk<2>),
 }
 
 impl CopyParts {
-    /// Returns the parts of `walk`, which pairs the elements to read with the elements to write.
+    /// Divides the copy of `walk` into parts. The walk pairs source elements with target elements.
     pub fn of(walk: &Walk<2>) -> Self {
         if let Some(tiles) = Tiles::of(walk) {
             return Self::Tiles(tiles);
@@ -54,14 +54,13 @@ impl CopyParts {
     }
 }
 
-/// Copies the parts with the numbers `range`, of elements of `bytes` bytes each, from `from` to
-/// `to`.
+/// Copies the parts of index `range`, of elements of `bytes` bytes each, from `from` to `to`.
 ///
 /// # Safety
 ///
-/// The walk of the parts must stay within the memory of `from` and `to`, and reach no element of
-/// `to` twice. The elements to read must have been written, and nothing may write to them
-/// meanwhile. Only the caller may access the elements that the parts of `range` write.
+/// The walk of the parts must stay within the memory of `from` and `to`. It must reach no element
+/// of `to` twice. The source elements must have been written, and must not be written to meanwhile.
+/// Only the caller may access the elements that the parts of `range` write.
 pub unsafe fn copy_parts(
     bytes: usize,
     parts: &CopyParts,
@@ -69,15 +68,13 @@ pub unsafe fn copy_parts(
     from: ReadPtr<u8>,
     to: WritePtr<u8>,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(bytes, copy_parts_of::<Word>(parts, range, from, to)) };
 }
 
-/// Copies parts like [`copy_parts`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`copy_parts`].
+/// The contract of [`copy_parts`] must hold.
 unsafe fn copy_parts_of<T: Copy>(
     parts: &CopyParts,
     range: Range<usize>,
@@ -85,7 +82,7 @@ unsafe fn copy_parts_of<T: Copy>(
     to: WritePtr<u8>,
 ) {
     let (from, to) = (from.cast::<T>(), to.cast::<T>());
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         match parts {
             CopyParts::Tiles(tiles) => tiles.copy(range, from, to),
@@ -100,14 +97,14 @@ unsafe fn copy_parts_of<T: Copy>(
     }
 }
 
-/// The maximum length of rows that are copied as a whole. Longer rows may be divided among threads.
+/// The maximum length of rows that are copied as a whole. Threads may divide longer rows.
 pub const SHORT_ROW: usize = 1 << 12;
 
-/// Copies the rows with the numbers `range`.
+/// Copies the rows of index `range`.
 ///
 /// # Safety
 ///
-/// As for [`copy_parts`].
+/// The contract of [`copy_parts`] must hold.
 unsafe fn copy_rows<T: Copy>(
     firsts: &Walk<2>,
     (length, strides): (usize, [isize; 2]),
@@ -115,8 +112,8 @@ unsafe fn copy_rows<T: Copy>(
     from: ReadPtr<T>,
     to: WritePtr<T>,
 ) {
-    // SAFETY: in each case the rows have this length, and only the caller accesses the written
-    // rows.
+    // SAFETY: in each branch, the rows have the given length. By this function's contract, the rows
+    // may be read and written.
     unsafe {
         match length {
             2 => copy_few::<T, 2>(firsts, strides, range, from, to),
@@ -131,12 +128,12 @@ unsafe fn copy_rows<T: Copy>(
     }
 }
 
-/// Copies rows like [`copy_rows`], of a length that the compiler knows. In short rows, the overhead
-/// of a loop would be most of the work.
+/// Copies rows like [`copy_rows`], with a length that the compiler knows. For short rows, a loop's
+/// overhead would take most of the time.
 ///
 /// # Safety
 ///
-/// As for [`copy_rows`].
+/// The contract of [`copy_rows`] must hold.
 unsafe fn copy_few<T: Copy, const LENGTH: usize>(
     firsts: &Walk<2>,
     strides: [isize; 2],
@@ -145,12 +142,13 @@ unsafe fn copy_few<T: Copy, const LENGTH: usize>(
     to: WritePtr<T>,
 ) {
     for [at, target] in firsts.each(range) {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { strided(from.at(at), to.at(target), LENGTH, strides) };
     }
 }
 
-/// Writes `value`, of `bytes` bytes, to the elements with the numbers `range` that `walk` reaches.
+/// Writes `value`, of `bytes` bytes, to the elements of row-major index `range` that `walk`
+/// reaches.
 ///
 /// # Safety
 ///
@@ -163,15 +161,13 @@ pub unsafe fn fill_runs(
     to: WritePtr<u8>,
 ) {
     let value = value.bytes(bytes).as_ptr();
-    // SAFETY: by this function's contract. `value` is on this thread's stack.
+    // SAFETY: the caller upholds this function's contract. `value` is on this thread's stack.
     unsafe { by_bytes!(bytes, fill_runs_of::<Word>(value, walk, range, to)) };
 }
 
-/// Fills runs like [`fill_runs`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`fill_runs`]. There must be a value.
+/// The contract of [`fill_runs`] must hold. `value` must be the address of an element.
 unsafe fn fill_runs_of<T: Copy>(
     value: *const u8,
     walk: &Walk<1>,
@@ -181,16 +177,17 @@ unsafe fn fill_runs_of<T: Copy>(
     let (_, [stride]) = walk.row();
     let to = to.cast::<T>();
     for ([at], count) in walk.runs(range) {
-        // SAFETY: by this function's contract. Bits are aligned for every element.
+        // SAFETY: the caller upholds this function's contract. [`Bits`] are aligned for every
+        // element type.
         unsafe { copy_run(value.cast::<T>(), to.at(at), count, [0, stride]) };
     }
 }
 
-/// Copies `count` elements with these strides of the source and of the target.
+/// Copies `count` elements. `strides` are the stride of the source and the stride of the target.
 ///
 /// # Safety
 ///
-/// The memory that is read must hold elements. Only the caller may access the memory that is
+/// The elements that are read must be initialised. Only the caller may access the elements that are
 /// written. Source and target must not overlap.
 #[inline]
 pub unsafe fn copy_run<T: Copy>(
@@ -199,7 +196,7 @@ pub unsafe fn copy_run<T: Copy>(
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: in each case only elements of the run are accessed. By this function's contract, the
+    // SAFETY: each branch accesses only elements of the run. By this function's contract, the
     // caller may read and write these elements.
     unsafe {
         match strides {
@@ -216,12 +213,12 @@ pub unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// Copies `count` elements of `bytes` bytes each, with these strides of the source and of the
-/// target.
+/// Copies `count` elements of `bytes` bytes each. `strides` are the stride of the source and the
+/// stride of the target.
 ///
 /// # Safety
 ///
-/// As for [`copy_run`].
+/// The contract of [`copy_run`] must hold.
 pub unsafe fn copy_elements(
     bytes: usize,
     from: *const u8,
@@ -229,54 +226,52 @@ pub unsafe fn copy_elements(
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(bytes, copy_elements_of::<Word>(from, to, count, strides)) };
 }
 
-/// Copies elements like [`copy_elements`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`copy_run`].
+/// The contract of [`copy_run`] must hold.
 unsafe fn copy_elements_of<T: Copy>(
     from: *const u8,
     to: *mut u8,
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { copy_run::<T>(from.cast(), to.cast(), count, strides) };
 }
 
-/// The distance in bytes below which the processor mistakes source and target of a copy for
-/// overlapping. The distance is the target's offset in its page, minus the source's.
+/// The bound of harmful distances, in bytes. The distance is the target's offset in its page minus
+/// the source's. Below the bound, the processor assumes that source and target overlap.
 const NEAR_BYTES: usize = 64;
 
 /// The modulus of the addresses that the processor compares to detect overlap.
 const PAGE_BYTES: usize = 4096;
 
-/// The size in bytes of the pieces of a run that the processor would mistake for overlapping. A
-/// piece is too short for the C library to use the instruction of long runs.
+/// The size in bytes of the pieces of a run at a harmful distance. For a piece of this size, the C
+/// library does not use `rep movsb`.
 const PIECE_BYTES: usize = 512;
 
-/// Copies elements like [`copy_run`], but neither the source nor the target has gaps.
+/// Copies elements like [`copy_run`], with stride 1 in the source and the target.
 ///
 /// # Safety
 ///
-/// As for [`copy_run`].
+/// The contract of [`copy_run`] must hold.
 #[inline]
 unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: usize) {
     let further = to.addr().wrapping_sub(from.addr()) % PAGE_BYTES;
     let each = PIECE_BYTES / size_of::<T>();
     if further == 0 || further >= NEAR_BYTES || count <= each {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         return unsafe { copy_nonoverlapping(from, to.cast(), count) };
     }
-    // The C library copies long runs with `rep movsb`. For these addresses, `rep movsb` would copy
+    // The C library copies long runs with `rep movsb`. At this distance, `rep movsb` would copy
     // byte by byte, and take ten times as long.
     for start in (0..count).step_by(each) {
         let piece = each.min(count - start);
-        // SAFETY: the piece is part of the run.
+        // SAFETY: the piece is part of the run, which may be copied by this function's contract.
         unsafe { copy_nonoverlapping(from.add(start), to.add(start).cast(), piece) };
     }
 }
@@ -285,7 +280,7 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
 ///
 /// # Safety
 ///
-/// As for [`copy_run`].
+/// The contract of [`copy_run`] must hold.
 #[inline(always)]
 unsafe fn strided<T: Copy>(
     from: *const T,
@@ -295,7 +290,7 @@ unsafe fn strided<T: Copy>(
 ) {
     for index in 0..count as isize {
         let slot = to.wrapping_offset(index * write);
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             let element = from.wrapping_offset(index * read);
             slot.write(element.cast::<MaybeUninit<T>>().read());
@@ -303,27 +298,28 @@ unsafe fn strided<T: Copy>(
     }
 }
 
-/// The number of elements along each side of a tile. The elements that a tile reads and the
-/// elements that it writes together fit into the first-level cache.
+/// The number of elements along each side of a tile. The source elements and the target elements of
+/// a tile together fit into the first-level cache.
 const TILE: usize = 32;
 
-/// A walk by tiles of two axes. Along one axis the target has no gaps, and along the other axis the
-/// source has no gaps.
+/// A walk in tiles over two axes. Along the divided axis, the source has no gaps. Along the other
+/// axis, the target usually has no gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     /// A walk over the first elements of all strips. A strip has up to [`TILE`] elements of the
-    /// divided axis, and all of the other axis.
+    /// divided axis, and all elements of the axis along the strip.
     strips: Walk<2>,
     /// The number of strips along the divided axis.
     in_axis: usize,
-    /// The axis that the strips divide: its length and its strides.
+    /// The length and the strides of the axis that the strips divide.
     across: (usize, [isize; 2]),
-    /// The axis along a strip: its length and its strides.
+    /// The length and the strides of the axis along a strip.
     along: (usize, [isize; 2]),
 }
 
 impl Tiles {
-    /// Returns the tiles of `walk` if a copy by rows would use only a little of every cache line.
+    /// Returns the tiles of `walk`. If a copy by rows uses the cache lines as well as tiles do,
+    /// returns `None`.
     fn of(walk: &Walk<2>) -> Option<Self> {
         let along = walk.row();
         let (length, [read, _]) = along;
@@ -358,11 +354,9 @@ impl Tiles {
         self.along.0 * self.across.0.min(TILE)
     }
 
-    /// Copies the strips with the numbers `range`.
-    ///
     /// # Safety
     ///
-    /// As for [`copy_parts`], for the walk of these tiles.
+    /// The contract of [`copy_parts`] must hold for the walk of these tiles.
     unsafe fn copy<T: Copy>(&self, range: Range<usize>, from: ReadPtr<T>, to: WritePtr<T>) {
         let (_, [read, write]) = self.strips.row();
         let mut number = range.start;
@@ -372,20 +366,20 @@ impl Tiles {
                 let (from, to) = (from.at(at), to.at(target));
                 let from = from.wrapping_offset(step * read);
                 let to = to.wrapping_offset(step * write);
-                // SAFETY: the strip is the caller's, and `wide` is at most the remaining length of
-                // the axis.
+                // SAFETY: by this function's contract, only the caller accesses the strip. The
+                // width is at most the remaining length of the axis.
                 unsafe { self.copy_strip(from, to, wide.min(TILE)) };
                 number += 1;
             }
         }
     }
 
-    /// Copies one strip, tile by tile, in rows without gaps in the target.
+    /// Copies one strip, tile by tile. Each row of a tile is copied along the strip.
     ///
     /// # Safety
     ///
-    /// Only the caller may access the elements that the strip writes, and the elements that the
-    /// strip reads must be readable.
+    /// The elements that the strip reads must be readable. Only the caller may access the elements
+    /// that the strip writes.
     unsafe fn copy_strip<T: Copy>(&self, from: *const T, to: *mut MaybeUninit<T>, wide: usize) {
         let (length, strides @ [read, write]) = self.along;
         let (_, [read_across, write_across]) = self.across;
@@ -395,7 +389,8 @@ impl Tiles {
             for row in 0..wide as isize {
                 let from = from.wrapping_offset(row * read_across);
                 let to = to.wrapping_offset(row * write_across);
-                // SAFETY: a row of a tile of the strip.
+                // SAFETY: the run is a row of a tile of the strip, which may be copied by this
+                // function's contract.
                 unsafe { copy_run(from, to, TILE.min(length - start), strides) };
             }
         }

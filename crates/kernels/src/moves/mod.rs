@@ -1,7 +1,7 @@
-//! Loops that move elements. The loops depend only on the size of the elements.
+//! Loops that move elements. They depend only on the size of an element, not on its type.
 
-/// Calls the function with a type of `$bytes` bytes in place of `$bits`. No element type of this
-/// size has a lower alignment.
+/// Calls a function with a type of `$bytes` bytes in place of `$bits`. Every element type of this
+/// size has at least the alignment of this type.
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
         match $bytes {

@@ -1,4 +1,4 @@
-//! Gathers by the indices of an array. Each loop checks the indices that it reads.
+//! Gathers of elements that an index array selects. Each loop checks the indices that it reads.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use super::copies::copy_run;
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::walk::Walk;
 
-/// The axis that indices select along.
+/// The axis along which indices select elements.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedAxis {
-    /// The length of the axis, which bounds the indices.
+    /// The length of the axis: the exclusive bound of the indices.
     pub length: usize,
     /// The stride of the axis.
     pub step: isize,
 }
 
 impl IndexedAxis {
-    /// Returns the distance in memory from index 0 to `index`.
+    /// Returns the offset of `index` from index 0, in elements.
     #[inline(always)]
     pub(super) fn offset(self, index: i64) -> isize {
         match counted(index, self.length) {
@@ -28,8 +28,8 @@ impl IndexedAxis {
     }
 }
 
-/// Reports an index that the first check accepted. Not inlined: an inlined call would make a loop
-/// keep the length in memory to print it.
+/// Panics for an index that an earlier check accepted. The function is not inlined. An inlined call
+/// would make a loop keep the length in memory for the message.
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {
@@ -37,7 +37,7 @@ fn never(index: i64, length: usize) -> ! {
 }
 
 /// Returns `index` counted from the beginning of an axis of `length`. A negative index counts from
-/// the end. Returns `None` if the index is out of range.
+/// the end. If the index is out of range, returns `None`.
 #[inline(always)]
 pub fn counted(index: i64, length: usize) -> Option<usize> {
     // A length is at most `isize::MAX`, so the sum does not overflow.
@@ -45,22 +45,22 @@ pub fn counted(index: i64, length: usize) -> Option<usize> {
     ((counted as u64) < length as u64).then_some(counted as usize)
 }
 
-/// An array, and indices along an axis of the array.
+/// An array, and indices along one of its axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
-    /// The memory of the array.
+    /// The address of the array.
     pub from: ReadPtr<u8>,
-    /// The memory of the indices.
+    /// The address of the indices.
     pub indices: ReadPtr<i64>,
     pub axis: IndexedAxis,
 }
 
-/// Writes the rows with the numbers `range`, of elements of `bytes` bytes each, to their positions
-/// in `to`. Each row has one index. `firsts` is a walk over the first elements of the rows.
+/// Writes the rows of index `range`, of elements of `bytes` bytes each, to the rows' positions in
+/// `to`. Each row has one index. `firsts` is a walk over the first elements of the rows.
 ///
 /// # Safety
 ///
-/// As for [`pick_elements`].
+/// The contract of [`pick_elements`] must hold for whole rows.
 pub unsafe fn pick_rows(
     bytes: usize,
     pick: &Pick,
@@ -69,15 +69,13 @@ pub unsafe fn pick_rows(
     range: Range<usize>,
     to: WritePtr<u8>,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(bytes, pick_rows_of::<Word>(pick, firsts, row, range, to)) };
 }
 
-/// Writes rows like [`pick_rows`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`pick_elements`].
+/// The contract of [`pick_elements`] must hold.
 unsafe fn pick_rows_of<T: Copy>(
     pick: &Pick,
     firsts: &Walk<2>,
@@ -88,7 +86,8 @@ unsafe fn pick_rows_of<T: Copy>(
     let (from, to) = (pick.from.cast::<T>(), to.cast::<T>());
     let mut number = range.start * length;
     for [at, index_at] in firsts.each(range) {
-        // SAFETY: as below, for a whole row.
+        // SAFETY: the caller upholds this function's contract. `IndexedAxis::offset` checks each
+        // index.
         unsafe {
             let offset = pick.axis.offset(pick.indices.at(index_at).read());
             let from = from.at(at).wrapping_offset(offset);
@@ -98,12 +97,13 @@ unsafe fn pick_rows_of<T: Copy>(
     }
 }
 
-/// Writes the elements with the numbers `range`, of `bytes` bytes each, to their positions in `to`.
+/// Writes the elements of row-major index `range`, of `bytes` bytes each, to the elements'
+/// positions in `to`.
 ///
 /// # Safety
 ///
-/// The walk must pair the array's elements at index 0 of the axis with the indices. Array and
-/// indices must be alive and not written to. Only the caller may access these elements of `to`.
+/// The walk must pair the array's elements at index 0 of the axis with the indices. The array and
+/// the indices must be alive and not written to. Only the caller may access these elements of `to`.
 pub unsafe fn pick_elements(
     bytes: usize,
     pick: &Pick,
@@ -111,15 +111,13 @@ pub unsafe fn pick_elements(
     range: Range<usize>,
     to: WritePtr<u8>,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(bytes, pick_elements_of::<Word>(pick, walk, range, to)) };
 }
 
-/// Writes elements like [`pick_elements`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`pick_elements`].
+/// The contract of [`pick_elements`] must hold.
 unsafe fn pick_elements_of<T: Copy>(
     pick: &Pick,
     walk: &Walk<2>,
@@ -132,9 +130,9 @@ unsafe fn pick_elements_of<T: Copy>(
     let mut number = range.start;
     for ([at, index_at], count) in walk.runs(range) {
         let (from, indices, out) = (elements.at(at), pick.indices.at(index_at), to.at(number));
-        // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
-        // array's axis. The `offset` from index 0 is the offset of an index that the axis has. Only
-        // elements of the range are written.
+        // SAFETY: by this function's contract, the walk stays within the indices, and within the
+        // elements at index 0 of the axis. `IndexedAxis::offset` checks each index. Only elements
+        // of the range are written.
         unsafe {
             match (step, index_step) {
                 (_, 0) => {

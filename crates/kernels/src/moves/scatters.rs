@@ -1,4 +1,5 @@
-//! Additions and writes at the indices of an array. Each loop checks the indices that it reads.
+//! Additions and writes to elements that an index array selects. Each loop checks the indices that
+//! it reads.
 
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -10,44 +11,44 @@ use crate::pointers::ReadPtr;
 use crate::walk::Walk;
 use crate::{DType, Number};
 
-/// A loop that adds or writes the elements of blocks to the target, in the order of the walk.
+/// A loop that adds or writes the values of some blocks to the target, in the order of the walk.
 ///
-/// The operands must be alive and not written to, and of the loop's type or size. Only the caller
-/// may access the elements of the target at the positions of these blocks.
+/// The operands must be alive and not written to, and have the loop's type or size. Only the caller
+/// may access the target's elements at the positions of these blocks.
 pub type ScatterLoop = unsafe fn(&Scattered, Range<usize>, TargetPtr);
 
-/// The memory of an array that is scattered to.
+/// The address of the array that a scatter writes.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetPtr(pub *mut u8);
 
-// SAFETY: an address of plain data. The code that writes to the address ensures that nothing else
-// uses the memory meanwhile.
+// SAFETY: the type is an address of plain data. The code that writes the data ensures that no other
+// code accesses it meanwhile.
 unsafe impl Send for TargetPtr {}
-// SAFETY: as above.
+// SAFETY: the code that writes the data ensures that no other code accesses it meanwhile.
 unsafe impl Sync for TargetPtr {}
 
-/// Values, and indices along an axis of the array that they are scattered to.
+/// Values, and indices along an axis of the target array.
 ///
 /// Invariant: the walk stays within the indices, the values, and the target's elements at index 0
 /// of the axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scattered {
-    /// The memory of the indices.
+    /// The address of the indices.
     pub indices: ReadPtr<i64>,
-    /// The memory of the values.
+    /// The address of the values.
     pub values: ReadPtr<u8>,
     pub axis: IndexedAxis,
     /// The walk, which pairs the elements of the target, the indices and the values.
     pub walk: Walk<3>,
-    /// The axis of the walk that the launch divides into blocks. If it is `None`, there is one
-    /// block.
+    /// The axis of the walk that the launch divides into blocks. If the field is `None`, the launch
+    /// has one block.
     pub divided: Option<usize>,
     /// The number of positions in a block.
     pub block: usize,
 }
 
-/// Returns the loop that adds elements of `dtype`. Integers wrap, so signed and unsigned integers
-/// share a loop.
+/// Returns the loop that adds elements of `dtype`. Signed and unsigned integers share a loop,
+/// because integers wrap.
 ///
 /// # Panics
 ///
@@ -66,8 +67,8 @@ pub fn adding_loop(dtype: DType) -> ScatterLoop {
     }
 }
 
-/// Returns the loop that writes elements of `bytes` bytes each. If several values have the same
-/// index, the last one is kept.
+/// Returns the loop that writes elements of `bytes` bytes each. If several values have one index,
+/// the last value is kept.
 pub fn writing_loop(bytes: usize) -> ScatterLoop {
     by_bytes!(bytes, writing_loop_of::<Word>())
 }
@@ -76,7 +77,7 @@ fn writing_loop_of<T: Copy>() -> ScatterLoop {
     scatter_blocks::<T, Writing>
 }
 
-/// An update of an element that an index selects.
+/// An update of the element that an index selects.
 trait Scatter<T> {
     fn with(old: T, value: T) -> T;
 }
@@ -99,11 +100,11 @@ impl<T: Copy> Scatter<T> for Writing {
     }
 }
 
-/// Adds or writes the elements of the blocks of `range`, of type `T`, in the order of the walk.
+/// Adds or writes the values of the blocks of `range`, of type `T`, in the order of the walk.
 ///
 /// # Safety
 ///
-/// As for a [`ScatterLoop`].
+/// The contract of a [`ScatterLoop`] must hold.
 unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
     scattered: &Scattered,
     range: Range<usize>,
@@ -120,13 +121,13 @@ unsafe fn scatter_blocks<T: Copy, S: Scatter<T>>(
         None => scattered.walk,
     };
     let (_, strides @ [step, index_step, value_step]) = walk.row();
-    // A local copy, which the compiler knows to be unaffected by writes.
+    // The compiler knows that writes do not change a local copy.
     let axis = scattered.axis;
     for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
         let (to, indices) = (first.wrapping_add(at), scattered.indices.at(index_at));
         let values = elements.at(value_at);
-        // SAFETY: the walk stays within the indices, the values, and the target's elements at index
-        // 0 of the axis. The `offset` from index 0 is the offset of an index that the axis has.
+        // SAFETY: by the invariant, the walk stays within the indices, the values, and the target's
+        // elements at index 0 of the axis. `IndexedAxis::offset` checks each index.
         unsafe {
             match strides {
                 [1, 0, 1] => {

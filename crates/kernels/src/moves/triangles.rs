@@ -10,7 +10,7 @@ use super::copies::copy_run;
 use crate::pointers::{ReadPtr, WritePtr};
 use crate::walk::Walk;
 
-/// The part of a matrix that is kept.
+/// The triangle of a matrix that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Triangle {
     /// The elements on the diagonal and below.
@@ -19,7 +19,7 @@ pub enum Triangle {
     Upper,
 }
 
-/// The rows of matrices.
+/// The rows of an array of matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixRows {
     /// The memory of the matrices.
@@ -28,25 +28,24 @@ pub struct MatrixRows {
     pub firsts: Walk<1>,
     /// The number of rows of a matrix.
     pub height: usize,
-    /// The number of elements of a row, and the stride of the elements.
+    /// The number of elements of a row. `stride` is their stride.
     pub width: usize,
     pub stride: isize,
 }
 
 impl MatrixRows {
-    /// Returns `column` if it is within the row, otherwise the nearer end of the row.
     fn bounded(&self, column: isize) -> usize {
         usize::try_from(column).unwrap_or(0).min(self.width)
     }
 }
 
-/// Writes the rows with the numbers `range`, of elements of `bytes` bytes each, with zeros outside
-/// the triangle that the diagonal `k` bounds.
+/// Writes the rows of index `range`, of elements of `bytes` bytes each. Elements outside the
+/// triangle are zeros. Diagonal `k` bounds the triangle.
 ///
 /// # Safety
 ///
-/// The matrices must be alive and not written to. Only the caller may access these rows, which
-/// begin at `to`.
+/// The matrices must be alive and not written to. Only the caller may access the rows of `range` in
+/// the memory from `to` on.
 pub unsafe fn write_rows(
     bytes: usize,
     rows: &MatrixRows,
@@ -54,15 +53,13 @@ pub unsafe fn write_rows(
     range: Range<usize>,
     to: WritePtr<u8>,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(bytes, write_rows_of::<Word>(rows, (triangle, k), range, to)) };
 }
 
-/// Writes rows like [`write_rows`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`write_rows`].
+/// The contract of [`write_rows`] must hold.
 unsafe fn write_rows_of<T: Pod>(
     rows: &MatrixRows,
     (triangle, k): (Triangle, isize),
@@ -74,7 +71,7 @@ unsafe fn write_rows_of<T: Pod>(
     let mut number = range.start;
     for ([at], count) in rows.firsts.runs(range) {
         for index in 0..count as isize {
-            // SAFETY: by this function's contract.
+            // SAFETY: by this function's contract, only the caller accesses this row.
             let out = unsafe { from_raw_parts_mut(to.at(number * rows.width), rows.width) };
             let first = at.wrapping_add_signed(index * step);
             let diagonal = (number % rows.height) as isize;
@@ -86,7 +83,7 @@ unsafe fn write_rows_of<T: Pod>(
             out[kept.end..].fill(MaybeUninit::new(T::zeroed()));
             let first = first.wrapping_add_signed(kept.start as isize * rows.stride);
             let target = out[kept.clone()].as_mut_ptr();
-            // SAFETY: the row has the kept elements, and `out` has an element for each of them.
+            // SAFETY: the row has the kept elements, and `out` has a slot for each of them.
             unsafe { copy_run(from.at(first), target, kept.len(), [rows.stride, 1]) };
             number += 1;
         }

@@ -10,15 +10,15 @@ use crate::walk::Walk;
 
 /// The elements that a walk reaches in an array's memory.
 ///
-/// Invariant: they have been written.
+/// Invariant: the elements have been written.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewedElements<'a> {
-    /// The beginning of the memory.
+    /// The address of the memory.
     pub base: *const u8,
     /// The size of an element.
     pub bytes: usize,
     pub walk: &'a Walk<1>,
-    /// `true` if nothing writes to the memory between the elements while they are read.
+    /// `true` if no code writes to the memory between the elements while they are read.
     pub reads_between: bool,
 }
 
@@ -29,8 +29,8 @@ pub struct Tile {
     pub columns: usize,
 }
 
-/// The size of all tiles. 16 rows of `f32` are a cache line. 64 columns are enough to make a run
-/// worth its overhead.
+/// The size of all tiles. 16 elements of `f32` fill a cache line. 64 columns are enough to amortise
+/// the overhead of a run.
 pub const TILE: Tile = Tile {
     rows: 16,
     columns: 64,
@@ -42,35 +42,33 @@ impl Tile {
     }
 }
 
-/// Copies the elements of the numbers `range`, at least one, to the memory from `to` on.
+/// Copies the elements of row-major index `range` to the memory from `to` on. `range` must not be
+/// empty.
 ///
 /// # Safety
 ///
-/// The elements must be alive and not written to. The memory must be the caller's alone, and
-/// aligned.
+/// The elements must be alive and not written to. Only the caller may access the memory at `to`,
+/// which must be aligned.
 pub unsafe fn gather(view: ViewedElements<'_>, range: Range<usize>, to: *mut u8) {
     let (start, count) = (range.start, range.len());
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(view.bytes, gather_of::<Word>(&view, start, to, count)) };
 }
 
-/// Copies `count` elements of `view` from number `start` on to `out`.
-///
 /// # Safety
 ///
-/// As for [`gather`]. The size of `T` must be the size of the elements.
+/// The contract of [`gather`] must hold. The size of `T` must be the size of the elements.
 unsafe fn gather_of<T: Copy>(view: &ViewedElements<'_>, start: usize, out: *mut u8, count: usize) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let out: &mut [MaybeUninit<T>] = unsafe { from_raw_parts_mut(out.cast(), count) };
     let (base, (_, [stride])) = (view.base.cast::<T>(), view.walk.row());
     let mut rest = &mut *out;
     for ([at], count) in view.walk.runs(start..start + rest.len()) {
         let (from, part) = (base.wrapping_add(at), rest.split_off_mut(..count));
         let part = part.expect("the runs are as long as `out`");
-        // SAFETY: the row's elements from `at` on, which are `stride` apart, are elements of the
-        // view's innermost axis. By the invariant, they lie in the array's buffer. The memory
-        // between them is the array's, too. It is only read if `reads_between` is `true`, so
-        // nothing writes to it.
+        // SAFETY: by the invariant of the view, the run's elements have been written. If
+        // `reads_between` is `true`, no code writes to the memory between them, so
+        // `copy_every_second` may read it.
         unsafe {
             match stride {
                 2 if view.reads_between => copy_every_second(from, part),
@@ -80,22 +78,22 @@ unsafe fn gather_of<T: Copy>(view: &ViewedElements<'_>, start: usize, out: *mut 
     }
 }
 
-/// Copies elements that are `stride` apart to all of `to`.
+/// Copies elements with stride `stride` from `from` on to all of `to`.
 ///
 /// # Safety
 ///
-/// `from` and the following elements, `stride` apart, must be readable and outside `to`, for the
+/// `from` and the elements after it, `stride` apart, must be readable and outside `to`, for the
 /// length of `to`.
 #[inline]
 unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit<T>]) {
     match stride {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         1 => unsafe { copy_nonoverlapping(from, to.as_mut_ptr().cast(), to.len()) },
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         0 => repeat(unsafe { from.read() }, to),
         _ => {
             for (index, slot) in to.iter_mut().enumerate() {
-                // SAFETY: by this function's contract.
+                // SAFETY: the caller upholds this function's contract.
                 slot.write(unsafe { from.wrapping_offset(index as isize * stride).read() });
             }
         }
@@ -106,20 +104,21 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
 ///
 /// # Safety
 ///
-/// As for [`copy_row`]. The memory between the elements must be alive and not written to.
+/// The contract of [`copy_row`] must hold. In addition, the memory between the elements must be
+/// alive and not written to.
 #[inline]
 unsafe fn copy_every_second<T: Copy>(from: *const T, to: &mut [MaybeUninit<T>]) {
     let (last, others) = to.split_last_mut().expect("a part of a row is not empty");
-    // SAFETY: each of these elements has one after it that lies before the last element.
+    // SAFETY: each pair is an element and the gap after it. It lies before the last element, so it
+    // is readable by this function's contract.
     let pairs: &[[MaybeUninit<T>; 2]] = unsafe { from_raw_parts(from.cast(), others.len()) };
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     last.write(unsafe { from.add(2 * others.len()).read() });
     for (slot, [first, _]) in others.iter_mut().zip(pairs) {
         *slot = *first;
     }
 }
 
-/// Copies `value` to all of `to`.
 #[inline]
 fn repeat<T: Copy>(value: T, to: &mut [MaybeUninit<T>]) {
     if to.len() < LONG {
@@ -128,7 +127,7 @@ fn repeat<T: Copy>(value: T, to: &mut [MaybeUninit<T>]) {
     vectorised(Repeat(value), to);
 }
 
-/// The minimum number of elements for which vector code is selected.
+/// The minimum number of elements for which vector code is used.
 const LONG: usize = 64;
 
 struct Repeat<T>(T);
@@ -142,24 +141,22 @@ impl<T: Copy> Loop<[MaybeUninit<T>]> for Repeat<T> {
     }
 }
 
-/// Copies a part of at most a tile to the memory from `to` on, which has room for a tile. `lengths`
-/// are the number of rows, and of elements of a row. Each row is copied to its own row of the tile.
-/// The first element has the index `at` in memory.
+/// Copies at most one tile to the memory from `to` on, which has space for a tile. `lengths` are
+/// the number of rows and the number of elements of a row. Each row is copied to a separate row of
+/// the tile. The first element is at offset `at`.
 ///
 /// # Safety
 ///
-/// From this element, the last two axes of the walk must reach the elements of the part. The
-/// elements must be alive and not written to. The tile must be the caller's alone.
+/// From offset `at` on, the last two axes of the walk must reach the elements of the tile. The
+/// elements must be alive and not written to. Only the caller may access the memory at `to`.
 pub unsafe fn gather_tile(view: ViewedElements<'_>, at: usize, lengths: [usize; 2], to: *mut u8) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { by_bytes!(view.bytes, gather_tile_of::<Word>(&view, at, lengths, to)) };
 }
 
-/// Like [`gather_tile`], for elements of the size of `T`.
-///
 /// # Safety
 ///
-/// As for [`gather_tile`].
+/// The contract of [`gather_tile`] must hold.
 unsafe fn gather_tile_of<T: Copy>(
     view: &ViewedElements<'_>,
     at: usize,
@@ -167,7 +164,7 @@ unsafe fn gather_tile_of<T: Copy>(
     to: *mut u8,
 ) {
     let (first, walk) = (view.base.cast::<T>().wrapping_add(at), view.walk);
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let tile: &mut [MaybeUninit<T>; TILE.elements()] = unsafe { &mut *to.cast() };
     let (_, [along]) = walk.row();
     let (_, [across]) = (walk.axes().rev().nth(1)).expect("a tile has two axes");
@@ -176,7 +173,7 @@ unsafe fn gather_tile_of<T: Copy>(
         let top = first.wrapping_offset(column as isize * along);
         for row in 0..height {
             let from = top.wrapping_offset(row as isize * across);
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             tile[row * TILE.columns + column].write(unsafe { from.read() });
         }
     }

@@ -1,5 +1,5 @@
-//! Products of integers and of small complex matrices, block by block. Integers wrap, so neither
-//! the order of their sums nor the number of digits matters.
+//! Products of integers and of small complex matrices, block by block. Integers wrap, so the order
+//! of their sums and the number of digits do not matter.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -10,15 +10,14 @@ use crate::Number;
 use crate::element::scalar::convert;
 use crate::vector::{Loop, vectorised};
 
-/// The number of rows and columns of the result that are summed at once, and the depth of these
-/// sums. A block of the right operand and the block of sums together fit into the first-level
-/// cache.
+/// The number of rows and columns of the result that are summed at once. The constant is also the
+/// number of terms of a sum that are added at once. A block of the right operand and the block of
+/// sums together fit into the first-level cache.
 pub const BLOCK: usize = 32;
 
-/// One block of a product, or of an operand.
 type PackedResult<T> = [[T; BLOCK]; BLOCK];
 
-/// Writes the product, summed in `A`, to all of `out`.
+/// Writes the product, whose sums are in `A`, to all of `out`.
 ///
 /// # Safety
 ///
@@ -32,7 +31,7 @@ pub unsafe fn multiply<T: Number, A: Number>(
     vectorised(BlockProduct { left, right, sums }, out);
 }
 
-/// The arguments of [`multiply`], whose sums are in `A`.
+/// The matrices of [`multiply`], whose sums are in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct BlockProduct<'a, T, A> {
@@ -52,8 +51,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T, A> {
                 let rows = row..(row + BLOCK).min(left.rows);
                 let columns = column..(column + BLOCK).min(right.columns);
                 let mut sums = [[A::zero(); BLOCK]; BLOCK];
-                // SAFETY: the block lies within the product. By the invariant, the operands are
-                // alive and not written to.
+                // SAFETY: the block is within the product. By the invariant, the operands are alive
+                // and not written to.
                 unsafe { sum_block(left, right, rows.clone(), columns.clone(), &mut sums) };
                 for (row, sums) in rows.zip(&sums) {
                     let start = row * right.columns;
@@ -72,8 +71,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T, A> {
 ///
 /// # Safety
 ///
-/// Both ranges must lie within the product, and the memory of both matrices must be alive and not
-/// written to.
+/// `rows` and `columns` must be within the product. The memory of both matrices must be alive and
+/// not written to.
 #[inline(always)]
 unsafe fn sum_block<T: Number, A: Number>(
     left: &Matrix<T>,
@@ -87,15 +86,16 @@ unsafe fn sum_block<T: Number, A: Number>(
         let depth = BLOCK.min(left.columns - start);
         for (step, line) in packed[..depth].iter_mut().enumerate() {
             for (slot, column) in line.iter_mut().zip(columns.clone()) {
-                // SAFETY: `start + step` is below the inner length, and the rest is this function's
-                // contract.
+                // SAFETY: `start + step` is below the inner length. By this function's contract,
+                // the column is within the product and the matrix is readable.
                 *slot = convert(unsafe { right.at(start + step, column) });
             }
         }
         for (sums, row) in sums.iter_mut().zip(rows.clone()) {
             let mut line = *sums;
             for (step, values) in packed[..depth].iter().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: `start + step` is below the inner length. By this function's contract,
+                // the row is within the product and the matrix is readable.
                 let factor: A = convert(unsafe { left.at(row, start + step) });
                 for (sum, &value) in line.iter_mut().zip(values) {
                     *sum = sum.plus(factor.times(value));

@@ -1,7 +1,7 @@
-//! Products of complex matrices as four products of real matrices: the real and imaginary parts.
-//! The parts are views of the matrices' memory with twice the strides, so nothing is copied.
+//! Products of complex matrices, as four products of real matrices: the real and imaginary parts.
+//! The parts are views of the matrices' memory with twice the strides, so no data is copied.
 //!
-//! The complex kernels of the crate `gemm` would take longer to compile than all its other kernels.
+//! The complex kernels of the crate `gemm` would need more compile time than all its other kernels.
 
 use num_complex::Complex;
 
@@ -18,7 +18,7 @@ pub const LEAST: usize = 1000;
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to. The place must be writable for the
-/// product, and nothing else may hold it.
+/// product, and no other code may access it.
 pub unsafe fn multiply<U: Packed>(
     left: &Matrix<Complex<U>>,
     right: &Matrix<Complex<U>>,
@@ -34,8 +34,9 @@ pub unsafe fn multiply<U: Packed>(
             is_begun,
             factor,
         };
-        // SAFETY: a complex number is its real part followed by its imaginary part, so the parts
-        // are in the memory of the numbers. The rest is this function's contract.
+        // SAFETY: a complex number is its real part followed by its imaginary part. Therefore the
+        // parts are in the memory of the numbers. By this function's contract, the operands are
+        // readable and the place is writable.
         unsafe { gemm_to::<U>(left, right, result) };
     };
     add(&left_re, &right_re, out_re, false, U::one());

@@ -1,28 +1,29 @@
 //! Products of a few rows and a matrix whose columns are contiguous, such as the transposed weight
-//! of a layer. Each element is a dot product. The crate `gemm` would transpose the matrix first,
-//! which takes longer than the product.
+//! of a layer. Each element is a dot product. The crate `gemm` would first transpose the matrix.
+//! The transposition would take longer than the product.
 //!
-//! The order of an element's terms depends on the inner length alone, so the number of threads does
-//! not change the bits.
+//! The order of an element's terms depends only on the inner length. Therefore the number of
+//! threads does not change the bits.
 
 use super::ProductPlace;
 use super::matrix::Matrix;
 use crate::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 
-/// The maximum number of rows of the left matrix. The first number is for a right matrix that fits
-/// into the first-level cache, and the second is for a larger right matrix. For more rows, a
+/// The maximum number of rows of the left matrix. The first bound is for a right matrix that fits
+/// into the first-level cache. The second bound is for a larger right matrix. With more rows, a
 /// transposition takes a small part of the time.
 const MOST_ROWS: [usize; 2] = [16, 64];
-/// The size of a matrix that fits into the first-level cache.
+/// The maximum size of a matrix that fits into the first-level cache.
 const SMALL_BYTES: usize = 1 << 15;
-/// The minimum length of a dot product. Below, the final sums of registers take most of the time.
+/// The minimum length of a dot product. For shorter dot products, the final sums of registers take
+/// most of the time.
 const LEAST_INNER: usize = 64;
-/// The number of columns whose products are in registers at once. Each register of a row is
-/// multiplied by each register of a column.
+/// The number of columns whose sums are in registers at once. Each register of a row is multiplied
+/// by each register of a column.
 const TILE: usize = 4;
 
-/// Returns whether the rows of `left` and the columns of `right` are contiguous, and a
-/// transposition would take longer than it saves.
+/// Returns whether the matrices suit dot products. The rows of `left` and the columns of `right`
+/// must be contiguous, and a transposition must take longer than it saves.
 pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
     let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
     let is_transposed = right.column_stride != 1 && right.columns >= TILE;
@@ -37,7 +38,7 @@ pub fn fit<T>((left, right): (Matrix<T>, Matrix<T>)) -> bool {
 /// # Safety
 ///
 /// The matrices must [fit](fit), and their memory must be alive and not written to. The place must
-/// be writable for the product, and nothing else may hold it.
+/// be writable for the product, and no other code may access it.
 pub unsafe fn multiply<U: RegisterFloat>(
     left: &Matrix<U>,
     right: &Matrix<U>,
@@ -48,7 +49,7 @@ pub unsafe fn multiply<U: RegisterFloat>(
     with_longest_registers(Dots { left, right, place });
 }
 
-/// The arguments of [`multiply`].
+/// The matrices of [`multiply`], and the memory of their product.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct Dots<U> {
@@ -60,8 +61,8 @@ struct Dots<U> {
 impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
     #[inline(always)]
     unsafe fn run<V: VectorOf<U>>(self) {
-        // With 16 registers, at most eight sums stay in registers. SAFETY: by this function's
-        // contract.
+        // With 16 registers, at most eight sums stay in registers. SAFETY: the caller upholds this
+        // function's contract.
         unsafe {
             match V::IS_WIDE {
                 true => self.run_tiles::<V, 4>(),
@@ -73,21 +74,21 @@ impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
 }
 
 impl<U: RegisterFloat> Dots<U> {
-    /// Computes all products, `HEIGHT` rows at once.
+    /// Computes the whole product, `HEIGHT` rows at once.
     ///
     /// # Safety
     ///
-    /// The processor must have the instructions of `V`.
+    /// The processor must support the instructions of `V`.
     #[inline(always)]
     unsafe fn run_tiles<V: VectorOf<U>, const HEIGHT: usize>(&self) {
         let (rows, columns) = (self.left.rows, self.right.columns);
-        // The columns of a tile stay in the first-level cache while all rows are multiplied.
+        // The columns of a tile stay in the first-level cache while all rows are multiplied by
+        // them.
         for column in (0..columns).step_by(TILE) {
-            // The last tile may overlap the previous tile. The elements that are written twice are
-            // equal.
+            // The last tile may overlap the previous tile. Both tiles write equal elements.
             let column = column.min(columns - TILE);
-            // SAFETY: the rows and columns are within the matrices, and the rest is this function's
-            // contract.
+            // SAFETY: the rows and columns are within the matrices. By this function's contract,
+            // the processor supports the instructions of `V`.
             unsafe {
                 if rows < HEIGHT {
                     (0..rows).for_each(|row| self.tile::<V, 1>(row, column));
@@ -99,12 +100,12 @@ impl<U: RegisterFloat> Dots<U> {
         }
     }
 
-    /// Computes the products of `ROWS` rows and [`TILE`] columns.
+    /// Computes the elements of `ROWS` rows and [`TILE`] columns.
     ///
     /// # Safety
     ///
-    /// The rows and columns must be within the matrices. The processor must have the instructions
-    /// of `V`.
+    /// The rows and columns must be within the matrices. The processor must support the
+    /// instructions of `V`.
     #[inline(always)]
     unsafe fn tile<V: VectorOf<U>, const ROWS: usize>(&self, row: usize, column: usize) {
         let inner = self.left.columns;
@@ -112,7 +113,8 @@ impl<U: RegisterFloat> Dots<U> {
         let rights: [*const U; TILE] = std::array::from_fn(|at| self.right.address(0, column + at));
         let whole = inner - inner % V::LANES;
         // SAFETY: by the invariant, the rows and columns have `inner` contiguous elements, and the
-        // place is writable for their products. The rest is this function's contract.
+        // place is writable. By this function's contract, the processor supports the instructions
+        // of `V`.
         unsafe {
             let mut sums = [[V::splat(U::zero()); TILE]; ROWS];
             for at in (0..whole).step_by(V::LANES) {

@@ -1,4 +1,4 @@
-//! The table of loops that multiply matrices of a type.
+//! The tables of loops that multiply matrices. A table is for one element type.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -15,24 +15,24 @@ use crate::{DType, Number};
 /// A function that writes some rows of a pair's product, row by row.
 ///
 /// The elements must be of the loop's type. The memory of the matrices must be alive and not
-/// written to. The memory of the rows must be writable, and nothing else may hold it. Only loops
-/// for `f16` and `bf16` write wide rows, or add to rows that are begun. Rows that are begun must be
+/// written to. The memory of the rows must be writable, and no other code may access it. Only loops
+/// for `f16` and `bf16` support `is_wide` and `is_begun`. If `is_begun` is `true`, the rows must be
 /// initialised.
 type RowsLoop = unsafe fn(&Pairs, usize, Range<usize>, ProductRows);
 
-/// A function that writes some rows and columns of a pair's product. Its contract is as for
-/// [`RowsLoop`].
+/// A function that writes some rows and columns of a pair's product. Its contract is the contract
+/// of a [`RowsLoop`].
 type PartLoop = unsafe fn(&Pairs, usize, [Range<usize>; 2], ProductPlace<u8>);
 
 /// The loops that multiply matrices of a type.
 #[derive(Debug)]
 pub struct ProductLoops {
-    /// The loop for many small matrices. Its contract is as for a `RowsLoop`. The rows are not
-    /// begun.
+    /// The loop for many small matrices. Its contract is the contract of a `RowsLoop` without
+    /// `is_begun`.
     pub tiny: unsafe fn(&Pairs, Range<usize>, *mut u8),
-    /// The loop for products with vectors.
+    /// The loop for products of a matrix and a vector.
     pub vector: RowsLoop,
-    /// The loop for matrices that the loops below do not multiply.
+    /// The loop for matrices that neither `packed` nor `dots` multiplies.
     pub rows: Option<RowsLoop>,
     /// The loop for large matrices.
     pub packed: Option<PartLoop>,
@@ -51,9 +51,9 @@ impl ProductLoops {
         static F64: ProductLoops = ProductLoops::packed::<f64>();
         static F16: ProductLoops = ProductLoops::narrow::<f16>();
         static BF16: ProductLoops = ProductLoops::narrow::<bf16>();
-        // Integers wrap, so signed and unsigned types share a loop, and the sums of short integers
-        // may have longer types: loops over `u8` and `u16` have four times the code of loops over
-        // `u32`.
+        // Integers wrap. Therefore signed and unsigned types share a loop, and sums of short
+        // integers may have a longer type. Sums of `u8` and `u16` are in `u32`, because loops with
+        // short sums have four times the code.
         static BYTES: ProductLoops = ProductLoops::by_rows::<u8, u32>(block_rows::<u8, u32>);
         static SHORTS: ProductLoops = ProductLoops::by_rows::<u16, u32>(block_rows::<u16, u32>);
         static WORDS: ProductLoops = ProductLoops::by_rows::<u32, u32>(block_rows::<u32, u32>);
@@ -75,7 +75,6 @@ impl ProductLoops {
         }
     }
 
-    /// Returns loops over elements of `T`, with sums in `A`.
     const fn by_rows<T: Number, A: Number>(rows: RowsLoop) -> Self {
         Self {
             tiny: tiny_products::<T, A>,
@@ -119,24 +118,24 @@ impl ProductLoops {
 
 /// # Safety
 ///
-/// As for [`ProductLoops::tiny`].
+/// The contract of [`ProductLoops::tiny`] must hold.
 unsafe fn tiny_products<T: Number, A: Number>(pairs: &Pairs, range: Range<usize>, out: *mut u8) {
     let (rows, _, columns) = pairs.lengths();
     let count = range.len() * rows * columns;
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { tiny::multiply::<T, A>(pairs, range, elements::<T>(out, count)) };
 }
 
 /// # Safety
 ///
-/// As for a [`RowsLoop`].
+/// The contract of a [`RowsLoop`] must hold.
 unsafe fn vector_rows<T: Number, A: Number>(
     pairs: &Pairs,
     index: usize,
     rows: Range<usize>,
     out: ProductRows,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
         vectors::matrix_vector::<T, A, T>(&left, &right.transposed(), out);
@@ -145,7 +144,8 @@ unsafe fn vector_rows<T: Number, A: Number>(
 
 /// # Safety
 ///
-/// As for a [`RowsLoop`]. There must be at most [`vectors::HEIGHT`] rows.
+/// The contract of a [`RowsLoop`] must hold. In addition, there must be at most [`vectors::HEIGHT`]
+/// rows.
 unsafe fn widened_vector_rows<T: Number>(
     pairs: &Pairs,
     index: usize,
@@ -155,8 +155,8 @@ unsafe fn widened_vector_rows<T: Number>(
     let count = rows.len();
     let (left, right) = pairs.get::<T>(index);
     let mut sums = [MaybeUninit::uninit(); vectors::HEIGHT];
-    // SAFETY: by this function's contract. `matrix_vector` writes all sums. The product of a matrix
-    // and a vector has one element for each row.
+    // SAFETY: the caller upholds this function's contract. `matrix_vector` writes all sums. The
+    // product of a matrix and a vector has one element per row.
     unsafe {
         vectors::matrix_vector::<T, f32, f32>(
             &left.rows(rows),
@@ -173,7 +173,7 @@ unsafe fn widened_vector_rows<T: Number>(
 
 /// # Safety
 ///
-/// As for a [`RowsLoop`].
+/// The contract of a [`RowsLoop`] must hold.
 unsafe fn widened_rows<T: Number>(
     pairs: &Pairs,
     index: usize,
@@ -183,7 +183,7 @@ unsafe fn widened_rows<T: Number>(
     let (left, right) = pairs.get::<T>(index);
     let (left, count) = (left.rows(rows.clone()), rows.len() * right.columns);
     let is_begun = out.is_begun;
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         match out.is_wide {
             true => {
@@ -200,14 +200,14 @@ unsafe fn widened_rows<T: Number>(
 
 /// # Safety
 ///
-/// As for a [`RowsLoop`].
+/// The contract of a [`RowsLoop`] must hold.
 unsafe fn block_rows<T: Number, A: Number>(
     pairs: &Pairs,
     index: usize,
     rows: Range<usize>,
     out: ProductRows,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let (left, right, out) = rows_of::<T>(pairs, index, rows, out);
         blocks::multiply::<T, A>(&left, &right, out);
@@ -216,7 +216,7 @@ unsafe fn block_rows<T: Number, A: Number>(
 
 /// # Safety
 ///
-/// As for a [`PartLoop`].
+/// The contract of a [`PartLoop`] must hold.
 unsafe fn packed_part<T: Number + Packed>(
     pairs: &Pairs,
     index: usize,
@@ -224,13 +224,13 @@ unsafe fn packed_part<T: Number + Packed>(
     place: ProductPlace<u8>,
 ) {
     let (left, right) = part_of::<T>(pairs, index, part);
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { packed::multiply(&left, &right, place.typed()) };
 }
 
 /// # Safety
 ///
-/// As for a [`PartLoop`].
+/// The contract of a [`PartLoop`] must hold.
 unsafe fn dots_part<T: Number + RegisterFloat>(
     pairs: &Pairs,
     index: usize,
@@ -238,13 +238,13 @@ unsafe fn dots_part<T: Number + RegisterFloat>(
     place: ProductPlace<u8>,
 ) {
     let (left, right) = part_of::<T>(pairs, index, part);
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { dots::multiply(&left, &right, place.typed()) };
 }
 
 /// # Safety
 ///
-/// As for a [`PartLoop`].
+/// The contract of a [`PartLoop`] must hold.
 unsafe fn complex_part<U: Packed>(
     pairs: &Pairs,
     index: usize,
@@ -254,7 +254,7 @@ unsafe fn complex_part<U: Packed>(
     Complex<U>: Number,
 {
     let (left, right) = part_of::<Complex<U>>(pairs, index, part);
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { complex::multiply(&left, &right, place.typed()) };
 }
 
@@ -262,7 +262,7 @@ unsafe fn complex_part<U: Packed>(
 ///
 /// # Safety
 ///
-/// As for a [`RowsLoop`].
+/// The contract of a [`RowsLoop`] must hold.
 #[inline(always)]
 unsafe fn rows_of<'a, T: Number>(
     pairs: &Pairs,
@@ -273,7 +273,7 @@ unsafe fn rows_of<'a, T: Number>(
     debug_assert!(!out.is_wide && !out.is_begun, "another loop writes these");
     let (left, right) = pairs.get::<T>(index);
     let count = rows.len() * right.columns;
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let out = unsafe { elements(out.first, count) };
     (left.rows(rows), right, out)
 }
@@ -288,13 +288,11 @@ fn part_of<T: Number>(
     (left.rows(rows), right)
 }
 
-/// Returns `count` elements, from address `out` on.
-///
 /// # Safety
 ///
-/// The memory must be aligned and writable for the elements. Nothing else may hold it.
+/// The memory must be aligned and writable for the elements. No other code may access it.
 #[inline(always)]
 unsafe fn elements<'a, T>(out: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { std::slice::from_raw_parts_mut(out.cast(), count) }
 }

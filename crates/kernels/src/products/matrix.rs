@@ -7,8 +7,7 @@ use crate::walk::Walk;
 
 /// A matrix in the host's memory.
 ///
-/// Invariant: the elements are in the buffer of the array that the matrix was made from, and have
-/// been written.
+/// Invariant: the elements are in the buffer of an array, and have been written.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<T> {
     pub first: *const T,
@@ -18,10 +17,10 @@ pub struct Matrix<T> {
     pub column_stride: isize,
 }
 
-// SAFETY: a matrix only reads plain data. By the contracts of this module's functions, nothing
+// SAFETY: a matrix only reads plain data. By the contracts of this module's functions, no code
 // writes to the data meanwhile.
 unsafe impl<T: Sync> Send for Matrix<T> {}
-// SAFETY: as above.
+// SAFETY: a matrix only reads plain data, which no code writes to meanwhile.
 unsafe impl<T: Sync> Sync for Matrix<T> {}
 
 impl<T: Copy> Matrix<T> {
@@ -29,8 +28,8 @@ impl<T: Copy> Matrix<T> {
         self.part(range.start, 0, range.len(), self.columns)
     }
 
-    /// Returns `rows` rows, from `row` on, and `columns` columns, from `column` on. They must be
-    /// within the matrix.
+    /// Returns the part with `rows` rows, from `row` on, and `columns` columns, from `column` on.
+    /// The part must be within the matrix.
     #[inline(always)]
     pub fn part(&self, row: usize, column: usize, rows: usize, columns: usize) -> Self {
         debug_assert!(row + rows <= self.rows && column + columns <= self.columns);
@@ -42,7 +41,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the matrix as a matrix of `U`, which must be the type of its elements.
+    /// Returns the matrix with elements of `U`, which must be the type of its elements.
     pub fn cast<U>(&self) -> Matrix<U> {
         Matrix {
             first: self.first.cast(),
@@ -53,8 +52,8 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the real and the imaginary parts of a matrix whose elements are complex numbers of
-    /// `U`.
+    /// Returns the real parts and the imaginary parts of a matrix, whose elements must be complex
+    /// numbers of `U`.
     pub fn parts<U>(&self) -> [Matrix<U>; 2] {
         [0, 1].map(|part| Matrix {
             first: self.first.cast::<U>().wrapping_add(part),
@@ -65,7 +64,7 @@ impl<T: Copy> Matrix<T> {
         })
     }
 
-    /// Returns the matrix that begins `offset` elements after this one.
+    /// Returns the matrix that begins `offset` elements after `self`.
     #[inline(always)]
     pub fn moved(&self, offset: usize) -> Self {
         Self {
@@ -94,8 +93,8 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Returns the address of the element at `row` and `column`. The address is valid only if both
-    /// are within the matrix.
+    /// Returns the address of the element at `row` and `column`. If `row` or `column` is outside
+    /// the matrix, the address is invalid.
     #[inline(always)]
     pub fn address(&self, row: usize, column: usize) -> *const T {
         let offset = row as isize * self.row_stride + column as isize * self.column_stride;
@@ -106,7 +105,8 @@ impl<T: Copy> Matrix<T> {
     ///
     /// # Safety
     ///
-    /// `row` and `column` must be within the matrix, and its memory alive and not written to.
+    /// `row` and `column` must be within the matrix. The memory of the matrix must be alive and not
+    /// written to.
     #[inline(always)]
     pub unsafe fn at(&self, row: usize, column: usize) -> T {
         // SAFETY: by the invariant, the element is in the array's buffer, and has been written.
@@ -114,12 +114,12 @@ impl<T: Copy> Matrix<T> {
     }
 }
 
-/// A matrix whose element type is known at run time.
+/// A matrix without its element type.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyMatrix(Matrix<u8>);
 
 impl AnyMatrix {
-    /// Returns the matrix of `rows` and `columns` with its first element at this address. The
+    /// Returns the matrix of `rows` and `columns` whose first element is at this address. The
     /// strides count elements.
     pub fn new(first: *const u8, [rows, columns]: [usize; 2], strides: [isize; 2]) -> Self {
         let [row_stride, column_stride] = strides;
@@ -137,7 +137,7 @@ impl AnyMatrix {
         Self(self.0.transposed())
     }
 
-    /// Returns the matrix as a matrix of `T`, which must be the type of its elements.
+    /// Returns the matrix with elements of `T`, which must be the type of its elements.
     #[inline(always)]
     fn typed<T: AnyElement>(&self) -> Matrix<T> {
         self.0.cast()
@@ -151,7 +151,7 @@ impl AnyMatrix {
 pub struct Pairs {
     left: AnyMatrix,
     right: AnyMatrix,
-    /// The offsets of each pair's matrices from `left` and `right`.
+    /// The offsets of each pair's matrices, relative to `left` and `right`.
     places: Walk<2>,
 }
 
@@ -170,7 +170,7 @@ impl Pairs {
         }
     }
 
-    /// Returns the pairs of these matrices, moved by the offsets of `places`.
+    /// Returns the pairs whose matrices are `left` and `right`, moved by the offsets of `places`.
     pub fn many(left: AnyMatrix, right: AnyMatrix, places: Walk<2>) -> Self {
         Self {
             places,
@@ -178,8 +178,8 @@ impl Pairs {
         }
     }
 
-    /// Returns the pairs of the transposed products: left and right matrices are exchanged, and
-    /// both are transposed.
+    /// Returns the pairs of the transposed products. The left and the right matrices are exchanged,
+    /// and both are transposed.
     pub fn transposed(self) -> Self {
         Self {
             left: self.right.transposed(),
@@ -199,19 +199,19 @@ impl Pairs {
         (left.rows, left.columns, right.columns)
     }
 
-    /// Returns the matrices at offset 0, to which the offsets of a pair are added. The elements
-    /// must be of `T`.
+    /// Returns the matrices to which the offsets of a pair are added. The elements must be of `T`.
     pub fn models<T: AnyElement>(&self) -> (Matrix<T>, Matrix<T>) {
         (self.left.typed(), self.right.typed())
     }
 
-    /// Returns a walk over the offsets of each pair's matrices from the [models](Self::models).
+    /// Returns a walk over the offsets of each pair's matrices, relative to the
+    /// [models](Self::models).
     pub fn walk(&self) -> &Walk<2> {
         &self.places
     }
 
-    /// Returns the pair with the number `index`, which must be below `count`. The elements must be
-    /// of `T`.
+    /// Returns the pair with index `index`, which must be below `count`. The elements must be of
+    /// `T`.
     pub fn get<T: AnyElement>(&self, index: usize) -> (Matrix<T>, Matrix<T>) {
         let [left, right] = self.places.at(index);
         let (first_left, first_right) = self.models();

@@ -34,7 +34,7 @@ pub struct ProductRows {
 }
 
 impl ProductPlace<u8> {
-    /// Returns the place as a place of `T`, which must be the type of its elements.
+    /// Returns the place with elements of `T`, which must be the type of its elements.
     pub fn typed<T>(self) -> ProductPlace<T> {
         ProductPlace {
             first: self.first.cast(),
@@ -43,7 +43,6 @@ impl ProductPlace<u8> {
     }
 }
 
-/// Returns whether two types are equal.
 #[inline(always)]
 fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()

@@ -1,5 +1,5 @@
 //! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` also
-//! contains products of complex numbers, which take longer to compile than all its other code.
+//! contains products of complex numbers, which need more compile time than all its other code.
 //! Therefore `gemm_f32` and `gemm_f64` are used directly.
 
 use gemm_common::Parallelism;
@@ -7,8 +7,8 @@ use gemm_common::Parallelism;
 use super::ProductPlace;
 use super::matrix::Matrix;
 
-/// The minimum number of multiplications. Products with fewer multiplications are summed in the
-/// order of memory, because packing would take longer.
+/// The maximum number of multiplications of a product that is computed without packing. For such
+/// products, packing would take longer.
 const TINY: usize = 100;
 
 /// Types whose matrices can be packed and multiplied.
@@ -17,7 +17,7 @@ pub trait Packed: num_traits::Float + 'static {
     ///
     /// # Safety
     ///
-    /// As for [`gemm_to`].
+    /// The contract of [`gemm_to`] must hold.
     unsafe fn gemm(left: &Matrix<Self>, right: &Matrix<Self>, result: PackedResult<Self>);
 }
 
@@ -31,10 +31,10 @@ macro_rules! packed {
                     result: PackedResult<Self>,
                 ) {
                     // The kernels require contiguous columns of the result, but the result has
-                    // contiguous rows. Therefore the transposed product is computed from the
-                    // transposed matrices.
+                    // contiguous rows. Therefore the kernels multiply the transposed matrices, and
+                    // return the transposed product.
                     let (rows, inner, columns) = (right.columns, right.rows, left.rows);
-                    // SAFETY: by this function's contract.
+                    // SAFETY: the caller upholds this function's contract.
                     unsafe {
                         $gemm(
                             rows,
@@ -74,11 +74,12 @@ packed! {
 /// # Safety
 ///
 /// The memory of both matrices must be alive and not written to. The place must be writable for the
-/// product, and nothing else may hold it.
+/// product, and no other code may access it.
 pub unsafe fn multiply<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, place: ProductPlace<U>) {
-    // Broadcast operands may have more elements than any memory.
+    // The multiplication saturates, because broadcast operands may have more elements than any
+    // memory.
     let steps = (left.rows * right.columns).saturating_mul(left.columns);
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         if steps <= TINY {
             return multiply_tiny(left, right, place);
@@ -94,7 +95,7 @@ pub unsafe fn multiply<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, place: Pr
     }
 }
 
-/// The memory that a product is written to.
+/// The memory that a product is written to, and the factor of the product.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedResult<U> {
     pub first: *mut U,
@@ -111,19 +112,19 @@ pub struct PackedResult<U> {
 /// # Safety
 ///
 /// `U` must be `f32` or `f64`. The memory of both matrices must be alive and not written to. Only
-/// the caller may access the memory of the result, which must be writable. If the result is begun,
+/// the caller may access the memory of the result, which must be writable. If `is_begun` is `true`,
 /// the memory must also be readable.
 pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: PackedResult<U>) {
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
     if right.row_stride < 0 {
-        // Sums are computed from the last term to the first, so that the strides of the right
-        // matrix are positive.
+        // The terms of a sum are added in reverse order, so that the row stride of the right matrix
+        // is positive.
         left = left.transposed().reversed().transposed();
         right = right.reversed();
     }
-    // SAFETY: the lengths and strides reach only elements of the matrices, by their invariant, and
-    // of the result, by this function's contract.
+    // SAFETY: by the invariant of the matrices, the lengths and strides reach only their elements.
+    // By this function's contract, the result is writable.
     unsafe { U::gemm(&left, &right, result) };
 }
 
@@ -131,7 +132,7 @@ pub unsafe fn gemm_to<U: Packed>(left: &Matrix<U>, right: &Matrix<U>, result: Pa
 ///
 /// # Safety
 ///
-/// As for [`multiply`].
+/// The contract of [`multiply`] must hold.
 unsafe fn multiply_tiny<U: num_traits::Float>(
     left: &Matrix<U>,
     right: &Matrix<U>,
@@ -141,8 +142,8 @@ unsafe fn multiply_tiny<U: num_traits::Float>(
         for column in 0..right.columns {
             let mut sum = U::zero();
             for step in 0..left.columns {
-                // SAFETY: the indices are within the matrices, and the rest is this function's
-                // contract.
+                // SAFETY: the indices are within the matrices. By this function's contract, the
+                // matrices are readable.
                 let (x, y) = unsafe { (left.at(row, step), right.at(step, column)) };
                 sum = sum + x * y;
             }

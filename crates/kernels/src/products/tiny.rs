@@ -1,5 +1,5 @@
 //! Many products of small matrices, computed one after another. The overhead of each product takes
-//! as long as the product.
+//! as long as its multiplications.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -13,8 +13,7 @@ use crate::{DType, Number};
 /// The maximum number of multiplications in one product.
 pub const MOST: usize = 100;
 
-/// Writes the products with the numbers `range` to all of `out`, one after another. There must be
-/// several products. Sums are in `A`.
+/// Writes the products of index `range` to all of `out`, one after another. The sums are in `A`.
 ///
 /// # Safety
 ///
@@ -30,7 +29,7 @@ pub unsafe fn multiply<T: Number, A: Number>(
     vectorised(Tiny { pairs, range, sums }, out);
 }
 
-/// The arguments of [`multiply`], whose sums are in `A`.
+/// The pairs of [`multiply`], whose sums are in `A`.
 ///
 /// Invariant: the contract of [`multiply`] holds.
 struct Tiny<'a, T, A> {
@@ -45,8 +44,8 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         let (_, inner, columns) = self.pairs.lengths();
-        // A constant condition, so that programs do not compile a loop of other types for each
-        // length.
+        // The condition is a constant. Otherwise, programs would compile a loop of other types for
+        // each length.
         if const { FMA && T::DTYPE as usize <= DType::F64 as usize } {
             match (inner, columns) {
                 (2, 1) => return self.each(out, multiply_fixed::<T, A, 2, 1>),
@@ -86,7 +85,7 @@ impl<T: Number, A: Number> Tiny<'_, T, A> {
     }
 }
 
-/// Computes one product of inner length `K` with `N` columns. Only [`Tiny`] calls it.
+/// Computes one product of inner length `K` with `N` columns. Only [`Tiny`] calls this function.
 #[inline(always)]
 fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     left: &Matrix<T>,
@@ -94,8 +93,8 @@ fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     out: &mut [MaybeUninit<T>],
 ) {
     let (lines, _) = out.as_chunks_mut::<N>();
-    // SAFETY: `Tiny` chose the lengths so that the indices are within the matrices, and the rest is
-    // its invariant.
+    // SAFETY: `Tiny` chose the lengths, so the indices are within the matrices. By the invariant of
+    // `Tiny`, the matrices are readable.
     unsafe {
         let at = |step: usize, column: usize| convert::<A, T>(right.at(step, column));
         let factors: [[A; N]; K] =
@@ -115,7 +114,7 @@ fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     }
 }
 
-/// Computes one product of any lengths. Only [`Tiny`] calls it.
+/// Computes one product of any lengths. Only [`Tiny`] calls this function.
 #[inline(always)]
 fn multiply_any<T: Number, A: Number>(
     left: &Matrix<T>,
@@ -126,8 +125,8 @@ fn multiply_any<T: Number, A: Number>(
         for (column, slot) in line.iter_mut().enumerate() {
             let mut sum = A::zero();
             for step in 0..left.columns {
-                // SAFETY: the indices are within the matrices, and the rest is the invariant of
-                // `Tiny`.
+                // SAFETY: the indices are within the matrices. By the invariant of `Tiny`, the
+                // matrices are readable.
                 let (x, y): (A, A) =
                     unsafe { (convert(left.at(row, step)), convert(right.at(step, column))) };
                 sum = sum.plus(x.times(y));

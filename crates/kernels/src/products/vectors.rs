@@ -1,5 +1,5 @@
-//! Products of a matrix and a vector, summed along the rows or along the columns, whichever are
-//! contiguous.
+//! Products of a matrix and a vector. If the columns of the matrix are contiguous, the product is
+//! summed along the columns, otherwise along the rows.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -15,16 +15,16 @@ use crate::vector::{Loop, rolled, vectorised};
 /// first-level cache together with a part of the matrix.
 const DEPTH: usize = 1024;
 
-/// The number of results that are summed at once, in the first-level cache.
+/// The number of results that are summed at once. The results fit into the first-level cache.
 pub const HEIGHT: usize = 256;
 
-/// Writes the product of `matrix` and the row `vector`, summed in `A`, to all of `out`, in `U`.
+/// Writes the product of `matrix` and the row `vector` to all of `out`. The sums are in `A`, and
+/// the results in `U`.
 ///
 /// # Safety
 ///
-/// `vector` must have one row, whose length is the number of columns of `matrix`. The length of
-/// `out` must be the number of rows of `matrix`. The memory of both matrices must be alive and not
-/// written to.
+/// `vector` must have one row, and as many columns as `matrix`. `out` must be as long as `matrix`
+/// has rows. The memory of both matrices must be alive and not written to.
 pub unsafe fn matrix_vector<T: Number, A: Number, U: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
@@ -39,7 +39,7 @@ pub unsafe fn matrix_vector<T: Number, A: Number, U: Number>(
     vectorised(work, out);
 }
 
-/// The arguments of [`matrix_vector`], whose sums are in `A`.
+/// The matrices of [`matrix_vector`], whose sums are in `A`.
 ///
 /// Invariant: the contract of [`matrix_vector`] holds.
 struct MatrixVector<'a, T, A> {
@@ -53,23 +53,21 @@ impl<T: Number, A: Number, U: Number> Loop<[MaybeUninit<U>]> for MatrixVector<'_
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<U>]) {
-        // SAFETY: by the invariant.
+        // SAFETY: by the invariant, the contract of [`multiply`] holds.
         unsafe { multiply::<T, A, U, FMA>(self.matrix, self.vector, out) };
     }
 }
 
-/// Multiplies like [`matrix_vector`], with sums in `A`.
-///
 /// # Safety
 ///
-/// As for [`matrix_vector`].
+/// The contract of [`matrix_vector`] must hold.
 #[inline(always)]
 unsafe fn multiply<T: Number, A: Number, U: Number, const FMA: bool>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
     out: &mut [MaybeUninit<U>],
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         if matrix.row_stride == 1 && matrix.rows > 1 {
             let mut sums = [A::zero(); HEIGHT];
@@ -95,7 +93,6 @@ unsafe fn multiply<T: Number, A: Number, U: Number, const FMA: bool>(
     }
 }
 
-/// Returns whether the elements of a row are contiguous and of type `A`.
 #[inline(always)]
 fn is_stored_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
     is::<T, A>() && row.column_stride == 1
@@ -108,11 +105,11 @@ fn write_all<A: Number, U: Number>(sums: &[A], out: &mut [MaybeUninit<U>]) {
     }
 }
 
-/// Sets `sums` to the product of `matrix`, whose columns are contiguous, and `vector`.
+/// Sets `sums` to the product of `matrix` and `vector`. The columns of `matrix` must be contiguous.
 ///
 /// # Safety
 ///
-/// As for [`matrix_vector`].
+/// The contract of [`matrix_vector`] must hold.
 #[inline(always)]
 unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
     matrix: &Matrix<T>,
@@ -123,7 +120,8 @@ unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
     let rows = sums.len();
     let mut column = 0;
     while column + 4 <= matrix.columns {
-        // SAFETY: the four columns are within the matrix, and the rest is this function's contract.
+        // SAFETY: the four columns are within the matrix and contiguous. By this function's
+        // contract, the operands are readable.
         let ((a, p), (b, q), (c, r), (d, s)) = unsafe {
             (
                 factor_and_values::<T, A>(matrix, vector, column, rows),
@@ -141,7 +139,8 @@ unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
         column += 4;
     }
     for column in column..matrix.columns {
-        // SAFETY: as above.
+        // SAFETY: the column is within the matrix and contiguous. By this function's contract, the
+        // operands are readable.
         let (factor, values) = unsafe { factor_and_values::<T, A>(matrix, vector, column, rows) };
         for index in 0..rows {
             let index = rolled::<FMA>(index);
@@ -155,7 +154,7 @@ unsafe fn by_columns<T: Number, A: Number, const FMA: bool>(
 /// # Safety
 ///
 /// The column must be within `matrix` and `vector`, and its `rows` elements must be contiguous. The
-/// memory of both must be alive and not written to.
+/// memory of `matrix` and `vector` must be alive and not written to.
 #[inline(always)]
 unsafe fn factor_and_values<'a, T: Number, A: Number>(
     matrix: &Matrix<T>,
@@ -163,19 +162,19 @@ unsafe fn factor_and_values<'a, T: Number, A: Number>(
     column: usize,
     rows: usize,
 ) -> (A, &'a [T]) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let values = std::slice::from_raw_parts(matrix.address(0, column), rows);
         (convert(vector.at(0, column)), values)
     }
 }
 
-/// Sets `sums` to the product of `matrix` and `vector`, row by row. Converts the vector to `A` in
-/// parts.
+/// Sets `sums` to the product of `matrix` and `vector`, row by row. Converts the vector to `A`, one
+/// part after another.
 ///
 /// # Safety
 ///
-/// As for [`matrix_vector`].
+/// The contract of [`matrix_vector`] must hold.
 #[inline(always)]
 unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
     matrix: &Matrix<T>,
@@ -187,18 +186,20 @@ unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
         let depth = DEPTH.min(matrix.columns - start);
         let factors = &mut factors_memory[..depth];
         for (column, slot) in factors.iter_mut().enumerate() {
-            // SAFETY: the column is within the vector, and the rest is this function's contract.
+            // SAFETY: the column is within the vector, which is readable by this function's
+            // contract.
             *slot = convert(unsafe { vector.at(0, start + column) });
         }
         for (row, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: the part is within the matrix, and the rest is this function's contract.
+            // SAFETY: the part is within the matrix, which is readable by this function's contract.
             let more = unsafe { sum_row::<T, A, FMA>(&matrix.part(row, start, 1, depth), factors) };
             *sum = if start == 0 { more } else { sum.plus(more) };
         }
     }
 }
 
-/// Returns the sum of the products of a row's elements and `factors`. Their numbers are equal.
+/// Returns the sum of the products of a row's elements and `factors`. `factors` must be as long as
+/// the row.
 ///
 /// # Safety
 ///
@@ -207,7 +208,7 @@ unsafe fn by_rows<T: Number, A: Number, const FMA: bool>(
 unsafe fn sum_row<T: Number, A: Number, const FMA: bool>(row: &Matrix<T>, factors: &[A]) -> A {
     assert_eq!(row.columns, factors.len());
     if row.column_stride == 1 {
-        // SAFETY: the elements are contiguous, and the rest is this function's contract.
+        // SAFETY: the elements of the row are contiguous, and readable by this function's contract.
         return sum_products::<T, A, FMA>(
             unsafe { std::slice::from_raw_parts(row.first, row.columns) },
             factors,
@@ -216,7 +217,7 @@ unsafe fn sum_row<T: Number, A: Number, const FMA: bool>(row: &Matrix<T>, factor
     let mut sum = A::zero();
     for column in 0..factors.len() {
         let column = rolled::<FMA>(column);
-        // SAFETY: the column is within the row, and the rest is this function's contract.
+        // SAFETY: the column is within the row, which is readable by this function's contract.
         let value: A = convert(unsafe { row.at(0, column) });
         sum = sum.plus(factors[column].times(value));
     }
@@ -237,7 +238,7 @@ fn sum_products<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[
     add_accumulators::<_, FMA>(accumulators).plus(sum_last::<T, A, FMA>(last_values, last_factors))
 }
 
-/// Sums products like [`sum_products`], for fewer elements than [`sum_products`] takes at once.
+/// Returns the sum like [`sum_products`], for fewer than [`ACCUMULATORS`] elements.
 #[inline(always)]
 fn sum_last<T: Number, A: Number, const FMA: bool>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<8>();

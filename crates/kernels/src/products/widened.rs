@@ -1,8 +1,8 @@
-//! Products of `f16` and `bf16`, computed in `f32`. A product can be added to values in memory. The
-//! sum is then rounded, and the product is not.
+//! Products of `f16` and `bf16`, computed in `f32`. A product can be added to values in memory. In
+//! this case, only the sum is rounded.
 //!
-//! The `gemm` crate has a product for `f16`. If the inner length is large or an operand is a
-//! vector, that product rounds intermediate sums to `f16`.
+//! The crate `gemm` has a product for `f16`. If the inner length is large or an operand is a
+//! vector, this product rounds intermediate sums to `f16`.
 
 use std::mem::MaybeUninit;
 
@@ -16,11 +16,10 @@ use crate::vector::{Loop, vectorised};
 pub const ROWS: usize = 128;
 /// The number of columns of the result that are summed at once.
 const COLUMNS: usize = 512;
-/// The depth of the sums that are computed at once. The blocks of both operands and the block of
-/// sums together fit into the second-level cache.
+/// The number of terms of a sum that are added at once. The blocks of both operands and the block
+/// of sums together fit into the second-level cache.
 const DEPTH: usize = 256;
 
-/// The `f32` operands of one block, and its sums.
 #[derive(Debug, Default)]
 struct WideOperands {
     left: Vec<f32>,
@@ -28,7 +27,8 @@ struct WideOperands {
     sums: Vec<f32>,
 }
 
-/// Writes the product of at most [`ROWS`] rows to all of `out`, or adds it if `is_begun`.
+/// Writes the product of at most [`ROWS`] rows to all of `out`. If `is_begun`, adds the product
+/// instead.
 ///
 /// # Safety
 ///
@@ -54,8 +54,8 @@ pub unsafe fn multiply<T: AnyElement, U: AnyElement>(
                 is_begun: step > 0,
                 factor: 1.0,
             };
-            // SAFETY: both parts are within their matrices. By this function's contract, the memory
-            // of the matrices is alive and not written to. The sums are writable for a product of
+            // SAFETY: the parts are within their matrices. By this function's contract, the memory
+            // of the matrices is alive and not written to. The sums are writable for the product of
             // the parts.
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut scratch.left);
@@ -66,20 +66,20 @@ pub unsafe fn multiply<T: AnyElement, U: AnyElement>(
         let lines = out.chunks_exact_mut(right.columns);
         for (line, sums) in lines.zip(scratch.sums.chunks_exact(width)) {
             let slots = &mut line[column..column + width];
-            // SAFETY: by this function's contract.
+            // SAFETY: by this function's contract, `slots` are initialised if `is_begun`.
             unsafe { store(sums, slots, is_begun) };
         }
     }
 }
 
-/// Returns the elements of a matrix as `f32` in `scratch`, in the order of memory.
+/// Converts the elements of a matrix to `f32` in `scratch`, in the order of memory.
 ///
 /// # Safety
 ///
 /// The memory of the matrix must be alive and not written to.
 unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, scratch: &mut Vec<f32>) -> Matrix<f32> {
     if matrix.row_stride.unsigned_abs() < matrix.column_stride.unsigned_abs() {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         return unsafe { widen(&matrix.transposed(), scratch) }.transposed();
     }
     scratch.clear();
@@ -94,7 +94,7 @@ unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, scratch: &mut Vec<f32>) -> Ma
     }
 }
 
-/// A matrix that is written as `f32`, row by row.
+/// A matrix that a loop writes as `f32`, row by row.
 ///
 /// Invariant: the matrix's memory is alive and not written to.
 struct Widen<'a, T>(&'a Matrix<T>);
@@ -107,8 +107,8 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
         let Self(matrix) = self;
         for (row, line) in out.chunks_exact_mut(matrix.columns).enumerate() {
             if matrix.column_stride == 1 {
-                // SAFETY: the elements of the row are contiguous, and by the invariant their memory
-                // is readable.
+                // SAFETY: the elements of the row are contiguous. By the invariant, their memory is
+                // readable.
                 let values =
                     unsafe { std::slice::from_raw_parts(matrix.address(row, 0), matrix.columns) };
                 for (slot, &value) in line.iter_mut().zip(values) {
@@ -116,7 +116,8 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
                 }
             } else {
                 for (column, slot) in line.iter_mut().enumerate() {
-                    // SAFETY: the indices are within the matrix, and the rest is the invariant.
+                    // SAFETY: the indices are within the matrix. By the invariant, the matrix is
+                    // readable.
                     *slot = convert(unsafe { matrix.at(row, column) });
                 }
             }
@@ -124,7 +125,7 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
     }
 }
 
-/// Writes `sums` to `out`, or adds them if `is_begun`, and rounds to the type of `out`.
+/// Writes `sums` to `out`, rounded to the type of `out`. If `is_begun`, adds the sums instead.
 ///
 /// # Safety
 ///
@@ -136,7 +137,7 @@ pub unsafe fn store<U: AnyElement>(sums: &[f32], out: &mut [MaybeUninit<U>], is_
     }
 }
 
-/// Sums that are rounded to the type of the output.
+/// Sums that a loop rounds to the type of the output.
 struct Narrow<'a>(&'a [f32]);
 
 impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Narrow<'_> {
@@ -150,7 +151,7 @@ impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Narrow<'_> {
     }
 }
 
-/// Sums to be added to the values of the output.
+/// Sums that a loop adds to the values of the output.
 ///
 /// Invariant: the output is initialised.
 struct Add<'a>(&'a [f32]);
@@ -161,7 +162,7 @@ impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Add<'_> {
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
         for (slot, &sum) in out.iter_mut().zip(self.0) {
-            // SAFETY: by the invariant.
+            // SAFETY: by the invariant, the slot is initialised.
             let value: f32 = convert(unsafe { slot.assume_init() });
             slot.write(convert(sum + value));
         }

@@ -1,7 +1,7 @@
-//! Fills of arrays from the random words at the elements' positions.
+//! Fills of arrays with random numbers. An element depends on the random words at its position.
 //!
-//! Each type of this module computes a part of an array on the host. The CUDA source beside it
-//! computes the part on a GPU. A part depends only on its position, not on earlier parts.
+//! Each type of this module computes a part of an array on the host. The CUDA source next to this
+//! file computes the part on a GPU. A part does not depend on earlier parts.
 
 use super::Fill;
 use super::philox::{Draws, number};
@@ -11,11 +11,10 @@ use crate::element::plain::bits_of;
 use crate::element::scalar::convert;
 use crate::{Float, Integer};
 
-/// The source that the fills for a GPU share.
 const DRAWS: &str = include_str!("draws.cuh");
 const TRUTH: &str = include_str!("truth.cuh");
 
-/// Returns the number of words of a draw for one element of `T`.
+/// Returns the number of random words that one element of `T` needs.
 pub const fn words_of<T: Float>() -> usize {
     if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
 }
@@ -50,10 +49,11 @@ impl<T: Float> Fill<T> for Uniform {
     }
 }
 
-/// Returns a multiple of the spacing of numbers just below one, so that no number rounds up to one.
+/// Converts a random word to a multiple of the spacing of numbers just below one. Therefore no
+/// result rounds up to one.
 #[inline(always)]
 fn uniform<T: Float>(word: u32) -> T {
-    // At most 24 digits, which an `f32` and an `i32` represent exactly. The reciprocal is exact,
+    // An `f32` and an `i32` represent up to 24 digits exactly. The reciprocal of `steps` is exact,
     // too.
     let steps = (1u32 << T::MANTISSA_DIGITS.min(24)) as f32;
     let step = (word >> (u32::BITS - T::MANTISSA_DIGITS.min(24))) as i32;
@@ -67,21 +67,21 @@ fn uniform_wide<T: Float>([low, high]: [u32; 2]) -> T {
     convert(step * (1.0 / (1u64 << digits) as f64))
 }
 
-/// Returns the number with `digits` binary digits: the digits of `high`, followed by digits of
-/// `low`. The result is exact for up to 53 digits.
+/// Concatenates the binary digits of `high` and `low` to an integer of `digits` digits. The result
+/// is exact for up to 53 digits.
 #[inline(always)]
 fn digits_of(low: u32, high: u32, digits: u32) -> f64 {
     double(high) * f64::from(1u32 << (digits - u32::BITS)) + f64::from(low as i32)
 }
 
-/// Converts a word through a signed number, because vector instructions convert only signed numbers
-/// to doubles.
+/// Converts a random word to an `f64` through a signed integer. Vector instructions convert only
+/// signed integers.
 #[inline(always)]
 fn double(word: u32) -> f64 {
     f64::from((word ^ 0x8000_0000) as i32) + f64::from(1u32 << 31)
 }
 
-/// Standard normal numbers: draws 2k and 2k + 1 make elements 2k and 2k + 1 of the sequence.
+/// Standard normal numbers. Draws 2k and 2k + 1 of the sequence determine elements 2k and 2k + 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Normal(pub Draws);
 
@@ -111,7 +111,7 @@ impl<T: Float> Fill<T> for Normal {
 }
 
 impl Normal {
-    /// Fills a part with values. `pair` computes two elements from their words.
+    /// Fills a part. `pair` computes two elements from their random words.
     #[inline(always)]
     fn pairs<T: Float, V: Float, const WORDS: usize>(
         self,
@@ -119,7 +119,7 @@ impl Normal {
         part: &mut [T],
         pair: impl Fn([u32; WORDS]) -> [V; 2],
     ) {
-        // There is one more pair, because a part may begin and end inside a pair.
+        // The arrays have space for one more pair, because a part may begin and end inside a pair.
         let mut words = [0; 2 * RUN + 8];
         let mut values = [[V::zero(); 2]; RUN / 2 + 1];
         let size = WORDS / 2;
@@ -138,17 +138,17 @@ impl Normal {
     }
 }
 
-/// Returns a number between 0 and 1, excluding both, so that its logarithm is finite.
+/// Returns a number between 0 and 1, excluding 0 and 1, so that its logarithm is finite.
 #[inline(always)]
 fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
-    // One binary digit of an `f64` is reserved for the half.
+    // One binary digit of an `f64` is reserved for the added 0.5.
     let digits = f64::MANTISSA_DIGITS - 1;
     let step = digits_of(low >> (u64::BITS - digits), high, digits);
     (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// Returns a number below `bound` with uniform probability, from the first two words that are drawn
-/// at `place`. If a draw would bias the result, it is refused, and new words are drawn at `place`.
+/// Returns an integer below `bound` with uniform probability, from the two random words at `place`.
+/// If the words would bias the result, they are refused, and new words are drawn at `place`.
 /// Source: Lemire, "Fast random integer generation in an interval", 2019.
 #[inline(always)]
 pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
@@ -159,7 +159,7 @@ pub fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 
     steps
 }
 
-/// Returns the upper and the lower half of the product. The upper half is a number below `bound`.
+/// Returns the upper and the lower half of the product. The upper half is an integer below `bound`.
 /// The lower half shows whether the draw may be biased.
 #[inline(always)]
 fn product(draw: u64, bound: u64) -> (u64, u64) {
@@ -167,11 +167,11 @@ fn product(draw: u64, bound: u64) -> (u64, u64) {
     ((product >> 64) as u64, product as u64)
 }
 
-/// Returns the number of the first draw that is not refused.
+/// Returns the integer of the first draw that is not refused.
 #[cold]
 #[inline(never)]
 fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
-    // Every number must result from an equal number of draws, so the surplus draws are refused.
+    // Every integer must result from an equal number of draws, so the surplus draws are refused.
     let refused = bound.wrapping_neg() % bound;
     let mut refusals = 0;
     while low < refused {
@@ -181,7 +181,7 @@ fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
     steps
 }
 
-/// Integers that are at least `low` and below `low + bound`, with uniform probability.
+/// Integers from `low` to `low + bound`, exclusive, with uniform probability.
 #[derive(Clone, Copy, Debug)]
 pub struct Below<T> {
     pub draws: Draws,
@@ -212,16 +212,16 @@ impl<T: Integer> Fill<T> for Below<T> {
     }
 }
 
-/// Booleans that are true with a given probability: if the words at a place, read as a fraction,
-/// are below the probability.
+/// Booleans that are `true` with a given probability. An element is `true` if its random words,
+/// read as a binary fraction, are below the probability.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     draws: Draws,
     /// The first 32 binary digits of the probability.
     first: u32,
-    /// The next 32 binary digits. Only one word in about 2^32 is compared with them.
+    /// The next 32 binary digits of the probability. Only one element in about 2^32 needs them.
     second: u32,
-    /// True if the probability is 1.
+    /// `true` if the probability is 1.
     is_certain: bool,
 }
 
@@ -249,7 +249,8 @@ impl Truth {
         }
     }
 
-    /// Compares the next 32 digits if the first digits are equal.
+    /// Computes the elements whose first 32 digits equal the probability's, from the next 32
+    /// digits.
     #[cold]
     #[inline(never)]
     fn decide(&self, words: &[u32], start: usize, truths: &mut [bool]) {
@@ -281,7 +282,7 @@ impl Fill<bool> for Truth {
     }
 }
 
-/// Elements that are 0 with a given probability, and a constant otherwise.
+/// Elements that are 0 with a given probability, and otherwise a constant.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout<T> {
     is_dropped: Truth,

@@ -13,31 +13,32 @@ use crate::compiled_or;
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, Float};
 
-/// A function from positions to elements.
+/// A function from positions to random elements.
 pub trait Fill<T>: Copy + Send + Sync + 'static {
     /// Writes the elements from position `start` on to `part`, whose length is at most [`RUN`].
-    /// This function and all functions that it calls must be marked `#[inline(always)]`, so that
-    /// they are compiled for vectors.
+    /// This function and all functions that it calls must be marked `#[inline(always)]`. Otherwise,
+    /// they are not compiled for vectors.
     fn fill(&self, start: usize, part: &mut [T]);
 
-    /// The name in error messages.
+    /// The name of the fill in error messages.
     const NAME: &'static str;
 
-    /// The function in CUDA C++, in parts. The first member of the structure `Operands` is `draws`.
-    /// The function `fill` makes `CS_BLOCK` elements of the stored type `I` from a block of words.
+    /// The fill in CUDA C++, as parts of a source. The first member of the structure `Operands` is
+    /// `draws`. The function `fill` computes `CS_BLOCK` elements of the stored type `I` from a
+    /// block of random words.
     const CUDA: &'static [&'static str];
 
-    /// Calls `visit` with the bits of every member of `Operands`, each of which takes eight bytes.
+    /// Calls `visit` with the bits of each member of `Operands`. A member has eight bytes.
     fn operands(&self, visit: &mut dyn FnMut(u64));
 }
 
-/// A function that writes elements by a fill, from a position on.
+/// A function that writes elements with a fill, from a position on.
 ///
-/// The fill must be readable at its address and of the loop's type. The memory must be aligned and
-/// writable for the elements, and nothing else may use it.
+/// The fill must be readable at its address, and have the loop's type. The memory must be aligned
+/// and writable for the elements. No other code may access it during the call.
 pub type FillLoop = unsafe fn(*const u8, usize, *mut u8, usize);
 
-/// The loops that are compiled with the library, for `f32` and `f64`.
+/// The loops that are compiled with the library: uniform numbers of `f32` and `f64`.
 static UNIFORM: [FillLoop; COMPILED_TYPES] = [
     fill_loop::<f32, fill::Uniform>,
     fill_loop::<f64, fill::Uniform>,
@@ -57,18 +58,18 @@ pub const fn normal_loop<T: Float>() -> &'static FillLoop {
     compiled_or!(T, NORMAL, fill_loop::<T, fill::Normal> as FillLoop)
 }
 
-/// Writes `count` elements with a fill of type `F`, from the position `start` on.
+/// Writes `count` elements with a fill of type `F`, from position `start` on.
 ///
 /// # Safety
 ///
-/// The contract of a [`FillLoop`].
+/// The contract of a [`FillLoop`] must hold.
 pub unsafe fn fill_loop<T: AnyElement, F: Fill<T>>(
     fill: *const u8,
     start: usize,
     to: *mut u8,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let (fill, out): (&F, &mut [MaybeUninit<T>]) = unsafe {
         (
             &*fill.cast(),
@@ -78,7 +79,7 @@ pub unsafe fn fill_loop<T: AnyElement, F: Fill<T>>(
     vectorised(Filling { fill, start }, out);
 }
 
-/// Writes the elements from `start` on.
+/// A fill, and the position of the first element that the loop writes.
 struct Filling<'a, F> {
     fill: &'a F,
     start: usize,
@@ -89,7 +90,7 @@ impl<T: AnyElement, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
-        // Computed in a buffer, so that `fill` cannot read uninitialised memory.
+        // The elements are computed in a buffer, so that `fill` cannot read uninitialised memory.
         let mut stage = [T::zero(); RUN];
         let mut start = self.start;
         for part in out.chunks_mut(RUN) {

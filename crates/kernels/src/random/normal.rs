@@ -1,15 +1,15 @@
-//! Normal numbers in `f64` from uniform numbers (Box and Muller, 1958). Narrower types are computed
-//! in [`single`](super::single).
+//! Normal numbers in `f64` from uniform numbers (Box and Muller, 1958). [`single`](super::single)
+//! computes normal numbers of narrower types.
 //!
-//! All operations here are additions, multiplications, divisions and square roots in `f64`. Each is
-//! rounded as in IEEE 754, and none is contracted with another. Therefore every processor and every
-//! GPU returns equal bits, unlike a library's logarithm and sine. The polynomials are from FDLIBM
-//! (Sun Microsystems, 1993), within one unit in the last place.
+//! All operations in this file are additions, multiplications, divisions and square roots in `f64`.
+//! Each is rounded as in IEEE 754, and none is contracted with another. Therefore every processor
+//! and every GPU returns equal bits, unlike a library's logarithm and sine. The polynomials are
+//! from FDLIBM (Sun Microsystems, 1993). Their error is below one unit in the last place.
 
 use std::f64::consts::FRAC_PI_2;
 
-/// Returns two independent standard normal numbers from two numbers between 0 and 1. Both limits
-/// are excluded.
+/// Returns two independent standard normal numbers from two numbers between 0 and 1, excluding 0
+/// and 1.
 #[inline(always)]
 pub(super) fn normals(first: f64, second: f64) -> [f64; 2] {
     let radius = (-2.0 * ln(first)).sqrt();
@@ -31,7 +31,7 @@ fn ln(x: f64) -> f64 {
         1.531_383_769_920_937_3e-1,
         1.479_819_860_511_658_6e-1,
     ];
-    // x = 2^k (1 + f), where 1 + f is between √½ and √2. To get this range, the bits of √½ are
+    // x = 2^k (1 + f), where 1 + f is between √½ and √2. For this range, the bits of √½ are
     // subtracted before the exponent is read, and added afterwards.
     const ROOT_HALF: u64 = 0x3FE6_A09E_667F_3BCD;
     const ONE: u64 = 0x3FF0_0000_0000_0000;
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use std::f64::consts::TAU;
 
-    /// Returns numbers between 0 and 1, including the extreme ones.
+    /// Returns numbers between 0 and 1, including those nearest to 0 and 1.
     fn arguments() -> impl Iterator<Item = f64> {
         let inner = (0..200_000).map(|at| (f64::from(at) + 0.5) / 200_000.0);
         let small = (1..54).map(|power| 0.5f64.powi(power));
@@ -115,12 +115,12 @@ mod tests {
         for x in arguments() {
             let (found, expected) = (ln(x), x.ln());
             assert!(
-                // The bound has one unit in the last place for each of the two functions.
+                // The bound is one unit in the last place for each of the two functions.
                 (found - expected).abs() <= 2.0 * f64::EPSILON * expected.abs(),
                 "ln {x}: {found}, not {expected}"
             );
             let (sine, cosine) = turn(x);
-            // The argument of the library's functions is rounded, and the functions magnify the
+            // The argument of the library's functions is rounded. The functions amplify the
             // rounding error.
             let slack = 1e-15;
             assert!(
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(turn(0.75), (-1.0, 0.0));
     }
 
-    /// The bits that every device must return.
+    /// Every device must return these bits.
     #[test]
     fn the_bits_are_fixed() {
         let bits = |first, second| normals(first, second).map(f64::to_bits);

@@ -1,12 +1,13 @@
-//! The words of a seed: Philox 4x32-10 over a counter.
+//! The random words of a seed: Philox 4x32-10 over a counter.
 //!
-//! The counter consists of the number of a block of four words, the block's sequence, and the
-//! number of refusals. A refusal is a draw at this position that was not used.
+//! The counter consists of the index of a block of four words, the block's sequence, and the number
+//! of refusals. A refusal is a draw that was not used. The words are then drawn again at the same
+//! position.
 
-/// The number of words that one application of the cipher returns.
+/// The number of random words that one application of the cipher returns.
 const BLOCK_WORDS: usize = 4;
 
-/// The number of blocks that are computed together, in vectors.
+/// The number of blocks that are computed together, in vector registers.
 const TOGETHER: usize = 32;
 
 /// Applies ten rounds of Philox 4x32 to one counter.
@@ -28,15 +29,15 @@ fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WOR
     counter
 }
 
-/// Combines two words, with the lower word first, to a number.
+/// Returns the 64-bit integer of two words. The first word is the lower half.
 #[inline(always)]
 pub fn number(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// The words of a seed from `start` on. A seed has many sequences of words. Draws for different
-/// purposes use different sequences. Otherwise, a later draw could reuse words that a normal number
-/// consumed.
+/// The random words of a seed from `start` on. A seed has many sequences of words. Draws for
+/// different purposes use different sequences. Otherwise, a later draw could reuse words that a
+/// normal number consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     pub seed: u64,
@@ -61,8 +62,8 @@ impl Draws {
         }
     }
 
-    /// Returns the draws from the last multiple of `words` on, and the number of words from the
-    /// multiple to the start.
+    /// Returns the draws from the last multiple of `words` on, and the distance from the multiple
+    /// to the start.
     #[inline(always)]
     pub fn align(self, words: usize) -> (Self, usize) {
         let back = self.start % words as u64;
@@ -77,7 +78,8 @@ impl Draws {
         philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 
-    /// Returns the first two words as a number, after `refusals` refusals. The start must be even.
+    /// Returns the first two words as a 64-bit integer, after `refusals` refusals. The start must
+    /// be even.
     #[inline(always)]
     pub fn pair(self, refusals: u32) -> u64 {
         let (aligned, at) = self.align(BLOCK_WORDS);
@@ -96,7 +98,7 @@ impl Draws {
     pub fn write(self, words: &mut [u32]) {
         let (aligned, skipped) = self.align(BLOCK_WORDS);
         let mut index = aligned.start / BLOCK_WORDS as u64;
-        // Only the first block may begin with words that were already drawn.
+        // Only the first block may begin with words before the start.
         let first = words.len().min((BLOCK_WORDS - skipped) % BLOCK_WORDS);
         let (head, rest) = words.split_at_mut(first);
         if !head.is_empty() {
@@ -114,7 +116,8 @@ impl Draws {
 
     #[inline(always)]
     fn blocks(self, index: u64, blocks: &mut [[u32; BLOCK_WORDS]; TOGETHER]) {
-        // The words of one position are stored side by side, so that the loop is vectorised.
+        // The words at one position of all blocks are stored side by side, so that the loop is
+        // vectorised.
         let mut columns = [[0; TOGETHER]; BLOCK_WORDS];
         for at in 0..TOGETHER {
             let block = self.block(index.wrapping_add(at as u64), 0);
@@ -134,7 +137,7 @@ impl Draws {
 mod tests {
     use super::*;
 
-    /// Random123's published vectors for philox4x32-10.
+    /// The cases are Random123's published test vectors for philox4x32-10.
     #[test]
     fn philox_gives_its_published_vectors() {
         let cases = [
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_sequence_of_draws_does_not_depend_on_its_parts() {
-        // The draws cross the carry from the low word of a block's index to the high word.
+        // The words include the carry from the lower word of a block's index to the upper word.
         let draws = Draws {
             seed: 0x1234_5678_9ABC_DEF0,
             sequence: 1,

@@ -2,17 +2,17 @@
 //!
 //! As in [`normal`](super::normal), every operation has one possible result. The operations are
 //! additions, multiplications, square roots, and explicitly fused multiply-adds. No product is an
-//! operand of a plain sum, so the compiler contracts nothing else. `f64` would cost a consumer GPU
-//! 32 or 64 times as much.
+//! operand of a plain sum, so the compiler contracts no other operation. On a consumer GPU, `f64`
+//! would need 32 or 64 times as long.
 //!
-//! Two quantities are computed as integers, because `f32` would lose their bits. The quantities are
-//! the distance of a number to one, and an angle within an eighth of a turn. Therefore all numbers,
-//! including the smallest and the largest, have a relative error below 2^-21. The numbers reach
-//! from 6.76 down to 0. The polynomials are from Cephes (Moshier, 1992).
+//! Two quantities are computed as integers, because `f32` would lose their bits. These are the
+//! distance of a number to one, and an angle within an eighth of a turn. Therefore all results,
+//! including the smallest and the largest, have a relative error below 2^-21. The magnitudes of the
+//! results are at most 6.76. The polynomials are from Cephes (Moshier, 1992).
 
 use std::f32::consts::LN_2;
 
-/// Returns two independent standard normal numbers from two words.
+/// Returns two independent standard normal numbers from two random words.
 #[inline(always)]
 pub(super) fn normals([first, second]: [u32; 2]) -> [f32; 2] {
     let radius = (2.0 * minus_ln(first)).sqrt();
@@ -23,7 +23,7 @@ pub(super) fn normals([first, second]: [u32; 2]) -> [f32; 2] {
 /// Returns `-ln((word + 1/2) / 2^32)`.
 #[inline(always)]
 fn minus_ln(word: u32) -> f32 {
-    /// The difference of ln 2 and `LN_2`.
+    /// ln 2 minus `LN_2`.
     const LN_2_REST: f32 = -1.904_654_3e-9;
     const POLYNOMIAL: [f32; 9] = [
         7.037_683_6e-2,
@@ -36,14 +36,14 @@ fn minus_ln(word: u32) -> f32 {
         -2.499_999_4e-1,
         3.333_333e-1,
     ];
-    // 2^-n (1 + f), where 1 + f is between √½ and √2. To get this range, the bits of √½ are
-    // subtracted before the exponent is read, and added afterwards.
+    // The number is 2^-n (1 + f), where 1 + f is between √½ and √2. For this range, the bits of √½
+    // are subtracted before the exponent is read, and added afterwards.
     const ROOT_HALF: u32 = 0x3F35_04F3;
     const ONE: u32 = 0x3F80_0000;
     let shifted = (word as f32 + 0.5).to_bits() + (ONE - ROOT_HALF);
     let n = 127 + 32 - (shifted >> 23) as i32;
     let f = f32::from_bits((shifted & 0x007F_FFFF) + ROOT_HALF) - 1.0;
-    // Above √½, f is the negative distance to one. The sum above has lost the last bits of this
+    // Above √½, f is the negative distance to one. `shifted` has lost the last bits of this
     // distance.
     let is_near = word >= 0xB504_F334;
     let missing = ((!word << 1) | 1) as f32 * 0.5f32.powi(33);
@@ -59,11 +59,12 @@ fn minus_ln(word: u32) -> f32 {
     n.mul_add(LN_2, -f) + n.mul_add(LN_2_REST, -beyond)
 }
 
-/// Returns the sine and the cosine of `(word + 1/2) / 2^32` turns. Neither is ever 0.
+/// Returns the sine and the cosine of `(word + 1/2) / 2^32` turns. Neither of them is ever 0.
 #[inline(always)]
 fn turn(word: u32) -> (f32, f32) {
     const STEP: f32 = (std::f64::consts::PI / (1u64 << 32) as f64) as f32;
-    // The number of the nearest quarter turn, and the odd number of steps from this quarter turn.
+    // `quarter` is the index of the nearest quarter turn. `steps` is the distance to it in units of
+    // `STEP`, an odd integer.
     let quarter = word.wrapping_add(1 << 29) >> 30;
     let steps = (word.wrapping_sub(quarter << 30) << 1 | 1) as i32;
     let angle = steps as f32 * STEP;
@@ -81,7 +82,7 @@ fn turn(word: u32) -> (f32, f32) {
     } else {
         (sine, cosine)
     };
-    // The second bit of a quarter is the sign.
+    // Bit 1 of a quarter is the sign.
     let signed = |value: f32, quarter: u32| f32::from_bits(value.to_bits() ^ (quarter & 2) << 30);
     (signed(first, quarter), signed(second, quarter + 1))
 }
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
     use std::f64::consts::PI;
 
-    /// Returns the normal numbers, computed in `f64`, which represents the words exactly.
+    /// Returns the normal numbers, computed in `f64`. An `f64` represents the words exactly.
     fn exact([first, second]: [u32; 2]) -> [f64; 2] {
         let scale = 0.5f64.powi(32);
         let logarithm = if first >> 31 == 0 {
@@ -112,8 +113,8 @@ mod tests {
         [radius * cosine, radius * sine]
     }
 
-    /// Returns words of all magnitudes: near both ends, near the boundaries of the arithmetic's
-    /// cases, and in between.
+    /// Returns words of all magnitudes. Many of them are near the smallest and largest words, and
+    /// near words at which the computation changes.
     fn words() -> impl Iterator<Item = u32> {
         let middles = (0..31).map(|power| 1 << power);
         let bounds = [0, 0xB504_F334, 1 << 31, 3 << 30, 3 << 29, 5 << 29, 7 << 29];
@@ -138,11 +139,11 @@ mod tests {
                 }
             }
         }
-        // The bound is as tight as possible.
+        // If the errors fall below 2^-23, the bound above should be tightened.
         assert!(worst > 0.5f64.powi(23), "{worst}");
     }
 
-    /// The numbers reach as far as 32 bits allow, near zero and far from it, in all quarters.
+    /// The extreme words return the largest and the smallest radius, in all quarters.
     #[test]
     fn the_tails_end_where_the_words_do() {
         let eighth = (1 << 29) - (1 << 28);
@@ -161,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The bits that every device must return.
+    /// Every device must return these bits.
     #[test]
     fn the_bits_are_fixed() {
         let bits = |words| normals(words).map(f32::to_bits);

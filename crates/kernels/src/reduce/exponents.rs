@@ -8,8 +8,8 @@ use crate::{AnyElement, Element, Float};
 
 /// The sum of exp(x − `scale`) over several x.
 ///
-/// The scale is the largest x. It may be infinite: if x equals the scale, their difference counts
-/// as 0.
+/// The scale is the largest x, which may be infinite. If x equals the scale, their difference
+/// counts as 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Exponents<A> {
     scale: A,
@@ -17,7 +17,7 @@ pub struct Exponents<A> {
 }
 
 impl<A: Real> Exponents<A> {
-    /// Returns the sum over the elements of both sums.
+    /// Returns the sum over the elements of `self` and `other`.
     #[inline(always)]
     fn merge<const FMA: bool>(self, other: Self) -> Self {
         let apart = if other.scale == self.scale {
@@ -26,7 +26,7 @@ impl<A: Real> Exponents<A> {
             other.scale - self.scale
         };
         let ratio = math::exp(&mut Fast::<FMA>::default(), -apart.abs());
-        // The sum with the smaller scale is multiplied by the ratio.
+        // The ratio multiplies the sum with the smaller scale.
         let (own, others) = (self.sum * ratio, other.sum * ratio);
         if other.scale > self.scale {
             Self {
@@ -41,7 +41,7 @@ impl<A: Real> Exponents<A> {
         }
     }
 
-    /// Returns the sum over `values`, which are not empty. Finds the largest value first.
+    /// Returns the sum over `values`, which must not be empty. Finds the largest value first.
     #[inline(always)]
     fn of_all<const FMA: bool, T: Element>(values: &[T]) -> Self
     where
@@ -72,8 +72,8 @@ impl<A: Real> Exponents<A> {
         Self { scale: most, sum }
     }
 
-    /// Returns the scale of exponentials whose largest x is `most`: `most`, or 0 if `most` is
-    /// infinite or NaN.
+    /// Returns the scale of exponentials whose largest x is `most`. If `most` is infinite or NaN,
+    /// the scale is 0.
     #[inline(always)]
     fn finite(most: A) -> A {
         if most.is_finite() { most } else { A::zero() }
@@ -181,7 +181,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     }
 }
 
-/// [`Logsumexp`] with results in `f64`, which keep enough digits when a logit is subtracted.
+/// [`Logsumexp`] with results in `f64`. An `f64` keeps enough digits when a logit is subtracted.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy;
 

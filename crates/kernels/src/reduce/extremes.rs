@@ -8,8 +8,8 @@ use super::{
 use crate::Element;
 use crate::vector::rolled;
 
-/// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. One of
-/// the values must equal `wanted`. A block of values is compared as a whole, without a branch.
+/// Returns the index of the first value that equals `wanted`, where NaN equals NaN. One of the
+/// values must equal `wanted`. Values are compared in blocks, without a branch inside a block.
 #[inline(always)]
 fn position<T: Element>(values: &[T], wanted: T) -> usize {
     let (blocks, _) = values.as_chunks::<ACCUMULATORS>();
@@ -30,12 +30,12 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
     skipped
 }
 
-/// The number of elements of a block: two for each accumulator.
+/// The number of elements of a block: two elements for each accumulator.
 const BLOCK: usize = 2 * ACCUMULATORS;
 
-/// Returns the best element of `blocks`, or the first NaN among them. A comparison with NaN is
-/// always false, so NaN is searched for separately from the accumulators. One instruction tests two
-/// elements.
+/// Returns the best element of `blocks`. If the blocks have a NaN, returns the first NaN. A
+/// comparison with NaN is always `false`, so a separate loop searches for NaN. One instruction
+/// tests two elements.
 #[inline(always)]
 fn best_of<const FMA: bool, T: Element>(
     blocks: &[[T; BLOCK]],
@@ -69,8 +69,8 @@ fn is_same<T: Element>(left: T, right: T) -> bool {
     (left == right) | (is_nan(&left) & is_nan(&right))
 }
 
-/// Declares the reducers that return the best element. The first NaN is better than every other
-/// element.
+/// Declares the reducers that return the best element or its index. The first NaN is better than
+/// every other element.
 macro_rules! extreme {
     ($(
         $name:literal $value:ident, $index_name:literal $index:ident: $better:tt,
@@ -119,7 +119,7 @@ macro_rules! extreme {
                     Self::of(partial, value)
                 }
 
-                /// Uses [`best_of`] if elements compare in one instruction.
+                /// Uses [`best_of`] for types whose elements compare in one instruction.
                 #[inline(always)]
                 fn reduce<const FMA: bool>(values: &[T], first: usize) -> T {
                     let is_computed = size_of::<T>() == size_of::<T::Accumulator>();
@@ -201,7 +201,7 @@ macro_rules! extreme {
                     if better { (value, index as i64) } else { partial }
                 }
 
-                /// Finds the value first, in vector code, and then its position.
+                /// Finds the best value in vector code, and then its position.
                 #[inline(always)]
                 fn reduce<const FMA: bool>(values: &[T], first: usize) -> (T, i64) {
                     let best = $value::reduce::<FMA>(values, first);
@@ -213,7 +213,7 @@ macro_rules! extreme {
                     partial
                 }
 
-                // `left` has the lower positions, so it wins a tie.
+                // `left` has the lower positions, so `left` is the result of a tie.
                 #[inline(always)]
                 fn merge<const FMA: bool>(left: (T, i64), right: (T, i64)) -> (T, i64) {
                     Self::step::<FMA>(left, right.0, right.1 as usize)

@@ -1,12 +1,12 @@
-//! The loops over elements, for a reducer and an element type.
+//! The loops over elements, for one reducer and one element type.
 //!
-//! Totals and partial results are arguments, not fields, so that the compiler knows that they are
-//! not aliased.
+//! Totals and partial results are arguments, not fields, so that the compiler knows that these
+//! arguments are not aliased.
 //!
 //! A separate pass finishes the totals. Therefore `var` and `std` share loops, `logsumexp` and
 //! `cross_entropy` share loops, and rows of any length share loops. These loops are the library's
-//! largest code. The cost is the additional pass, which matters only if there are many totals per
-//! element.
+//! largest code. The cost is the additional pass. The pass matters only if there are many totals
+//! per element.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::blocks::BLOCK;
 use crate::reduce::{ACCUMULATORS, Reducer};
 use crate::vector::{BASELINE_FMA, is_baseline, rolled};
 
-/// The number of rows that are reduced before their results are merged into the totals.
+/// The number of rows of a block, whose results are then merged into the totals.
 pub const BLOCK_ROWS: usize = 16;
 
 /// The number of rows that are added to the partial results in one pass.
@@ -26,7 +26,7 @@ const GROUP: usize = 4;
 /// The maximum length of rows that are reduced side by side.
 const SHORT: usize = 16;
 
-/// Returns the loops with the instructions that the library is compiled for.
+/// Returns the loops for the instruction set that the library is compiled for.
 pub const fn baseline<F: Reducer<T>, T: AnyElement>() -> LeafLoops {
     LeafLoops {
         rows: rows::<F::Inner, T, BASELINE_FMA>,
@@ -47,15 +47,15 @@ pub const fn with_vectors<F: Reducer<T>, T: AnyElement>() -> LeafLoops {
     baseline::<F, T>()
 }
 
-/// The loops, compiled for AVX2, FMA and F16C. Each has the contract of its loop, and the processor
-/// must have the features.
+/// The loops, compiled for AVX2, FMA and F16C. Each function has the contract of the loop that it
+/// calls. In addition, the processor must have these features.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{AnyElement, Columns, Reducer, Rows, Scratch};
 
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn rows<F: Reducer<T>, T: AnyElement>(rows: &Rows, totals: &mut Scratch) {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { super::rows::<F, T, true>(rows, totals) }
     }
 
@@ -65,7 +65,7 @@ mod avx2 {
         partials: &mut Scratch,
         totals: &mut Scratch,
     ) {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { super::columns::<F, T, true>(columns, partials, totals) }
     }
 
@@ -76,7 +76,7 @@ mod avx2 {
         out: *mut u8,
         count: usize,
     ) {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { super::finish::<F, T>(totals, length, out, count) }
     }
 }
@@ -89,9 +89,9 @@ pub struct Rows {
     pub count: usize,
     /// The length of a row, which is at least 1.
     pub length: usize,
-    /// The number of each row's first element.
+    /// The index of each row's first element.
     pub first: usize,
-    /// `true` if there is one row, and its slot in the totals already has the total of the earlier
+    /// `true` if there is only one row, whose slot in the totals already has the total of earlier
     /// elements.
     pub continues: bool,
 }
@@ -101,13 +101,14 @@ pub struct Rows {
 /// # Safety
 ///
 /// The rows must have readable elements of `T`, at least one in each row. `totals` must have space
-/// for one total for each row. If `continues`, it must contain the total of the earlier elements.
+/// for one total per row. If `continues`, its first slot must have the total of the earlier
+/// elements.
 #[inline(always)]
 unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, totals: &mut Scratch) {
     let Rows { length, first, .. } = *rows;
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let values: &[T] = unsafe { part(rows.values.cast(), 0, rows.count * length) };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `totals` has space.
     let totals = unsafe { typed_mut::<F::Total>(totals, rows.count) };
     let each = values.chunks_exact(length);
     if length <= BLOCK && !rows.continues {
@@ -115,7 +116,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
             true => short_rows::<F, T, FMA>(values, (length, first), totals),
             false => 0,
         };
-        // A separate loop, because rows may be as short as one element.
+        // This case has a separate loop, because rows may be as short as one element.
         for (slot, row) in totals[together..].iter_mut().zip(each.skip(together)) {
             slot.write(F::total(reduced::<F, T, FMA>(row, first), length));
         }
@@ -123,13 +124,13 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
     }
     for (slot, row) in totals.iter_mut().zip(each) {
         let mut total = match rows.continues {
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             true => Some(unsafe { slot.assume_init() }),
             false => None,
         };
         let mut index = first;
-        // Blocks are long enough that joining their accumulators costs little, and short enough
-        // that their sums lose little precision.
+        // Blocks are long enough that the time to merge their accumulators is small. Blocks are
+        // short enough that their sums lose little precision.
         for block in row.chunks(BLOCK) {
             let own = F::total(reduced::<F, T, FMA>(block, index), block.len());
             total = Some(match total {
@@ -144,7 +145,7 @@ unsafe fn rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(rows: &Rows, total
     }
 }
 
-/// Returns the partial result for `values`. The first value has the number `first`.
+/// Returns the partial result of `values`. The first value has index `first`.
 #[inline(always)]
 fn reduced<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -156,7 +157,8 @@ fn reduced<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Reduces values like [`reduced`]. Not inlined, so that several loops share the code.
+/// Reduces values like [`reduced`]. The function is not inlined, so that several loops share the
+/// code.
 #[inline(never)]
 fn reduced_apart<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -166,7 +168,7 @@ fn reduced_apart<F: Reducer<T>, T: AnyElement, const FMA: bool>(
 }
 
 /// Reduces rows of at most [`SHORT`] elements, one row in each accumulator. Returns the number of
-/// reduced rows. The last rows, which do not fill the accumulators, are not reduced.
+/// reduced rows. If the last rows do not fill the accumulators, they are not reduced.
 #[inline(always)]
 fn short_rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -191,7 +193,7 @@ fn short_rows<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     groups.len() * ACCUMULATORS
 }
 
-/// Outputs side by side, in one or several runs, and the rows of elements that are reduced to them.
+/// Adjacent outputs, in one or several runs, and the rows of elements that are reduced to them.
 #[derive(Debug)]
 pub struct Columns {
     /// The address of the first row's first element.
@@ -200,10 +202,10 @@ pub struct Columns {
     pub stride: usize,
     /// The number of outputs in a run.
     pub width: usize,
-    /// The rows to read. The rows of the next run follow these rows.
+    /// The indices of the rows to read. The rows of the next run follow these rows in memory.
     pub rows: Range<usize>,
-    /// All rows that are reduced to the totals. If `all` has more rows than `rows`, there is only
-    /// one run.
+    /// The indices of all rows that are reduced to the totals. If `all` has more rows than `rows`,
+    /// there is only one run.
     pub all: Range<usize>,
     pub runs: usize,
 }
@@ -214,8 +216,8 @@ pub struct Columns {
 /// # Safety
 ///
 /// The rows must have readable elements of `T`. `partials` must have space for the partial results
-/// of a run, and `totals` for the totals of all runs. If `all` has rows before `rows`, both must be
-/// unchanged since this function reduced these rows.
+/// of a run, and `totals` for the totals of all runs. If `all` has rows before `rows`, this
+/// function must have reduced them to `partials` and `totals`, which must be unchanged since then.
 #[inline(always)]
 unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     columns: &Columns,
@@ -230,9 +232,9 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
         ..
     } = *columns;
     let mut values: *const T = columns.values.cast();
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let partials = unsafe { typed_mut::<F::Partial>(partials, width) };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `totals` has space.
     let mut totals = unsafe { typed_mut::<F::Total>(totals, columns.runs * width) };
     while !totals.is_empty() {
         let (own, others) = std::mem::take(&mut totals).split_at_mut(width);
@@ -242,7 +244,7 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
             let end = all.end.min(opened + BLOCK_ROWS);
             let stop = end.min(rows.end);
             while stop - row >= GROUP && !is_baseline::<FMA>() {
-                // SAFETY: by this function's contract.
+                // SAFETY: by this function's contract, these rows are readable.
                 let group =
                     std::array::from_fn(|index| unsafe { part(values, index * stride, width) });
                 // SAFETY: the first row of the block opens the partial results.
@@ -251,17 +253,17 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
                 row += GROUP;
             }
             while row < stop {
-                // SAFETY: by this function's contract.
+                // SAFETY: by this function's contract, the row is readable.
                 let of_row = unsafe { part(values, 0, width) };
-                // SAFETY: as above.
+                // SAFETY: the first row of the block opens the partial results.
                 unsafe { accumulate::<F, T, FMA>(partials, of_row, row, row == opened) };
                 values = values.wrapping_add(stride);
                 row += 1;
             }
             if stop == end {
                 let (is_first, count) = (opened == all.start, end - opened);
-                // SAFETY: the partial results include all rows of the block, and the first block
-                // has written the totals.
+                // SAFETY: the partial results include all rows of the block. If this is not the
+                // first block, the first block has written the totals.
                 unsafe { close::<F, T, FMA>(own, partials, is_first, count) };
             }
         }
@@ -269,12 +271,11 @@ unsafe fn columns<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Adds one element to each of `partials`. If `opens`, writes the partial results of the elements
-/// instead.
+/// Adds one element to each of `partials`. If `opens`, the elements open `partials` instead.
 ///
 /// # Safety
 ///
-/// If not `opens`, the partial results must have been written.
+/// If `opens` is `false`, the partial results must have been written.
 #[inline(always)]
 unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [MaybeUninit<F::Partial>],
@@ -288,7 +289,7 @@ unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
             let (slot, value) = (&mut partials[column], values[column]);
             slot.write(match opens {
                 true => F::open(value, row),
-                // SAFETY: by this function's contract.
+                // SAFETY: the caller upholds this function's contract.
                 false => F::step::<FMA>(unsafe { slot.assume_init() }, value, row),
             });
         }
@@ -301,19 +302,18 @@ unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
         }
     } else {
         for (partial, &value) in pairs {
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             let before = unsafe { partial.assume_init() };
             partial.write(F::step::<FMA>(before, value, row));
         }
     }
 }
 
-/// Adds the elements of several rows to `partials`, in one pass: each partial result gets one
-/// element of each row. If `opens`, the first row writes `partials` instead.
+/// Adds several rows to `partials` in one pass. If `opens`, the first row opens `partials` instead.
 ///
 /// # Safety
 ///
-/// If not `opens`, the partial results must have been written.
+/// If `opens` is `false`, the partial results must have been written.
 #[inline(always)]
 unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [MaybeUninit<F::Partial>],
@@ -335,7 +335,7 @@ unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
         }
     } else {
         for column in 0..width {
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             let before = unsafe { partials[column].assume_init() };
             let partial = F::step::<FMA>(before, rows[0][column], first);
             partials[column].write(rest(partial, column));
@@ -343,11 +343,13 @@ unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Merges a block of `count` rows into `totals`, or writes `totals` if the block is the first one.
+/// Merges a block of `count` rows into `totals`. If the block is the first one, writes `totals`
+/// instead.
 ///
 /// # Safety
 ///
-/// All partial results must have been written, and all totals unless the block is the first one.
+/// All partial results must have been written. Unless the block is the first one, all totals must
+/// have been written.
 #[inline(always)]
 unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     totals: &mut [MaybeUninit<F::Total>],
@@ -359,26 +361,26 @@ unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
         for column in 0..totals.len() {
             let column = rolled::<FMA>(column);
             let slot = &mut totals[column];
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             let own = F::total(unsafe { partials[column].assume_init() }, count);
             slot.write(match is_first {
                 true => own,
-                // SAFETY: as above.
+                // SAFETY: by this function's contract, the totals have been written.
                 false => F::merge::<FMA>(unsafe { slot.assume_init() }, own),
             });
         }
         return;
     }
     let pairs = totals.iter_mut().zip(partials);
-    // There are two loops, so that neither has a branch.
+    // There are two loops without a branch, instead of one loop with a branch.
     if is_first {
         for (total, partial) in pairs {
-            // SAFETY: by this function's contract.
+            // SAFETY: the caller upholds this function's contract.
             total.write(F::total(unsafe { partial.assume_init() }, count));
         }
     } else {
         for (total, partial) in pairs {
-            // SAFETY: as above.
+            // SAFETY: the caller upholds this function's contract.
             let (before, partial) = unsafe { (total.assume_init(), partial.assume_init()) };
             total.write(F::merge::<FMA>(before, F::total(partial, count)));
         }
@@ -389,13 +391,13 @@ unsafe fn close<F: Reducer<T>, T: AnyElement, const FMA: bool>(
 ///
 /// # Safety
 ///
-/// `left` and `right` must have `count` totals that were written.
+/// The first `count` totals of `left` and `right` must have been written.
 pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
     left: &mut Scratch,
     right: &Scratch,
     count: usize,
 ) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let (left, right) = unsafe {
         (
             typed_mut::<F::Total>(left, count),
@@ -403,7 +405,7 @@ pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
         )
     };
     for (left, right) in left.iter_mut().zip(right) {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the totals have been written.
         let (one, other) = unsafe { (left.assume_init(), right.assume_init()) };
         left.write(F::merge::<false>(one, other));
     }
@@ -413,8 +415,8 @@ pub unsafe fn merge<F: Reducer<T>, T: AnyElement>(
 ///
 /// # Safety
 ///
-/// The totals must have been written. `out` must be writable for `count` results, and nothing else
-/// may read or write it.
+/// The totals must have been written. `out` must be writable for `count` results, and no other code
+/// may access it.
 #[inline(always)]
 unsafe fn finish<F: Reducer<T>, T: AnyElement>(
     totals: &Scratch,
@@ -423,12 +425,12 @@ unsafe fn finish<F: Reducer<T>, T: AnyElement>(
     count: usize,
 ) {
     let out: *mut F::Output = out.cast();
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     for (index, total) in unsafe { typed::<F::Total>(totals, count) }
         .iter()
         .enumerate()
     {
-        // SAFETY: as above.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { out.add(index).write(F::finish(total.assume_init(), length)) };
     }
 }
@@ -441,28 +443,24 @@ unsafe fn finish<F: Reducer<T>, T: AnyElement>(
 /// alignment of [`Scratch`].
 #[inline(always)]
 unsafe fn typed<P>(scratch: &Scratch, count: usize) -> &[MaybeUninit<P>] {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { std::slice::from_raw_parts(scratch.as_ptr().cast(), count) }
 }
 
-/// Returns the values like [`typed`], for writes.
-///
 /// # Safety
 ///
-/// As for [`typed`].
+/// The contract of [`typed`] must hold.
 #[inline(always)]
 unsafe fn typed_mut<P>(scratch: &mut Scratch, count: usize) -> &mut [MaybeUninit<P>] {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { std::slice::from_raw_parts_mut(scratch.as_mut_ptr().cast(), count) }
 }
 
-/// Returns the `count` elements from number `start` on.
-///
 /// # Safety
 ///
-/// The elements must exist at `values`, and nothing may write to them.
+/// The elements must exist at `values`, and no code may write to them.
 #[inline(always)]
 unsafe fn part<'a, T>(values: *const T, start: usize, count: usize) -> &'a [T] {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { std::slice::from_raw_parts(values.add(start), count) }
 }

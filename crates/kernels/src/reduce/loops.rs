@@ -1,5 +1,5 @@
-//! The table of loops over elements, with all code that is compiled for each reducer and element
-//! type.
+//! The tables of loops over elements. The tables refer to all code that is compiled for each
+//! reducer and element type.
 
 use std::mem::MaybeUninit;
 
@@ -18,8 +18,8 @@ pub type Scratch = [MaybeUninit<u128>];
 /// The maximum size of a total, and of a partial result, in elements of [`Scratch`].
 pub const MOST_UNITS: usize = 2;
 
-/// The loops of a reducer for elements of one type, with the sizes of the values that they read and
-/// write.
+/// The loops of a reducer for elements of one type. Also has the sizes of the values that the loops
+/// read and write.
 #[derive(Debug)]
 pub struct ReductionLoops {
     pub element_bytes: usize,
@@ -30,23 +30,23 @@ pub struct ReductionLoops {
     pub element: DType,
     /// The type of the results.
     pub output: DType,
-    /// The function that returns the result for no elements, if there is one.
+    /// The function that returns the result of an empty reduction, or `None` if there is none.
     pub nothing: fn() -> Option<Bits>,
-    /// The function that merges totals into other totals. The elements of the other totals come
-    /// first.
+    /// The function that merges the totals of the second argument into the totals of the first
+    /// argument. The elements of the first argument's totals precede the elements of the second's.
     pub merge: unsafe fn(&mut Scratch, &Scratch, usize),
-    /// The loops for the baseline of the architecture, and the loops for vectors.
+    /// The loops for the baseline of the architecture, and the loops for AVX2, FMA and F16C.
     by_instructions: [LeafLoops; 2],
 }
 
-/// The loops of a [`ReductionLoops`] that are compiled for each instruction set.
+/// The loops of a reducer that are compiled for each instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafLoops {
-    /// The loop that reduces rows; see [`leaves`].
+    /// The loop that reduces rows.
     pub rows: unsafe fn(&Rows, &mut Scratch),
-    /// The loop that reduces columns; see [`leaves`].
+    /// The loop that reduces columns.
     pub columns: unsafe fn(&Columns, &mut Scratch, &mut Scratch),
-    /// The loop that writes the results of totals; see [`leaves`].
+    /// The loop that writes the results of totals.
     pub finish: unsafe fn(&Scratch, usize, *mut u8, usize),
 }
 
@@ -71,15 +71,15 @@ impl ReductionLoops {
         }
     }
 
-    /// Returns the loops for the best instruction set that the processor has.
+    /// Returns the loops for the best instruction set that the processor supports.
     #[inline(always)]
     pub fn leaves(&self) -> &LeafLoops {
         &self.by_instructions[usize::from(has_vectors())]
     }
 }
 
-/// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
-/// loops for other types are compiled where they are used.
+/// The loops of a reducer for `f32` and `f64`, by `DType as usize`. The loops for other types are
+/// compiled in the crate that uses them.
 pub type ReductionTable = [ReductionLoops; 2];
 
 /// A reducer whose loops are compiled with the library.
@@ -106,11 +106,11 @@ macro_rules! compiled {
 
 compiled!(Sum Mean Prod Max Min Argmax Argmin Var Std Norm All Any Logsumexp CrossEntropy);
 
-/// Returns the loops of `F` for elements of `T`. Returns a reference, because a constant with a
+/// Returns the loops of `F` for elements of `T`. The result is a reference. A constant with a
 /// function's address would make the compiler compile the function wherever the constant is used.
 pub const fn reduction_loops_of<F: Reducer<T> + Compiled, T: AnyElement>() -> &'static ReductionLoops
 {
-    // A constant condition, so that no loop is compiled if the table has an entry.
+    // The condition is a constant, so that no loop is compiled if the table has an entry.
     if const { (T::DTYPE as usize) < size_of::<ReductionTable>() / size_of::<ReductionLoops>() } {
         &F::LOOPS[T::DTYPE as usize]
     } else {

@@ -1,8 +1,8 @@
 //! Reducers, which reduce elements to one result, on the host and in CUDA C++.
 //!
 //! A reducer is a type without values. Its methods are the reduction on the host, and its CUDA
-//! source is the reduction on a GPU. The kernels of both devices run reducers; `cachescope` has the
-//! methods of arrays.
+//! source is the reduction on a GPU. The kernels of hosts and GPUs run reducers. `cachescope` has
+//! the methods of arrays.
 
 mod exponents;
 mod extremes;
@@ -24,30 +24,30 @@ use crate::element::scalar::Arithmetic;
 use crate::vector::{is_baseline, rolled};
 use crate::{AnyElement, Element};
 
-/// The number of partial results side by side. It is large enough to keep several adders of the
-/// longest vectors busy.
+/// The number of accumulators: partial results side by side. The accumulators keep several adders
+/// of the longest vectors busy.
 pub const ACCUMULATORS: usize = 32;
 
 /// A reduction of elements of `T`, as a type without values.
 ///
 /// `index` counts elements along the reduced axis, or in row-major order of all elements. `FMA` is
-/// true if the processor multiplies and adds in one instruction. Every function must be inlined;
-/// see [`vector`](crate::vector).
+/// `true` if the processor has a fused multiply-add. Every function must be inlined; see
+/// [`vector`](crate::vector).
 pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
-    /// The name in error messages.
+    /// The name of the reduction in error messages.
     const NAME: &'static str;
 
-    /// The rule of the reduction's gradient; `None` if it is unknown.
+    /// The rule of the reduction's gradient. If the rule is unknown, the constant is `None`.
     const RULE: Option<ReductionRule> = None;
 
-    /// `true` if the result depends on the positions of elements.
+    /// `true` if the result depends on the indices of elements.
     const POSITIONAL: bool = false;
 
     /// The reducer in CUDA C++.
     const CUDA: CudaReducer;
 
-    /// The reducer whose loops reduce the elements. Reducers that differ only in
-    /// [`finish`](Self::finish) share one inner reducer.
+    /// The reducer whose loops reduce the elements. All reducers that differ only in
+    /// [`finish`](Self::finish) have one inner reducer.
     type Inner: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
 
     /// `true` if short rows are reduced side by side, by [`reduce_rows`](Self::reduce_rows).
@@ -56,28 +56,28 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The type of the result.
     type Output: AnyElement;
 
-    /// The result of a part of a block.
+    /// The result of some elements of a block.
     type Partial: Copy + Send;
 
-    /// The result of one or several blocks.
+    /// The result of one or more blocks.
     type Total: Copy + Send;
 
-    /// Returns the result for no elements, if there is one.
+    /// Returns the result of an empty reduction. If there is none, returns `None`.
     fn nothing() -> Option<Self::Output>;
 
-    /// Returns the partial result for one element.
+    /// Returns the partial result of one element.
     fn open(value: T, index: usize) -> Self::Partial;
 
     /// Adds one element to `partial`.
     fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial;
 
-    /// Returns the partial result for `values`, which are not empty. The first value has index
+    /// Returns the partial result of `values`, which must not be empty. The first value has index
     /// `first`.
     fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
 
-    /// Returns the partial results of rows of equal length, which are not empty. `columns` has, for
-    /// each position, the elements of all rows at the position. The first position has index
-    /// `first`.
+    /// Returns the partial results of rows of equal length, which must not be empty. `columns` has
+    /// one array per position: the elements of all rows at this position. The first position has
+    /// index `first`.
     #[inline(always)]
     fn reduce_rows<const FMA: bool>(
         columns: &[[T; ACCUMULATORS]],
@@ -100,7 +100,7 @@ pub trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// Merges two totals. All elements of `left` precede all elements of `right`.
     fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total;
 
-    /// Returns the result for `count` elements.
+    /// Returns the result of `count` elements.
     fn finish(total: Self::Total, count: usize) -> Self::Output;
 }
 
@@ -120,19 +120,20 @@ pub enum ReductionRule {
 }
 
 /// A reducer in CUDA C++, as types and expressions. `T` is the type in which elements are computed,
-/// and `R` the stored type of the result. `A` is the type of sums, and `M` the type of means. Names
-/// that begin with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
+/// and `R` is the stored type of the result. `A` is the type of sums, and `M` is the type of means.
+/// Names that begin with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaReducer {
-    /// The type of a partial result, which a few elements are added to one by one.
+    /// The type of a partial result. A thread adds a few elements to it, one by one.
     pub partial: &'static str,
     /// The type of a total.
     pub total: &'static str,
-    /// A sufficient size of a total for any types. The source asserts that the size is sufficient.
+    /// An upper bound of a total's size, for all types. The source asserts that the bound is
+    /// sufficient.
     pub total_bytes: usize,
-    /// The partial result for the element `x` with the number `i`.
+    /// The partial result of the element `x` with index `i`.
     pub open: &'static str,
-    /// The partial result `a` after one more element.
+    /// The partial result `a` after the addition of one element.
     pub step: &'static str,
     /// The total of the partial result `a` of `n` elements.
     pub whole: &'static str,
@@ -142,8 +143,8 @@ pub struct CudaReducer {
     pub finish: &'static str,
 }
 
-/// A reducer whose elements may be in any order and grouping, so that several accumulators can each
-/// reduce some of them.
+/// A reducer whose result does not depend on the order and grouping of elements. Therefore several
+/// accumulators can each reduce some elements.
 pub trait Unordered<T: AnyElement>: Reducer<T> {
     /// Merges two partial results of one block.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
@@ -210,12 +211,12 @@ pub fn add_accumulators<A: Arithmetic, const FMA: bool>(accumulators: [A; ACCUMU
 /// The number of accumulators in one vector.
 const FEW: usize = ACCUMULATORS / 4;
 
-/// Merges all accumulators, starting with accumulators that are far apart.
+/// Merges all accumulators. The first merges join accumulators that are far apart.
 ///
-/// The merge of the last [`FEW`] is not inlined, so that accumulators remain whole vectors up to
-/// the call. If it were inlined, the compiler would split the accumulators into pairs from the
+/// The merge of the last [`FEW`] accumulators is not inlined, so that accumulators remain whole
+/// vectors up to the call. Otherwise, the compiler would split the accumulators into pairs from the
 /// beginning, because the last merges need pairs. The loop that fills the accumulators must be
-/// inlined, because a function's arguments are passed in memory: each iteration would write the
+/// inlined. A function's arguments are passed in memory, so each iteration would write the
 /// accumulators to memory.
 #[inline(always)]
 fn join_accumulators<P: Copy, const FMA: bool>(
@@ -263,7 +264,8 @@ pub fn visit_sums<T: AnyElement>(visitor: &mut impl Visit<T>) {
     visitor.visit::<sums::Prod>();
 }
 
-/// Visits every reducer except [`Logsumexp`], which is for floats alone.
+/// Visits all reducers for elements with an order. [`Logsumexp`] is not among them, because it
+/// supports only floats.
 #[cfg(any(test, feature = "testing"))]
 pub fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
     visit_sums(visitor);
@@ -282,7 +284,7 @@ pub fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
 mod tests {
     use super::*;
 
-    /// Returns the names in an expression of CUDA C++.
+    /// Returns the identifiers in an expression of CUDA C++.
     fn names(text: &str) -> Vec<&str> {
         text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
             .filter(|word| word.starts_with(|c: char| c.is_alphabetic()))

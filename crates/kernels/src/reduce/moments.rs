@@ -7,8 +7,8 @@ use crate::vector::rolled;
 use crate::{AnyElement, Element};
 
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the
-/// distances. `shift` is one of the elements or near the elements, which keeps the squares small.
-/// Both sums are in `f64`, because the sums of `f32` elements may exceed the range of `f32`.
+/// distances. `shift` is near the elements or equal to one of them, so the squares are small. Both
+/// sums are in `f64`, because the sums of `f32` elements may exceed the range of `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockMoments<A> {
     shift: A,
@@ -16,8 +16,8 @@ pub struct BlockMoments<A> {
     squares: f64,
 }
 
-/// A bound on sums of squares. From the bound on, the digits are accurate although some of the
-/// squares underflow.
+/// The lower bound of accurate sums of squares. A sum above the bound is accurate even if some of
+/// the squares underflow.
 const LEAST_SQUARES: f64 = 1e-28;
 
 impl<A: AnyElement + Arithmetic> BlockMoments<A> {
@@ -31,7 +31,7 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         }
     }
 
-    /// Returns the sums of `values` around `shift`, the mean of the values.
+    /// Returns the sums of `values` around `shift`, which is the mean of the values.
     #[inline(always)]
     fn around<const FMA: bool, T: AnyElement>(shift: A, values: &[T]) -> Self {
         let zero = A::zero();
@@ -63,7 +63,8 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
         }
     }
 
-    /// Returns the sums of `values` around their mean. Used if the squares exceed the range of `A`.
+    /// Returns the sums of `values` around their mean. This function is used if the squares exceed
+    /// the range of `A`.
     #[cold]
     fn around_in_f64<T: AnyElement>(values: &[T]) -> Self {
         let elements = || values.iter().map(|&value| convert::<A, T>(value).to_f64());
@@ -85,7 +86,7 @@ fn square<A: AnyElement>(distance: A) -> f64 {
 
 /// The number of elements, their mean, and the sum of their squared distances from the mean.
 ///
-/// The fields are in `f64` for every type, because the means of blocks differ by little, and these
+/// The fields are in `f64` for every type. The means of blocks differ by little, and these
 /// differences matter.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
@@ -102,7 +103,7 @@ impl Moments {
         Self {
             count,
             mean: block.shift.to_f64() + mean,
-            // Rounding must not make the sum of squares negative. NaN remains NaN.
+            // Rounding must not make the sum of squares negative. A NaN remains NaN.
             squares: not_negative(block.squares - sum * mean),
         }
     }
@@ -161,7 +162,7 @@ macro_rules! moments {
                 #[inline(always)]
                 fn open(value: T, _index: usize) -> Self::Partial {
                     let shift: MeanOf<T> = convert(value);
-                    // The difference is NaN, not 0, if the element is infinite or NaN.
+                    // If the element is infinite or NaN, the difference is NaN, not 0.
                     let distance = shift.minus(shift);
                     BlockMoments {
                         shift,

@@ -18,7 +18,8 @@ const DOWN: f64 = f64::from_bits((1023 - 538) << 52);
 /// The scale factor of the elements below [`SMALL`].
 const UP: f64 = f64::from_bits((1023 + 537) << 52);
 
-/// The sums of squares of the large, the middle and the small elements, each with a separate scale.
+/// The sums of squares of large, middle and small elements. Each of the three sums has a separate
+/// scale.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Squares {
     large: f64,
@@ -27,15 +28,15 @@ pub struct Squares {
 }
 
 impl Squares {
-    /// Returns whether squares of values of `T` may exceed the range of `f64`, which is true only
-    /// for `f64`.
+    /// Returns whether squares of values of `T` may exceed the range of `f64`. This is the case
+    /// only for `f64`.
     #[inline(always)]
     fn are_scaled<T: Element>() -> bool {
         TypeId::of::<T>() == TypeId::of::<f64>()
     }
 
-    /// Returns whether `x`, converted from a `T`, must be scaled. If it must, its square is not
-    /// part of `middle`.
+    /// Returns whether `x`, a converted value of `T`, must be scaled. The squares of scaled values
+    /// are not added to `middle`.
     #[inline(always)]
     fn is_scaled<T: Element>(x: f64) -> bool {
         let is_extreme = (x.abs() > LARGE) | ((x.abs() < SMALL) & (x != 0.0));
@@ -51,7 +52,7 @@ impl Squares {
                 ..self
             };
         }
-        // NaN is neither large nor small, so it is added to `middle`.
+        // NaN is neither large nor small, so its square is added to `middle`.
         let large = if x > LARGE { x * DOWN } else { 0.0 };
         let small = if x < SMALL { x * UP } else { 0.0 };
         let middle = if (large == 0.0) & (small == 0.0) {
@@ -76,9 +77,9 @@ impl Squares {
     }
 
     fn root(self) -> f64 {
-        // `!=` is true for NaN too.
+        // The condition `!= 0.0` also holds for NaN.
         if self.large != 0.0 {
-            // If there are large elements, the small elements do not change the result.
+            // If there are large elements, small elements do not change the result.
             return (self.large + self.middle * DOWN * DOWN).sqrt() / DOWN;
         }
         let middle = self.middle.sqrt();
@@ -131,7 +132,7 @@ impl<T: Element> Reducer<T> for Norm {
         partial.and(value)
     }
 
-    /// Sums the squares without scaling, until an element must be scaled.
+    /// Sums the squares without scaling. If an element must be scaled, starts again with scaling.
     #[inline(always)]
     fn reduce<const FMA: bool>(values: &[T], first: usize) -> Squares {
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();

@@ -6,8 +6,8 @@ use crate::element::scalar::{Arithmetic, convert};
 
 /// A sum and its rounding error.
 ///
-/// Within a block, an accumulator adds at most a few tens of elements. From block to block, the
-/// rounding error is carried along (Knuth's TwoSum). Therefore the error of a sum does not grow
+/// Within a block, an accumulator adds at most a few tens of elements. Between blocks, the rounding
+/// error of the sum is carried along (Knuth's TwoSum). Therefore the error of a sum does not grow
 /// with its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Compensated<A> {
@@ -30,7 +30,7 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
         Self { error, ..self }.with(other.sum)
     }
 
-    /// Merges the sum with a value without a rounding error, like [`merge`](Self::merge).
+    /// Adds a value without a rounding error.
     #[inline(always)]
     pub fn with(self, value: A) -> Self {
         let sum = self.sum.plus(value);
@@ -45,7 +45,7 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
     #[inline(always)]
     pub fn value(self) -> A {
         let corrected = self.sum.plus(self.error);
-        // If the sum is infinite, the error is NaN and must not be added.
+        // If the sum is infinite, the error is NaN. It must not be added.
         if is_nan(&self.error) {
             self.sum
         } else {
@@ -63,7 +63,7 @@ pub(super) fn is_nan<T: PartialEq>(value: &T) -> bool {
 /// The type in which the mean of elements of `T` is computed.
 pub(super) type MeanOf<T> = <<T as AnyElement>::Average as AnyElement>::Accumulator;
 
-/// Declares the reducers that add elements, each with the types of the sum and the result.
+/// Declares the reducers that add elements. Each row has the types of the sum and the result.
 macro_rules! sums {
     ($(
         $name:literal $reducer:ident by $rule:ident in $accumulator:ty as $output:ty:
@@ -80,7 +80,7 @@ macro_rules! sums {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
                     // A thread's elements are far apart in memory, so large elements of both signs
                     // may cancel in the thread's sum. A GPU has spare time to carry rounding errors
-                    // along. If the accumulator is wider than `T`, its extra digits hold the
+                    // along. If the accumulator is wider than `T`, its additional digits hold the
                     // rounding errors of a few elements.
                     let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {
                         [

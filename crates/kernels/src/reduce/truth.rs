@@ -44,7 +44,8 @@ macro_rules! truth {
 
                 #[inline(always)]
                 fn reduce<const FMA: bool>(values: &[T], _first: usize) -> bool {
-                    // One accumulator suffices: the compiler knows that the order does not matter.
+                    // One accumulator is enough, because the compiler knows that the order does not
+                    // matter.
                     let mut decided = false;
                     for &value in values {
                         decided |= convert::<bool, T>(value) != $nothing;

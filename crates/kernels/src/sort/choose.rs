@@ -7,10 +7,11 @@ use crate::sort::digits::{Rank, as_keys, initialised};
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, Element, Float};
 
-/// The number of elements that are skipped together if none of them may be among the first `kept`.
+/// The number of elements that one test compares with the limit. If no element precedes the limit,
+/// all of them are skipped.
 const TOGETHER: usize = 128;
 
-/// Returns the ranks of the first `kept` elements in sorted order, for a `kept` far below the
+/// Returns the ranks of the first `kept` elements in sorted order. `kept` should be far below the
 /// length.
 ///
 /// Elements that may be among the first `kept` are stored in `items`. When `items` is full, it is
@@ -20,7 +21,7 @@ const TOGETHER: usize = 128;
 ///
 /// # Safety
 ///
-/// As for [`rank_lane`](super::rank_lane).
+/// The contract of [`rank_lane`](super::rank_lane) must hold.
 pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
     lane: Lane<'_, T, O>,
     turned: u64,
@@ -29,7 +30,7 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
     let Lanes {
         length, kept, task, ..
     } = *lane.lanes;
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let run = unsafe { lane.run_to_read() };
     let (mut held, mut limit) = (0, None::<R>);
     for start in (0..length).step_by(TOGETHER) {
@@ -45,7 +46,8 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
             }
         }
         for position in start..end {
-            // SAFETY: by this function's contract.
+            // SAFETY: by this function's contract, the lane is readable, and the position is within
+            // it.
             let key: u64 = unsafe { lane.get(position) }.key().into();
             let rank = R::new(key ^ turned, position);
             if limit.is_some_and(|limit| rank > limit) {
@@ -68,8 +70,8 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
     &items[..kept]
 }
 
-/// A loop that returns whether one of some elements comes before `limit`. An element that equals
-/// `limit` does not come before it, because the element's position is later.
+/// A loop that returns whether any of `values` precedes `limit`. An element that equals `limit`
+/// does not precede it, because the element's position is later.
 struct AnyBefore<'a, T> {
     values: &'a [T],
     direction: Direction,
@@ -92,16 +94,16 @@ impl<T: Element> Loop<()> for AnyBefore<'_, T> {
     }
 }
 
-/// Writes two elements of a lane: the element at the task's position in sorted order, and the next
+/// Writes two elements of a lane: the element at position `nth` in sorted order, and the next
 /// element. If an element of the lane is NaN, writes NaN twice.
 ///
 /// # Safety
 ///
-/// As for [`rank_lane`](super::rank_lane), except that two elements are written.
+/// The contract of [`rank_lane`](super::rank_lane) must hold, except that two elements are written.
 pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): RowPair<'_, u64>) {
     let Lanes { length, task, .. } = *lane.lanes;
     let keys = &mut as_keys::<T::Key, u64>(items)[..length];
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { write_keys(lane, keys) };
     // SAFETY: all keys have been written.
     let keys = unsafe { initialised(keys) };
@@ -119,7 +121,7 @@ pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Row
         Some(next) => [first, next],
         None => [first; 2],
     };
-    // SAFETY: by this function's contract.
+    // SAFETY: by this function's contract, the written lane has two elements.
     unsafe {
         lane.set(0, T::from_key(first));
         lane.set(1, T::from_key(next));

@@ -7,35 +7,35 @@ use std::slice::from_raw_parts_mut;
 
 use crate::element::scalar::RadixDigits;
 
-/// The maximum length of rows that are sorted by comparisons. For short rows, comparisons are
+/// The maximum length of rows that are sorted by comparisons. For such rows, comparisons are
 /// faster, and need no second row.
 pub const SHORT: usize = 256;
 
-/// The minimum length of rows that are sorted by digits of more bits, because fewer passes outweigh
-/// the larger tables.
+/// The minimum length of rows that are sorted by digits of more bits. For such rows, fewer passes
+/// outweigh the larger tables.
 const LONG: usize = 1 << 13;
 
 /// The number of bits of a digit in a row of [`LONG`] items or more.
 const LONG_BITS: u32 = 11;
 
-/// The largest row that is sorted as a whole. A larger row is first divided by its keys' highest
-/// bits, so that the parts stay in the cache while they are sorted.
+/// The maximum size of a row that is sorted as a whole, in bytes. A larger row is first divided by
+/// its keys' highest bits, so that each part fits into the cache.
 const CACHED_BYTES: usize = 1 << 19;
 
 /// The number of highest bits by which a row of more than [`CACHED_BYTES`] is divided.
 const PART_BITS: u32 = 8;
 
-/// The maximum number of bytes that all passes of a radix sort move for each item. For more bytes,
-/// comparisons are faster.
+/// The maximum number of bytes that all passes of a radix sort move per item. If they would move
+/// more bytes, comparisons are faster.
 const MOVED_BYTES: usize = 64;
 
 /// The number of items whose digits are counted together, one digit after another.
 const TOGETHER: usize = 4096;
 
-/// A key, and in lower bits the position of its element. Therefore no two ranks are equal, and
-/// every sort of ranks is stable.
+/// A key, followed in lower bits by the position of its element. Therefore no two ranks are equal,
+/// and every sort of ranks is stable.
 pub trait Rank: RadixDigits + Send + Sync {
-    /// The number of the key's lowest bit.
+    /// The index of the key's lowest bit.
     const KEY: u32;
 
     fn new(key: u64, position: usize) -> Self;
@@ -71,13 +71,13 @@ impl Rank for u128 {
     }
 }
 
-/// Sorts `items` by the bits of their keys from `first` on. The items must already be in order of
+/// Sorts `items` by the bits of their keys from bit `first` on. The items must already be sorted by
 /// the lower bits. Returns the row that holds the sorted items.
 ///
 /// # Safety
 ///
-/// All of `items` must have been written. The length of `spare` must be at least the length of
-/// `items`, unless the items are few.
+/// All of `items` must have been written. If `items` has more than [`SHORT`] items, the length of
+/// `spare` must be at least its length.
 pub unsafe fn by_digits<'a, D: RadixDigits>(
     items: &'a mut [MaybeUninit<D>],
     spare: &'a mut [MaybeUninit<D>],
@@ -85,12 +85,12 @@ pub unsafe fn by_digits<'a, D: RadixDigits>(
 ) -> &'a mut [D] {
     let length = items.len();
     if length <= SHORT {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         return unsafe { compared(items) };
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, all items have been written.
     let values = unsafe { initialised(items) };
-    // Keys that are near each other have few digits relative to the least key.
+    // If the keys are near each other, they have few digits relative to the least key.
     let ends = values
         .iter()
         .fold((values[0], values[0]), |(least, greatest), &value| {
@@ -100,15 +100,15 @@ pub unsafe fn by_digits<'a, D: RadixDigits>(
     let bits = greatest.bits_above(least).saturating_sub(first);
     let keys = Keys { least, first, bits };
     if length * size_of::<D>() > CACHED_BYTES && bits > LONG_BITS {
-        // SAFETY: as above; both rows have `length` items.
+        // SAFETY: all items have been written, and each row has `length` items.
         return unsafe { keys.sort_parts(items, &mut spare[..length]) };
     }
     let moved_bytes = bits.div_ceil(8) as usize * size_of::<D>();
     if moved_bytes > MOVED_BYTES || u32::try_from(length).is_err() {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, all items have been written.
         return unsafe { compared(items) };
     }
-    // SAFETY: as above; both rows have `length` items.
+    // SAFETY: all items have been written, and each row has `length` items.
     unsafe {
         if length < LONG {
             keys.sort::<8, 256, 8>(items, &mut spare[..length])
@@ -118,7 +118,7 @@ pub unsafe fn by_digits<'a, D: RadixDigits>(
     }
 }
 
-/// The keys of items: `bits` bits, from the bit `first` on, relative to the least item.
+/// The keys of items. A key has `bits` bits, from bit `first` on, relative to the least item.
 struct Keys<D> {
     least: D,
     first: u32,
@@ -127,12 +127,11 @@ struct Keys<D> {
 
 impl<D: RadixDigits> Keys<D> {
     /// Divides the items into parts by their highest bits, and sorts each part. The sorted items
-    /// are in `items`.
+    /// are stored in `items`.
     ///
     /// # Safety
     ///
-    /// All of `items` must have been written, and the length of `spare` must be the length of
-    /// `items`.
+    /// All of `items` must have been written. `spare` must be as long as `items`.
     unsafe fn sort_parts<'a>(
         &self,
         items: &'a mut [MaybeUninit<D>],
@@ -141,7 +140,7 @@ impl<D: RadixDigits> Keys<D> {
         let shift = self.first + self.bits - PART_BITS;
         let part = |item: D| item.digits(self.least, shift) & ((1 << PART_BITS) - 1);
         let mut ends = [0_usize; 1 << PART_BITS];
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         for &item in unsafe { &*initialised(items) } {
             ends[part(item)] += 1;
         }
@@ -149,11 +148,11 @@ impl<D: RadixDigits> Keys<D> {
         for end in &mut ends {
             next += std::mem::replace(end, next);
         }
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, all items have been written.
         for &item in unsafe { &*initialised(items) } {
             let place = &mut ends[part(item)];
-            // Every position is written once, because the parts were counted. After the loop, each
-            // entry is the end of its part.
+            // Every position is written once, because `ends` counted the items of each part. After
+            // the loop, each entry of `ends` is the end of its part.
             spare[*place].write(item);
             *place += 1;
         }
@@ -168,17 +167,16 @@ impl<D: RadixDigits> Keys<D> {
             }
             start = end;
         }
-        // SAFETY: each part was written by the sort, or copied.
+        // SAFETY: the sort has written each part in `items`, or the part was copied to `items`.
         unsafe { initialised(items) }
     }
 
-    /// Sorts by at most `MOST` digits of `BITS` bits, each of which has one of `VALUES` values.
-    /// Returns the row that holds the sorted items.
+    /// Sorts by at most `MOST` digits of `BITS` bits. A digit has one of `VALUES` values. Returns
+    /// the row that holds the sorted items.
     ///
     /// # Safety
     ///
-    /// All of `items` must have been written, and the length of `spare` must be the length of
-    /// `items`.
+    /// All of `items` must have been written. `spare` must be as long as `items`.
     unsafe fn sort<'a, const BITS: u32, const VALUES: usize, const MOST: usize>(
         &self,
         items: &'a mut [MaybeUninit<D>],
@@ -192,7 +190,7 @@ impl<D: RadixDigits> Keys<D> {
         };
         let mut counts = [[0_u32; VALUES]; MOST];
         let counts = &mut counts[..self.bits.div_ceil(BITS) as usize];
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         for items in unsafe { &*initialised(items) }.chunks(TOGETHER) {
             for (index, counts) in counts.iter_mut().enumerate() {
                 for &item in items {
@@ -202,7 +200,7 @@ impl<D: RadixDigits> Keys<D> {
         }
         let (mut from, mut to) = (items, spare);
         for (index, counts) in counts.iter_mut().enumerate() {
-            // If the digit is equal in all items, the pass would change nothing.
+            // If all items have the same digit, the pass would change nothing.
             if counts.contains(&(length as u32)) {
                 continue;
             }
@@ -210,27 +208,26 @@ impl<D: RadixDigits> Keys<D> {
             for count in counts.iter_mut() {
                 next += std::mem::replace(count, next);
             }
-            // SAFETY: `from` is `items`, or was written by the previous pass.
+            // SAFETY: `from` is `items`, or the previous pass has written it.
             for &item in unsafe { &*initialised(from) } {
                 let place = &mut counts[digit(item, index)];
-                // Every position is written once, because the digits were counted.
+                // Every position is written once, because `counts` has the number of items per
+                // digit.
                 to[*place as usize].write(item);
                 *place += 1;
             }
             (from, to) = (to, from);
         }
-        // SAFETY: as above.
+        // SAFETY: `from` is `items`, or the last pass has written it.
         unsafe { initialised(from) }
     }
 }
 
-/// Sorts `items` by comparisons.
-///
 /// # Safety
 ///
 /// All of `items` must have been written.
 unsafe fn compared<D: Ord>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let items = unsafe { initialised(items) };
     items.sort_unstable();
     items
@@ -248,7 +245,7 @@ pub unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
 pub fn as_keys<K: RadixDigits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
-    // SAFETY: the keys take no more memory than the row, and the alignment of the row suits them
-    // (checked). The keys need not have been written.
+    // SAFETY: the keys take no more memory than the row, and their alignment is at most the row's,
+    // as checked above. The keys need not have been written.
     unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), count) }
 }

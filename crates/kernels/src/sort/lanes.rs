@@ -1,4 +1,4 @@
-//! The lanes to sort, and the keys of their elements.
+//! The lanes to sort, and the sort keys of their elements.
 
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -8,15 +8,15 @@ use crate::vector::{Loop, vectorised};
 use crate::walk::Walk;
 use crate::{AnyElement, Element};
 
-/// The lanes of an array along an axis, and the lanes to write.
+/// The lanes of an array along an axis, and the lanes that are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     /// A walk over the first elements of the lanes of both arrays.
     pub firsts: Walk<2>,
-    /// The number of elements of a lane, and their stride.
+    /// The number of elements of a lane. `step` is their stride.
     pub length: usize,
     pub step: isize,
-    /// The number of elements of a written lane, and their stride.
+    /// The number of elements of a written lane. `kept_step` is their stride.
     pub kept: usize,
     pub kept_step: isize,
     pub task: Task,
@@ -32,37 +32,37 @@ pub struct Lane<'a, T, O> {
 impl<T: Element, O: AnyElement> Lane<'_, T, O> {
     /// # Safety
     ///
-    /// The lane must be readable, and have the `position`.
+    /// The lane must be readable and have the position `position`.
     #[inline(always)]
     pub unsafe fn get(self, position: usize) -> T {
         let from = self
             .from
             .wrapping_offset(position as isize * self.lanes.step);
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { from.read() }
     }
 
     /// # Safety
     ///
-    /// Only the caller may access the written lane, which must have the `position`.
+    /// Only the caller may access the written lane, which must have the position `position`.
     #[inline(always)]
     pub unsafe fn set(self, position: usize, value: O) {
         let to = self
             .to
             .wrapping_offset(position as isize * self.lanes.kept_step);
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { to.write(MaybeUninit::new(value)) };
     }
 }
 
 impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
-    /// Returns the elements if they are contiguous.
+    /// Returns the elements of the lane, if they are contiguous.
     ///
     /// # Safety
     ///
     /// The lane must be readable, and must not be written to during `'a`.
     pub unsafe fn run_to_read(self) -> Option<&'a [T]> {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         (self.lanes.step == 1).then(|| unsafe { from_raw_parts(self.from, self.lanes.length) })
     }
 
@@ -72,27 +72,27 @@ impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
     ///
     /// Only the caller may access the written lane during `'a`.
     pub unsafe fn run_to_write(self) -> Option<&'a mut [MaybeUninit<O>]> {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         (self.lanes.kept_step == 1).then(|| unsafe { from_raw_parts_mut(self.to, self.lanes.kept) })
     }
 }
 
-/// Writes the keys of a lane's elements. Returns whether one of the keys belongs to several values.
+/// Writes the keys of a lane's elements. Returns whether one of the keys represents several values.
 ///
 /// # Safety
 ///
-/// The lane must be readable, and the number of keys must be the number of elements.
+/// The lane must be readable. `keys` must be as long as the lane.
 pub unsafe fn write_keys<T: Element, O: AnyElement>(
     lane: Lane<'_, T, O>,
     keys: &mut [MaybeUninit<T::Key>],
 ) -> bool {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     if let Some(values) = unsafe { lane.run_to_read() } {
         return vectorised(KeysOf { values }, keys);
     }
     let mut is_merged = false;
     for (position, slot) in keys.iter_mut().enumerate() {
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller upholds this function's contract.
         let value = unsafe { lane.get(position) };
         is_merged |= value.is_merged();
         slot.write(value.key());
@@ -100,7 +100,6 @@ pub unsafe fn write_keys<T: Element, O: AnyElement>(
     is_merged
 }
 
-/// The loop of [`write_keys`].
 struct KeysOf<'a, T> {
     values: &'a [T],
 }
@@ -119,7 +118,7 @@ impl<T: Element> Loop<[MaybeUninit<T::Key>]> for KeysOf<'_, T> {
     }
 }
 
-/// A loop that writes the values of keys, one for each slot of the output.
+/// A loop that writes the values of `keys` to the output.
 #[derive(Debug)]
 pub struct Values<'a, K> {
     pub keys: &'a [K],

@@ -1,4 +1,4 @@
-//! The table of loops that sort lanes of a type.
+//! The tables of loops that sort lanes. A table is for one element type.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -13,24 +13,24 @@ use crate::sort::digits::Rank;
 use crate::vector::{Loop, vectorised};
 use crate::{AnyElement, DType, Element, Float};
 
-/// The memory of a lane's rows of items.
+/// The memory of the two rows of items that a lane's task needs.
 #[derive(Debug)]
 pub struct Rows {
-    /// The first row, with the slots of the task.
+    /// The address of the first row, which has the number of slots in the task.
     pub items: *mut u8,
-    /// The second row, which may be empty.
+    /// The address of the second row, which may be empty.
     pub spare: *mut u8,
     pub spare_slots: usize,
 }
 
-/// A function that reads a lane of elements and writes a lane, with rows of items as scratch
+/// A function that reads a lane of elements and writes a lane. Rows of items are its scratch
 /// memory.
 ///
 /// The elements must be of the loop's type and readable. Only the caller may access the written
-/// lane. The rows must be aligned, and nothing else may hold them.
+/// lane. The rows must be aligned, and no other code may access them.
 type LaneLoop = unsafe fn(&Lanes, *const u8, *mut u8, &Rows);
 
-/// A loop, and the size of its items.
+/// A loop with the size of its items.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneKernel {
     pub run: LaneLoop,
@@ -46,16 +46,18 @@ impl LaneKernel {
     }
 }
 
-/// The loops for items of 64 and of 128 bits.
+/// The loops for items of 64 bits and for items of 128 bits.
 #[derive(Debug)]
 pub struct Widths {
-    /// The loop for items of 64 bits. `None` if a key takes more than half of an item.
+    /// The loop for items of 64 bits. If a key needs more than half of an item, the field is
+    /// `None`.
     narrow: Option<LaneLoop>,
     wide: LaneLoop,
 }
 
 impl Widths {
-    /// Returns the loop for the shortest items that hold a key and a position below `length`.
+    /// Returns the loop for the shortest items that have space for a key and a position below
+    /// `length`.
     pub fn for_length(&self, length: usize) -> LaneKernel {
         match self.narrow {
             Some(narrow) if u32::try_from(length).is_ok() => LaneKernel::of::<u64>(narrow),
@@ -70,13 +72,13 @@ pub struct SortLoops {
     pub element: DType,
     pub sort: Widths,
     pub rank: Widths,
-    /// The loop that writes two elements by their rank, if the elements are floats.
+    /// The loop that writes two elements by their rank. Only floats have this loop.
     pub choose: Option<LaneLoop>,
     pub firsts: FirstsLoop,
 }
 
-/// A function that writes, for each element of a range of sorted elements, whether it is the first
-/// of several equal elements.
+/// A function that writes a flag for each element of a range of sorted elements. A flag is `true`
+/// if its element is the first of several equal elements.
 ///
 /// The elements must be of the loop's type and readable. Only the caller may access the flags of
 /// the range.
@@ -117,42 +119,42 @@ pub const fn sort_loops_of<T: Element>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of::<T>())
 }
 
-/// Returns the loops like [`sort_loops_of`], for floats, whose loops also select by rank.
+/// Returns the loops of a float type, which can also select by rank.
 pub const fn float_sort_loops_of<T: Float>() -> &'static SortLoops {
     compiled_or!(T, COMPILED, SortLoops::of_floats::<T>())
 }
 
 /// # Safety
 ///
-/// As for a [`LaneLoop`].
+/// The contract of a [`LaneLoop`] must hold.
 unsafe fn sort<T: Element, R: Rank>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { sort_lane(lane::<T, T>(lanes, from, to), row_pair::<R>(lanes, rows)) };
 }
 
 /// # Safety
 ///
-/// As for a [`LaneLoop`].
+/// The contract of a [`LaneLoop`] must hold.
 unsafe fn rank<T: Element, R: Rank>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { rank_lane(lane::<T, i64>(lanes, from, to), row_pair::<R>(lanes, rows)) };
 }
 
 /// # Safety
 ///
-/// As for a [`LaneLoop`].
+/// The contract of a [`LaneLoop`] must hold.
 unsafe fn choose<T: Float>(lanes: &Lanes, from: *const u8, to: *mut u8, rows: &Rows) {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { choose_lane(lane::<T, T>(lanes, from, to), row_pair::<u64>(lanes, rows)) };
 }
 
 /// # Safety
 ///
-/// As for a [`FirstsLoop`].
+/// The contract of a [`FirstsLoop`] must hold.
 unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) {
-    // For the first element, the previous element is the element itself.
+    // The first element has no previous element. Its flag is set separately.
     let start = range.start.saturating_sub(1);
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     let (values, flags): (&[T], &mut [MaybeUninit<bool>]) = unsafe {
         let from: *const T = from.cast();
         (
@@ -166,7 +168,7 @@ unsafe fn firsts<T: Element>(from: *const u8, to: *mut u8, range: Range<usize>) 
     vectorised(Firsts { values }, tail);
 }
 
-/// The loop of [`firsts`], which compares the keys of each value and the previous value. All NaNs
+/// The loop of [`firsts`], which compares the keys of each value and its previous value. All NaNs
 /// have one key.
 struct Firsts<'a, T> {
     values: &'a [T],
@@ -194,10 +196,10 @@ fn lane<T: Element, O: AnyElement>(lanes: &Lanes, from: *const u8, to: *mut u8) 
 
 /// # Safety
 ///
-/// As for a [`LaneLoop`].
+/// The contract of a [`LaneLoop`] must hold.
 unsafe fn row_pair<'a, R: Rank>(lanes: &Lanes, rows: &Rows) -> RowPair<'a, R> {
     let items: *mut MaybeUninit<R> = rows.items.cast();
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         (
             from_raw_parts_mut(items, lanes.task.slots),

@@ -1,4 +1,4 @@
-//! The order of sorts, and the position of a value among sorted values.
+//! The order of sorts, and the insertion position of a value among sorted values.
 
 /// The order of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Each function by what its results are multiplied to, for matrices of many shapes and any number
-//! of threads.
+//! Tests that the product of each function's results is the matrix. The tests use many shapes, and
+//! one or two threads.
 
 mod product;
 
@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use cachescope_linalg::{Failure, Real};
 
-/// Numbers between -1 and 1.
+/// A generator of pseudorandom numbers between -1 and 1.
 struct Numbers(u64);
 
 impl Numbers {
@@ -40,13 +40,13 @@ impl Test for f64 {
     }
 }
 
-/// Rows of `m * n` elements.
+/// Returns the rows of a pseudorandom matrix of shape `[m, n]`.
 fn random<T: Test>(m: usize, n: usize) -> Vec<T> {
     let mut numbers = Numbers((m * 1000 + n) as u64);
     (0..m * n).map(|_| T::of(numbers.next())).collect()
 }
 
-/// The columns of what `rows` are the rows of, and the other way round.
+/// Converts the rows of a matrix to its columns, or the columns to the rows.
 fn transposed<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let height = rows.len() / width.max(1);
     (0..rows.len())
@@ -54,7 +54,7 @@ fn transposed<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
         .collect()
 }
 
-/// The product of matrices, by their rows.
+/// Returns the rows of the product of two matrices, which are given by their rows.
 fn product<T: Test>(left: &[T], right: &[T], inner: usize) -> Vec<f64> {
     let (height, width) = (left.len() / inner, right.len() / inner);
     let element = |row: usize, column: usize| -> f64 {
@@ -241,7 +241,7 @@ fn a_matrix_without_factors_is_an_error_with_the_reason() {
     assert_eq!(f64::determinant(&mut determinant, 2, 1), Ok(0.0));
 }
 
-/// `cachescope` relies on it, because it always passes one number of threads.
+/// `cachescope` depends on this, because it always passes the same number of threads.
 #[test]
 fn results_for_a_number_of_threads_do_not_depend_on_the_pool() {
     let a = random::<f64>(300, 300);

@@ -1,4 +1,4 @@
-//! The product of the pivots.
+//! Tests of the product of pivots.
 
 use cachescope_linalg::internal::product;
 
@@ -27,8 +27,8 @@ fn what_is_divided_by_zero_does_not_count() {
     assert!(product(0, [f64::NAN, 0.0].into_iter()).is_nan());
 }
 
-/// Products with powers of two are exact, so they show whether each fraction is between 1/2 and 1:
-/// other fractions overflow or underflow.
+/// Products with powers of two are exact. If a fraction were not in `1/2..1`, these products would
+/// overflow or underflow.
 #[test]
 fn fractions_and_powers_make_the_number_again() {
     let (large, small) = ([2.0; 1100], [0.5; 1100]);

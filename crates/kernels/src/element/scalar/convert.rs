@@ -10,12 +10,13 @@ use num_complex::Complex;
 
 use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_odd_f32, sticky};
 
-/// Conversion between any two elements, like Rust's `as`. Integers wrap, floats saturate, NaN
-/// becomes 0, and a conversion to a float rounds once. Any value but zero converts to `true`. A
+/// Conversion between any two element types, like Rust's `as`. Integers wrap, floats saturate, and
+/// NaN becomes 0. A conversion to a float rounds once. Any value except zero converts to `true`. A
 /// complex number is converted by its real part. A conversion to a complex type keeps the imaginary
 /// part, and a conversion to `bool` uses both parts.
 ///
-/// One function for each target, because two generic parameters need a double dispatch.
+/// The trait has one function for each target type, because two generic parameters need a double
+/// dispatch.
 pub trait Convert: Copy {
     fn into_f32(value: Self) -> f32;
     fn into_f64(value: Self) -> f64;
@@ -40,7 +41,8 @@ pub fn convert<U: Convert, T: Convert>(value: T) -> U {
     U::convert_from(value)
 }
 
-/// The conversions of one element type, through the widest primitive that holds its values.
+/// Implements the conversions of one element type, through the widest primitive that holds its
+/// values.
 macro_rules! conversions {
     ($($type:ident by $entry:ident: $value:ident => $wide:expr, $half:expr, $brain:expr, $truth:expr;)+) => {
         $(
@@ -101,8 +103,8 @@ macro_rules! conversions {
     };
 }
 
-/// Conversions of a primitive that an `f64` represents exactly, or that `sticky` has reduced to
-/// such a value.
+/// Implements the conversions of a primitive. The expression `$exact` is the value, or the result
+/// of `sticky`, as an exact `f64`.
 macro_rules! primitive_conversions {
     ($($type:ident by $entry:ident: $value:ident => $exact:expr;)+) => {
         conversions! {
@@ -134,7 +136,6 @@ conversions! {
         if value { bf16::ONE } else { bf16::ZERO }, value;
 }
 
-/// Conversions of a complex number, by its real part.
 macro_rules! complex_conversions {
     ($($part:ident by $entry:ident;)+) => {
         $(

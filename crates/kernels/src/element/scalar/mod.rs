@@ -21,9 +21,9 @@ pub use convert::{Convert, convert};
 pub use math::{Powers, Real};
 pub use order::{RadixDigits, SortKey};
 
-/// Arithmetic that never panics: integers wrap, and their division by zero returns 0.
+/// Arithmetic that never panics. Integers wrap, and an integer division by zero returns 0.
 pub trait Arithmetic: Copy {
-    /// The type of the parts of a complex number, otherwise the type itself.
+    /// The type of the parts of a complex number. For a real number, the type is `Self`.
     type Real;
 
     fn plus(self, other: Self) -> Self;
@@ -31,29 +31,29 @@ pub trait Arithmetic: Copy {
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
     fn negated(self) -> Self;
-    /// Returns `self * factor + addend`. The result is rounded once for `f32` and `f64`, and
-    /// computed in `f32` for `f16` and `bf16`.
+    /// Returns `self * factor + addend`. For `f32` and `f64`, the result is rounded once. For `f16`
+    /// and `bf16`, the result is computed in `f32`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
     /// Returns the absolute value. The absolute value of the lowest integer is the integer itself.
     /// The sign of zero and NaN is cleared.
     fn magnitude(self) -> Self::Real;
     /// Returns the real part.
     fn re(self) -> Self::Real;
-    /// Returns the imaginary part; 0 for a real number.
+    /// Returns the imaginary part. For a real number, returns 0.
     fn im(self) -> Self::Real;
-    /// Returns the number with its imaginary part negated.
+    /// Returns the complex conjugate.
     fn conjugate(self) -> Self;
 }
 
-/// The operations of real numbers alone.
+/// The operations that only real numbers have.
 pub trait Signed: Copy {
     /// Returns the remainder of truncating division, with the sign of `self`.
     fn modulo(self, other: Self) -> Self;
-    /// Returns 1, 0 or −1 if the value is above, at or below 0; NaN for NaN.
+    /// Returns 1 for a value above 0, −1 for a value below 0, and 0 for 0. For NaN, returns NaN.
     fn sign(self) -> Self;
 }
 
-/// Implements the arithmetic of types whose operands are widened and whose results are rounded.
+/// Implements the arithmetic of floats. Operands are widened, and results are rounded.
 macro_rules! float_arithmetic {
     ($($type:ident: $wide:expr, $narrow:expr, $bits:ident;)+) => {
         $(
@@ -134,8 +134,9 @@ fn same<T>(value: T) -> T {
     value
 }
 
-// The rounded sum, product or quotient of two halves does not change if it is first rounded to
-// `f32`. The significand of `f32` has more than twice the digits of a half (Figueroa, 1995).
+// Sums, products and quotients of `f16` and `bf16` are computed in `f32` and then rounded. The two
+// roundings equal a single rounding, because the significand of `f32` has more than twice the
+// digits (Figueroa, 1995).
 float_arithmetic! {
     f32: same, same, u32;
     f64: same, same, u64;
@@ -230,14 +231,14 @@ integer_arithmetic! {
     u64: same, any;
 }
 
-/// The bounds within which squares of a type can be used without scaling.
+/// The bounds between which squares of a type need no scaling.
 trait Squares {
-    /// The upper bound of numbers whose squares are far within the type's range. The inverse of the
-    /// bound is the lower bound.
+    /// The upper bound of numbers whose squares are far within the type's range. The lower bound is
+    /// the inverse of the upper bound.
     const LARGE: Self;
 
-    /// A power of two. If a number is not between the bounds, its product with the power or with
-    /// the power's inverse is.
+    /// A power of two. If a number is not between the bounds, its product with the power or the
+    /// power's inverse is.
     const FAR: Self;
 }
 
@@ -278,7 +279,7 @@ macro_rules! complex_arithmetic {
                 fn over(self, other: Self) -> Self {
                     let is_flat = other.re.abs() >= other.im.abs();
                     let (large, small) = if is_flat { (other.re, other.im) } else { (other.im, other.re) };
-                    // If the divisor is zero, the parts are divided as by a real zero.
+                    // If the divisor is zero, both parts are divided by a real zero.
                     let ratio = if large == 0.0 { 0.0 } else { small / large };
                     let scale = if large == 0.0 { 0.0 } else { large + small * ratio };
                     let (re, im) = if is_flat {
@@ -303,12 +304,12 @@ macro_rules! complex_arithmetic {
                 }
 
                 /// Computes the absolute value without intermediate overflow. If either part is
-                /// infinite, it is infinite.
+                /// infinite, the result is infinite.
                 #[inline(always)]
                 fn magnitude(self) -> $part {
                     let (re, im) = (self.re.abs(), self.im.abs());
                     let large = if re < im { im } else { re };
-                    // A power of two scales the larger part, so that its square neither overflows
+                    // A power of two scales both parts, so that the larger square neither overflows
                     // nor underflows. The absolute value is scaled back.
                     let (up, down) = (<$part>::FAR, 1.0 / <$part>::FAR);
                     let is_large = large > <$part>::LARGE;

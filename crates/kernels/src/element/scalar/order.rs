@@ -2,31 +2,31 @@
 
 use half::{bf16, f16};
 
-/// A total order, the order of NumPy's sort: NaN comes last, and both zeros are equal.
+/// The total order of NumPy's sort: NaN is last, and both zeros are equal.
 pub trait SortKey: Copy {
-    /// An unsigned integer with as many bits as the value.
+    /// The unsigned integer type with the size of the value.
     type Key: RadixDigits + Into<u64>;
 
-    /// Returns the sort key. An earlier value has a lesser key.
+    /// Returns the sort key. The keys have the order of the values.
     fn key(self) -> Self::Key;
 
     /// Returns the value whose sort key is `key`.
     fn from_key(key: Self::Key) -> Self;
 
-    /// Returns whether [`from_key`](Self::from_key) returns a value other than `self`, as for the
-    /// negative zero and NaN.
+    /// Returns whether [`from_key`](Self::from_key) of the key returns a value with other bits.
+    /// This is the case for −0 and NaN.
     fn is_merged(self) -> bool;
 }
 
-/// An unsigned integer as digits.
+/// An unsigned integer that a radix sort divides into digits.
 pub trait RadixDigits: Copy + Ord + 'static {
     /// Returns the number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
-    /// Returns the digits of the distance from `least`, from the bit `shift` upwards.
+    /// Returns `(self − least) >> shift`.
     fn digits(self, least: Self, shift: u32) -> usize;
 
-    /// Returns the number of bits of the distance from `least`.
+    /// Returns the number of significant bits of `self − least`.
     fn bits_above(self, least: Self) -> u32;
 }
 
@@ -81,7 +81,7 @@ macro_rules! exact {
     };
 }
 
-// The sign bit is flipped, so that negative numbers come first.
+// The sign bit is flipped, so that negative numbers precede positive numbers.
 exact! {
     bool as u8: |value| u8::from(value), |key| key != 0;
     u8 as u8: |value| value, |key| key;
@@ -100,8 +100,8 @@ macro_rules! floats {
             impl SortKey for $type {
                 type Key = $key;
 
-                // Magnitudes rise with their bits, so the bits of negative values are flipped. Has
-                // no branches, because the signs of values cannot be predicted.
+                // Magnitudes rise with their bits, so the bits of negative values are flipped. The
+                // function has no branches, because the signs of values cannot be predicted.
                 #[inline(always)]
                 fn key(self) -> $key {
                     const SIGN: $key = 1 << ($key::BITS - 1);
@@ -141,7 +141,8 @@ floats! {
 mod tests {
     use super::*;
 
-    /// Checks the keys of `values`, which are ascending, and the values of the keys.
+    /// Checks that the keys of the ascending `values` ascend, and that each key converts back to
+    /// its value.
     fn check<T: SortKey + PartialEq + std::fmt::Debug>(values: &[T]) {
         assert!(values.is_sorted_by(|one, next| one.key() < next.key()));
         for &value in values {

@@ -2,24 +2,24 @@
 //!
 //! A function of an element is written once, generic over its [`Pass`]. A loop over many elements
 //! runs the fast pass. The fast pass has no branches and no calls, so the compiler vectorises the
-//! whole loop. If the fast pass cannot compute an element, such as the sine of a huge number, it
-//! flags the element as rare. The careful pass then computes the element's block again. For
-//! elements that are not rare, its results are equal to the fast pass's, bit by bit. Therefore a
-//! result depends on the element alone, never on its neighbours.
+//! whole loop. If the fast pass cannot compute an element, it flags the element as rare. An example
+//! is the sine of a huge number. The careful pass then computes the element's block again. For
+//! elements that are not rare, both passes return the same bits. Therefore a result depends on the
+//! element alone, never on its neighbours.
 
 /// A pass over elements.
 pub trait Pass {
-    /// True if the processor multiplies and adds in one instruction.
+    /// `true` if the processor has a fused multiply-add.
     const FMA: bool;
 
-    /// True if a rare element is computed at once. If false, a rare element is flagged.
+    /// `true` if rare elements are computed at once, `false` if they are only flagged.
     const CAREFUL: bool;
 
     /// Records whether an element was rare.
     fn note(&mut self, rare: bool);
 }
 
-/// The fast pass, without branches. The results of rare elements are wrong, and flagged.
+/// The fast pass, without branches. It flags rare elements, whose results are wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fast<const FMA: bool> {
     rare: u32,
@@ -55,7 +55,8 @@ impl<const FMA: bool> Pass for Careful<FMA> {
     fn note(&mut self, _rare: bool) {}
 }
 
-/// Returns `a * b + c`, rounded once if the processor has a fused instruction, otherwise twice.
+/// Returns `a * b + c`. If the processor has a fused multiply-add, the result is rounded once,
+/// otherwise twice.
 #[inline(always)]
 pub fn multiply_add<L: Pass, A: num_traits::Float>(a: A, b: A, c: A) -> A {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }

@@ -45,7 +45,7 @@ fn narrow_all(stride: usize) {
 #[test]
 fn halves_narrow_as_in_the_half_crate() {
     narrow_all(499);
-    // Numbers with all last digits around ties.
+    // The low bits of these numbers are near a tie.
     for high in (0..=u16::MAX).step_by(61) {
         for low in [
             0, 1, 0xfff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff,
@@ -71,8 +71,8 @@ fn every_float_narrows_as_in_the_half_crate() {
     narrow_all(1);
 }
 
-/// Midpoints of neighbouring halves, for which one rounding differs from two, and the numbers next
-/// to the midpoints.
+/// Checks the midpoints of neighbouring halves, and the numbers next to the midpoints. Two
+/// roundings of such a neighbour would return the wrong half.
 macro_rules! ties {
     ($half:ident, $wide:ident) => {
         for bits in 1..$half::MAX.to_bits() {
@@ -108,7 +108,7 @@ fn doubles_are_rounded_to_halves_once() {
 #[test]
 fn integers_are_rounded_to_halves_once() {
     for shift in 1..55 {
-        // A number halfway between two numbers of eight digits, and its neighbours.
+        // The numbers are a midpoint between two numbers of eight digits, and its neighbours.
         for digits in [0x101_u64, 0x103, 0x155, 0x1ff] {
             let (tie, low, high) = (
                 digits << shift,

@@ -1,22 +1,21 @@
-//! The functions of which written functions consist: `elementwise!` expands to calls of these
-//! functions.
+//! The functions that the code of `elementwise!` calls.
 //!
 //! Each function of single elements calls a row of the table of elementwise operations. Therefore a
-//! written function returns bits equal to those that the composition of the built-in operations
-//! returns. The bits are equal for `f16` and `bf16`, too, because every function and operator
-//! rounds its result to these types.
+//! written function returns the same bits as the composition of the built-in operations. The bits
+//! are equal for `f16` and `bf16`, too, because every function and operator rounds its result to
+//! these types.
 
 pub mod terms;
 pub mod text;
 
-/// The callback of `functions!`, which declares the functions that a written function calls.
+/// Declares the functions that a written function calls. The macro is a callback of `functions!`.
 macro_rules! elements {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The pass is the last argument, because the earlier
-        /// arguments borrow it, too.
+        /// The functions of single elements. The pass is the last argument, because the other
+        /// arguments' expressions borrow it, too.
         pub mod element {
             use crate::elementwise::declare::element;
             use crate::of_kind;
@@ -24,13 +23,13 @@ macro_rules! elements {
 
             $(of_kind! { element $kind $pass $name $op $arguments })+
 
-            /// The functions' forms for a GPU, as lambdas of `a_`, `b_` and `c_`.
+            /// The CUDA forms of the functions, as lambdas of `a_`, `b_` and `c_`.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
             pub mod cuda {
                 $(elements! { @cuda $kind $name $arguments $($body)+ })+
             }
 
-            /// Flags that are true for functions that may encounter rare elements.
+            /// Flags that are `true` for functions that may encounter rare elements.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
             pub mod rare {
                 $(elements! { @rare $kind $name $($body)+ })+
@@ -76,8 +75,8 @@ macro_rules! elements {
 
 functions! { elements }
 
-/// The operators, as separate functions, because compiler errors in written functions quote their
-/// names.
+/// The operators. They are separate functions, because compiler errors in written functions quote
+/// their names.
 pub mod operators {
     use crate::element::scalar::convert;
     use crate::{AnyElement, Integer, Number, Numeric};
@@ -118,13 +117,13 @@ pub mod operators {
         x.negated()
     }
 
-    /// Returns `x << count`, where only the lowest bits of `count` are used.
+    /// Returns `x << count`. Only the lowest bits of `count` are used.
     #[inline(always)]
     pub fn shl<T: Integer>(x: T, count: T) -> T {
         x.shifted_left(count)
     }
 
-    /// Returns `x >> count`, where only the lowest bits of `count` are used. For signed integers,
+    /// Returns `x >> count`. Only the lowest bits of `count` are used. For a signed integer,
     /// extends the sign.
     #[inline(always)]
     pub fn shr<T: Integer>(x: T, count: T) -> T {

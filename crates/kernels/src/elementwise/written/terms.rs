@@ -1,9 +1,8 @@
-//! The bodies of written functions as terms, from which derivatives are derived. Terms are the
-//! third form, beside the host's code and the source for a GPU.
+//! The bodies of written functions as terms, for derivatives. Terms are the third form of a body.
+//! The other two forms are the host's code and the CUDA source.
 //!
-//! The types of terms are known at run time, not at compile time. Therefore the compiler reports an
-//! error of a body only once, in the host's code. A literal takes the type of the operand that it
-//! is combined with.
+//! The types of terms are known only at run time. Therefore the compiler reports an error of a body
+//! only once, in the host's code. A literal gets the type of the operand that it is combined with.
 
 use super::text::Constant;
 
@@ -27,7 +26,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Returns the argument with this number.
+    /// Returns the term of the argument with index `number`.
     #[must_use]
     pub fn argument(&self, number: usize) -> Term {
         Term {
@@ -36,12 +35,13 @@ impl Terms<'_> {
         }
     }
 
-    /// Appends a call of `F`. The operands are earlier parts, and must have the types `Args`.
+    /// Appends a call of `F`. The operands must be earlier terms of types `Args`.
     pub fn call<F: Function<Args>, Args: Arguments>(&mut self, operands: &[Term]) -> Term {
         self.append(Some(call_of::<F, Args>()), operands)
     }
 
-    /// Appends a call, or an opaque part if the function does not support these element types.
+    /// Appends a call. If the function does not support these element types, appends an opaque
+    /// term.
     fn append(&mut self, call: Option<&'static Call>, operands: &[Term]) -> Term {
         let Some(call) = call else {
             return self.opaque();
@@ -56,7 +56,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Appends a part that is not a function of arrays.
+    /// Appends a term that is not a function of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
         self.scalar(DType::Bool, Bits::default(), false)
@@ -66,7 +66,7 @@ impl Terms<'_> {
         self.graph.dtype(term.number)
     }
 
-    /// Returns a literal as an element of type `dtype`. *Invariant:* functions are called with the
+    /// Returns a literal as a term of type `dtype`. *Invariant:* functions are called with the
     /// returned term, so that the operands have the function's types.
     fn typed(&mut self, term: Term, dtype: DType) -> Term {
         if !term.is_literal {
@@ -83,7 +83,8 @@ impl Terms<'_> {
         }
     }
 
-    /// Converts operands to one type, the type of the first operand that is not a literal.
+    /// Converts the literals among the operands to the type of the first operand that is not a
+    /// literal.
     fn unified<const N: usize>(&mut self, operands: [Term; N]) -> [Term; N] {
         let typed = operands.iter().find(|own| !own.is_literal);
         let Some(dtype) = typed.map(|own| self.dtype(*own)) else {
@@ -92,21 +93,22 @@ impl Terms<'_> {
         operands.map(|own| self.typed(own, dtype))
     }
 
-    /// Returns the number of the result, or `None` if a part is not a function of arrays.
+    /// Returns the index of the result's node. If a term is not a function of arrays, returns
+    /// `None`.
     #[must_use]
     pub fn finish(&self, result: Term) -> Option<u32> {
         (!self.is_opaque).then_some(result.number)
     }
 }
 
-/// Appends a constant. If a name is not a constant, the compiler reports it only once, in the GPU's
-/// source.
+/// Appends a constant. If a name is not a constant, the compiler reports the error only once, in
+/// the CUDA source.
 pub fn constant(constant: &Constant, terms: &mut Terms<'_>) -> Term {
     let (dtype, bits) = constant.value;
     terms.scalar(dtype, bits, false)
 }
 
-/// Appends a literal with the name of its type.
+/// Appends a literal that names its type.
 pub fn value<T: AnyElement>(value: T, terms: &mut Terms<'_>) -> Term {
     terms.scalar(T::DTYPE, bits_of(value), false)
 }
@@ -121,7 +123,7 @@ pub fn integer(number: i128, terms: &mut Terms<'_>) -> Term {
     terms.scalar(DType::I64, bits_of(number as i64), true)
 }
 
-/// Converts a term to an element of `T`.
+/// Converts a literal to a term of type `T`.
 pub fn typed<T: AnyElement>(term: Term, terms: &mut Terms<'_>) -> Term {
     terms.typed(term, T::DTYPE)
 }
@@ -148,14 +150,14 @@ pub fn cast<U: AnyElement>(x: Term, terms: &mut Terms<'_>) -> Term {
     terms.append(Some(call), &[own])
 }
 
-/// The callback of `functions!`, which declares the functions that a written function calls.
+/// Declares the functions that a written function calls. The macro is a callback of `functions!`.
 macro_rules! elements {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The terms are the last argument, because the earlier
-        /// arguments borrow them, too.
+        /// The functions of single elements. `terms` is the last argument, because the other
+        /// arguments' expressions borrow it, too.
         pub mod element {
             use super::Term;
             use super::Terms;
@@ -164,7 +166,7 @@ macro_rules! elements {
             $(elements! { @function $name $op $arguments })+
         }
     };
-    // The only row whose arguments have two types.
+    // This pattern matches `powi`, the only row whose arguments have two types.
     (@function $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         pub fn $name($x: Term, $y: Term, terms: &mut Terms<'_>) -> Term {
@@ -219,12 +221,12 @@ pub mod operators {
         terms.append(Negated::CALLS.get(terms.dtype(x)), &[x])
     }
 
-    /// Appends an opaque part, because `x << count` is not a function of arrays.
+    /// Appends an opaque term, because `x << count` is not a function of arrays.
     pub fn shl(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }
 
-    /// Appends an opaque part, because `x >> count` is not a function of arrays.
+    /// Appends an opaque term, because `x >> count` is not a function of arrays.
     pub fn shr(_: Term, _: Term, terms: &mut Terms<'_>) -> Term {
         terms.opaque()
     }

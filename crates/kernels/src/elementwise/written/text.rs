@@ -1,9 +1,9 @@
-//! Source text that is assembled when the user's crate is compiled.
+//! Source text that is concatenated when the user's crate is compiled.
 
 use crate::element::plain::{Bits, bits_of};
 use crate::{AnyElement, DType};
 
-/// Returns the total length of the parts in bytes.
+/// Returns the total length of `parts` in bytes.
 pub const fn length(parts: &[&str]) -> usize {
     let (mut length, mut part) = (0, 0);
     while part < parts.len() {
@@ -13,7 +13,7 @@ pub const fn length(parts: &[&str]) -> usize {
     length
 }
 
-/// Returns the concatenated parts. `N` is their [`length`].
+/// Concatenates `parts`. `N` must be their [`length`].
 pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
     let mut bytes = [0; N];
     let (mut at, mut part) = (0, 0);
@@ -38,7 +38,7 @@ pub const fn of(bytes: &'static [u8]) -> &'static str {
     }
 }
 
-/// A constant value, with its source in C++.
+/// A constant value and its C++ source.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     pub(super) value: (DType, Bits),
@@ -47,8 +47,8 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// A bound above the length of any value's source. An `f64` is
-    /// `cs_bits<f64>(0x400921fb54442d18ull)`.
+    /// A bound on the length of a value's source. The source of an `f64` is
+    /// `cs_bits<f64>(0x400921fb54442d18ull)`, for example.
     const MOST: usize = 40;
 
     const fn and(mut self, text: &str) -> Self {
@@ -72,7 +72,8 @@ impl Constant {
     }
 }
 
-/// Returns `value` in C++, exact to the last bit. Decimals would not guarantee exactness.
+/// Returns `value` and its C++ source. The source has the bits of the value, because a decimal
+/// would not guarantee exactness.
 pub const fn constant<T: AnyElement>(value: T) -> Constant {
     let own = bits_of(value);
     let bits = own.low();
@@ -94,7 +95,7 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
             .and("cs_bits<f64>(0x")
             .and_digits(bits, 16)
             .and("ull)"),
-        // The cast wraps, so it converts the unsigned bits of a negative number to the number.
+        // The cast wraps. It converts the unsigned bits of a negative number to this number.
         _ => empty
             .and("cs_cast<")
             .and(T::DTYPE.in_cuda())
@@ -115,7 +116,6 @@ mod tests {
 
     use super::{constant, of_constant};
 
-    /// Declares the sources of constants.
     macro_rules! texts {
         ($($value:expr),+ $(,)?) => {
             [$(of_constant(&const { constant($value) })),+]

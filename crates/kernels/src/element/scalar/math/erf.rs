@@ -18,8 +18,8 @@ fn near<L: Pass>(x: f64) -> f64 {
     )
 }
 
-/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with an accuracy of 30 bits. The form is exp(−x²) / (1 +
-/// 2x) times a polynomial in (x − 3) / (x + 3) (Shepherd and Laframboise, 1981).
+/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with an accuracy of 30 bits. Computes exp(−x²) / (1 + 2x)
+/// times a polynomial in (x − 3) / (x + 3) (Shepherd and Laframboise, 1981).
 #[inline(always)]
 fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let t = (x - 3.0) / (x + 3.0);
@@ -55,7 +55,7 @@ pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) 
     let size = scaled.abs();
     let limited = if size > 10.5 { 10.5 } else { size };
     let above = far(pass, limited);
-    // 1 + erf of the scaled argument.
+    // `side` is 1 + erf of the scaled argument.
     let side = if scaled < 0.0 { above } else { 2.0 - above };
     let side = if size < 0.5 {
         1.0 + near::<L>(scaled)
@@ -65,11 +65,12 @@ pub(in crate::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) 
     (0.5 * wide * side) as f32
 }
 
-/// Uses Sun's erfc, whose relative slope is about −2a for a large a = −x / √2. For such an a, the
-/// rounding error of a contributes a² units in the last place, and is corrected.
+/// Computes x · erfc(a) / 2 with a = −x / √2, where erfc is Sun's. If `a` is large, the relative
+/// slope of erfc is about −2a. The rounding error of `a` then contributes a² units in the last
+/// place, and is corrected.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
-    /// The difference of 1 / √2 and the nearest `f64`.
+    /// 1 / √2 minus the nearest `f64`.
     const REST: f64 = -4.833646656726457e-17;
     // Below −40, the result is less than the least subnormal number.
     let x = if x < -40.0 { -40.0 } else { x };

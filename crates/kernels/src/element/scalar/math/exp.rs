@@ -1,9 +1,9 @@
 //! Exponentials: x = n·ln 2 + r with a whole n, a polynomial for e^r, and 2^n by its bits.
 //!
-//! Here and in the neighbouring files, the coefficients come from Remez's exchange on the relative
-//! error. Each coefficient is rounded in turn, and the remaining ones are fitted again. Constants
-//! that are multiplied by whole numbers are split (Cody and Waite), so that the products are exact,
-//! with and without a fused multiplication.
+//! Here and in the neighbouring files, the coefficients are results of Remez's exchange algorithm
+//! on the relative error. Each coefficient is rounded in turn, and the coefficients after it are
+//! fitted again. Constants that are multiplied by whole numbers are split (Cody and Waite). The
+//! products are then exact, with and without a fused multiply-add.
 
 use std::f32::consts::{LN_2, LOG2_E as LOG2_E_F32};
 use std::f64::consts::LOG2_E;
@@ -11,24 +11,24 @@ use std::f64::consts::LOG2_E;
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// A magic number. When it is added to a number below 2^22, the sum is rounded to a whole number,
-/// which the lowest bits of the sum hold.
+/// A magic number that rounds numbers below 2^22. If it is added to a number, the lowest bits of
+/// the sum are the nearest integer.
 const MAGIC_F32: f32 = 12_582_912.0;
-/// The [`MAGIC_F32`] of `f64`, for numbers below 2^51.
+/// A magic number like [`MAGIC_F32`], for numbers below 2^51 in `f64`.
 const MAGIC_F64: f64 = 6_755_399_441_055_744.0;
 
-/// ln 2 in two parts, the first of 9 bits.
+/// ln 2 as a sum of two numbers. The first number has 9 bits.
 const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
-/// ln 2 in two parts, the first of 33 bits.
+/// ln 2 as a sum of two numbers. The first number has 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
-/// The limit of arguments. Results become 0 or infinite far within the limit. Beyond the limit, the
-/// powers of two would overflow or underflow.
+/// The limit of `f32` arguments. Results become 0 or infinite far within the limit. Beyond the
+/// limit, the powers of two would overflow or underflow.
 const LIMIT_F32: f32 = 150.0;
 const LIMIT_F64: f64 = 1100.0;
 
-/// The factors of e^x = `power` · `first` · `second`. The last two are powers of two, which do not
-/// overflow even if the product does.
+/// The factors of e^x = `power` · `first` · `second`. The factors `first` and `second` are powers
+/// of two. They do not overflow even if the product does.
 struct ExpParts<A> {
     power: A,
     first: A,
@@ -41,7 +41,7 @@ fn clamp<A: PartialOrd>(x: A, low: A, high: A) -> A {
     if x < low { low } else { x }
 }
 
-/// Returns 2 to the power of a whole number that was rounded by adding the magic number.
+/// Returns 2^n for an integer n that was rounded by adding the magic number.
 #[inline(always)]
 fn two_to_f32(rounded: f32) -> f32 {
     f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0_f32.to_bits()))
@@ -52,7 +52,7 @@ fn two_to_f64(rounded: f64) -> f64 {
     f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0_f64.to_bits()))
 }
 
-/// Returns 2^n, for a whole n up to [`LIMIT_F32`], as two factors that are in range.
+/// Returns 2^n as two factors that are in range, for an integer n up to [`LIMIT_F32`].
 #[inline(always)]
 fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
     let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
@@ -62,7 +62,7 @@ fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
     )
 }
 
-/// Returns y, and n plus the magic number, with e^x = y · 2^n, for |x| up to [`LIMIT_F32`].
+/// Returns y and n + [`MAGIC_F32`] with e^x = y · 2^n, for |x| up to [`LIMIT_F32`].
 #[inline(always)]
 fn reduced_f32<L: Pass>(x: f32) -> (f32, f32) {
     let rounded = multiply_add::<L, _>(x, LOG2_E_F32, MAGIC_F32);
@@ -113,7 +113,7 @@ pub(in crate::element::scalar::math) fn exp_of_moderate_f32<L: Pass>(x: f32) -> 
     power * two_to_f32(rounded)
 }
 
-/// Computes e / (1 + e) below 0, and 1 / (1 + e) elsewhere. Here e = exp(−|x|), which does not
+/// Computes e / (1 + e) for x < 0, and 1 / (1 + e) for other x. Here e = exp(−|x|), which does not
 /// overflow.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
@@ -122,8 +122,8 @@ pub(in crate::element::scalar::math) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f3
     numerator / (1.0 + small)
 }
 
-/// Computes x · sigmoid(x), and multiplies by the last power of two at the end. Far below 0, the
-/// product of the exponential and x is a normal number, but the exponential alone is not.
+/// Computes x · sigmoid(x). The last power of two is the last factor. Far below 0, the product of
+/// the exponential and x is a normal number, but the exponential alone is subnormal.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = if x < -LIMIT_F32 { -LIMIT_F32 } else { x };
@@ -135,8 +135,8 @@ pub(in crate::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32)
     numerator / (1.0 + nearly * parts.second) * last
 }
 
-/// The parts of e^x − 1 = `rest` · 2^n + (2^n − 1), with 2^n as two factors, for |x| up to
-/// [`LIMIT_F64`].
+/// The terms of e^x − 1 = `rest` · 2^n + (2^n − 1), for |x| up to [`LIMIT_F64`]. 2^n is `first` ·
+/// `second`.
 struct WideParts {
     rest: f64,
     first: f64,
@@ -153,7 +153,7 @@ fn parts_f64<L: Pass>(x: f64) -> WideParts {
     let low = n * LN_2_F64.1;
     let high = r;
     let r = high - low;
-    // The rounding error of `r`.
+    // `lost` is the rounding error of `r`.
     let lost = (high - r) - low;
     let p = expanded::<L>(r);
     let half = multiply_add::<L, _>(n, 0.5, MAGIC_F64);
@@ -184,8 +184,8 @@ pub(in crate::element::scalar::math) fn exp_f64<L: Pass>(_pass: &mut L, x: f64) 
     (1.0 + parts.rest) * parts.first * parts.second
 }
 
-/// Computes 2^x = 2^n · e^(r·ln 2), where r = x − n is exact. ln 2 is the sum of the constant and
-/// its rounding error.
+/// Computes 2^x = 2^n · e^(r·ln 2), where r = x − n is exact. `LN_2_LOW` is the rounding error of
+/// the constant `LN_2`.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     const LN_2_LOW: f64 = 2.319_046_813_846_299_6e-17;
@@ -203,11 +203,11 @@ pub(in crate::element::scalar::math) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64)
 #[inline(always)]
 pub(in crate::element::scalar::math) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let less = less_one_scaled::<L>(x, 1.0);
-    // Zero keeps its sign.
+    // If x is zero, the function returns x with its sign.
     if x == 0.0 { x } else { less }
 }
 
-/// Returns `scale` · (e^x − 1), which may be in range even if e^x is not.
+/// Returns `scale` · (e^x − 1). The result may be in range even if e^x is not.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
     let parts = parts_f64::<L>(x);
@@ -220,15 +220,15 @@ pub(in crate::element::scalar::math) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32
     exp_m1_f64(pass, f64::from(x)) as f32
 }
 
-/// Returns e^x / 2, which may be in range even if e^x is not.
+/// Returns e^x / 2. The result may be in range even if e^x is not.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * (parts.second * 0.5)
 }
 
-/// Returns 2^x for −1000 < x < 1000, with an accuracy of 45 bits. Beyond these limits, x is
-/// replaced by the limit.
+/// Returns 2^x for −1000 < x < 1000, with an accuracy of 45 bits. An x beyond a limit is replaced
+/// by the limit.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
     let x = clamp(x, -1000.0, 1000.0);

@@ -7,7 +7,7 @@ use super::log::log1p_f64;
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// Computes an odd polynomial near 0, and 1 − 2 / (exp(2|x|) + 1) elsewhere.
+/// Computes an odd polynomial near 0, and 1 − 2 / (exp(2|x|) + 1) for larger |x|.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     // From this |x| on, the result is ±1.
@@ -44,18 +44,19 @@ pub(in crate::element::scalar::math) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64)
     value.copysign(x)
 }
 
-/// Computes h + h / (2h + 1) with h = (exp|x| − 1) / 2, which loses no digits near 0.
+/// Computes h + h / (2h + 1) with h = (exp|x| − 1) / 2. This form loses no digits near 0.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = less_one_scaled::<L>(x.abs(), 0.5);
-    // If h is huge, the quotient is negligible, and might be ∞ / ∞.
+    // If h is huge, the quotient is negligible, but might be ∞ / ∞.
     let quotient = if half > 1e300 {
         0.0
     } else {
         half / (2.0 * half + 1.0)
     };
     let value = (half + quotient).copysign(x);
-    // Half of a subnormal number would lose its last bit, so a small x is returned unchanged.
+    // Half of a subnormal number would lose its last bit. Therefore a small x is returned
+    // unchanged.
     if x.abs() < 1e-9 { x } else { value }
 }
 
@@ -76,11 +77,10 @@ pub(in crate::element::scalar::math) fn cosh_f32<L: Pass>(pass: &mut L, x: f32) 
     cosh_f64(pass, f64::from(x)) as f32
 }
 
-/// The limit above which squares might overflow, and adding 1 has no effect.
+/// The limit above which squares might overflow. Adding 1 to such numbers has no effect.
 const HUGE: f64 = 1e100;
 
-/// Computes ln(x + √(x² + 1)), from the excess of the logarithm's argument over 1. For huge
-/// numbers, computes ln x + ln 2.
+/// Computes ln(x + √(x² + 1)) as ln(1 + `excess`). For huge numbers, computes ln x + ln 2.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn asinh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();
@@ -114,7 +114,7 @@ pub(in crate::element::scalar::math) fn acosh_f32<L: Pass>(pass: &mut L, x: f32)
     acosh_f64(pass, f64::from(x)) as f32
 }
 
-/// Computes ln((1 + x) / (1 − x)) / 2, from the excess of the quotient over 1.
+/// Computes ln((1 + x) / (1 − x)) / 2, where the quotient is 1 + 2x / (1 − x).
 #[inline(always)]
 pub(in crate::element::scalar::math) fn atanh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();

@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// Returns the arcsine of a number up to ½, given its square.
+/// Returns the arcsine of `x` for x ≤ ½. `square` is x².
 #[inline(always)]
 fn near<L: Pass>(x: f64, square: f64) -> f64 {
     let p = polynomial!(
@@ -17,8 +17,8 @@ fn near<L: Pass>(x: f64, square: f64) -> f64 {
     multiply_add::<L, _>(p * square, x, x)
 }
 
-/// Returns the arcsine of |x| and true if |x| ≤ ½. Otherwise returns the arcsine of √((1 − |x|) /
-/// 2), which is half the arccosine of |x|, and false.
+/// Returns the arcsine of `size`, which is |x|, and `true` for |x| ≤ ½. For other x, returns half
+/// the arccosine of |x| and `false`. Half the arccosine is the arcsine of √((1 − |x|) / 2).
 #[inline(always)]
 fn folded<L: Pass>(size: f64) -> (f64, bool) {
     let small = size <= 0.5;
@@ -78,8 +78,8 @@ pub(in crate::element::scalar::math) fn atan2_f32<L: Pass>(_pass: &mut L, y: f32
     let (across, up) = (f64::from(x.abs()), f64::from(y.abs()));
     let steep = up > across;
     let quotient = if steep { across / up } else { up / across };
-    // The quotient is 0 for 0 / 0, on the axis, and 1 for ∞ / ∞, on the diagonal. For NaN it
-    // remains NaN.
+    // The quotient is 0 for 0 / 0 (on the axis), and 1 for ∞ / ∞ (on the diagonal). For NaN, the
+    // quotient remains NaN.
     let quotient = if (up == 0.0) & (across == 0.0) {
         0.0
     } else {

@@ -5,12 +5,13 @@ use std::f64::consts::{LOG2_E, LOG10_2, LOG10_E};
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// ln 2 in two parts, the first of 9 bits.
+/// ln 2 as a sum of two numbers. The first number has 9 bits.
 const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
-/// ln 2 in two parts, the first of 33 bits.
+/// ln 2 as a sum of two numbers. The first number has 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
-/// Sets the special values of logarithms to every base: −∞ at 0, NaN below 0 and for NaN, ∞ at ∞.
+/// Sets the special values of logarithms to every base: −∞ for 0, ∞ for ∞, and NaN for negative
+/// numbers and NaN.
 #[inline(always)]
 fn special<A: num_traits::Float>(x: A, y: A) -> A {
     let y = if x > A::zero() { y } else { A::nan() };
@@ -44,7 +45,7 @@ fn split(x: f64) -> (f64, f64) {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     const ONE: u64 = 0x3ff0_0000_0000_0000;
     const FRACTION: u64 = 0x000f_ffff_ffff_ffff;
-    /// 2^52, whose lowest bits can hold a whole number, and the bias of exponents.
+    /// 2^52. From 2^52 on, the lowest bits of a number hold an integer.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let tiny = x < f64::MIN_POSITIVE;
     let scaled = if tiny {
@@ -60,7 +61,7 @@ fn split(x: f64) -> (f64, f64) {
 }
 
 /// Returns h and t with ln(1 + f) = f − (h − t), where h is f² / 2. The series is 2 · artanh(s)
-/// with s = f / (2 + f). The series is arranged as in Sun's fdlibm, so that the leading terms are
+/// with s = f / (2 + f). Its terms are arranged as in Sun's fdlibm, so that the leading terms are
 /// exact.
 #[inline(always)]
 fn series<L: Pass>(f: f64) -> (f64, f64) {
@@ -76,7 +77,7 @@ fn series<L: Pass>(f: f64) -> (f64, f64) {
     (half_square, s * multiply_add::<L, _>(z, p, half_square))
 }
 
-/// Returns ln x + `lost`, where `lost` is a small correction, for 0 < x < ∞.
+/// Returns ln x + `lost` for 0 < x < ∞. `lost` is a small correction.
 #[inline(always)]
 fn ln_corrected<L: Pass>(x: f64, lost: f64) -> f64 {
     let (m, k) = split(x);
@@ -94,11 +95,12 @@ pub(in crate::element::scalar::math) fn ln_f64<L: Pass>(_pass: &mut L, x: f64) -
 #[inline(always)]
 pub(in crate::element::scalar::math) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let sum = 1.0 + x;
-    // The rounding error of the sum, whichever summand is larger (Knuth's two-sum).
+    // `lost` is the rounding error of the sum (Knuth's two-sum). Either summand may be the larger
+    // one.
     let part = sum - 1.0;
     let lost = (1.0 - (sum - part)) + (x - part);
     let y = special(sum, ln_corrected::<L>(sum, lost / sum));
-    // Zero keeps its sign.
+    // If x is zero, the function returns x with its sign.
     if x == 0.0 { x } else { y }
 }
 

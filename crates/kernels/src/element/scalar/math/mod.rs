@@ -1,11 +1,11 @@
 //! Functions of real numbers, written so that a loop over many elements becomes vector code.
 //!
-//! Therefore the code here has no loops, and no branches except on constants. It calls only
-//! functions that are inlined into the loop, because a closure or a library function would be
-//! compiled without the loop's instruction set. Instead of a branch on the argument, both results
-//! are computed, and one of them is selected. Rare arguments for which a function fails are left to
-//! the careful [`Pass`](super::pass::Pass). Each file is a family of functions. `f64` has second
-//! priority here: its seldom used functions come from the standard library.
+//! The code here has no loops, and no branches except on constants. It calls only functions that
+//! are inlined into the loop. A closure or a library function would be compiled without the loop's
+//! instruction set. Instead of branching on the argument, a function computes both results and
+//! selects one of them. The careful [`Pass`](super::pass::Pass) computes the rare arguments for
+//! which a function fails. Each file contains a family of functions. Seldom used functions of `f64`
+//! call the standard library.
 
 mod erf;
 mod exp;
@@ -24,8 +24,7 @@ pub use power::{Powers, powi};
 pub use real::Real;
 pub use real::free::*;
 
-/// Evaluates the polynomial in `$x` with these coefficients, the constant coefficient first, by
-/// Horner's rule.
+/// Evaluates a polynomial in `$x` by Horner's rule. The constant coefficient is the first.
 macro_rules! polynomial {
     ($pass:ident, $x:expr; $last:expr) => { $last };
     ($pass:ident, $x:expr; $first:expr, $($rest:expr),+) => {

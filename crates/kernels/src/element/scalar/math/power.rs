@@ -8,11 +8,11 @@ use crate::element::scalar::convert;
 use crate::element::scalar::pass::{Pass, multiply_add};
 use crate::{DType, Numeric};
 
-/// Returns whether x is a whole number. Infinity counts as an even whole number.
+/// Returns whether x is a whole number. Infinity counts as an even number.
 #[inline(always)]
 fn is_whole(x: f64) -> bool {
-    /// 2^52, from which on every number is whole. Adding 2^52 to a smaller number drops its
-    /// fraction.
+    /// 2^52. From 2^52 on, every number is whole. If 2^52 is added to a smaller number, the sum has
+    /// no fraction.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let size = x.abs();
     (size >= WHOLE) | ((size + WHOLE) - WHOLE == size)
@@ -58,10 +58,10 @@ pub(in crate::element::scalar::math) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
 
-/// The type in which powers with whole exponents are computed. For [`Real`] numbers it is the type
-/// of their functions, and for integers the type of their sums.
+/// The type in which powers with integer exponents are computed. A [`Real`] number is computed in
+/// its own type, and an integer in the type of its sums.
 pub trait Powers: Copy {
-    /// Returns `x` to the power of `exponent`. For integers, returns the whole part of the power,
+    /// Returns `x` to the power of `exponent`. For integers, returns the integer part of the power,
     /// modulo the range of the type.
     fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
 }
@@ -86,9 +86,9 @@ powers! {
     u64: whole_power;
 }
 
-/// Raises each element to the power of an integer. Integers are multiplied in their own type,
-/// because a vector holds more narrow integers than 64-bit integers. The result is correct, because
-/// the lowest digits of a product depend only on the lowest digits of its factors.
+/// Raises `x` to the power of an integer. Integers are multiplied in their own type, because a
+/// vector holds more narrow integers than 64-bit integers. The result is correct, because the
+/// lowest digits of a product depend only on the lowest digits of its factors.
 #[inline(always)]
 pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
@@ -97,8 +97,8 @@ pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     convert(<T::Accumulator as Powers>::powi(pass, convert(x), exponent))
 }
 
-/// The maximum number of binary digits of exponents that need no loop. From 2^6 on, every power
-/// wraps in every type, except the powers of 0, 1 and −1.
+/// The maximum number of binary digits of exponents that need no loop. For larger exponents, the
+/// powers of all bases except 0, 1 and −1 wrap in every type.
 const DIGITS: u32 = 6;
 
 /// Computes the power by squaring (Knuth, "The Art of Computer Programming", volume 2, section
@@ -114,8 +114,8 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
         let factor = if is_factor { square } else { T::one() };
         (square.times(square), product.times(factor))
     };
-    // If all elements have one exponent, the compiler unswitches the loop: one version for each
-    // early return.
+    // If all elements have one exponent, the compiler unswitches the loop. It then compiles one
+    // version of the loop for each early return.
     let two = (0..2).fold((x, T::one()), next);
     if exponent as u32 >> 2 == 0 {
         return two.1;
@@ -127,13 +127,13 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     (4..DIGITS).fold(four, next).1
 }
 
-/// Returns the power for any exponent, by squaring.
+/// Returns the power by squaring. The exponent is not limited.
 #[inline]
 fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     let (one, zero) = (T::one(), T::zero());
     let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
-    // The loop has branches. If all elements have one exponent, the branches are predicted, and
-    // none of them waits for the product.
+    // The loop has branches. If all elements have one exponent, the processor predicts the
+    // branches, and none of them depends on the product.
     while rest != 0 {
         while rest & 1 == 0 {
             square = square.times(square);
@@ -142,7 +142,7 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
         product = product.times(square);
         rest -= 1;
     }
-    // The inverse of 1 and of −1 is the number itself. No other number has a whole inverse.
+    // The inverses of 1 and −1 are the numbers themselves. No other number has an integer inverse.
     // Unsigned types have no −1.
     let is_unit = x == one || (x < zero && x == zero.minus(one));
     if exponent >= 0 || is_unit {
@@ -152,25 +152,27 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     }
 }
 
-/// Returns the cube root of a positive normal number to 5 bits. The function divides the exponent,
-/// together with the digits behind it, by three, and adds a constant for the bias (W. Kahan). The
-/// constant and [`cbrt_f64`] come from FreeBSD's msun, by B. D. Evans.
+/// Returns the cube root of a positive normal number to 5 bits. The function divides the exponent
+/// by three, together with the digits after it. Then it adds a constant for the bias (W. Kahan).
+/// The constant and [`cbrt_f64`] come from FreeBSD's msun, by B. D. Evans.
 #[inline(always)]
 fn nearly_cbrt(size: f64) -> f64 {
     /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20, the constant for the bias.
     const BIAS: u64 = 715_094_163;
-    // A third of the higher half, by multiplication: vectors have no division of whole numbers.
+    // The upper half of the bits is divided by 3 through a multiplication, because vectors have no
+    // integer division.
     let third = ((size.to_bits() >> 32) * 0xaaaa_aaab) >> 33;
     f64::from_bits((third + BIAS) << 32)
 }
 
-/// Returns whether `x` is its own cube root because it is zero, infinite or NaN.
+/// Returns whether `x` is zero, infinite or NaN, and therefore its own cube root.
 #[inline(always)]
 fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
     (x == A::zero()) | !x.is_finite()
 }
 
-/// Applies two iterations of Halley's method in `f64`, from an accuracy of 5 bits to 47.
+/// Applies two iterations of Halley's method in `f64`. The iterations raise the accuracy from 5
+/// bits to 47 bits.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x).abs();
@@ -181,15 +183,15 @@ pub(in crate::element::scalar::math) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32)
     if is_its_cbrt(x) { x } else { root }
 }
 
-/// Returns t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t.
+/// Returns t · (2x + t³) / (x + 2t³), a better estimate of ∛x than t.
 #[inline(always)]
 fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     let cube = t * t * t;
     t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
 }
 
-/// Refines the estimate to 23 bits by a polynomial, and rounds it so that its square is exact. An
-/// iteration of Newton's method then ends within 0.67 units in the last place.
+/// Refines the estimate to 23 bits by a polynomial, and rounds it so that its square is exact. The
+/// result of one iteration of Newton's method then has an error below 0.67 units in the last place.
 #[inline(always)]
 pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 2^54, whose cube root is 2^18.
@@ -199,7 +201,7 @@ pub(in crate::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64)
     let tiny = size < f64::MIN_POSITIVE;
     let size = if tiny { size * SCALE } else { size };
     let t = nearly_cbrt(size);
-    // A polynomial for ∛x / t in t³ / x, for |t³ / x − 1| ≤ 1 / 10.
+    // `p` approximates ∛x / t by a polynomial in t³ / x, for |t³ / x − 1| ≤ 1 / 10.
     let r = t * t * (t / size);
     let p = polynomial!(
         L, r;

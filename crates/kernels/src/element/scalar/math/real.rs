@@ -1,12 +1,12 @@
-//! The functions of a real number, each generic over the [`Pass`] that computes it. They are the
-//! host form of the table rows of kind `float`.
+//! The functions of a real number, generic over the [`Pass`] that computes them. These functions
+//! are the host form of the table rows of kind `float` and `power`.
 
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 use crate::element::scalar::Arithmetic;
 use crate::element::scalar::pass::Pass;
 
-/// Declares the trait, its implementations for `f32` and `f64`, and a free function for each
-/// function of the trait.
+/// Declares the trait and its implementations for `f32` and `f64`. Also declares a free function
+/// for each function of kind `float`.
 macro_rules! real {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -15,8 +15,9 @@ macro_rules! real {
         /// The type in which elementwise functions compute: `f32` or `f64`.
         ///
         /// The functions are not methods, because the pass is their first argument:
-        /// `math::exp(pass, x)`. In every pass, their errors are within the bound of their row for
-        /// every argument, including NaN, infinities and subnormal numbers.
+        /// `math::exp(pass, x)`. In every pass, the error is within the bound of the function's
+        /// row. The bound holds for every argument, including NaN, infinities and subnormal
+        /// numbers.
         pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
             $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
         }
@@ -29,8 +30,7 @@ macro_rules! real {
             $(real! { @double $kind $pass $name $arguments $($body)+ })+
         }
 
-        /// The functions of [`Real`], called as `math::exp(pass, x)`, and functions that need no
-        /// pass.
+        /// The functions of [`Real`] as `math::exp(pass, x)`, and functions without a pass.
         pub(in crate::element::scalar::math) mod free {
             use super::Pass;
             use super::Real;
@@ -85,12 +85,12 @@ macro_rules! real {
             <A as Real>::$name($pass, $($x),+)
         }
     };
-    // Powers also exist for integers.
+    // Powers also exist for integers, so their free function is [`power::powi`].
     (@free power $pass:ident $name:ident $arguments:tt $docs:tt) => {};
     (@$what:ident power $($rest:tt)+) => { real! { @$what float $($rest)+ } };
     (@type $own:ident) => { $own };
     (@type $own:ident $type:ident) => { $type };
-    // Rows of other kinds are not functions of real numbers alone.
+    // Rows of other kinds also apply to types other than real numbers.
     (@$what:ident $kind:ident $($rest:tt)+) => {};
 }
 

@@ -5,9 +5,9 @@ use crate::element::scalar::pass::Pass;
 macro_rules! rounding {
     ($($type:ident $whole:literal: $round:ident $floor:ident $ceil:ident $trunc:ident;)+) => {
         $(
-            /// Rounds to a whole number. Processors that multiply and add in one instruction also
-            /// round in one instruction. For other processors, the function adds and subtracts the
-            /// least number from which on all numbers are whole.
+            /// Rounds to a whole number. Processors with a fused multiply-add also have a rounding
+            /// instruction. For other processors, the function adds and subtracts `WHOLE`. From
+            /// `WHOLE` on, all numbers are whole.
             #[inline(always)]
             pub(in crate::element::scalar::math) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
                 const WHOLE: $type = $whole;

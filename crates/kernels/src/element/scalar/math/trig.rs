@@ -1,32 +1,32 @@
-//! Sine, cosine and tangent: x = n·π/2 + r with |r| ≤ π/4, and polynomials for both functions.
+//! Sine, cosine and tangent: x = n·π/2 + r with |r| ≤ π/4, and polynomials for sine and cosine.
 //!
-//! π/2 is split into parts, so that the product of n and each part is exact for arguments up to the
-//! limit of the type. Arguments beyond it are rare.
+//! π/2 is split into parts. Up to the limit of the type, the product of n and each part is exact.
+//! Arguments beyond the limit are rare.
 
 use std::f64::consts::FRAC_2_PI;
 
 use super::polynomial;
 use crate::element::scalar::pass::{Pass, multiply_add};
 
-/// A magic number. When it is added to a number below 2^51, the sum is rounded to a whole number,
-/// which the lowest bits of the sum hold.
+/// A magic number that rounds numbers below 2^51. If it is added to a number, the lowest bits of
+/// the sum are the nearest integer.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
-/// π/2 in parts of 33 bits. The last part has the precision of its type.
+/// π/2 in four parts. The first three parts have 33 bits.
 const PI_2: (f64, f64, f64, f64) = (
     1.570_796_326_734_125_6,
     6.077_100_506_303_966e-11,
     2.022_266_248_711_166_5e-21,
     8.478_427_660_368_9e-32,
 );
-/// π/2 without the first of its parts.
+/// π/2 minus the first part of [`PI_2`].
 const PI_2_REST: f64 = 6.077_100_506_506_192e-11;
 
-/// The limit up to which n has fewer than 20 bits.
+/// The limit of `f32` arguments. Below the limit, n has fewer than 20 bits.
 const LIMIT_F32: f32 = 100_000.0;
 const LIMIT_F64: f64 = 800_000.0;
 
-/// Returns the remainder of |x| modulo π/2, and a number whose lowest bits are the number of the
+/// Returns the remainder of |x| modulo π/2, and an integer whose lowest bits are the index of the
 /// quadrant.
 #[inline(always)]
 fn reduced_f32<L: Pass>(x: f32) -> (f32, u32) {
@@ -49,7 +49,7 @@ fn both_f32<L: Pass>(r: f32) -> (f32, f32) {
     (sine, 1.0 - below)
 }
 
-/// Returns the sine or cosine of `r`: the quadrant `n` selects the function, and `n` and `sign`
+/// Returns the sine or cosine of `r`. The quadrant `n` selects the function. Both `n` and `sign`
 /// determine the sign.
 #[inline(always)]
 fn chosen_f32<L: Pass>(r: f32, n: u32, sign: u32) -> f32 {
@@ -112,8 +112,8 @@ fn difference(a: f64, b: f64) -> (f64, f64) {
     (difference, (a - (difference - part)) - (b + part))
 }
 
-/// Returns the remainder of |x| modulo π/2 as a sum of two numbers, and a number whose lowest bits
-/// are the number of the quadrant.
+/// Returns the remainder of |x| modulo π/2 as a sum of two numbers. Also returns an integer whose
+/// lowest bits are the index of the quadrant.
 #[inline(always)]
 fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     let x = x.abs();
@@ -127,7 +127,8 @@ fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     (sum, (r - sum) + rest, rounded.to_bits())
 }
 
-/// Returns the sine and the cosine of r + `rest` for |r| ≤ π/4, arranged as in Sun's fdlibm.
+/// Returns the sine and the cosine of r + `rest` for |r| ≤ π/4. The terms are arranged as in Sun's
+/// fdlibm.
 #[inline(always)]
 fn both_f64<L: Pass>(r: f64, rest: f64) -> (f64, f64) {
     let square = r * r;

@@ -1,4 +1,5 @@
-//! Tests of `f64` against the standard library and against values with all digits known.
+//! Tests of `f64` functions against the standard library, and against values that are exact in all
+//! digits.
 
 use super::{Careful, Fast, in_all_passes, unit};
 use crate::element::scalar::math;
@@ -11,7 +12,7 @@ fn ulps(actual: f64, exact: f64) -> f64 {
     (actual - exact).abs() / unit(exact, 52, -1022)
 }
 
-/// Returns arguments of all magnitudes up to `limit`, and twice as many arguments near 1.
+/// Returns arguments of all magnitudes up to `limit`. Half of the arguments are near 1.
 fn arguments(limit: f64) -> impl Iterator<Item = f64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {
@@ -35,8 +36,8 @@ fn arguments(limit: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The callback of `functions!`: compares with the standard library. The bounds include the
-/// standard library's error.
+/// Compares each function of one argument with the standard library. The bounds include the
+/// standard library's error. The macro is a callback of `functions!`.
 macro_rules! compare {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -68,8 +69,8 @@ macro_rules! compare {
 
 functions! { compare }
 
-/// Values that were computed with 90 digits, for functions whose standard library form is less
-/// exact.
+/// The expected values were computed with 90 digits. The standard library's forms of these
+/// functions are less exact.
 #[test]
 #[expect(clippy::approx_constant, reason = "values like any others")]
 fn values_known_to_all_digits() {

@@ -1,8 +1,8 @@
-//! The guarantees of the functions: units in the last place, special values, and equal bits from
-//! every pass.
+//! Tests of the functions: errors in units in the last place, special values, and equal bits in all
+//! passes.
 //!
-//! The sweeps take one `f32` in every `STRIDE`. With `--ignored` they take every `f32`, which takes
-//! minutes.
+//! The sweeps test one `f32` in every `STRIDE`. With `--ignored`, they test every `f32`, which
+//! needs minutes.
 
 mod double;
 mod powers;
@@ -11,7 +11,8 @@ mod special;
 
 use crate::element::scalar::pass::{Careful, Fast};
 
-/// The distance of the tested numbers. It is prime, so that all last digits occur.
+/// The distance between the bits of tested numbers. The distance is prime, so that all last digits
+/// occur.
 const STRIDE: usize = 4001;
 
 /// Returns the distance of `actual` from `exact`, in units in the last place of an `f32`.
@@ -19,7 +20,7 @@ fn ulps(actual: f32, exact: f64) -> f64 {
     let nearest = exact as f32;
     if actual.is_nan() || exact.is_nan() || nearest.is_infinite() || actual.is_infinite() {
         let same = actual == nearest || (actual.is_nan() && exact.is_nan());
-        // The next number beyond the largest number would be one unit above it.
+        // The unit in the last place of `f32::MAX` is 2^104.
         let edge = f64::from(f32::MAX) + 2f64.powi(104);
         let near = actual.is_infinite() && exact.abs() < edge && exact.abs() > f64::from(f32::MAX);
         return if same {
@@ -33,12 +34,12 @@ fn ulps(actual: f32, exact: f64) -> f64 {
     (f64::from(actual) - exact).abs() / unit(exact, 23, -126)
 }
 
-/// Returns the value of the last place of a number with `digits` binary digits behind the first
+/// Returns the unit in the last place of a number with `digits` binary digits after the first
 /// digit.
 fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     let exponent = ((exact.abs().to_bits() >> 52) as i32 - 1023).max(least_exponent);
     let place = exponent - digits;
-    // A subnormal unit is made of its bits.
+    // If the unit is subnormal, it is constructed from its bits.
     if place < -1022 {
         f64::from_bits(1 << (place + 1074))
     } else {
@@ -46,9 +47,8 @@ fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     }
 }
 
-/// Evaluates a function in all passes: first in the careful pass, with and without a fused
-/// multiplication. If no argument is rare, also evaluates it in the fast pass, with and without a
-/// fused multiplication.
+/// Evaluates a function in the careful pass, with and without a fused multiply-add. If no argument
+/// is rare, also evaluates the function in the fast pass, with and without a fused multiply-add.
 macro_rules! in_all_passes {
     ($name:ident, $($x:expr),+) => {{
         let (mut fused, mut plain) = (Fast::<true>::default(), Fast::<false>::default());

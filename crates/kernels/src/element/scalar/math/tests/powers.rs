@@ -1,5 +1,5 @@
-//! Tests of functions of two arguments in `f32`, with every pair of special values, and many other
-//! values.
+//! Tests of functions of two arguments in `f32`, with all pairs of special values and with
+//! pseudorandom pairs.
 
 use super::{Careful, Fast, in_all_passes, ulps};
 use crate::Numeric;
@@ -38,7 +38,7 @@ const SPECIAL: [f32; 30] = [
     1e30,
 ];
 
-/// Returns all pairs of special values, and pairs of numbers of all magnitudes.
+/// Returns all pairs of special values, and pseudorandom pairs of all magnitudes.
 fn pairs() -> impl Iterator<Item = (f32, f32)> {
     let special = SPECIAL.into_iter().flat_map(|x| SPECIAL.map(|y| (x, y)));
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -59,7 +59,6 @@ fn pairs() -> impl Iterator<Item = (f32, f32)> {
     special.chain(others.take(200_000))
 }
 
-/// Exponents of all magnitudes.
 const WHOLE: [i32; 15] = [
     0,
     1,
@@ -78,7 +77,8 @@ const WHOLE: [i32; 15] = [
     i32::MIN + 1,
 ];
 
-/// The callback of `functions!`, which compares functions of two arguments.
+/// Compares functions of two arguments with their exact form. The macro is a callback of
+/// `functions!`.
 macro_rules! compare {
     ($pass:ident $(
         $(#[doc = $doc:literal])+

@@ -1,10 +1,9 @@
-//! Tests of `f32`: every function of one argument, for all arguments, against the function in
-//! `f64`.
+//! Tests of each `f32` function of one argument, against the function in `f64`.
 
 use super::{Careful, Fast, STRIDE, in_all_passes, ulps};
 use crate::element::scalar::math;
 
-/// Special arguments, which a stride may miss.
+/// Special arguments, which a sweep with a stride may miss.
 const SPECIAL: [f32; 14] = [
     0.0,
     1.0,
@@ -28,7 +27,7 @@ fn arguments(stride: usize) -> impl Iterator<Item = f32> {
     special.chain(others)
 }
 
-/// The callback of `functions!`, which declares a sweep for each function.
+/// Declares a sweep for each function of one argument. The macro is a callback of `functions!`.
 macro_rules! sweeps {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -80,7 +79,7 @@ macro_rules! sweeps {
             }
         }
     };
-    // Functions of two arguments, and functions of other kinds, are not swept.
+    // The macro declares no sweep for functions of two arguments or of other kinds.
     (@row $kind:ident $name:ident $($rest:tt)+) => {};
 }
 

@@ -1,12 +1,12 @@
-//! The results at zeros, infinities, NaN and the edges of the range.
+//! Tests of the results for zeros, infinities, NaN and the edges of the range.
 
 use super::{Careful, Fast, in_all_passes};
 use crate::element::scalar::{Arithmetic, Signed, math};
 
 const INF: f64 = f64::INFINITY;
 
-/// Checks rows `name: (argument, value)…` in both types. The values must be exact, including the
-/// sign of zero.
+/// Checks rows `name: (argument, value)…` in `f32` and `f64`. The values must be exact, including
+/// the sign of zero.
 macro_rules! check {
     ($($name:ident: $(($x:expr, $exact:expr))+;)+) => {
         $($(
@@ -89,8 +89,8 @@ fn magnitudes_and_signs() {
 
 #[test]
 fn the_edges_of_the_range() {
-    // The last arguments with finite, normal and nonzero results, and the neighbours of these
-    // arguments.
+    // The arguments are the last ones with finite, normal and nonzero results, and their
+    // neighbours.
     let pass = &mut Careful::<true>;
     for (x, exact) in [
         (88.722_83_f32, 3.402_798_5e38_f64),
@@ -111,7 +111,7 @@ fn the_edges_of_the_range() {
     assert_eq!(math::exp(pass, -745.133_219_101_941_1_f64), 5e-324);
     assert_eq!(math::exp(pass, -745.133_219_101_941_2_f64), 0.0);
     assert!(math::sinh(pass, 710.4_f64).is_finite() && math::cosh(pass, 710.4_f64).is_finite());
-    // A function that approximates the identity near 0 returns subnormal arguments unchanged.
+    // Near 0, these functions approximate the identity. They return subnormal arguments unchanged.
     for bits in [1_u32, 2, 3, 0x7f_ffff, 0x80_0000] {
         let x = f32::from_bits(bits);
         for y in [
