@@ -1,11 +1,11 @@
-//! Sums of `f32` over all ranks: `MPI_Allreduce`, `Group::mpi` and `Group::threads` on the same
-//! machine.
+//! Sums of `f32` over all ranks on one machine, with `MPI_Allreduce`, `Group::mpi` and
+//! `Group::threads`.
 //!
-//! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. The benchmark
-//! starts itself under `mpirun`. There, the processes alternate between `MPI_Allreduce` and
-//! `Group::mpi`, on the same memory and with the same settings of MPI. A time is the time of the
-//! slowest rank, from a barrier until the array can be read. The table shows the median. For the
-//! two ways that use MPI it also shows the fastest tenth, which other programs on the machine
+//! The arguments of `cargo bench --features mpi --bench collective -- 2 4` are the numbers of
+//! ranks. The benchmark starts itself under `mpirun`. There, the processes alternate between
+//! `MPI_Allreduce` and `Group::mpi`, with the same memory and the same MPI settings. A time is
+//! measured on the slowest rank, from a barrier until the array is readable. The table shows
+//! medians. For the two variants with MPI, it also shows the fastest tenth, which other programs
 //! disturb least.
 
 use std::ffi::c_int;
@@ -19,7 +19,7 @@ use mpi::ffi;
 /// The environment variable that marks a process as a rank.
 const RANK: &str = "CACHESCOPE_BENCH_RANK";
 
-/// The prefix of a rank's row of results.
+/// The prefix of a row of results in a rank's output.
 const ROW: &str = "row";
 
 fn main() -> Result<()> {
@@ -49,24 +49,24 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the lengths in bytes, from 1 KiB to 64 MiB.
+/// Returns the array lengths in bytes, from 1 KiB to 64 MiB.
 fn lengths() -> impl Iterator<Item = usize> {
     (0..9).map(|step| 1024 << (2 * step))
 }
 
-/// Returns the number of measurements of a length.
+/// Returns the number of measurements for an array length.
 fn iterations(bytes: usize) -> usize {
     ((256 << 20) / bytes).clamp(15, 300)
 }
 
-/// Returns the median and the end of the fastest tenth, in microseconds.
+/// Returns the median and the 10 % quantile, in microseconds.
 fn quantiles(mut times: Vec<Duration>) -> [f64; 2] {
     times.sort_unstable();
     [times.len() / 2, times.len() / 10].map(|place| times[place].as_secs_f64() * 1e6)
 }
 
-/// Returns the rows that rank 0 prints: the bytes, and the [`quantiles`] of `MPI_Allreduce` and of
-/// `Group::mpi`.
+/// Starts `size` ranks with `mpirun`. Returns the rows of rank 0: the bytes, and the [`quantiles`]
+/// of `MPI_Allreduce` and of `Group::mpi`.
 fn under_mpi(size: usize) -> Vec<(usize, [f64; 2], [f64; 2])> {
     let own = std::env::current_exe().expect("the path of this program");
     let settings = [
@@ -96,7 +96,7 @@ fn under_mpi(size: usize) -> Vec<(usize, [f64; 2], [f64; 2])> {
     rows.collect()
 }
 
-/// Runs one rank of MPI, which measures both ways.
+/// Runs a rank of MPI, which measures `MPI_Allreduce` and `Group::mpi`.
 fn take_part() -> Result<()> {
     let group = Group::mpi()?.checks(false);
     let device = Device::current();
@@ -112,7 +112,7 @@ fn take_part() -> Result<()> {
                     device.synchronize()
                 })?,
             ];
-            // The first three iterations reserve memory.
+            // The first three iterations are warm-up, because they reserve memory.
             if iteration >= 3 {
                 plain.push(took[0]);
                 own.push(took[1]);
@@ -129,7 +129,7 @@ fn take_part() -> Result<()> {
     group.barrier()
 }
 
-/// Returns the time of the slowest rank.
+/// Returns the time that `work` takes on the slowest rank.
 fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     // SAFETY: MPI is initialised.
     unsafe { ffi::MPI_Barrier(ffi::RSMPI_COMM_WORLD) };
@@ -137,7 +137,7 @@ fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     work()?;
     let own = began.elapsed().as_secs_f64();
     let mut longest = 0.0_f64;
-    // SAFETY: source and target are the same local number.
+    // SAFETY: `own` and `longest` are local variables of one `f64` each.
     unsafe {
         ffi::MPI_Allreduce(
             (&raw const own).cast(),
@@ -151,11 +151,11 @@ fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     Ok(Duration::from_secs_f64(longest))
 }
 
-/// Sums the array with MPI itself, in the array's memory.
+/// Sums the array in place with MPI itself.
 fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
     let memory = std::ptr::with_exposed_provenance_mut::<f32>(x.address() as usize);
-    // SAFETY: the array is on the host, without gaps, and nothing else uses it; MPI writes
-    // `x.len()` elements. The source is the value of `MPI_IN_PLACE` in this MPI's header.
+    // SAFETY: the array is contiguous host memory with `x.len()` elements, and `x` is borrowed
+    // exclusively. `in_place` returns the value of `MPI_IN_PLACE` in this MPI's header.
     unsafe {
         ffi::MPI_Allreduce(
             in_place(),
@@ -169,7 +169,7 @@ fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
     Ok(())
 }
 
-/// Returns `MPI_IN_PLACE`, a macro of MPI's header whose value differs between libraries.
+/// Returns `MPI_IN_PLACE`, a macro whose value differs between MPI libraries.
 fn in_place() -> *const std::ffi::c_void {
     let is_open_mpi =
         mpi::environment::library_version().is_ok_and(|version| version.contains("Open MPI"));
@@ -177,7 +177,7 @@ fn in_place() -> *const std::ffi::c_void {
     std::ptr::without_provenance(address)
 }
 
-/// Returns the times of calls between threads, in microseconds.
+/// Returns the median times of `Group::threads`, in microseconds.
 fn on_threads(size: usize) -> Result<Vec<f64>> {
     let ranks = Group::threads(size, |group| {
         let group = group.checks(false);

@@ -1,5 +1,5 @@
-//! A training step of the digits by automatic gradients, timed alternately with a step whose
-//! gradients are written out by hand.
+//! A training step of the digits with automatic gradients. It is timed alternately with a step
+//! whose gradients are written by hand.
 //!
 //! `cargo bench --bench gradients`
 
@@ -13,7 +13,7 @@ use shared::digits::{Digits, PIXELS};
 use shared::{by_hand, model};
 
 const ROUNDS: usize = 41;
-/// The number of steps of one kind before a turn of the other kind.
+/// The number of steps of one variant before the other variant runs.
 const TURN: usize = 10;
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv.gz");
 
@@ -34,8 +34,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the medians of the rounds' mean times, and the peak of live bytes of each kind, on
-/// separate devices.
+/// Prints the time of each variant, and the peak of its live bytes. A time is the median over the
+/// rounds of the mean step time. The variants run on separate devices.
 fn compare(digits: &Digits, policy: Policy, units: usize, batch: usize) -> Result<()> {
     let [first, second] = [
         Device::host_with(Default::default())?,
@@ -76,7 +76,7 @@ fn compare(digits: &Digits, policy: Policy, units: usize, batch: usize) -> Resul
     Ok(())
 }
 
-/// Returns the mean time of a step, in microseconds.
+/// Returns the mean step time of a turn, in microseconds.
 fn turn(step: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..TURN {

@@ -1,6 +1,6 @@
-//! Data-parallel training on ranks that are threads. Measures the share of the exchanges that
-//! overlaps the backward pass, from a recording of the first rank's device. Also measures the
-//! memory of a rank with and without sharded optimizer states.
+//! Data-parallel training on ranks that are threads. From a recording of the first rank, the
+//! benchmark measures the share of the exchanges that overlaps the backward pass. It also measures
+//! the memory of a rank with and without sharded optimizer states.
 //!
 //! `cargo bench --bench parallel`
 
@@ -11,7 +11,7 @@ use cachescope::grad::optim::Adam;
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
-/// The number of steps before the measured steps.
+/// The number of warm-up steps.
 const WARM: usize = 3;
 const STEPS: usize = 15;
 const LAYERS: usize = 6;
@@ -66,10 +66,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The times of one step of the first rank.
+/// The times of a step on the first rank.
 struct Step {
     step: Duration,
-    /// The total time of the exchanges, each from its beginning to its end.
     exchanges: Duration,
     /// The part of `exchanges` before the end of the backward pass.
     hidden: Duration,
@@ -126,8 +125,8 @@ fn overlap(ranks: usize, first: usize, others: usize) -> Result<Vec<Step>> {
     Ok(all.into_iter().next().unwrap_or_default())
 }
 
-/// Returns the time of all exchanges, and the part of it before `passed`. Exchanges are the
-/// operations of streams other than 0.
+/// Returns the duration of all exchanges, and the part of this duration before `passed`. Exchanges
+/// are the operations of streams other than 0.
 fn exchanges(events: &[RecordedEvent], passed: Duration) -> (Duration, Duration) {
     let (mut whole, mut hidden) = (Duration::ZERO, Duration::ZERO);
     let mut begun: Option<(Duration, u32)> = None;
@@ -147,7 +146,7 @@ fn exchanges(events: &[RecordedEvent], passed: Duration) -> (Duration, Duration)
     (whole, hidden)
 }
 
-/// Returns the bytes that are live between steps, and the peak within a step.
+/// Returns the live bytes between steps, and the peak of the live bytes during a step.
 fn memory(ranks: usize, divides: bool) -> Result<(u64, u64)> {
     let all = Group::threads(ranks, |group| {
         let group = group.checks(false);

@@ -1,5 +1,6 @@
-//! The costs of recording: a hit, an entry and a training step of the digits, alternately with and
-//! without recording. Also the time and the size of each report of 100,000 events.
+//! The cost of recording. A hit, an entry and a training step of the digits are timed alternately
+//! with and without a recording. The benchmark also measures the time and the size of each report
+//! of 100,000 events.
 //!
 //! `cargo bench --bench recording`
 
@@ -38,8 +39,8 @@ fn main() -> Outcome<()> {
     reports(&device)
 }
 
-/// Prints the nanoseconds of one of `times` runs, plain and recorded: the medians of alternating
-/// rounds.
+/// Prints the nanoseconds per run with and without a recording, as medians of alternating rounds. A
+/// round has `times` runs.
 fn compare(
     device: &Device,
     name: &str,
@@ -79,7 +80,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Measures a hit and its drop with and without recording. They record two events.
+/// Compares a hit with its drop, which record two events.
 fn hit(device: &Device) -> Outcome<()> {
     compare(device, "hit and drop, 1000 times", 1000, || {
         cache_scope!("hit", {
@@ -91,7 +92,7 @@ fn hit(device: &Device) -> Outcome<()> {
     })
 }
 
-/// Compares an empty entry: two events.
+/// Compares an empty entry, which records two events.
 fn entry(device: &Device) {
     let run = || {
         cache_scope!("empty", {});
@@ -100,7 +101,6 @@ fn entry(device: &Device) {
     compare(device, "an empty entry", 100_000, run).expect("it allocates nothing");
 }
 
-/// Compares a training step of `examples/train_digits`.
 fn step(device: &Device, policy: Policy) -> Outcome<()> {
     let digits = Digits::read(Path::new(DIGITS)).map_err(|failure| failure.to_string())?;
     let mut generator = Generator::new(1);
@@ -123,7 +123,7 @@ fn step(device: &Device, policy: Policy) -> Outcome<()> {
     })
 }
 
-/// Times the reports of a recording of 100,000 events.
+/// Times all reports of a recording of 100,000 events.
 fn reports(device: &Device) -> Outcome<()> {
     let recording = device.record(RecordOptions::default())?;
     let mut kept = Vec::new();

@@ -1,6 +1,6 @@
-//! Gradients of gradients, for a script that compares them with JAX. Each line of the input is
-//! `NAME TIMES`: a step and the number of runs. The output line is the nanoseconds of the runs, and
-//! the loss.
+//! Times second-order gradients, for a script that compares them with JAX. Each input line is `NAME
+//! TIMES`: a step and the number of runs. The output line is the total time of the runs in
+//! nanoseconds, and the loss.
 //!
 //! ```text
 //! $ echo penalty 10 | RAYON_NUM_THREADS=1 cargo bench --bench second_order
@@ -21,14 +21,13 @@ struct Layer {
     bias: Array<f32>,
 }
 
-/// Returns numbers from −`bound` to `bound`. The script computes the same numbers.
+/// Returns deterministic numbers from −`bound` to `bound`. The script computes the same numbers.
 fn numbers(shape: [usize; 2], bound: f64) -> Result<Array<f32>> {
     let count = shape[0] * shape[1];
     let number = |index: usize| ((index as f64 * 0.7391 + 0.3).sin() * bound) as f32;
     Array::from_vec((0..count).map(number).collect(), shape)
 }
 
-/// Makes layers of these widths.
 fn layers(widths: &[usize]) -> Result<Vec<Layer>> {
     let layer = |pair: &[usize]| {
         Ok(Layer {
@@ -39,7 +38,7 @@ fn layers(widths: &[usize]) -> Result<Vec<Layer>> {
     widths.windows(2).map(layer).collect()
 }
 
-/// Applies the layers, with tanh between them.
+/// Applies the layers, with tanh between consecutive layers.
 fn forward(layers: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     let mut x = x.clone();
     for (index, layer) in layers.iter().enumerate() {
@@ -52,7 +51,7 @@ fn forward(layers: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     Ok(x)
 }
 
-/// Returns the gradient penalty: the deviation from 1 of the slopes at `x` (Gulrajani et al.,
+/// Returns the gradient penalty, the deviation of the slopes at `x` from 1 (Gulrajani et al.,
 /// "Improved Training of Wasserstein GANs", 2017).
 fn penalty(critic: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
     let (_, slopes) = value_and_grad(x, |x| forward(critic, x)?.sum())?;

@@ -1,4 +1,4 @@
-//! The operations.
+//! The benchmarked operations and training steps.
 
 use std::hint::black_box;
 
@@ -7,13 +7,11 @@ use cachescope::grad::optim::AdamW;
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, ConvOptions, Float, Result, attention};
 
-/// A function that runs an operation once.
 pub(crate) type Case = Box<dyn FnMut() -> Result<()> + Send>;
 
-/// A function that prepares a training step.
 type Step = fn() -> Result<Case>;
 
-/// Calls `see` with each case whose name contains `part`.
+/// Calls `see` for each case whose name contains `part`.
 pub(crate) fn for_each(part: &str, mut see: impl FnMut(&str, Case) -> Result<()>) -> Result<()> {
     of_type::<f32>("f32", part, &mut see)?;
     of_type::<f64>("f64", part, &mut see)?;
@@ -31,7 +29,7 @@ pub(crate) fn for_each(part: &str, mut see: impl FnMut(&str, Case) -> Result<()>
     Ok(())
 }
 
-/// A row: its name, its operands, and the operation.
+/// Defines a case: its name, its operands, and its operation.
 macro_rules! case {
     ($name:expr, $part:ident, $see:ident, { $($value:ident = $made:expr;)* } => $once:expr) => {
         let name = $name;
@@ -138,8 +136,8 @@ struct Text {
     head: Linear,
 }
 
-/// Prepares a training step of a transformer with these numbers of layers, features, heads, tokens
-/// and sequences.
+/// Prepares a training step of a transformer. The argument is the number of layers, features,
+/// heads, tokens and sequences.
 fn text([layers, width, heads, length, batch]: [usize; 5]) -> Result<Case> {
     const VOCABULARY: usize = 256;
     let block = |_| {

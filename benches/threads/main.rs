@@ -1,7 +1,8 @@
-//! Operations with two threads and with one, which alternate in one process. The columns are the
-//! time with one thread, and ratios of the time with two threads to the time with one: `inside` on
-//! a thread of rayon's pool, `outside` on a thread that is in no pool, as in most programs.
-//! `fastest` compares the fastest rounds of `outside`, for machines that also run other programs.
+//! Operations with one and with two threads, alternating in one process. The first column is the
+//! time with one thread. The other columns are ratios of the time with two threads to this time.
+//! `inside` runs on a thread of rayon's pool. `outside` runs on a thread outside of all pools, as
+//! in most programs. `fastest` compares the fastest rounds of `outside`, for machines that also run
+//! other programs.
 //!
 //! `cargo bench --bench threads -- [ROUNDS [PART OF A NAME]]`
 
@@ -15,14 +16,14 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use cases::{Case, for_each};
 
-/// The minimum time of one turn: shorter operations are repeated.
+/// The minimum duration of a turn. Shorter operations are repeated.
 const TURN: Duration = Duration::from_millis(2);
-/// The ratio above which two threads count as slower than one. A slower row is listed again at the
-/// end.
+/// The ratio above which two threads count as slower than one thread. Such rows are listed again at
+/// the end.
 const SLOWER: f64 = 1.03;
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    // Cargo passes `--bench`.
+    // Cargo passes `--bench` to the benchmark.
     let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
     let rounds = arguments.next().map_or(Ok(15), |rounds| rounds.parse())?;
     let part = arguments.next().unwrap_or_default();
@@ -55,14 +56,13 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The times of a case.
 struct Row {
     /// The time with one thread, in microseconds.
     one: f64,
-    /// The median over the rounds of the ratio of the time with two threads to the time with one.
+    /// The ratio of the time with two threads to the time with one, as the median over the rounds.
     inside: f64,
     outside: f64,
-    /// The ratio of the fastest rounds, `outside` to one thread.
+    /// The ratio of the fastest `outside` round to the fastest round with one thread.
     fastest: f64,
 }
 
@@ -96,7 +96,7 @@ fn measure(case: &mut Case, pools: [Option<&ThreadPool>; 3], rounds: usize) -> R
     })
 }
 
-/// Runs a case `times` times, after one run that fills the scope's cache, and returns the time.
+/// Fills the scope's cache with one run, and then times `times` runs.
 fn run(pool: Option<&ThreadPool>, case: &mut Case, times: usize) -> Result<Duration> {
     let mut timed = || {
         cache_scope!("threads", {

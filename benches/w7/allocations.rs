@@ -1,4 +1,4 @@
-//! Allocations and drops of buffers: the hit, the pool, and random allocations. (W1 and W4.)
+//! Allocations and drops of buffers: the hit, the pool, and random allocations (W1 and W4).
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::settings::Settings;
 use crate::{Outcome, Work};
 
-/// The number of live blocks of the random order.
+/// The number of live blocks in the test with a random order.
 const LIVE: usize = 64;
-/// The percentage of steps of the random program that allocate.
+/// The percentage of allocations among the steps of the random program.
 const ALLOCATING_PERCENT: u64 = 73;
 const ALLOCATIONS: usize = 10_000;
 
-/// The allocation and drop of one buffer.
+/// The allocation and the drop of one buffer.
 pub(crate) struct Hit {
     device: Device,
     bytes: usize,
@@ -52,8 +52,8 @@ impl Work for Hit {
     }
 }
 
-/// The free of one of `LIVE` live buffers and the allocation of a buffer of its size, in a random
-/// order.
+/// The replacement of live buffers in random order. One of `LIVE` buffers is freed, and a buffer of
+/// equal size is allocated.
 pub(crate) struct Churn {
     device: Device,
     bytes: usize,
@@ -93,7 +93,7 @@ impl Work for Churn {
     }
 }
 
-/// The entry and exit of an empty scope.
+/// The entry and the exit of an empty scope.
 pub(crate) struct Entry;
 
 impl Work for Entry {
@@ -106,10 +106,10 @@ impl Work for Entry {
     }
 }
 
-/// RMM's `random_allocations`: a number of allocations of sizes uniform from 1 to the largest, and
-/// an equal number of frees of a random live block.
+/// The program of RMM's `random_allocations`. Sizes are uniform from 1 to the maximum. Each
+/// allocation is matched by a free of a random live block.
 pub(crate) struct Program {
-    /// The slot of each step, with the bytes to allocate, or 0 to free the slot's block.
+    /// The slot and the bytes of each step. A step of 0 bytes frees the slot's block.
     pub(crate) steps: Vec<(usize, usize)>,
     pub(crate) slots: usize,
     pub(crate) peak_live_bytes: u64,
@@ -160,7 +160,7 @@ impl Program {
     }
 }
 
-/// The random program, through the pool of a separate device and outside of every scope.
+/// The random program, on the pool of a separate device, outside of all scopes.
 pub(crate) struct RandomBuffers {
     device: Device,
     program: Program,
@@ -208,7 +208,7 @@ impl Work for RandomBuffers {
     }
 }
 
-/// The high bits of a multiplicative generator.
+/// A linear congruential generator, of which the high bits are used.
 struct Random(u64);
 
 impl Random {

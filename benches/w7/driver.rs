@@ -1,4 +1,4 @@
-//! The driver without this library: its stream-ordered allocator, and its copies.
+//! The driver without this library: its stream-ordered allocator and its copies.
 
 use std::ffi::{CStr, c_int};
 use std::hint::black_box;
@@ -22,12 +22,12 @@ fn check(what: &str, result: CUresult) -> Outcome<()> {
     }
 }
 
-/// Returns the device's name, the driver's version and the device's total bytes.
+/// Returns the name of the device, the version of the driver, and the total bytes of the device.
 pub(crate) fn describe(ordinal: usize) -> Outcome<(String, i32, u64)> {
     let mut name = [0; 128];
     let (mut device, mut version, mut bytes) = (0, 0, 0);
-    // SAFETY: the library has opened this device, so the driver is loaded and initialised; every
-    // pointer is to a local variable of the given size.
+    // SAFETY: the library has opened this device, so the driver is loaded and initialised. Each
+    // pointer refers to a local variable of the required size.
     unsafe {
         check(
             "cuDeviceGet",
@@ -47,12 +47,12 @@ pub(crate) fn describe(ordinal: usize) -> Outcome<(String, i32, u64)> {
             sys::cuDeviceTotalMem_v2(&raw mut bytes, device),
         )?;
     }
-    // SAFETY: the driver has terminated the name with a zero inside the array.
+    // SAFETY: the driver terminates the name with a zero inside of the array.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     Ok((name.to_string_lossy().into_owned(), version, bytes as u64))
 }
 
-/// The device's context, with a separate stream and memory pool.
+/// A context of the device, with a separate stream and a separate memory pool.
 struct Driver {
     device: CUdevice,
     stream: CUstream,
@@ -68,8 +68,8 @@ impl Driver {
         };
         let mut context: CUcontext = ptr::null_mut();
         let mut threshold = u64::MAX;
-        // SAFETY: as in `describe`. Objects that were made before a failure are not released,
-        // because the process ends soon.
+        // SAFETY: the driver is initialised, and each pointer refers to a local variable. If a call
+        // fails, earlier objects are not released, because the process ends soon.
         unsafe {
             check(
                 "cuDeviceGet",
@@ -104,23 +104,23 @@ impl Driver {
 
     fn allocate(&self, bytes: usize) -> Outcome<CUdeviceptr> {
         let mut address = 0;
-        // SAFETY: pool and stream belong to this driver, and are alive.
+        // SAFETY: the pool and the stream belong to `self`, and are alive.
         let result = unsafe {
             sys::cuMemAllocFromPoolAsync(&raw mut address, bytes, self.pool, self.stream)
         };
         check("cuMemAllocFromPoolAsync", result).map(|()| address)
     }
 
-    /// Frees a block that `allocate` returned and that is not freed yet.
+    /// Frees a live block of [`allocate`](Self::allocate).
     fn free(&self, address: CUdeviceptr) -> Outcome<()> {
-        // SAFETY: by this function's contract; only this stream has used the block.
+        // SAFETY: `address` is a live block of `allocate`, and only this stream has used it.
         check("cuMemFreeAsync", unsafe {
             sys::cuMemFreeAsync(address, self.stream)
         })
     }
 
     fn synchronize(&self) -> Outcome<()> {
-        // SAFETY: the stream belongs to this driver, and is alive.
+        // SAFETY: the stream belongs to `self`, and is alive.
         check("cuStreamSynchronize", unsafe {
             sys::cuStreamSynchronize(self.stream)
         })
@@ -129,7 +129,7 @@ impl Driver {
     fn peak_reserved_bytes(&self) -> u64 {
         let mut bytes = 0_u64;
         let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
-        // SAFETY: the pool belongs to this driver, and the attribute has 64 bits.
+        // SAFETY: the pool belongs to `self`, and the attribute has 64 bits.
         let result =
             unsafe { sys::cuMemPoolGetAttribute(self.pool, attribute, (&raw mut bytes).cast()) };
         match result {
@@ -156,8 +156,8 @@ fn pool_properties(device: CUdevice) -> CUmemPoolProps {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // SAFETY: all three were made by `new`; after the wait for the stream, nothing uses the
-        // stream or the pool's memory.
+        // SAFETY: `new` created the stream, the pool and the context reference. After the
+        // synchronisation, no work uses the stream or the memory of the pool.
         unsafe {
             let _ = sys::cuStreamSynchronize(self.stream);
             let _ = sys::cuMemPoolDestroy(self.pool);
@@ -167,7 +167,6 @@ impl Drop for Driver {
     }
 }
 
-/// The allocation and free of one block, repeated.
 pub(crate) struct DriverPairs {
     driver: Driver,
     bytes: usize,
@@ -190,13 +189,13 @@ impl Work for DriverPairs {
             self.driver.free(black_box(address))?;
         }
         let elapsed = start.elapsed();
-        // The time must not include the device's work for the pairs.
+        // The next measurement must not include pending work of the device.
         self.driver.synchronize()?;
         Ok(elapsed)
     }
 }
 
-/// The random program, with the driver's allocator.
+/// The random program, on the driver's allocator.
 pub(crate) struct DriverRandom {
     driver: Driver,
     program: Program,
@@ -242,7 +241,7 @@ impl Work for DriverRandom {
     }
 }
 
-/// Copies within the device's memory, whose bandwidth is the reference for other tasks.
+/// Copies within device memory. Their bandwidth is the reference for other tasks.
 pub(crate) struct Copies {
     driver: Driver,
     from: CUdeviceptr,
@@ -254,7 +253,7 @@ impl Copies {
     pub(crate) fn new(ordinal: usize, bytes: usize) -> Outcome<Self> {
         let driver = Driver::new(ordinal)?;
         let (from, to) = (driver.allocate(bytes)?, driver.allocate(bytes)?);
-        // SAFETY: both blocks have `bytes` bytes, and were allocated on this stream.
+        // SAFETY: the two blocks have `bytes` bytes, and were allocated on this stream.
         let cleared = unsafe {
             check(
                 "cuMemsetD8Async",
@@ -278,7 +277,7 @@ impl Work for Copies {
         } = *self;
         let start = Instant::now();
         for _ in 0..times {
-            // SAFETY: both blocks have `bytes` bytes, and live until this drops.
+            // SAFETY: the two blocks have `bytes` bytes, and live until `self` is dropped.
             let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.driver.stream) };
             check("cuMemcpyDtoDAsync", result)?;
         }

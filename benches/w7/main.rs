@@ -1,12 +1,11 @@
-//! This library's side of the benchmark on a GPU: allocations, the hit, the loop and the
-//! operations. (BENCHMARKS: W7.)
+//! Benchmark W7, the part of this library: allocations, the hit, the loop and the operations on a
+//! GPU.
 //!
 //! `cargo bench --bench w7 [-- --rounds N --device cuda:0 NAME…]` prints a line of JSON for each
 //! task: `{name, section, size, median_ns, iterations, extra}`.
 //!
-//! `tests/gpu/w7.py` runs the benchmark with `--serve` instead, to time it alternately with its
-//! peers. The benchmark then executes orders, one for each line. The reply to each order is a line
-//! of JSON:
+//! `tests/gpu/w7.py` runs the benchmark with `--serve`, to time it alternately with its peers. Then
+//! each input line is a command, and the reply to a command is a line of JSON:
 //!
 //! ```text
 //! device            what it runs on
@@ -34,25 +33,25 @@ use serde_json::{Value, json};
 use settings::{Options, Settings};
 use tasks::{Prepared, Task};
 
-/// The result of work. Errors are from this library, from the driver, or from a file.
+/// The result of a task. Errors are from this library, from the driver, or from a file.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Work that can be repeated.
+/// A task that can be repeated.
 trait Work {
-    /// Does the work `times` times. Returns the elapsed time, including the wait for the device.
+    /// Executes the task `times` times. Returns the elapsed time, including the wait for the
+    /// device.
     fn run(&mut self, times: u64) -> Outcome<Duration>;
 
-    /// Returns the number of pieces of work in one repetition.
+    /// Returns the number of operations per execution.
     fn pieces(&self) -> u64 {
         1
     }
 
-    /// Returns results that other programs can compare theirs with.
+    /// Returns results for comparison with the results of other programs.
     fn check(&mut self) -> Outcome<Value> {
         Ok(json!({}))
     }
 
-    /// Returns figures besides the time.
     fn extra(&self) -> Value {
         json!({})
     }
@@ -77,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Times every task that the options name.
+/// Times all tasks that the options select.
 fn print_all(settings: &Settings) -> Outcome<()> {
     let names = &settings.options.names;
     println!("{}", settings.facts());
@@ -116,14 +115,14 @@ fn timed(settings: &Settings, prepared: &mut Prepared, task: &Task) -> Outcome<V
     }))
 }
 
-/// Executes the orders in the lines of the standard input, until the input ends.
+/// Executes the command in each line of the standard input.
 fn serve(settings: &Settings) {
     let mut prepared = Prepared::default();
     for line in io::stdin().lock().lines().map_while(io::Result::ok) {
         let answer = answer(settings, &mut prepared, &line)
             .unwrap_or_else(|error| json!({ "error": error.to_string() }));
         let mut out = io::stdout().lock();
-        // If the reply cannot be written, the process that sends orders has ended.
+        // If the reply cannot be written, the controlling process has ended.
         if writeln!(out, "{answer}")
             .and_then(|()| out.flush())
             .is_err()

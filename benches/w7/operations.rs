@@ -1,4 +1,4 @@
-//! Array operations on square matrices of `f32`. (W6.)
+//! Array operations on square matrices of `f32` (W6).
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -9,13 +9,12 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, Work};
 
-/// The number of elements of a result that are printed for comparison.
+/// The number of printed elements of a result.
 const SAMPLES: usize = 64;
 
 /// A function that computes a result from the operands.
 pub(crate) type Compute = fn(&Operands) -> Result<Array<f32>>;
 
-/// The operations, with their names.
 pub(crate) const OPERATIONS: [(Compute, &str); 12] = [
     (|m| (&m.a + &m.b).eval(), "a+b"),
     (|m| (&m.a + &m.transposed).eval(), "a+b.T"),
@@ -34,7 +33,7 @@ pub(crate) const OPERATIONS: [(Compute, &str); 12] = [
     (|m| m.a.matmul(&m.b), "matmul"),
 ];
 
-/// Square matrices, and the arrays that are broadcast to them.
+/// Square matrices, and arrays that are broadcast to the shape of the matrices.
 pub(crate) struct Operands {
     pub(crate) side: usize,
     a: Array<f32>,
@@ -64,8 +63,8 @@ impl Operands {
     }
 }
 
-/// Returns the elements of the operand with index `which`: numbers from -1 to 3, so that no sum of
-/// them is close to 0. `w7.py` makes the same numbers.
+/// Returns the elements of the operand with index `which`. They are from -1 to 3, so that no sum of
+/// many elements is close to 0. `w7.py` computes the same numbers.
 fn elements(which: u32, count: usize) -> Vec<f32> {
     let scrambled = |index: usize| {
         let hashed = (index as u32).wrapping_mul(2_654_435_761);
@@ -76,7 +75,7 @@ fn elements(which: u32, count: usize) -> Vec<f32> {
     (0..count).map(element).collect()
 }
 
-/// An operation. Its result is dropped at once.
+/// An operation whose result is dropped immediately.
 pub(crate) struct Operation {
     device: Device,
     compute: Compute,
@@ -120,7 +119,7 @@ fn summary(values: &[f32]) -> Value {
     json!({ "count": count, "sample": sample, "mean": sum / count as f64 })
 }
 
-/// A copy of a matrix into an existing matrix.
+/// A copy of a matrix to an existing matrix.
 pub(crate) struct Assigned {
     device: Device,
     target: Array<f32>,

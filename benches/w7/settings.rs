@@ -1,4 +1,4 @@
-//! The command line, and the settings that follow from it and the device.
+//! The command-line options, and the settings that are derived from the options and the device.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, driver};
 
-/// The maximum number of bytes that random allocations keep live, as in RMM's benchmark.
+/// The maximum of the live bytes of random allocations, as in RMM's benchmark.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
-/// The memory of the host that this benchmark assumes.
+/// The host memory that this benchmark assumes.
 const HOST_BYTES: u64 = 8 << 30;
 
 /// Times allocations, the hit, the loop and the operations on a device.
 #[derive(Debug, Parser)]
 #[command(name = "w7")]
 pub(crate) struct Options {
-    /// Execute orders from the standard input instead, as the source describes
+    /// Execute commands from the standard input instead, as described in the source
     #[arg(long)]
     pub(crate) serve: bool,
 
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     device: Option<Device>,
 
-    /// Batches to take the median of
+    /// The number of batches, of which the median is taken
     #[arg(long, default_value_t = 7)]
     pub(crate) rounds: usize,
 
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 20)]
     pub(crate) batch_ms: u64,
 
-    /// Leave out larger arrays
+    /// The maximum number of elements of an array
     #[arg(long, default_value_t = 1 << 26)]
     pub(crate) most_elements: u64,
 
@@ -47,22 +47,21 @@ pub(crate) struct Options {
     )]
     pub(crate) digits: PathBuf,
 
-    /// The argument that `cargo bench` passes to every benchmark
+    /// The argument that `cargo bench` passes to all benchmarks
     #[arg(long, hide = true)]
     bench: bool,
 
-    /// The tasks to time, by their names; all of them if there are none
+    /// The names of the tasks to time; all tasks by default
     pub(crate) names: Vec<String>,
 }
 
-/// The settings of all tasks.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Options,
     pub(crate) device: Device,
-    /// The ordinal of the CUDA device; `None` on the host.
+    /// The ordinal of the CUDA device; `None` for the host.
     pub(crate) ordinal: Option<usize>,
-    /// The maximum number of live bytes of random allocations.
+    /// The maximum of the live bytes of random allocations.
     pub(crate) live_bytes: u64,
     name: String,
     driver_version: i32,
@@ -72,7 +71,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(options: Options) -> Outcome<Self> {
         let device = options.device.clone().unwrap_or_else(Device::current);
-        // If the device does not exist, this allocation fails at the start, and not during a task.
+        // If the device does not exist, this allocation fails now, instead of during a task.
         drop(Buffer::new(&device, 1)?);
         let id = device.to_string();
         let ordinal = id.strip_prefix("cuda:").and_then(|n| n.parse().ok());
@@ -106,7 +105,7 @@ impl Settings {
         })
     }
 
-    /// Returns the facts about the device and the inputs.
+    /// Returns the facts about the device and the inputs as JSON.
     pub(crate) fn facts(&self) -> Value {
         json!({
             "device": self.device.to_string(),

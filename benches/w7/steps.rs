@@ -1,5 +1,6 @@
-//! The loop: a step that allocates and drops temporaries, without a cache, with a pool alone, under
-//! each policy, and as a graph. Each has unlimited memory, or little more than it needs. (W5.)
+//! The loop: a step that allocates and drops temporaries (W5). It runs without a cache, on a pool
+//! alone, under each policy, and as a graph. Memory is unlimited, or limited to little more than
+//! the step needs.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,24 +16,24 @@ use shared::dataset::Dataset;
 use shared::digits::{Digits, PIXELS};
 
 const BATCH_SIZE: usize = 256;
-/// The number of hidden units of the network, in the peers' programs too.
+/// The number of hidden units of the network. The peers' programs use it too.
 pub(crate) const HIDDEN_UNITS: usize = 512;
-/// A number of hidden units for which a memory limit can be enforced: a twentieth of a step's
-/// memory is more than a page of a GPU (2 MiB). With `HIDDEN_UNITS`, a step needs 2 MiB in all.
+/// A number of hidden units for which a memory limit can be enforced. A twentieth of the step's
+/// memory must exceed a page of a GPU (2 MiB). With `HIDDEN_UNITS`, the whole step needs 2 MiB.
 pub(crate) const MANY_HIDDEN_UNITS: usize = 8192;
-/// The number of steps after which losses are compared.
+/// The number of steps after which the losses are compared.
 const CHECKED_STEPS: usize = 10;
 
 /// The source of a step's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
-    /// A separate reservation for every array.
+    /// A separate reservation for each array.
     Direct,
-    /// The driver's own pool, without a scope.
+    /// The driver's pool, without a scope.
     Driver,
     /// This library's pool, without a scope.
     Pool,
-    /// A scope under this policy.
+    /// A scope with this policy.
     Scope(Policy),
 }
 
@@ -68,14 +69,14 @@ impl Way {
     }
 }
 
-/// A way to run the step, with or without a limit of 1.05 times the needed bytes.
+/// A variant of the step, with or without a limit of 1.05 times the needed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     way: Way,
     limited: bool,
 }
 
-/// Returns the courses without a limit that are possible with or without a driver.
+/// Returns the variants without a limit. Without a driver, the driver's pool is omitted.
 pub(crate) fn unlimited(has_driver: bool) -> impl Iterator<Item = Course> {
     let possible = move |way: &Way| has_driver || *way != Way::Driver;
     let course = |way| Course {
@@ -85,8 +86,8 @@ pub(crate) fn unlimited(has_driver: bool) -> impl Iterator<Item = Course> {
     WAYS.into_iter().filter(possible).map(course)
 }
 
-/// Returns the courses with a limit. Ways that reserve each array separately, or use the driver's
-/// pool, have no limit.
+/// Returns the variants with a limit. Separate reservations and the driver's pool do not support a
+/// limit.
 pub(crate) fn limited() -> impl Iterator<Item = Course> {
     let own = |way: &Way| !matches!(way, Way::Direct | Way::Driver);
     let course = |way| Course { way, limited: true };
@@ -100,17 +101,16 @@ impl fmt::Display for Course {
     }
 }
 
-/// Work that is repeated on the current device.
+/// A step that is repeated on the current device.
 pub(crate) trait Step {
     fn run(&mut self) -> Result<()>;
 
-    /// Returns results of a new step, for comparison with other programs.
+    /// Returns the results of a new step, for comparison with other programs.
     fn check(&mut self) -> Outcome<Value>;
 }
 
-/// A step on a separate device.
 pub(crate) struct Runner<S> {
-    // Dropped before the device that its arrays are on.
+    // The step is dropped before its device.
     step: S,
     way: Way,
     memory_limit: Option<u64>,
@@ -153,8 +153,8 @@ impl<S: Step> Runner<S> {
         })
     }
 
-    /// Returns the peak of the live bytes of a step, its inputs included. Bump reuses no memory
-    /// before the step ends, so under Bump these are the bytes of all its requests.
+    /// Returns the peak of the live bytes of a step, including its inputs. The policy Bump reuses
+    /// no memory before the end of the step. So for Bump, the result is the sum of all requests.
     fn needed_bytes(
         settings: &Settings,
         way: Way,
@@ -216,8 +216,7 @@ impl<S: Step> Work for Runner<S> {
     }
 }
 
-/// Returns a runner of `sin(rand(n))`, the example of the ancestors, with two temporaries of
-/// `elements` `f32`.
+/// Returns a runner of `sin(rand(n))`, which has two temporaries of `elements` `f32` elements.
 pub(crate) fn chain(
     settings: &Settings,
     course: Course,
@@ -249,7 +248,7 @@ pub(crate) fn digits(
     Runner::new(settings, course, |_| Training::new(&digits, units))
 }
 
-/// Returns a runner of the training step, which is captured once and then launched.
+/// Returns a runner that captures the training step once, and then launches it as a graph.
 pub(crate) fn graph(settings: &Settings) -> Outcome<Runner<Captured>> {
     let digits = read(settings)?;
     // The captured step enters its scope itself.
@@ -262,12 +261,12 @@ fn read(settings: &Settings) -> Outcome<Digits> {
     Digits::read(&settings.options.digits).map_err(|failure| failure.to_string().into())
 }
 
-/// Mini-batches of the digits, one for each step.
+/// A training step on the digits, with one mini-batch per step.
 pub(crate) struct Training {
     data: Dataset,
     batches: Vec<Array<i64>>,
     model: Model,
-    /// The sum over all steps, allocated outside of every scope.
+    /// The sum of the losses of all steps, allocated outside of all scopes.
     total_loss: Array<f32>,
     next: usize,
 }
@@ -302,7 +301,7 @@ impl Training {
         batch.clone()
     }
 
-    /// Returns the initial state, for other programs that begin with it.
+    /// Returns the initial state, with which other programs also start.
     fn beginning(&self) -> Outcome<Value> {
         let layers = [&self.model.hidden, &self.model.output];
         let weights = layers.map(|layer| layer.weights.value.to_vec());
@@ -325,7 +324,7 @@ impl Step for Training {
     }
 
     fn check(&mut self) -> Outcome<Value> {
-        // Other programs train only with `HIDDEN_UNITS`. The weights of more units would be
+        // Other programs train only with `HIDDEN_UNITS`. With more units, the weights would be
         // megabytes of text.
         let mut checked = match self.model.hidden.weights.value.shape() {
             [_, HIDDEN_UNITS] => self.beginning()?,
@@ -339,7 +338,7 @@ impl Step for Training {
     }
 }
 
-/// A training step as a graph, which reads the indices of the batch from `indices`.
+/// A captured training step. The graph reads the batch indices from `indices`.
 pub(crate) struct Captured {
     graph: Graph,
     indices: Array<i64>,

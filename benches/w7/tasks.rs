@@ -1,4 +1,4 @@
-//! The tasks to time, and their preparation.
+//! The benchmarked tasks, and their preparation.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,13 +15,12 @@ use crate::{Outcome, Work};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A task to time.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) section: &'static str,
     pub(crate) name: String,
-    /// The bytes of a buffer or of the largest random buffer, the elements of an array, or the
-    /// hidden units.
+    /// The bytes of a buffer, the maximum bytes of a random buffer, the elements of an array, or
+    /// the number of hidden units.
     pub(crate) size: u64,
 }
 
@@ -31,7 +30,7 @@ impl Task {
     }
 }
 
-/// Returns all tasks that fit into the device's memory and that the options include.
+/// Returns the tasks that fit into the device's memory and that the options include.
 pub(crate) fn all(settings: &Settings) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut add = |section, name: &str, size| {
@@ -86,16 +85,16 @@ pub(crate) fn all(settings: &Settings) -> Vec<Task> {
     tasks
 }
 
-/// The prepared work, by name and size.
+/// The prepared tasks, by name and size.
 #[derive(Default)]
 pub(crate) struct Prepared {
     works: HashMap<(String, u64), Box<dyn Work>>,
-    /// The operands of the last size, which take longer to make than to use.
+    /// The operands of the last size. They take longer to create than to use.
     operands: Option<Rc<Operands>>,
 }
 
 impl Prepared {
-    /// Returns the work with this name and size, and prepares it if necessary.
+    /// Returns the task with the given name and size. Prepares it if necessary.
     pub(crate) fn work(
         &mut self,
         settings: &Settings,
@@ -110,7 +109,7 @@ impl Prepared {
         Ok(self.works.get_mut(&key).expect("it was just put there"))
     }
 
-    /// Drops all work, and releases the idle memory.
+    /// Drops all prepared tasks, and releases the idle memory.
     pub(crate) fn release(&mut self, settings: &Settings) {
         self.works.clear();
         settings.device.invalidate_all_caches();
@@ -164,7 +163,7 @@ impl Prepared {
         }
     }
 
-    /// Returns operands of `elements` elements, which all operations share.
+    /// Returns the operands of `elements` elements, which all operations share.
     fn operands(&mut self, elements: u64) -> Outcome<Rc<Operands>> {
         let side = elements.isqrt() as usize;
         if let Some(operands) = &self.operands
@@ -172,7 +171,8 @@ impl Prepared {
         {
             return Ok(Rc::clone(operands));
         }
-        // The old operands are dropped first, because both at once may exceed the memory.
+        // The old operands are dropped first, because the old and the new operands together may
+        // exceed the memory.
         self.operands = None;
         let operands = self.operands.insert(Rc::new(Operands::new(side)?));
         Ok(Rc::clone(operands))

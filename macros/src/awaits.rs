@@ -1,8 +1,8 @@
-//! The search for `.await` in a scope's block.
+//! Finds `.await` in the block of a scope.
 //!
-//! It reads tokens, so it also finds awaits in macros that the block defines, and in the arguments
-//! of macros. In these, the word may occur without its dot. Only the compiler can expand other
-//! macros. For an await in them, the compiler reports that the future holds the guard. A nested
+//! The search reads tokens. So it also finds awaits in macro definitions of the block, and in macro
+//! arguments. There, the word `await` may occur without a dot. Only the compiler can expand other
+//! macros. If an expansion awaits, the compiler reports that the future holds the guard. A nested
 //! async block, closure or function may await, because its code runs only when its future is
 //! polled.
 
@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, ExprClosure, ItemFn, Result};
 
-/// Returns one error for each `.await` that would suspend the scope itself.
+/// Returns an error for each `.await` that would suspend the scope.
 pub(crate) fn reject(tokens: TokenStream) -> Result<()> {
     let mut found = None;
     search(tokens, &mut found);
@@ -43,8 +43,7 @@ fn note_await(word: &TokenTree, found: &mut Option<Error>) {
     }
 }
 
-/// Returns the number of tokens after the word `async` that belong to the block, closure or
-/// function that it opens.
+/// Returns the number of tokens after `async` that belong to its block, closure or function.
 fn own_length(after_async: &[TokenTree]) -> usize {
     let first = after_async.first();
     let moved = usize::from(first.is_some_and(|token| is_word(token, "move")));
@@ -57,9 +56,8 @@ fn own_length(after_async: &[TokenTree]) -> usize {
     }
 }
 
-/// Returns the number of tokens that a `Syntax` at the front takes. If the tokens do not parse as a
-/// `Syntax`, counts up to the first braces, which are taken as its body. Without braces, counts up
-/// to a semicolon.
+/// Returns the number of leading tokens that form a `Syntax`. If the tokens do not parse, returns
+/// the number of tokens up to the first braces or semicolon.
 fn length_of<Syntax: Parse>(tokens: &[TokenTree]) -> usize {
     let counted = |input: ParseStream| {
         input.parse::<Syntax>()?;

@@ -1,5 +1,5 @@
-//! The block of a scope. The block is found by its delimiters and never parsed. So the compiler
-//! reports on the user's own tokens, and new syntax needs no new version of this crate.
+//! The block of a scope. It is found by its delimiters, and never parsed. So the compiler reports
+//! errors at the user's own tokens, and this crate supports new syntax without changes.
 
 use crate::awaits;
 use proc_macro2::{Delimiter, Group, Punct, Spacing, Span, TokenStream, TokenTree};
@@ -8,26 +8,24 @@ use syn::{Error, Result, Token};
 
 /// The tokens that run inside the scope, without their delimiters.
 pub(crate) struct Body {
-    /// The location of the block in the source.
     pub(crate) span: Span,
-    /// The tokens between the delimiters.
     pub(crate) tokens: TokenStream,
 }
 
 impl Body {
-    /// Makes a body of these tokens, none of which may await. The scope belongs to one thread, and
-    /// a suspended future may resume on another thread.
+    /// Creates a body from tokens, which must not contain an await. A scope belongs to one thread,
+    /// but a suspended future may resume on another thread.
     pub(crate) fn new(span: Span, tokens: TokenStream) -> Result<Body> {
         awaits::reject(tokens.clone())?;
         Ok(Body { span, tokens })
     }
 
-    /// Returns whether a body begins at the next token.
+    /// Returns whether the next token begins a body.
     pub(crate) fn peek(input: ParseStream) -> bool {
         input.peek(Token![<]) || next_braces(input).is_some()
     }
 
-    /// Parses the rest of the call as a body in either form, up to the call's end.
+    /// Parses the remaining tokens of the call as a body in braces or angle brackets.
     pub(crate) fn parse_last(input: ParseStream) -> Result<Body> {
         if let Some(braces) = next_braces(input) {
             input.parse::<TokenTree>()?;
@@ -42,8 +40,8 @@ impl Body {
     }
 }
 
-/// Returns the next token if it is a braced group. Also finds a group that a fragment of an outer
-/// macro (`$body:block`) wraps in an invisible group.
+/// Returns the next token if it is a braced group. A fragment of an outer macro (`$body:block`)
+/// wraps the group in invisible groups, which are removed.
 pub(crate) fn next_braces(input: ParseStream) -> Option<Group> {
     match input.fork().parse() {
         Ok(TokenTree::Group(group)) => visible(group).filter(is_braces),
@@ -66,8 +64,9 @@ fn is_braces(group: &Group) -> bool {
     group.delimiter() == Delimiter::Brace
 }
 
-/// Returns the tokens between `opening` and the last token of the call, which must be its `>`. Only
-/// the position closes the block, so that comparisons, generics and arrows inside need no counting.
+/// Returns the tokens between `opening` and the last token of the call, which must be the closing
+/// `>`. The position alone identifies the closing `>`. So comparisons, generics and arrows in the
+/// block are allowed.
 fn between_angles(opening: &Punct, rest: TokenStream) -> Result<Body> {
     let mut tokens: Vec<TokenTree> = rest.into_iter().collect();
     if tokens.last().is_some_and(|last| is_punct(last, ',')) {
@@ -88,7 +87,7 @@ fn between_angles(opening: &Punct, rest: TokenStream) -> Result<Body> {
     Body::new(opening.span(), tokens.into_iter().collect())
 }
 
-/// Returns whether the token at `index` is a `>` by itself, not part of an arrow.
+/// Returns whether the token at `index` is a `>` that is not a part of an arrow.
 fn closes(tokens: &[TokenTree], index: usize) -> bool {
     let arrow = |shaft: &TokenTree| {
         matches!(shaft, TokenTree::Punct(shaft)
@@ -98,7 +97,7 @@ fn closes(tokens: &[TokenTree], index: usize) -> bool {
         && !(index > 0 && arrow(&tokens[index - 1]))
 }
 
-/// Returns the span of an option that follows the intended closing `>`: `< … >, policy = …`.
+/// Returns the span of an option after the intended closing `>`, as in `< … >, policy = …`.
 fn after_early_close(tokens: &[TokenTree]) -> Option<Span> {
     let option_at = |index: usize| match &tokens[index..] {
         [
@@ -119,7 +118,8 @@ fn after_early_close(tokens: &[TokenTree]) -> Option<Span> {
         .find_map(option_at)
 }
 
-/// Splits the last token from a `>` that is joined to it, as in `Vec<Vec<u8>>`.
+/// Separates the last token from the closing `>`, with which it may be joined, as in
+/// `Vec<Vec<u8>>`.
 fn separate_last(tokens: &mut [TokenTree]) {
     if let Some(TokenTree::Punct(last)) = tokens.last_mut() {
         let mut alone = Punct::new(last.as_char(), Spacing::Alone);

@@ -1,4 +1,4 @@
-//! `#[derive(CastParameters)]`.
+//! Implements `#[derive(CastParameters)]`.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -42,7 +42,6 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Returns the type parameter of a structure.
 fn element<'a>(generics: &'a Generics, name: &Ident) -> Result<&'a Ident> {
     let mut parameters = generics.type_params();
     match (parameters.next(), parameters.next()) {
@@ -57,7 +56,7 @@ fn element<'a>(generics: &'a Generics, name: &Ident) -> Result<&'a Ident> {
     }
 }
 
-/// Returns the arguments of the structure of another type of elements.
+/// Returns the generic arguments of the structure with the element type `__U`.
 fn arguments(generics: &Generics) -> TokenStream {
     let arguments = generics.params.iter().map(|own| match own {
         GenericParam::Type(_) => quote!(__U),
@@ -67,7 +66,7 @@ fn arguments(generics: &Generics) -> TokenStream {
     quote!(<#(#arguments),*>)
 }
 
-/// Returns whether the tokens of a type contain a name.
+/// Returns whether the tokens of a type contain `name`.
 fn names(tokens: TokenStream, name: &Ident) -> bool {
     tokens.into_iter().any(|own| match own {
         TokenTree::Ident(own) => own == *name,

@@ -1,6 +1,6 @@
-//! The code of `cache_scope!` and `uncached!`.
+//! Generates the code of `cache_scope!` and `uncached!`.
 //!
-//! Both calls become
+//! The expansion of each macro is
 //!
 //! ```text
 //! {
@@ -8,30 +8,31 @@
 //! }
 //! ```
 //!
-//! The body is not a closure, so `?`, `return`, `break` and `continue` leave through the guard. It
-//! is the arm of a `match`, because only there all of this holds:
+//! The body is not a closure. So `?`, `return`, `break` and `continue` leave the scope, and drop
+//! the guard. The body is the arm of a `match`, because only a `match` arm has these three
+//! properties:
 //!
-//! - temporaries of its last expression die at the end of the arm, before the guard, in every
-//!   edition. At the end of a block they would outlive the guard before edition 2024. As in a plain
-//!   block, a `let` extends the life of some temporaries: `let x = cache_scope!("a", { &make() })`;
-//! - the type that the caller expects reaches the value, so coercions and closures infer as in a
-//!   plain block. A `let` for the value would stop this inference;
-//! - no code follows it, so a block that diverges leaves nothing unreachable.
+//! - Temporaries of the last expression are dropped at the end of the arm, before the guard, in all
+//!   editions. In a plain block, before edition 2024, they would outlive the guard. A `let` still
+//!   extends the life of some temporaries: `let x = cache_scope!("a", { &make() })`.
+//! - The expected type propagates into the value. So coercions and closures are inferred as in a
+//!   plain block. A `let` for the value would prevent this inference.
+//! - No code follows the arm. So a diverging block does not create unreachable code.
 //!
-//! The guard is a temporary of the `match` without a name, because items have no hygiene. A name in
-//! a pattern could mean a static, a constant or a unit structure of the caller's. The guard dies at
-//! the end of the outer block. The temporaries of the name and the options die at the end of the
-//! block around `enter`. Both blocks have this crate's edition, 2024, whatever the caller's is.
+//! The guard is an unnamed temporary of the `match`, because items lack hygiene. A name in a
+//! pattern could refer to a static, a constant or a unit structure of the caller. The guard is
+//! dropped at the end of the outer block. The temporaries of the name and the options are dropped
+//! at the end of the block around `enter`. The two blocks have the edition of this crate (2024),
+//! independent of the caller's edition.
 //!
-//! The span of `held` is the beginning of the body, as if the caller had written it. If a future
-//! holds the guard, the compiler points at this span. Clippy also inspects it, although it skips
-//! the code of other crates' macros.
+//! The span of `held` is the beginning of the body, as if the caller had written `held`. If a
+//! future holds the guard, the compiler's error points at this span. Clippy also inspects this
+//! span, although it skips code of external macros.
 //!
-//! The inner braces are a block at the end of a block, where inner attributes may be written. Every
-//! brace here has the hygiene of this crate. So lints on superfluous braces do not take these
-//! braces for the user's. The one item, the static of a call site, is in a block with no user code.
-//! All paths, even of primitive types, begin at the crate's path: the caller may have items named
-//! `core` or `str`.
+//! The inner braces form a block at the end of a block, in which inner attributes are allowed. All
+//! braces have the hygiene of this crate, so lints on redundant braces ignore them. The only item,
+//! the static of a call site, is in a block without user code. All paths, even of primitive types,
+//! begin at the crate's path. The caller may have items named `core` or `str`.
 
 use crate::body::Body;
 use crate::options::{Key, ScopeOption};
@@ -41,7 +42,7 @@ use quote::quote_spanned;
 use syn::spanned::Spanned;
 use syn::{Expr, LitStr};
 
-/// Returns the scope as an expression with the value of its block.
+/// Generates the scope as an expression with the value of its block.
 pub(crate) fn cache_scope(call: &CacheScope) -> TokenStream {
     let krate = &call.krate;
     let enter = match (&call.name, call.options.as_slice()) {
@@ -51,7 +52,7 @@ pub(crate) fn cache_scope(call: &CacheScope) -> TokenStream {
     guarded(krate, &enter, &call.body)
 }
 
-/// Returns the block or expression outside every cache.
+/// Generates the block or expression outside of all caches.
 pub(crate) fn uncached(call: &Uncached) -> TokenStream {
     let krate = &call.krate;
     let enter = quote_spanned! {Span::mixed_site()=> #krate::__private::enter_uncached() };
@@ -61,8 +62,8 @@ pub(crate) fn uncached(call: &Uncached) -> TokenStream {
 fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream {
     let mut block = Group::new(Delimiter::Brace, body.tokens.clone());
     block.set_span(Span::mixed_site().located_at(body.span));
-    // The span of a call is from its first token to its last. The first token is not in the path of
-    // the crate.
+    // The span of a call extends from its first token to its last token. The first token must be in
+    // the user's code, and not in the path of the crate.
     let held = quote_spanned! {body.span=> <#krate::scope::ScopeGuard>::held };
     let mut entered = Group::new(
         Delimiter::Parenthesis,
@@ -85,10 +86,10 @@ fn enter_site(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) -> To
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }
 
-/// Returns the entry of a scope with a computed name, which is only borrowed. The conversion has
-/// the span of the name's tokens, so that the compiler points at them if they make no string. Its
-/// first token is the bracket. The path of the crate is of another expansion: if it came first, the
-/// span would be the whole call.
+/// Generates the entry of a scope with a computed name, which is borrowed. The conversion to a
+/// string has the span of the name. So if the name does not convert, the compiler points at the
+/// name. The conversion begins with a bracket, because the crate's path belongs to another
+/// expansion. If the path were first, the error would point at the whole call.
 fn enter_named(krate: &TokenStream, name: &Expr, options: &[ScopeOption]) -> TokenStream {
     let options = scope_options(krate, options);
     let span = Span::mixed_site().located_at(name.span());
@@ -108,15 +109,15 @@ fn call_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
     }
 }
 
-/// Returns the path of the standard library's core. The caller may give it another name, or its
-/// name to another item.
+/// Returns the path of the crate `core`. The caller may rename `core`, or use its name for another
+/// item.
 pub(crate) fn core_at(krate: &TokenStream, span: Span) -> TokenStream {
     let krate = krate_at(krate, span);
     quote_spanned! {span=> #krate::__private::core }
 }
 
-/// Returns the options. The given fields come first and as written, since that is the order of
-/// their evaluation.
+/// Generates the options. The given fields precede the missing fields, and keep their source order,
+/// which is their evaluation order.
 fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
     let span = Span::mixed_site();
     let core = core_at(krate, span);

@@ -1,8 +1,8 @@
-//! The procedural macros of cachescope; use them through that crate.
+//! The procedural macros of cachescope, which are used through the crate `cachescope`.
 //!
-//! Each call arrives as `(path) tokens…`. The path of the crate `cachescope`, as the `macro_rules!`
-//! front resolved it, precedes the user's tokens. Through this path, and hygiene for every local
-//! name, the expansion works without imports. The expansion also works under any name of the crate.
+//! Each input is `(path) tokens…`. `path` is the path of the crate `cachescope`, as resolved by the
+//! `macro_rules!` front end. The user's tokens follow it. With this path, and hygiene for local
+//! names, the expansion needs no imports. It also works if the crate is renamed.
 
 #![forbid(unsafe_code)]
 

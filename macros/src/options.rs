@@ -1,10 +1,10 @@
-//! The options of a scope: `policy = …`, `max_bytes = …`, `device = …`, each at most once.
+//! The options of a scope: `policy = …`, `max_bytes = …` and `device = …`, each at most once.
 
 use proc_macro2::Span;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, Ident, Result, Token};
 
-/// The options of a scope beside its name, in the order of the fields of `ScopeOptions`.
+/// The key of an option, in the order of the fields of `ScopeOptions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Key {
     Policy,
@@ -15,7 +15,7 @@ pub(crate) enum Key {
 impl Key {
     pub(crate) const ALL: [Key; 3] = [Key::Policy, Key::MaxBytes, Key::Device];
 
-    /// Returns the word in the call, which is also the field in `ScopeOptions`.
+    /// Returns the keyword of the option, which is also the field of `ScopeOptions`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Key::Policy => "policy",
@@ -25,20 +25,20 @@ impl Key {
     }
 }
 
-/// One `key = value` of a call.
+/// An option `key = value` of a call.
 pub(crate) struct ScopeOption {
     pub(crate) key: Key,
     pub(crate) key_span: Span,
     pub(crate) value: Expr,
 }
 
-/// Returns whether `word =` comes next, not `word ==` or `word =>`.
+/// Returns whether the next tokens are `word =`, but not `word ==` or `word =>`.
 pub(crate) fn peek(input: ParseStream) -> bool {
     let longer = input.peek2(Token![==]) || input.peek2(Token![=>]);
     input.peek(Ident) && input.peek2(Token![=]) && !longer
 }
 
-/// Parses the next option, which must differ from every `earlier` option. `value` reads an
+/// Parses the next option, whose key must differ from the keys of `earlier`. `value` parses an
 /// expression up to the comma.
 pub(crate) fn parse(
     input: ParseStream,

@@ -1,4 +1,4 @@
-//! `#[derive(Parameters)]`.
+//! Implements `#[derive(Parameters)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,7 +7,6 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Field, Index, Member, Path, Result};
 
-/// Returns the implementation of `Parameters` for a structure.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         let text = "`Parameters` is derived for a `struct`";
@@ -28,8 +27,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         }
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    // The names of these variables must not be names of the user's constants: a pattern would mean
-    // the constant.
+    // The names of these variables must differ from the user's constants, because a pattern would
+    // match the constant.
     let (map, zip, map_buffers) = (
         quote!(#krate::grad::MapArrays),
         quote!(#krate::grad::ZipArrays),
@@ -44,8 +43,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             mapped.push(quote!(#member: ::core::clone::Clone::clone(&self.#member)));
             continue;
         }
-        // With the type of the field: if the type holds no parameters, the compiler reports the
-        // error at it.
+        // The call names the type of the field. If this type does not implement `Parameters`, the
+        // compiler reports the error at the field.
         let of_field = &field.ty;
         let parameters = quote!(<#of_field as #krate::grad::Parameters>);
         mapped.push(quote!(#member: {
@@ -95,8 +94,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Returns the accessor and the name of a field: its name, or its number in a structure without
-/// names.
+/// Returns the accessor and the name of a field. The name of an unnamed field is its index.
 pub(crate) fn member(field: &Field, number: usize) -> (Member, String) {
     match &field.ident {
         Some(name) => (Member::Named(name.clone()), name.unraw().to_string()),
@@ -104,7 +102,7 @@ pub(crate) fn member(field: &Field, number: usize) -> (Member, String) {
     }
 }
 
-/// Returns whether a field is marked `#[parameters(skip)]`.
+/// Returns whether a field has the attribute `#[parameters(skip)]`.
 pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
     let problem = "a field is `#[parameters(skip)]`, or nothing";
@@ -115,7 +113,8 @@ pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
     Ok(skipped)
 }
 
-/// Returns the path of the crate: `cachescope`, or the path in `#[parameters(crate = path)]`.
+/// Returns the path of the crate, which is `cachescope` or the path in `#[parameters(crate =
+/// path)]`.
 pub(crate) fn krate(input: &DeriveInput) -> Result<Path> {
     let mut krate: Path = syn::parse_quote!(::cachescope);
     let problem = "a structure is `#[parameters(crate = path)]`, or nothing";
@@ -126,7 +125,8 @@ pub(crate) fn krate(input: &DeriveInput) -> Result<Path> {
     Ok(krate)
 }
 
-/// Reads the options of attributes `#[parameters(…)]`, which all have the name `known`.
+/// Calls `read` for each option in the attributes `#[parameters(…)]`. All options must have the
+/// name `known`.
 fn each_option(
     attributes: &[Attribute],
     (known, problem): (&str, &str),

@@ -8,27 +8,26 @@ use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result, Token, parenthesized};
 
-/// `cache_scope!(name, option = value, …, { … })`.
+/// A call `cache_scope!(name, option = value, …, { … })`.
 pub(crate) struct CacheScope {
-    /// The path of the crate `cachescope`, from the `macro_rules!` front.
+    /// The path of the crate `cachescope`, provided by the `macro_rules!` front end.
     pub(crate) krate: TokenStream,
     pub(crate) name: Name,
-    /// The options in the order of the source, which is the order of evaluation.
+    /// The options in source order, which is the order of evaluation.
     pub(crate) options: Vec<ScopeOption>,
     pub(crate) body: Body,
 }
 
-/// The name of a scope.
 pub(crate) enum Name {
-    /// A name that is known at compile time, so that the call site can remember its cache.
+    /// A literal name. The call site can cache the scope's cache.
     Literal(LitStr),
-    /// A name that is evaluated at each entry.
+    /// A computed name, which is evaluated at each entry.
     Computed(Expr),
 }
 
-/// `uncached!({ … })` or `uncached!(expression)`.
+/// A call `uncached!({ … })` or `uncached!(expression)`.
 pub(crate) struct Uncached {
-    /// The path of the crate `cachescope`, from the `macro_rules!` front.
+    /// The path of the crate `cachescope`, provided by the `macro_rules!` front end.
     pub(crate) krate: TokenStream,
     pub(crate) body: Body,
 }
@@ -82,8 +81,8 @@ pub(crate) fn parse_krate(input: ParseStream) -> Result<TokenStream> {
     krate.parse()
 }
 
-/// Returns the path of the crate with the span `span`, because a path is underlined from its first
-/// token on.
+/// Returns the path of the crate with the location of `span`. An error at a path is reported at the
+/// path's first token.
 pub(crate) fn krate_at(krate: &TokenStream, span: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(token.span().located_at(span));
@@ -136,8 +135,8 @@ fn parse_argument(input: ParseStream) -> Result<Expr> {
         input.advance_to(&ahead);
         return Ok(value);
     }
-    // If the comma is forgotten, `name { … }` reads as a structure's literal. Read without such
-    // literals, the expression ends where the comma belongs.
+    // If the comma is missing, `name { … }` parses as a structure literal. Without eager braces,
+    // the expression ends before the brace.
     let value = Expr::parse_without_eager_brace(input)?;
     if ends(input) {
         return Ok(value);
@@ -172,7 +171,8 @@ fn last_span(input: ParseStream) -> Span {
     last.map_or_else(|| input.span(), |token| token.span())
 }
 
-/// Returns the error of a call that ended without a block: its last argument may include the block.
+/// Returns the error for a call without a block. The block may have been parsed as a part of the
+/// last argument.
 fn no_block(name: &Name, last_option: Option<&ScopeOption>, end: Span) -> Error {
     let last = match (last_option, name) {
         (Some(option), _) => Some(&option.value),
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Returns every choice of the options in every order, the empty one included.
+    /// Returns all subsets of the options in all orders, including the empty subset.
     fn arrangements() -> Vec<Vec<(Key, &'static str)>> {
         let mut all: Vec<Vec<(Key, &'static str)>> = vec![Vec::new()];
         let mut at = 0;

@@ -1,11 +1,11 @@
-//! Array operations on the host, compared with ndarray and candle. (BENCHMARKS: W6.)
+//! Benchmark W6: array operations on the host, compared with ndarray and candle.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench arrays [-- ROUNDS] [NAME…]
 //! [--side=N]`
 //!
-//! With `--features double` the arrays are of `f64`, otherwise of `f32`. Without
-//! `RAYON_NUM_THREADS` the benchmark runs itself with one thread, and then with two. A name is the
-//! name of an operation. Without names, all operations are run.
+//! With `--features double`, the elements are `f64`, otherwise `f32`. Without `RAYON_NUM_THREADS`,
+//! the benchmark runs itself with one thread, and then with two threads. A name selects an
+//! operation. Without names, all operations run.
 
 use std::any::type_name;
 use std::env;
@@ -16,9 +16,9 @@ use cachescope_peers::race::{Figure, Race};
 
 /// The numbers of rows of the square matrices: 1, 2^4, 121, 2^8, 2^10, 2^16 and 2^22 elements.
 const SIDES: [usize; 7] = [1, 4, 11, 16, 32, 256, 2048];
-/// The numbers of rows of the square matrices of products.
+/// The numbers of rows of the square matrices for products.
 const PRODUCT_SIDES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
-/// The contestants, by the names of their columns.
+/// The names of the contestants, which are the names of the columns.
 const CONTESTANTS: [&str; 7] = [
     "cachescope",
     "copy",
@@ -41,7 +41,7 @@ fn main() {
     }
 }
 
-/// Runs this program with `threads` threads.
+/// Runs this program with the given number of threads.
 fn again(threads: &str) {
     let program = env::current_exe().expect("a program knows its own file");
     let status = Command::new(program)
@@ -102,7 +102,7 @@ impl Settings {
         }
     }
 
-    /// Runs every task with every contestant, and prints the times.
+    /// Runs all tasks with all contestants, and prints the times.
     fn table(&self, title: &str, tasks: impl Iterator<Item = Task>) {
         let wanted = |task: &Task| self.side.is_none_or(|side| task.side == side);
         let mut tasks = tasks.filter(wanted).peekable();
@@ -139,7 +139,7 @@ impl Settings {
             race.add("zip", run);
         }
         race.add("candle", candle::run(task));
-        // A product of matrices with 1,024 rows takes tens of milliseconds.
+        // For matrices with 1,024 or more rows, a product takes tens of milliseconds.
         let rounds = match task {
             Task {
                 op: Op::Matmul,
@@ -154,7 +154,7 @@ impl Settings {
         let copied = 2 * task.side * task.side * size_of::<Number>();
         let copy = find("copy").expect("it took part").ratio;
         let of_copy = match task.op {
-            // Bound by arithmetic, so it has no rate of bytes.
+            // A product is compute-bound, so a byte rate would be meaningless.
             Op::Matmul => "-".to_owned(),
             _ => format!("{:.2}", copy * task.bytes() as f64 / copied as f64),
         };

@@ -1,5 +1,5 @@
-//! Convolutions, with and without their gradients, and pooling on the host, compared with candle.
-//! (BENCHMARKS: W6.)
+//! Benchmark W6: convolutions, with and without gradients, and pooling on the host, compared with
+//! candle.
 //!
 //! `RAYON_NUM_THREADS=1 cargo bench --manifest-path benches/peers/Cargo.toml --bench convolution
 //! [-- ROUNDS]`
@@ -12,7 +12,7 @@ use cachescope::{Array, ConvOptions, Result, cache_scope};
 use cachescope_peers::race::{Race, print_table};
 use candle_core::{Device, Tensor, Var};
 
-/// Each convolution's images, channels, outputs, side, side of the kernel, stride and groups.
+/// The convolutions: images, channels, outputs, image side, kernel side, stride and groups.
 const CONVOLUTIONS: [[usize; 7]; 7] = [
     [8, 64, 64, 56, 3, 1, 1],
     [8, 64, 64, 56, 3, 2, 1],
@@ -23,7 +23,7 @@ const CONVOLUTIONS: [[usize; 7]; 7] = [
     [8, 64, 64, 56, 3, 1, 64],
 ];
 
-/// The images, channels, outputs and side of convolutions by kernels of 3 × 3, with both gradients.
+/// The convolutions with 3 × 3 kernels and gradients: images, channels, outputs and image side.
 const STEPS: [[usize; 4]; 4] = [
     [16, 16, 16, 32],
     [16, 48, 16, 32],
@@ -31,7 +31,7 @@ const STEPS: [[usize; 4]; 4] = [
     [16, 32, 64, 8],
 ];
 
-/// The sides of the pooling windows, and their strides.
+/// The pooling windows: side and stride.
 const POOLS: [[usize; 2]; 4] = [[2, 2], [3, 2], [5, 1], [14, 14]];
 
 fn main() {
@@ -73,7 +73,7 @@ fn convolve([n, c, o, side, k, step, groups]: [usize; 7], rounds: usize) {
     race(&title, rounds, move || x.conv2d(&kernel, options), theirs);
 }
 
-/// Computes a convolution, the sum of its products with weights, and the gradients of its operands.
+/// Computes a weighted sum of a convolution, and the gradients of the convolution's operands.
 fn step([n, c, o, side]: [usize; 4], rounds: usize) {
     let (x, their_x) = operand(&[n, c, side, side]);
     let (kernel, their_kernel) = operand(&[o, c, 3, 3]);

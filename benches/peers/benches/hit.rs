@@ -1,10 +1,10 @@
-//! The hit: one buffer is allocated and dropped inside a scope whose cache holds it. It is compared
-//! with widely used allocators. (BENCHMARKS: W4.)
+//! Benchmark W4, the cache hit: a buffer is allocated and dropped in a scope whose cache has it
+//! idle. The time is compared with widely used allocators.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench hit [-- ROUNDS]`
 //!
-//! The first row of every table is mimalloc's malloc and free of 256 bytes, because it is the
-//! baseline of the other rows.
+//! The first row of each table is malloc and free of 256 bytes with mimalloc. It is the baseline of
+//! the other rows.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -14,11 +14,11 @@ use cachescope::{CacheConfig, Device, Policy, cache_scope};
 use cachescope_peers::peers::{Buffers, Glibc, Jemalloc, LockedMap, Mimalloc, Offsets, Pair};
 use cachescope_peers::race::{Race, pin_thread, print_table, thread_time};
 
-/// The bytes of the baseline's blocks.
+/// The block size of the baseline in bytes.
 const UNIT_BYTES: usize = 256;
 const UNIT: &str = "mimalloc 256 B (the measure)";
 
-/// The number of live blocks of the random order.
+/// The number of live blocks in the tests with a random order.
 const LIVE: usize = 64;
 
 fn main() {
@@ -44,7 +44,7 @@ fn main() {
     two_threads(rounds);
 }
 
-/// Allocates and frees `n` times.
+/// Returns a function that allocates and frees `n` times.
 #[inline]
 fn pairs<P: Pair>(mut peer: P, bytes: usize) -> impl FnMut(u64) {
     move |n| {
@@ -80,8 +80,8 @@ fn one_buffer(bytes: usize, name: &str, rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Times entries under each policy. An entry makes `LIVE` requests, and the figure includes the
-/// cost of the entry.
+/// Times entries under each policy. An entry makes `LIVE` requests. The printed time includes the
+/// entry itself.
 fn policies(rounds: usize) {
     let device = &Device::host();
     let entries = |enter: fn(&mut dyn FnMut())| {
@@ -110,13 +110,13 @@ fn policies(rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Frees a randomly chosen live block and allocates a block of its size, `n` times.
+/// Returns a function that replaces `n` random live blocks by blocks of equal size.
 fn churn<P: Pair>(mut peer: P, sizes: [usize; LIVE]) -> impl FnMut(u64) {
     let order = random_order_of_slots();
     let mut live: Vec<Option<P::Block>> = Vec::new();
     move |n| {
-        // Allocated inside the batch's scope, so that the batch's entry begins without escaped
-        // blocks.
+        // The blocks are allocated in the scope of the batch. So each batch begins its entry
+        // without escaped blocks.
         live.extend(sizes.iter().map(|&bytes| Some(peer.allocate(bytes))));
         for &slot in order.iter().cycle().take(n as usize) {
             let block = live[slot].take();
@@ -144,12 +144,12 @@ fn random_order(name: &str, sizes: [usize; LIVE], rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Returns sizes in which each power of two is about equally frequent.
+/// Returns sizes in which all powers of two are about equally frequent.
 fn mixed_sizes() -> [usize; LIVE] {
     std::array::from_fn(|slot| 256 << (slot % 9))
 }
 
-/// Returns a fixed sequence of slots: the high bits of a multiplicative generator.
+/// Returns a fixed pseudo-random sequence of slots.
 fn random_order_of_slots() -> Vec<usize> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let slots = std::iter::repeat_with(move || {
@@ -202,7 +202,7 @@ fn scopes(rounds: usize) {
     print_table("a scope entered and left", &race.run(rounds));
 }
 
-/// Times empty scopes whose cache has a policy.
+/// Times empty scopes whose cache has the given policy.
 fn empty_scopes(policy: Policy, rounds: usize) {
     let device = Device::host();
     let name = format!("empty-{policy}");
@@ -237,13 +237,12 @@ fn empty_scopes(policy: Policy, rounds: usize) {
     print_table(&format!("an empty scope under {policy}"), &race.run(rounds));
 }
 
-/// Allocates and drops one buffer.
 fn buffer(device: &Device) -> u64 {
     let buffer = cachescope::Buffer::new(device, 4096).expect("the host has room");
     buffer.address()
 }
 
-/// Returns a function that runs `work` and returns the CPU time of its thread.
+/// Returns a function that runs `work`, and returns the CPU time of its thread.
 fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
     move |n| {
         let start = thread_time();
@@ -252,14 +251,14 @@ fn alone(work: impl Fn(u64)) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// Returns a function that runs `work` on two threads at once, each pinned to a separate processor.
-/// The function returns the CPU time of the slower thread.
+/// Returns a function that runs `work` on two threads concurrently, each pinned to a separate
+/// processor. It returns the CPU time of the slower thread.
 fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
     move |n| {
         let barrier = Barrier::new(2);
         let timed = &|processor| {
             pin_thread(processor);
-            work(64); // Warms up the state of the thread.
+            work(64); // Warms up the thread.
             barrier.wait();
             alone(&work)(n)
         };
@@ -274,7 +273,7 @@ fn together(work: impl Fn(u64) + Sync) -> impl FnMut(u64) -> Duration {
 fn two_threads(rounds: usize) {
     let device = Device::host();
     let map = LockedMap::default();
-    // Batches must be long enough for the two threads to overlap.
+    // Long batches ensure that the two threads overlap.
     let mut race = Race::default().batch(Duration::from_millis(5));
     race.add_timed(UNIT, alone(|n| pairs(Mimalloc, UNIT_BYTES)(n)));
     add_both(&mut race, "cachescope, one name", |n| {

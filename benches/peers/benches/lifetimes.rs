@@ -1,5 +1,5 @@
-//! Recorded lifetimes, replayed in order: how tightly an allocator that does not know later
-//! requests packs them, and how fast. (BENCHMARKS: W2.)
+//! Benchmark W2: recorded lifetimes, replayed in order. The benchmark measures the packing and the
+//! speed of allocators that do not know later requests.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench lifetimes [-- ROUNDS | --quick]`
 
@@ -10,7 +10,7 @@ use cachescope_peers::line_up::{LineUp, Placement, run};
 use cachescope_peers::program::Program;
 use cachescope_peers::training;
 
-/// Lifetimes to replay.
+/// A program of lifetimes to replay.
 struct Trace {
     name: &'static str,
     program: Program,
@@ -19,7 +19,7 @@ struct Trace {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A benchmark input that is hard to pack.
+    /// A packing benchmark, whose lifetimes are hard to pack.
     Packing,
     /// A recorded training step.
     Training,
@@ -27,7 +27,6 @@ enum Kind {
     Synthetic,
 }
 
-/// The figures of each allocator on each trace.
 struct Table {
     names: Vec<String>,
     traces: Vec<Trace>,
@@ -144,7 +143,7 @@ impl Table {
         self.print_mean("mean of all training", digits, training, &figure);
     }
 
-    /// Prints the geometric mean.
+    /// Prints the geometric mean of a figure for each allocator.
     fn print_mean(
         &self,
         title: &str,

@@ -1,7 +1,7 @@
-//! Plans for lifetimes that are known in advance: the size of the slab, and the time to find it.
-//! (BENCHMARKS: W3.)
+//! Benchmark W3: plans for lifetimes that are known in advance. The benchmark measures the slab
+//! size and the planning time.
 //!
-//! The peers, minimalloc and idealloc, are not crates. Greedy placements are computed in this file.
+//! The peers minimalloc and idealloc are not crates. This file computes greedy placements.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench plan [-- ROUNDS | --quick]`
 
@@ -14,13 +14,12 @@ use cachescope_peers::training;
 use cachescope_tools::plan::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
 use cachescope_tools::trace::Lifetime;
 
-/// The maximum slab for the inputs of MiniMalloc.
+/// The maximum slab size for MiniMalloc's inputs.
 const CAPACITY: u64 = 1 << 20;
 
-/// The time limit of a plan whose slab does not reach the maximum load.
+/// The time limit of a plan, if its slab does not reach the maximum load.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Lifetimes to plan for.
 struct Input {
     name: &'static str,
     buffers: Vec<BufferInterval>,
@@ -130,13 +129,13 @@ impl Input {
         }
     }
 
-    /// Returns the size of the slab of a greedy placement: in descending order of `most`, each
-    /// buffer at the lowest free offset.
+    /// Returns the slab size of a greedy placement. It places each buffer at the lowest free
+    /// offset, in descending order of `most`.
     fn greedy_slab(&self, most: impl Fn(&BufferInterval) -> u128) -> u64 {
         let mut order: Vec<&BufferInterval> = self.buffers.iter().collect();
         order.retain(|buffer| buffer.lower < buffer.upper && buffer.size_bytes > 0);
         order.sort_by_key(|buffer| Reverse(most(buffer)));
-        // The placed buffers by offset, each with its end.
+        // The placed buffers in order of their offsets, each with its end.
         let mut placed: Vec<(u64, u64, &BufferInterval)> = Vec::new();
         for buffer in order {
             let mut offset = 0;
@@ -159,7 +158,6 @@ fn area(buffer: &BufferInterval) -> u128 {
     u128::from(buffer.size_bytes) * u128::from(buffer.upper - buffer.lower)
 }
 
-/// A plan, and the time that it took.
 struct Timed {
     plan: Packing,
     millis: f64,

@@ -1,9 +1,9 @@
-//! Random allocations, as in RMM's `random_allocations`: how fast and how tight an allocator of a
-//! region is. No memory is touched. (BENCHMARKS: W1.)
+//! Benchmark W1: random allocations, as in RMM's `random_allocations`. The benchmark measures the
+//! speed and the packing of region allocators. No memory is touched.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench random [-- ROUNDS | --quick]`
 //!
-//! Every allocator runs the same recorded programs.
+//! All allocators run the same recorded programs.
 
 use cachescope_peers::line_up::{LineUp, Placement, print_space_and_time, run};
 use cachescope_peers::program::Program;
@@ -36,7 +36,7 @@ fn main() {
     }
 }
 
-/// Returns each allocator's medians over the runs.
+/// Returns the medians over the runs, for each allocator.
 fn medians(runs: &[Vec<Placement>]) -> Vec<Placement> {
     let first = runs.first().expect("there is a seed");
     let over = |index: usize, figure: fn(&Placement) -> f64| {

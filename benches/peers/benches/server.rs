@@ -1,15 +1,14 @@
-//! A server under a limit: threads repeatedly enter one shared scope, and make three requests of
-//! mixed sizes in each entry. The limit is a percentage of the sum of the threads' peaks of live
-//! bytes. Therefore no request must be refused at 100 %, however the threads are scheduled.
-//! (BENCHMARKS: W16.)
+//! Benchmark W16: a server with a memory limit. Threads repeatedly enter a shared scope. Each entry
+//! makes three requests of mixed sizes. The limit is a percentage of the sum of the threads' peaks
+//! of live bytes. So at 100 %, no request may be refused, regardless of the scheduling.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench server [-- SCOPES [THREADS]]`
 //!
-//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda` the benchmark runs on a GPU.
-//! `cargo run -p cuda-emulator -- PROGRAM` runs it on the emulated GPU. On either, each thread has
-//! a stream, on which its blocks are pending.
+//! With `CACHESCOPE_DEVICE=cuda:0` and the feature `cuda`, the benchmark runs on a GPU. `cargo run
+//! -p cuda-emulator -- PROGRAM` runs it on the emulated GPU. On a GPU, each thread has a stream,
+//! and a dropped block is pending on this stream.
 //!
-//! *One lock* is the pool of the device outside of every scope, where each request and each drop
+//! The rows *one lock* use the device's pool without a scope. There, each request and each drop
 //! acquires the pool's lock. The other allocators have no limit.
 
 use std::sync::Barrier;
@@ -18,16 +17,16 @@ use std::time::{Duration, Instant};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result, Stream};
 use cachescope_peers::peers::{Glibc, Jemalloc, Mimalloc, Pair, Raw};
 
-/// The number of requests in one scope.
+/// The number of requests per scope entry.
 const REQUESTS: u32 = 3;
-/// The longest request in bytes.
+/// The maximum size of a request in bytes.
 const LONGEST: u64 = 4 << 20;
-/// The page size. A request touches one byte of each page.
+/// The page size in bytes. A request touches one byte of each page.
 const PAGE_BYTES: usize = 4096;
 
 /// A memory block that is freed when it drops.
 trait Block {
-    /// Touches all pages of the block, which has at least `bytes`.
+    /// Touches all pages of the block, which has at least `bytes` bytes.
     fn touch(&self, bytes: u64);
 }
 
@@ -35,33 +34,34 @@ trait Block {
 ///
 /// # Safety
 ///
-/// `bytes` from `address` on must be writable.
+/// The `bytes` bytes at `address` must be writable.
 unsafe fn touch_pages(address: *mut u8, bytes: u64) {
     for offset in (0..bytes as usize).step_by(PAGE_BYTES) {
-        // SAFETY: by this function's contract.
+        // SAFETY: by contract, the `bytes` bytes are writable, and `offset` is below
+        // `bytes`.
         unsafe { address.add(offset).write_volatile(1) }
     }
 }
 
 impl Block for Buffer {
     fn touch(&self, bytes: u64) {
-        // SAFETY: the block is live, and in host memory.
+        // SAFETY: the block is live host memory with at least `bytes` bytes.
         unsafe { touch_pages(self.address() as *mut u8, bytes) }
     }
 }
 
-/// An array of zeros, which a stream of a CUDA device writes.
+/// An array that a stream of a CUDA device fills with zeros, so no byte is touched here.
 impl Block for Array<u8> {
     fn touch(&self, _bytes: u64) {}
 }
 
-/// A block of another allocator.
+/// A live block of another allocator; `None` after the drop.
 struct Malloced<P: Pair<Block = Raw<P>> + Default>(Option<Raw<P>>);
 
 impl<P: Pair<Block = Raw<P>> + Default> Block for Malloced<P> {
     fn touch(&self, bytes: u64) {
         let block = self.0.as_ref().expect("until it drops");
-        // SAFETY: the block is live.
+        // SAFETY: the block is live, and has at least `bytes` bytes.
         unsafe { touch_pages(block.address(), bytes) }
     }
 }
@@ -74,12 +74,11 @@ impl<P: Pair<Block = Raw<P>> + Default> Drop for Malloced<P> {
     }
 }
 
-/// The figures of one run.
 #[derive(Default)]
 struct Figures {
     requests: u64,
     refused: u64,
-    /// The part of `refused` for which the error reports enough memory beside live blocks.
+    /// The part of `refused` in which the live bytes and the request fit the limit.
     with_room: u64,
     longest: Duration,
     /// The sum of the threads' peaks of live bytes.
@@ -87,7 +86,8 @@ struct Figures {
     time: Duration,
 }
 
-/// Runs `threads` threads. Each calls `enter` with its number `rounds` times, to enter a scope.
+/// Runs `threads` threads. Each thread calls `enter` with its index `rounds` times. `enter` enters
+/// a scope.
 fn run<B: Block>(
     threads: u32,
     rounds: u32,
@@ -103,8 +103,8 @@ fn run<B: Block>(
             enter(thread, &mut || {
                 let mut before: Option<(B, u64)> = None;
                 for _ in 0..REQUESTS {
-                    // Knuth's generator (MMIX). The squared fraction makes short requests more
-                    // frequent, as in programs.
+                    // The generator is Knuth's (MMIX). Squaring the fraction makes small requests
+                    // more frequent, as in real programs.
                     random = random
                         .wrapping_mul(6364136223846793005)
                         .wrapping_add(1442695040888963407);
@@ -216,8 +216,8 @@ fn device_with(memory_limit: Option<u64>) -> Result<Device> {
     }
 }
 
-/// Runs the threads in scopes of `device`. On CUDA, each thread has a stream, on which its blocks
-/// are pending when they drop.
+/// Runs the threads in scopes of `device`. On CUDA, each thread has a stream, on which its dropped
+/// blocks are pending.
 fn scoped(device: &Device, threads: u32, rounds: u32) -> Result<Figures> {
     if !is_on_cuda() {
         let enter = |_, inside: &mut dyn FnMut()| {

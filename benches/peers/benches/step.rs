@@ -1,9 +1,9 @@
-//! The loop: a step that allocates and drops temporaries, without a scope and under each policy,
-//! with unlimited memory and with little more than it needs. (BENCHMARKS: W5.)
+//! Benchmark W5, the loop: a step that allocates and drops temporaries. The step runs without a
+//! scope and under each policy, with unlimited memory and with little spare memory.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench step [-- ROUNDS]`
 //!
-//! Each way to run a step has a separate device, and the ways take turns.
+//! Each variant runs on a separate device, and the variants alternate.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -20,7 +20,7 @@ use shared::digits::{self, Digits};
 const BATCH_SIZE: usize = 256;
 const HIDDEN_UNITS: usize = 512;
 
-/// The policies; `None` is the pool without a scope.
+/// The policies of the variants; `None` is the pool without a scope.
 const WAYS: [Option<Policy>; 5] = [
     None,
     Some(Policy::Recycle),
@@ -39,12 +39,12 @@ fn main() -> Result<()> {
     compare("the digits step", rounds, || Training::new(&digits))
 }
 
-/// Work that is repeated on the current device.
+/// A step that is repeated on the current device.
 trait Step {
     fn run(&mut self) -> Result<()>;
 }
 
-/// The example of the ancestors: two temporaries of this many `f32`.
+/// The expression `sin(rand(n))`, whose two temporaries have this number of `f32` elements.
 struct Chain(usize);
 
 impl Step for Chain {
@@ -53,7 +53,7 @@ impl Step for Chain {
     }
 }
 
-/// Mini-batches of the digits, one for each step.
+/// A training step on the digits, with one mini-batch per step.
 struct Training {
     data: Dataset,
     batches: Vec<Array<i64>>,
@@ -88,7 +88,6 @@ impl Step for Training {
     }
 }
 
-/// A step on a separate device.
 struct Runner<S> {
     device: Device,
     policy: Option<Policy>,
@@ -137,7 +136,7 @@ impl<S: Step> Runner<S> {
         }
     }
 
-    /// Returns the peak of the live bytes of a step, its inputs included.
+    /// Returns the peak of the live bytes of a step, including its inputs.
     fn working_set(&self) -> u64 {
         self.times(2);
         self.device.reset_peaks();
@@ -145,7 +144,7 @@ impl<S: Step> Runner<S> {
         self.device.memory_stats().peak_live_bytes
     }
 
-    /// Returns the total bytes of the requests of a step, plus the bytes of its inputs.
+    /// Returns the requested bytes of a step, including its inputs.
     fn requests(&self) -> u64 {
         let config = CacheConfig {
             record: true,
@@ -162,7 +161,7 @@ impl<S: Step> Runner<S> {
 fn compare<S: Step>(title: &str, rounds: usize, make: impl Fn() -> Result<S>) -> Result<()> {
     let working_set = Runner::new(None, None, &make)?.working_set();
     let requests = Runner::new(Some(Policy::Recycle), None, &make)?.requests();
-    // Bump reuses no memory before the step ends.
+    // The policy Bump reuses no memory before the end of the step.
     let limit = |policy| {
         let bytes = match policy {
             Some(Policy::Bump) => requests,

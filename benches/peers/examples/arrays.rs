@@ -1,6 +1,6 @@
-//! This library's array operations, for a script that compares them with other libraries. Each line
-//! of the input is `NAME SIDE TIMES`: an operation or `copy`, the rows of its square matrices and
-//! the number of runs. The output line is the nanoseconds of the runs.
+//! Times this library's array operations, for a script that compares them with other libraries.
+//! Each input line is `NAME SIDE TIMES`: an operation or `copy`, the number of rows of its square
+//! matrices, and the number of runs. The output line is the total time of the runs in nanoseconds.
 //!
 //! ```text
 //! $ echo a+b 256 1000 | cargo run --release --manifest-path benches/peers/Cargo.toml --example arrays
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use cachescope_peers::arrays::{Op, Run, Task, limit, ours};
 
-/// The maximum number of prepared tasks, which bounds the memory of their operands.
+/// The maximum number of prepared tasks. It bounds the memory of their operands.
 const PREPARED: usize = 2;
 
 fn main() -> io::Result<()> {

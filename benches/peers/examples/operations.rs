@@ -1,7 +1,7 @@
-//! This library's operations on whole arrays, for a script that compares them with NumPy. Each line
-//! of the input is `NAME SIDE TIMES`: an operation, the rows of its square matrices and the number
-//! of runs. The output line is the nanoseconds of the runs. For the line `names` the output is all
-//! names.
+//! Times this library's operations on whole arrays, for a script that compares them with NumPy.
+//! Each input line is `NAME SIDE TIMES`: an operation, the number of rows of its square matrices,
+//! and the number of runs. The output line is the total time of the runs in nanoseconds. For the
+//! input line `names`, the output is the list of all names.
 //!
 //! ```text
 //! $ echo 'nonzero 256 10' | cargo run --release --manifest-path benches/peers/Cargo.toml --example operations
@@ -17,13 +17,13 @@ use cachescope::{
 };
 use candle_core::{Device, Tensor};
 
-/// A function that does an operation once.
 type Run = Box<dyn FnMut() -> Result<()>>;
 
-/// The name of an operation, and the function that prepares it for matrices with a number of rows.
+/// The name of an operation, and a function that prepares it for matrices of a given side.
 type Row = (&'static str, fn(usize) -> Result<Run>);
 
-/// A row of the table: the operands that are made before the clock starts, and the timed operation.
+/// Defines the table of operations. A row has operands, which are prepared in advance, and a timed
+/// operation.
 macro_rules! rows {
     ($($name:literal |$side:ident| { $($prepare:stmt;)* } => $once:expr;)+) => {
         &[$(($name, |$side| {
@@ -36,17 +36,17 @@ macro_rules! rows {
     };
 }
 
-/// Returns a matrix of elements from 0 to 1.
+/// Returns a square matrix of random elements between 0 and 1.
 fn matrix(side: usize) -> Result<Array<f32>> {
     Array::rand([side, side])
 }
 
-/// Returns the elements of a [`matrix`] of `side` rows in one axis.
+/// Returns a vector with `side * side` random elements between 0 and 1.
 fn vector(side: usize) -> Result<Array<f32>> {
     Array::rand(side * side)
 }
 
-/// Returns a well-conditioned matrix of `f64`.
+/// Returns a well-conditioned square matrix of `f64`.
 fn regular(side: usize) -> Result<Array<f64>> {
     (Array::<f64>::rand([side, side])? + Array::<f64>::eye(side)? * side as f64).eval()
 }

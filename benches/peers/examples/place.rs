@@ -1,7 +1,8 @@
 //! Runs the random program of `benches/random.rs` repeatedly with one allocator, for a profiler
-//! that counts instructions: `place best-fit 1 2` runs sizes up to 1 MiB, twice.
+//! that counts instructions. `place best-fit 1 2` runs sizes up to 1 MiB, twice.
 //!
-//! The difference between a run of 12 repetitions and a run of 2 is the cost of 200,000 steps:
+//! The difference between a run of 12 repetitions and a run of 2 repetitions is the cost of 200,000
+//! steps:
 //!
 //! ```text
 //! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example place

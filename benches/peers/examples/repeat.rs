@@ -1,13 +1,13 @@
-//! Repeats one operation, for a profiler that counts instructions: `repeat hit 11000`.
-//! `repeat miss 11000` is a scope whose exit releases the block, and `repeat outside 11000` is
-//! outside of every scope. `repeat bump 11008` and `repeat plan 11008` make 64 requests in an entry
-//! under a policy. `repeat one-hit 11000` makes one request in an entry.
+//! Repeats an operation, for a profiler that counts instructions: `repeat hit 11000`. `repeat miss
+//! 11000` enters a scope whose exit releases the block. `repeat outside 11000` runs outside of all
+//! scopes. `repeat bump 11008` and `repeat plan 11008` make 64 requests per entry under a policy.
+//! `repeat one-hit 11000` makes one request per entry.
 //!
-//! An empty scope is entered by a literal (`repeat scope 11000`), by a computed name
-//! (`repeat computed 11000`), or by a handle (`repeat handle 11000`). A third argument names its
-//! policy.
+//! An empty scope is entered by a literal name (`repeat scope 11000`), by a computed name (`repeat
+//! computed 11000`), or by a handle (`repeat handle 11000`). A third argument selects its policy.
 //!
-//! The difference between two runs, 10,000 repetitions apart, is the cost of these repetitions:
+//! The difference between two runs that are 10,000 repetitions apart is the cost of 10,000
+//! repetitions:
 //!
 //! ```text
 //! cargo build --release --manifest-path benches/peers/Cargo.toml --example repeat
@@ -19,7 +19,7 @@ use std::hint::black_box;
 
 use cachescope::{Buffer, CacheConfig, Device, Policy, Result, cache_scope};
 
-/// The number of requests in one entry under a policy.
+/// The number of requests per entry under a policy.
 const REQUESTS: u64 = 64;
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-//! Benchmarks of `cachescope` and other allocators: the allocators, and their timing.
+//! Benchmarks that compare `cachescope` with other libraries: the allocators, and their timing.
 
 pub mod arrays;
 pub mod line_up;

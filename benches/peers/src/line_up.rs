@@ -1,4 +1,4 @@
-//! Comparison of allocators on one program: the placement of blocks, and the time.
+//! Compares allocators on one program: the placement of blocks, and the time.
 
 use std::time::Duration;
 
@@ -9,19 +9,18 @@ use crate::placers::{Malloc, Offsets, Placer, Pool, Ranges, SubSlices, Virtual};
 use crate::program::{Blocks, Program};
 use crate::race::{Figure, Race, thread_time};
 
-/// The figures of one allocator.
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub name: String,
-    /// The nanoseconds of CPU time for each step, the median over the rounds.
+    /// The CPU time per step in nanoseconds, as the median over the rounds.
     pub nanos: f64,
-    /// The median over the rounds of the ratio to the first allocator's time.
+    /// The ratio to the first allocator's time, as the median over the rounds.
     pub ratio: f64,
-    /// The highest end of a block, divided by the peak of the live bytes; `None` without a region.
+    /// The ratio of the highest end of a block to the peak of the live bytes; `None` without a
+    /// region.
     pub spread: Option<f64>,
 }
 
-/// The allocators that are compared.
 pub struct LineUp<'a> {
     program: &'a Program,
     race: Race<'a>,
@@ -37,8 +36,8 @@ impl<'a> LineUp<'a> {
         }
     }
 
-    /// Adds an allocator. A first run of the program, in the allocator's empty region, determines
-    /// the spread. The timed runs repeat the program in the same region, like a training loop.
+    /// Adds an allocator. A first run of the program in an empty region determines the spread. The
+    /// timed runs repeat the program in the same region, like a training loop.
     pub fn add<P: Placer + 'a>(&mut self, name: &str, mut placer: P) {
         let program = self.program;
         let mut blocks = Blocks::default();
@@ -49,7 +48,7 @@ impl<'a> LineUp<'a> {
         });
     }
 
-    /// Adds a contestant that begins every run with an empty region.
+    /// Adds an allocator that starts each run with an empty region.
     pub fn add_growing<P: Placer + 'a>(&mut self, name: &str, make: impl Fn() -> P + 'a) {
         let program = self.program;
         let mut blocks = Blocks::default();
@@ -67,7 +66,7 @@ impl<'a> LineUp<'a> {
         self.spreads.push(reserved.map(|bytes| bytes as f64 / live));
     }
 
-    /// Adds this library's default pool, the baseline of the others.
+    /// Adds this library's default pool, which is the baseline.
     pub fn add_best_fit(&mut self) {
         self.add("best_fit", Pool::new(PoolKind::BestFit));
     }
@@ -81,7 +80,7 @@ impl<'a> LineUp<'a> {
         self.add("direct", Pool::new(PoolKind::Direct));
     }
 
-    /// Adds the allocators that cut a region and take similar times.
+    /// Adds the region allocators with comparable times.
     pub fn add_regions(&mut self) {
         self.add("offset-allocator", Offsets::default());
         self.add("VMA", Virtual::default());
@@ -92,8 +91,8 @@ impl<'a> LineUp<'a> {
         self.add("cubecl", SubSlices::default());
     }
 
-    /// Adds the allocators that take ten times as long, and the allocators that reserve memory from
-    /// the operating system.
+    /// Adds allocators that are about ten times slower, and allocators that reserve memory from the
+    /// operating system.
     pub fn add_slow(&mut self) {
         self.add_sub_slices();
         self.add("glibc", Malloc::<Glibc>::default());
@@ -101,7 +100,6 @@ impl<'a> LineUp<'a> {
         self.add("mimalloc", Malloc::<Mimalloc>::default());
     }
 
-    /// Runs the rounds.
     pub fn run(self, rounds: usize) -> Vec<Placement> {
         let steps = self.program.steps() as f64;
         let figures = self.race.run(rounds).into_iter();
@@ -115,9 +113,9 @@ impl<'a> LineUp<'a> {
     }
 }
 
-/// Runs `program` with this library's pools and their peers. The fast allocators take turns. The
-/// allocators that `add_slow` adds take turns separately, for a sixth of the rounds. They would
-/// evict the data of the fast ones from the CPU caches.
+/// Runs `program` with this library's pools and with the peers. The fast allocators alternate. The
+/// allocators that `add_slow` adds alternate in a separate race, with a sixth of the rounds. In a
+/// common race, they would evict the fast allocators' data from the CPU caches.
 pub fn run<'a>(
     program: &'a Program,
     rounds: usize,
@@ -134,14 +132,13 @@ pub fn run<'a>(
     placements
 }
 
-/// Returns the CPU time of one run. Wall time would include interruptions, because a run is long.
+/// Returns the CPU time of a run. The wall time of a long run would include interruptions.
 fn time<P: Placer>(program: &Program, placer: &mut P, blocks: &mut Blocks<P>) -> Duration {
     let start = thread_time();
     program.play(placer, blocks);
     thread_time() - start
 }
 
-/// Prints a table of times and spreads.
 pub fn print_space_and_time(title: &str, placements: &[Placement]) {
     println!("\n{title}");
     println!("  {:<20} {:>10} {:>9} {:>8}", "", "ns/step", "x", "spread");

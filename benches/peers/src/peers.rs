@@ -1,4 +1,4 @@
-//! The other allocators, each as a pair of functions: allocate and free.
+//! The compared allocators, each as a pair of functions: allocate and free.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ use offset_allocator::{Allocation, Allocator};
 
 /// An allocator as a pair of functions.
 pub trait Pair {
-    /// A live block. Only the allocator that made the block may free it.
+    /// A live block. Only the allocator that allocated the block may free it.
     type Block;
 
     fn allocate(&mut self, bytes: usize) -> Self::Block;
@@ -21,13 +21,12 @@ pub trait Pair {
 pub struct Raw<P>(*mut c_void, PhantomData<P>);
 
 impl<P> Raw<P> {
-    /// Returns the address of the first byte.
     pub fn address(&self) -> *mut u8 {
         self.0.cast()
     }
 }
 
-/// Implements [`Pair`] with a `malloc` and a `free`, called through the C ABI.
+/// Implements [`Pair`] by a `malloc` and a `free` of the C ABI.
 macro_rules! c_pair {
     ($(#[$doc:meta])* $name:ident, $malloc:path, $free:path) => {
         $(#[$doc])*
@@ -39,14 +38,13 @@ macro_rules! c_pair {
 
             #[inline]
             fn allocate(&mut self, bytes: usize) -> Raw<Self> {
-                // SAFETY: the function accepts any size.
+                // SAFETY: `malloc` accepts any size.
                 Raw(unsafe { $malloc(bytes) }, PhantomData)
             }
 
             #[inline]
             fn free(&mut self, block: Raw<Self>) {
-                // SAFETY: only `allocate` makes a `Raw` of this type, and this function consumes
-                // it.
+                // SAFETY: only `allocate` creates a `Raw` of this type, and `free` consumes it.
                 unsafe { $free(block.0) }
             }
         }
@@ -58,7 +56,7 @@ c_pair!(
     Glibc, libc::malloc, libc::free
 );
 c_pair!(
-    /// jemalloc, whose functions have a prefix.
+    /// jemalloc, with prefixed functions.
     Jemalloc, tikv_jemalloc_sys::malloc, tikv_jemalloc_sys::free
 );
 c_pair!(
@@ -66,10 +64,10 @@ c_pair!(
     Mimalloc, libmimalloc_sys::mi_malloc, libmimalloc_sys::mi_free
 );
 
-/// offset-allocator over 4 GiB, in units of 256 bytes.
+/// The crate offset-allocator, for 4 GiB in units of 256 bytes.
 pub struct Offsets(Allocator);
 
-/// The unit, which is the smallest size that the benchmarks request.
+/// The allocation unit, which is the smallest size that the benchmarks request.
 const UNIT_BYTES: usize = 256;
 
 impl Default for Offsets {
@@ -93,12 +91,13 @@ impl Pair for Offsets {
     }
 }
 
-/// The cache of dfdx: free blocks by size, in a map behind a lock. It is faster than dfdx, which
-/// locks three times for each request and drops the vector of a size whenever it becomes empty.
+/// The cache of dfdx: a locked map from sizes to free blocks. It is faster than dfdx itself. dfdx
+/// locks three times per request, and drops the vector of a size when it becomes empty.
 #[derive(Debug, Default)]
 pub struct LockedMap(Mutex<BTreeMap<usize, Vec<usize>>>);
 
-/// A block of [`LockedMap`]. Its address is unused, because only the book-keeping is timed.
+/// A block of [`LockedMap`]. Its address is unused, because the benchmark times only the
+/// bookkeeping.
 #[derive(Debug)]
 pub struct Mapped {
     bytes: usize,
@@ -132,15 +131,15 @@ impl Pair for &LockedMap {
     }
 }
 
-/// The allocation and drop of a `Buffer`, served by the caller's scope.
+/// The allocation and the drop of a `Buffer` in the caller's scope.
 #[derive(Debug)]
 pub struct Buffers(pub cachescope::Device);
 
 impl Pair for Buffers {
     type Block = cachescope::Buffer;
 
-    // Always inlined: to return a buffer through memory and copy it takes 7 ns more, which is not
-    // part of the measurement.
+    // The function is always inlined. Otherwise, returning the buffer through memory would add 7
+    // ns, which must not be measured.
 
     #[inline(always)]
     fn allocate(&mut self, bytes: usize) -> cachescope::Buffer {

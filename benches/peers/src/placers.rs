@@ -1,4 +1,4 @@
-//! The allocators that cut blocks out of a region. The region is so large that no allocation fails.
+//! The region allocators. Their regions are so large that no allocation fails.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,20 +20,20 @@ use vk_mem::{
 
 use crate::peers::Pair;
 
-/// The unit of sizes, which are rounded up to a multiple of it.
+/// The allocation unit. Sizes are rounded up to multiples of it.
 const UNIT_BYTES: u64 = 512;
-/// The maximum number of bytes that offset-allocator can count in units.
+/// The largest region that offset-allocator can count in units.
 const REGION_BYTES: u64 = UNIT_BYTES << 31;
 
 /// An allocator that reports the addresses of its blocks.
 pub trait Placer {
-    /// A live block. Only the allocator that made the block may free it.
+    /// A live block. Only the allocator that allocated the block may free it.
     type Block: fmt::Debug;
 
     fn allocate(&mut self, bytes: u64) -> Self::Block;
     fn free(&mut self, block: Self::Block);
 
-    /// Returns the highest end of all blocks so far, relative to the beginning of the region;
+    /// Returns the highest end of any block up to now, relative to the start of the region. Returns
     /// `None` without a region.
     fn peak_reserved_bytes(&self) -> Option<u64>;
 }
@@ -42,7 +42,7 @@ fn units(bytes: u64) -> u64 {
     bytes.div_ceil(UNIT_BYTES)
 }
 
-/// A pool of this library in one range of addresses.
+/// A pool of this library with one address range.
 #[derive(Debug)]
 pub struct Pool(Simulator);
 
@@ -71,7 +71,7 @@ impl Placer for Pool {
     }
 }
 
-/// offset-allocator, in units, with its default number of nodes.
+/// The crate offset-allocator, in units, with its default number of nodes.
 pub struct Offsets {
     allocator: offset_allocator::Allocator,
     peak_units: u32,
@@ -86,7 +86,6 @@ impl Default for Offsets {
     }
 }
 
-/// A block of [`Offsets`].
 pub struct Offset(offset_allocator::Allocation);
 
 impl fmt::Debug for Offset {
@@ -147,7 +146,7 @@ impl Placer for Virtual {
             user_data: 0,
             flags: VirtualAllocationCreateFlags::empty(),
         };
-        // SAFETY: the size is not 0, and the block is not shared with another thread.
+        // SAFETY: `size` is not 0, and only this thread uses the block.
         let placed = unsafe { self.block.allocate(info) };
         let (allocation, offset) = placed.expect("the region suffices");
         self.peak_bytes = self.peak_bytes.max(offset + size);
@@ -156,7 +155,7 @@ impl Placer for Virtual {
 
     #[inline]
     fn free(&mut self, mut block: VirtualAllocation) {
-        // SAFETY: only `allocate` makes a block, and this function consumes it.
+        // SAFETY: only `allocate` creates a block, and `free` consumes it.
         unsafe { self.block.free(&mut block) };
     }
 
@@ -165,7 +164,7 @@ impl Placer for Virtual {
     }
 }
 
-/// range-alloc, a best-fit allocator, in units.
+/// The crate range-alloc, a best-fit allocator, in units.
 pub struct Ranges {
     allocator: RangeAllocator<u64>,
     peak_units: u64,
@@ -201,12 +200,12 @@ impl Placer for Ranges {
     }
 }
 
-/// The largest page of [`SubSlices`]: a quarter of the memory of a device of 32 GiB, as in cubecl's
-/// CUDA runtime.
+/// The maximum page size of [`SubSlices`]. As in cubecl's CUDA runtime, it is a quarter of the
+/// memory of a 32 GiB device.
 const PAGE_BYTES: u64 = 8 << 30;
 
-/// cubecl's memory management: its pools reserve pages and slice them. The pages are host memory
-/// that is never touched.
+/// cubecl's memory management, whose pools reserve pages and divide them into slices. The pages are
+/// host memory that is never touched.
 pub struct SubSlices(MemoryManagement<BytesStorage>);
 
 impl Default for SubSlices {
@@ -238,13 +237,13 @@ impl Placer for SubSlices {
         drop(block);
     }
 
-    /// Returns the sum of the pages. No page is released before an explicit call releases it.
+    /// Returns the total size of the pages. Pages are released only by an explicit call.
     fn peak_reserved_bytes(&self) -> Option<u64> {
         Some(self.0.memory_usage().bytes_reserved)
     }
 }
 
-/// A C allocator, which has no region.
+/// A C allocator. It has no region.
 #[derive(Debug, Default)]
 pub struct Malloc<P>(P);
 

@@ -1,4 +1,4 @@
-//! Recorded sequences of allocations and frees, so that every allocator gets the same sequence.
+//! Recorded sequences of allocations and frees, so that all allocators run the same sequence.
 
 use std::hint::black_box;
 
@@ -7,12 +7,12 @@ use fastrand::Rng;
 
 use crate::placers::Placer;
 
-/// The percentage of steps of the random program that allocate.
+/// The percentage of allocations among the steps of the random program.
 const ALLOCATING_PERCENT: u8 = 73;
-/// The maximum number of bytes that the random program keeps live.
+/// The maximum of the live bytes of the random program.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
 
-/// A sequence of steps that frees all its allocations.
+/// A sequence of steps. It frees all its allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     steps: Vec<TraceEvent>,
@@ -24,8 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns RMM's `random_allocations`: `allocations` allocations of sizes uniform from 1 to
-    /// `most_bytes`, and an equal number of frees of a random live block.
+    /// Returns the program of RMM's `random_allocations`. It makes `allocations` allocations, and
+    /// an equal number of frees of random live blocks. Sizes are uniform from 1 to `most_bytes`.
     pub fn random(allocations: usize, most_bytes: u64, seed: u64) -> Self {
         let mut program = Self::default();
         let mut random = Rng::with_seed(seed);
@@ -46,8 +46,8 @@ impl Program {
         program
     }
 
-    /// Returns the steps of `lifetimes` in time order. At equal times, frees precede allocations,
-    /// and each kind is in the order of `lifetimes`.
+    /// Returns the steps of `lifetimes` in time order. At equal times, frees precede allocations.
+    /// Frees and allocations each keep the order of `lifetimes`.
     pub fn of_lifetimes(lifetimes: &[Lifetime]) -> Self {
         let mut events = Vec::new();
         for (index, lifetime) in lifetimes.iter().enumerate() {
@@ -89,12 +89,11 @@ impl Program {
         self.steps.len()
     }
 
-    /// Returns the peak of the bytes that are allocated and not yet freed.
+    /// Returns the peak of the live bytes.
     pub fn peak_live_bytes(&self) -> u64 {
         self.peak_live_bytes
     }
 
-    /// Runs all steps on `placer`.
     pub fn play<P: Placer>(&self, placer: &mut P, blocks: &mut Blocks<P>) {
         blocks.0.resize_with(self.slots as usize, || None);
         for &step in &self.steps {
@@ -113,7 +112,7 @@ impl Program {
     }
 }
 
-/// Storage for the live blocks of a run of a program, reused by later runs.
+/// Storage for the live blocks of a run. Later runs reuse it.
 #[derive(Debug)]
 pub struct Blocks<P: Placer>(Vec<Option<P::Block>>);
 

@@ -1,34 +1,33 @@
-//! Side-by-side timing of contestants: in every round, each contestant runs one batch, so that
-//! disturbances of the machine affect all contestants alike. The result is the median over the
+//! Side-by-side timing of contestants. In each round, each contestant runs one batch, so that
+//! disturbances of the machine affect all contestants equally. The result is the median over the
 //! rounds.
 
 use std::time::{Duration, Instant};
 
-/// The minimum duration of one batch. It is ten thousand times the cost of reading the clock, and
-/// short enough that most batches are not interrupted.
+/// The minimum duration of a batch. It is ten thousand times the cost of a clock read, and so short
+/// that most batches are not interrupted.
 const BATCH: Duration = Duration::from_micros(500);
 
-/// One implementation of a piece of work: `run(n)` does the work `n` times.
+/// An implementation of a task. `run(n)` executes the task `n` times.
 struct Contestant<'a> {
     name: String,
     run: Box<dyn FnMut(u64) -> Duration + 'a>,
     batch: u64,
-    /// The nanoseconds for one piece of work, by round.
+    /// The nanoseconds per execution, by round.
     nanos: Vec<f64>,
 }
 
-/// Contestants for the same work.
+/// A comparison of contestants with the same task.
 pub struct Race<'a> {
     batch: Duration,
     contestants: Vec<Contestant<'a>>,
 }
 
-/// The medians of one contestant.
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub name: String,
     pub nanos: f64,
-    /// The median over the rounds of the ratio to the first contestant's time.
+    /// The ratio to the first contestant's time, as the median over the rounds.
     pub ratio: f64,
 }
 
@@ -48,8 +47,7 @@ impl<'a> Race<'a> {
         self
     }
 
-    /// Adds a contestant that is timed by the race. The first contestant is the baseline of the
-    /// others.
+    /// Adds a contestant that the race times. The first contestant is the baseline.
     pub fn add(&mut self, name: impl Into<String>, mut run: impl FnMut(u64) + 'a) {
         self.add_timed(name, move |n| {
             let start = Instant::now();
@@ -68,7 +66,7 @@ impl<'a> Race<'a> {
         });
     }
 
-    /// Runs the rounds; returns a figure for each contestant.
+    /// Runs all rounds. Returns the result of each contestant.
     pub fn run(mut self, rounds: usize) -> Vec<Figure> {
         for contestant in &mut self.contestants {
             contestant.calibrate(self.batch);
@@ -87,8 +85,8 @@ impl<'a> Race<'a> {
 }
 
 impl Contestant<'_> {
-    /// Finds the number of pieces that fill a batch. Does so twice, because the first runs also
-    /// warm up.
+    /// Determines the number of executions per batch. It repeats the measurement, because the first
+    /// runs also warm up.
     fn calibrate(&mut self, least: Duration) {
         (self.run)(1);
         let mut filled = 0;
@@ -118,34 +116,35 @@ impl Contestant<'_> {
     }
 }
 
-/// Returns the CPU time of the calling thread so far. Unlike wall time, it excludes times when
-/// other threads use the core, and waits for a lock.
+/// Returns the CPU time of the calling thread. Unlike wall time, it excludes waits for locks, and
+/// the time of other threads on the core.
 pub fn thread_time() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is writable, and every Linux has this clock.
+    // SAFETY: `now` is writable, and Linux always has this clock.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
     assert_eq!(status, 0, "the clock can be read");
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Pins the calling thread to the processor with index `index` among its allowed processors. If
-/// there are fewer, does nothing.
+/// Pins the calling thread to its allowed processor with index `index`. Does nothing if fewer
+/// processors are allowed.
 pub fn pin_thread(index: usize) {
-    // SAFETY: a set of processors is plain bits, and all zeros is the empty one.
+    // SAFETY: a `cpu_set_t` is a bit set, and all zeros is the empty set.
     let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let bytes = size_of_val(&allowed);
-    // SAFETY: `allowed` is writable and has `bytes` bytes; 0 is the calling thread.
+    // SAFETY: `allowed` is writable, and has `bytes` bytes. The ID 0 is the calling thread.
     let status = unsafe { libc::sched_getaffinity(0, bytes, &raw mut allowed) };
     assert_eq!(status, 0, "a thread may ask where it runs");
     let processors = 0..libc::CPU_SETSIZE as usize;
-    // SAFETY: `processor` is below the size of the set.
+    // SAFETY: `processor` is below `CPU_SETSIZE`.
     let mut usable =
         processors.filter(|&processor| unsafe { libc::CPU_ISSET(processor, &allowed) });
     if let Some(processor) = usable.nth(index) {
-        // SAFETY: as above.
+        // SAFETY: `processor` is below `CPU_SETSIZE`, and `one` has `bytes` bytes. The ID 0 is the
+        // calling thread.
         unsafe {
             let mut one: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(processor, &mut one);
@@ -154,7 +153,7 @@ pub fn pin_thread(index: usize) {
     }
 }
 
-/// Returns the middle value, or the mean of the two middle values if the number of values is even.
+/// Returns the median, which is the mean of the two middle values if the number of values is even.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -166,7 +165,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// Prints the figures below a title.
+/// Prints a title and a table of the results.
 pub fn print_table(title: &str, figures: &[Figure]) {
     println!("\n{title}");
     for Figure { name, nanos, ratio } in figures {

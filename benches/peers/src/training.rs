@@ -1,39 +1,38 @@
 //! Synthetic training steps: the lifetimes of a transformer's tensors.
 //!
-//! Tensors are freed as a framework frees them: a tensor lives from the operation that makes it to
-//! the end of the last operation that reads it. Therefore activations live until their backward
-//! operation, gradients until the optimizer's, and temporaries end with their operation.
+//! A framework frees a tensor at the end of the last operation that reads it. So activations live
+//! until their backward operation, and gradients until the optimizer's operation. Temporaries end
+//! with their operation.
 
 use cachescope_tools::trace::Lifetime;
 use fastrand::Rng;
 
-/// The bytes of an element: half precision for computed tensors, and single precision for
-/// persistent tensors.
+/// The bytes of a half-precision element. Computed tensors have half precision.
 const HALF: u64 = 2;
+/// The bytes of a single-precision element. Persistent tensors have single precision.
 const SINGLE: u64 = 4;
-/// The workspace of a matrix product.
+/// The workspace of a matrix product, in bytes.
 const WORKSPACE_BYTES: u64 = 8 << 20;
 
-/// A transformer and how it is trained.
+/// A transformer with its training parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Transformer {
     pub layers: u64,
     pub hidden: u64,
     pub heads: u64,
     pub vocabulary: u64,
-    /// The number of sequences in a micro-batch.
+    /// The number of sequences per micro-batch.
     pub batch: u64,
-    /// The length of the sequences of each micro-batch. A step sums the gradients of all
-    /// micro-batches.
+    /// The sequence length of each micro-batch. A step sums the gradients of all micro-batches.
     pub lengths: &'static [u64],
-    /// The number of networks among which a layer's tokens are divided, unevenly. 1 is a
-    /// transformer without experts.
+    /// The number of expert networks per layer. The tokens of the layer are divided unevenly among
+    /// them. With 1, the transformer has no experts.
     pub experts: usize,
     /// True if a layer's activations are recomputed for its backward pass.
     pub checkpoints: bool,
 }
 
-/// The depth and width of GPT-2 XL, with four micro-batches of equal length.
+/// A transformer with the depth and the width of GPT-2 XL, and four micro-batches of equal length.
 pub const PLAIN: Transformer = Transformer {
     layers: 48,
     hidden: 1600,
@@ -45,7 +44,7 @@ pub const PLAIN: Transformer = Transformer {
     checkpoints: false,
 };
 
-/// A transformer with eight experts for each layer, four micro-batches of different lengths, and
+/// A transformer with eight experts per layer, four micro-batches of different lengths, and
 /// recomputed activations.
 pub const EXPERTS: Transformer = Transformer {
     layers: 14,
@@ -58,11 +57,11 @@ pub const EXPERTS: Transformer = Transformer {
     checkpoints: true,
 };
 
-/// A tensor, by its number.
+/// The index of a tensor in the tape.
 #[derive(Clone, Copy, Debug)]
 struct Tensor(usize);
 
-/// The tensors so far. An operation takes one unit of time.
+/// The recorded tensors. An operation takes one unit of time.
 #[derive(Debug, Default)]
 struct Tape {
     now: u64,
@@ -70,21 +69,21 @@ struct Tape {
 }
 
 impl Tape {
-    /// Appends an operation that reads `inputs` and makes one tensor.
+    /// Appends an operation that reads `inputs` and creates one tensor.
     fn op(&mut self, inputs: &[Tensor], bytes: u64) -> Tensor {
         self.now += 1;
         self.read(inputs);
         self.make(bytes)
     }
 
-    /// Appends an operation like [`Self::op`], with a temporary workspace.
+    /// Appends an operation like [`Self::op`] that also uses a temporary workspace.
     fn product(&mut self, inputs: &[Tensor], bytes: u64) -> Tensor {
         let output = self.op(inputs, bytes);
         self.make(WORKSPACE_BYTES);
         output
     }
 
-    /// Appends an operation that writes into `tensors`.
+    /// Appends an operation that updates `tensors` in place.
     fn update(&mut self, tensors: &[Tensor]) {
         self.now += 1;
         self.read(tensors);
@@ -107,7 +106,7 @@ impl Tape {
     }
 }
 
-/// A weight, the optimizer's state for it, and the sum of its gradients.
+/// A weight, its optimizer state, and the sum of its gradients.
 struct Weight {
     elements: u64,
     weight: Tensor,
@@ -115,7 +114,6 @@ struct Weight {
     sum: Option<Tensor>,
 }
 
-/// The weights of one layer.
 struct Weights {
     norm: [Weight; 2],
     qkv: [Weight; 2],
@@ -162,12 +160,12 @@ struct SavedExpert {
     activated: Tensor,
 }
 
-/// The sizes of the activations of a layer in one micro-batch.
+/// The activation sizes of a layer for one micro-batch.
 struct Sizes {
     tokens: u64,
     hidden: u64,
     attention: u64,
-    /// The sizes of activations of the layer's width, by expert.
+    /// The size of a layer-width activation, for each expert.
     shares: Vec<u64>,
 }
 
@@ -189,7 +187,7 @@ impl Transformer {
             layer.all().for_each(|weight| optimize(&mut tape, weight));
         }
         optimize(&mut tape, &mut embedding);
-        // Weights and optimizer states outlive the step.
+        // Weights and optimizer states live beyond the step.
         let weights = layers
             .iter_mut()
             .flat_map(Weights::all)
@@ -268,8 +266,8 @@ fn weight(tape: &mut Tape, elements: u64) -> Weight {
     }
 }
 
-/// Appends the forward pass of one layer. Returns its output, and the tensors that its backward
-/// pass reads.
+/// Appends the forward pass of a layer. Returns its output, and the tensors that the backward pass
+/// reads.
 fn forward(tape: &mut Tape, layer: &Weights, input: Tensor, sizes: &Sizes) -> (Tensor, Saved) {
     let hidden = sizes.hidden;
     let of = |pair: &[Weight; 2]| [pair[0].weight, pair[1].weight];
@@ -333,8 +331,8 @@ fn forward(tape: &mut Tape, layer: &Weights, input: Tensor, sizes: &Sizes) -> (T
     (output, saved)
 }
 
-/// Appends the backward pass of one layer. Returns the gradient of the layer's input, given the
-/// gradient of its output.
+/// Appends the backward pass of a layer. Returns the gradient of the layer's input, given the
+/// gradient of the layer's output.
 fn backward(
     tape: &mut Tape,
     layer: &mut Weights,
@@ -403,8 +401,8 @@ fn gradients_of(tape: &mut Tape, weights: &mut [Weight; 2], inputs: &[Tensor]) {
     }
 }
 
-/// Starts the sum with the first micro-batch's gradient; adds the gradients of later micro-batches
-/// to it.
+/// Appends a gradient of a weight. The first micro-batch initialises the sum; later micro-batches
+/// add to it.
 fn gradient_of(tape: &mut Tape, weight: &mut Weight, inputs: &[Tensor]) {
     let gradient = tape.product(inputs, weight.elements * HALF);
     match weight.sum {
@@ -413,7 +411,7 @@ fn gradient_of(tape: &mut Tape, weight: &mut Weight, inputs: &[Tensor]) {
     }
 }
 
-/// Appends a step of Adam, with two temporaries for each weight.
+/// Appends an Adam step for a weight, with two temporaries.
 fn optimize(tape: &mut Tape, weight: &mut Weight) {
     let sum = weight.sum.take().expect("a micro-batch went before");
     let [master, mean, variance] = weight.state;

@@ -1,9 +1,9 @@
 //! `malloc`, `calloc`, `realloc` and `free` with the signatures of NEP 49.
 //!
-//! The two words before a block name its owner and its size. NumPy passes a size and a handler to
-//! `free`. The size may differ from the requested size, and the handler's cache need not own the
-//! block. So `free` trusts neither. A table by address would need a lock; the alignment of a block
-//! has room for the two words.
+//! The 16 bytes before a block store its owner and its size. NumPy passes a size and a handler to
+//! `free`. The size may differ from the requested size, and the cache of the handler may not own
+//! the block. So `free` ignores the size and the handler. A table keyed by address would require a
+//! lock. The alignment of a block leaves space for the 16 bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -18,30 +18,29 @@ use crate::caches::{Cache, lock};
 use crate::failure::{Code, Failure, Outcome, code, pointer};
 use crate::opened;
 
-/// The alignment of every block: a line of the cache, and the widest vector.
+/// The alignment of all blocks, equal to a cache line and to the widest vector.
 const ALIGNMENT: usize = 64;
-/// The bytes of a cached allocation before its block.
+/// The number of bytes before a block of a cache.
 const PREFIX_BYTES: usize = ALIGNMENT;
-/// The size below which requests go to the C library. A page fault is not the main cost of these
-/// requests.
+/// The minimum size of a request that a cache serves. The C library serves smaller requests,
+/// because page faults are not their main cost.
 const LEAST_CACHED_BYTES: usize = 1024;
-/// The C library's alignment, which its fast path serves.
+/// The alignment that the fast path of the C library supports.
 const SYSTEM_ALIGNMENT: usize = 16;
-/// The maximum number of bytes that a small block needs in addition to its own bytes.
+/// The maximum number of additional bytes of a small block.
 const SMALL_EXTRA_BYTES: usize = size_of::<Prefix>() + ALIGNMENT - SYSTEM_ALIGNMENT;
 
-/// The last words before a block.
+/// The owner and the size of a block, stored directly before the block.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Prefix {
-    /// The address of a [`SharedBlock`], which is even; or for a block of the C library, twice the
-    /// bytes since its begin, plus 1.
+    /// The address of a [`SharedBlock`], which is even. For a block of the C library: twice the
+    /// offset of the block in its allocation, plus 1.
     owner: usize,
-    /// The bytes that were requested.
+    /// The requested bytes.
     bytes: usize,
 }
 
-/// The owner of a block.
 enum Owner {
     System { begin: *mut u8, layout: Layout },
     Cache(*mut ()),
@@ -56,10 +55,10 @@ fn out_of_range(bytes: usize) -> Failure {
 ///
 /// # Safety
 ///
-/// The bytes of a [`Prefix`] before `block`, which is aligned, may be written.
+/// `block` is aligned, and the bytes of a [`Prefix`] before it are writable.
 #[inline]
 unsafe fn write_prefix(block: *mut u8, owner: usize, bytes: usize) {
-    // SAFETY: by this function's contract.
+    // SAFETY: by contract, the bytes before `block` are writable and aligned.
     unsafe { block.cast::<Prefix>().sub(1).write(Prefix { owner, bytes }) };
 }
 
@@ -67,10 +66,10 @@ unsafe fn write_prefix(block: *mut u8, owner: usize, bytes: usize) {
 ///
 /// # Safety
 ///
-/// `block` is a block of this module, and was not freed.
+/// `block` is a live block of this module.
 #[inline]
 unsafe fn prefix(block: *mut u8) -> Prefix {
-    // SAFETY: every block was made with a prefix.
+    // SAFETY: each block of this module was created with a prefix.
     unsafe { block.cast::<Prefix>().sub(1).read() }
 }
 
@@ -78,16 +77,16 @@ unsafe fn prefix(block: *mut u8) -> Prefix {
 ///
 /// # Safety
 ///
-/// As for [`prefix`].
+/// `block` is a live block of this module.
 #[inline]
 unsafe fn owner(block: *mut u8) -> Owner {
-    // SAFETY: by this function's contract.
+    // SAFETY: by contract, `block` is a live block of this module.
     let Prefix { owner, bytes } = unsafe { prefix(block) };
     if owner & 1 == 0 {
         return Owner::Cache(ptr::with_exposed_provenance_mut(owner));
     }
     Owner::System {
-        // SAFETY: the block's allocation begins there.
+        // SAFETY: `allocate_small` stored the offset of the block in its allocation.
         begin: unsafe { block.sub(owner >> 1) },
         layout: small_layout(bytes),
     }
@@ -96,15 +95,15 @@ unsafe fn owner(block: *mut u8) -> Owner {
 #[inline]
 fn small_layout(bytes: usize) -> Layout {
     let bytes = bytes + SMALL_EXTRA_BYTES;
-    // SAFETY: the alignment is a power of two, and small requests are far from the largest size.
+    // SAFETY: the alignment is a power of two, and a small size cannot overflow.
     unsafe { Layout::from_size_align_unchecked(bytes, SYSTEM_ALIGNMENT) }
 }
 
-/// Returns a block of the C library, or null.
+/// Allocates a block with the C library. Returns null if it is out of memory.
 #[inline]
 fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
     let layout = small_layout(bytes);
-    // SAFETY: the layout has bytes.
+    // SAFETY: the layout is not empty.
     let begin = unsafe {
         if zeroed {
             System.alloc_zeroed(layout)
@@ -117,7 +116,7 @@ fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
     }
     let first = begin.addr() + size_of::<Prefix>();
     let offset = first.next_multiple_of(ALIGNMENT) - begin.addr();
-    // SAFETY: the extra bytes have room for the prefix and the alignment.
+    // SAFETY: `SMALL_EXTRA_BYTES` includes the prefix and the alignment.
     unsafe {
         let block = begin.add(offset);
         write_prefix(block, offset << 1 | 1, bytes);
@@ -125,13 +124,13 @@ fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
     }
 }
 
-/// Turns an allocation of the cache into a block.
+/// Converts an allocation of the cache to a block.
 #[inline]
 fn finish(allocation: SharedBlock, bytes: usize) -> *mut u8 {
     let begin: *mut u8 = ptr::with_exposed_provenance_mut(allocation.address() as usize);
     let owner = allocation.into_raw().expose_provenance();
-    // SAFETY: the allocation has `PREFIX_BYTES` more than `bytes`, and nobody else uses it. It is
-    // aligned to more than `ALIGNMENT`.
+    // SAFETY: the allocation has `PREFIX_BYTES` more bytes than `bytes`, and this function is its
+    // only user. The allocation is aligned to more than `ALIGNMENT`.
     unsafe {
         let block = begin.add(PREFIX_BYTES);
         write_prefix(block, owner, bytes);
@@ -139,7 +138,7 @@ fn finish(allocation: SharedBlock, bytes: usize) -> *mut u8 {
     }
 }
 
-/// Returns an idle block of the cache.
+/// Returns an idle block of the cache, or `None` on a miss.
 #[inline]
 fn hit(cache: &Cache, bytes: usize) -> Option<*mut u8> {
     let whole = bytes.checked_add(PREFIX_BYTES)?;
@@ -147,7 +146,7 @@ fn hit(cache: &Cache, bytes: usize) -> Option<*mut u8> {
     Some(finish(allocation, bytes))
 }
 
-/// Returns a block, and true if the cache held it.
+/// Returns a block, and whether the cache had it idle.
 #[track_caller]
 fn allocate_slowly(cache: &Cache, bytes: usize) -> Outcome<(*mut u8, bool)> {
     let whole = bytes.checked_add(PREFIX_BYTES);
@@ -159,7 +158,7 @@ fn allocate_slowly(cache: &Cache, bytes: usize) -> Outcome<(*mut u8, bool)> {
     Ok((finish(allocation, bytes), is_hit))
 }
 
-/// Returns a small block, or null with the error noted.
+/// Returns a small block. On failure, records the error and returns null.
 fn small(bytes: usize, zeroed: bool) -> *mut u8 {
     let block = allocate_small(bytes, zeroed);
     if block.is_null() {
@@ -175,8 +174,8 @@ pub(crate) fn malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
     if bytes < LEAST_CACHED_BYTES {
         return small(bytes, false).cast();
     }
-    // SAFETY: by the contract of the header, null or a pointer of `cs_cache_open`, whose caches are
-    // never freed.
+    // SAFETY: by the header's contract, `cache` is null or was returned by `cs_cache_open`. Caches
+    // are never freed.
     let hit = unsafe { cache.cast::<Cache>().as_ref() }.and_then(|cache| hit(cache, bytes));
     match hit {
         Some(block) => block.cast(),
@@ -187,7 +186,7 @@ pub(crate) fn malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 fn malloc_slowly(cache: *mut c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: by the contract of the header.
+    // SAFETY: by the header's contract, `cache` is null or was returned by `cs_cache_open`.
     let cache = || unsafe { opened("cs_malloc", cache) };
     pointer(|| Ok(allocate_slowly(cache()?, bytes)?.0.cast()))
 }
@@ -200,13 +199,13 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
         if bytes < LEAST_CACHED_BYTES {
             return Ok(small(bytes, true));
         }
-        // SAFETY: by the contract of the header.
+        // SAFETY: by the header's contract, `cache` is null or was returned by `cs_cache_open`.
         let cache = unsafe { opened("cs_malloc", cache) }?;
         let (block, is_hit) = match hit(cache, bytes) {
             Some(block) => (block, true),
             None => allocate_slowly(cache, bytes)?,
         };
-        // SAFETY: the block is new, and has these bytes.
+        // SAFETY: the block is new, and has `bytes` bytes.
         unsafe {
             if is_hit {
                 block.write_bytes(0, bytes);
@@ -219,26 +218,26 @@ pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_vo
     pointer(zeroed).cast()
 }
 
-/// Sets all bytes of a block to 0 that the cache did not hold. The pages of the block are likely
-/// new. So its whole pages are replaced by the kernel's pages of zeros, which cost nothing until
-/// they are written.
+/// Sets all bytes of a newly allocated block to 0. Most pages of the block are new to the process.
+/// So whole pages are replaced by the kernel's zero pages, which cost nothing until they are
+/// written.
 ///
 /// # Safety
 ///
-/// The `bytes` bytes at `block` may be written, and are private memory of the process.
+/// The `bytes` bytes at `block` are writable private memory of the process.
 unsafe fn zero_new(block: *mut u8, bytes: usize) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        // SAFETY: the call reads a constant of the system.
+        // SAFETY: the call only reads a constant of the system.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let first = block.addr().next_multiple_of(page) - block.addr();
         let end = (block.addr() + bytes) / page * page;
         let whole = end.saturating_sub(block.addr() + first);
-        // SAFETY: the pages lie in the block.
+        // SAFETY: the pages are inside of the block.
         let replaced = whole > 0
             && unsafe { libc::madvise(block.add(first).cast(), whole, libc::MADV_DONTNEED) } == 0;
         if replaced {
-            // SAFETY: the parts before and after the pages lie in the block.
+            // SAFETY: the bytes before and after the pages are inside of the block.
             unsafe {
                 block.write_bytes(0, first);
                 block
@@ -248,7 +247,7 @@ unsafe fn zero_new(block: *mut u8, bytes: usize) {
             return;
         }
     }
-    // SAFETY: by this function's contract.
+    // SAFETY: by contract, the `bytes` bytes are writable.
     unsafe { block.write_bytes(0, bytes) };
 }
 
@@ -256,28 +255,28 @@ unsafe fn zero_new(block: *mut u8, bytes: usize) {
 ///
 /// # Safety
 ///
-/// `block` is null or a block of this module that was not freed.
+/// `block` is null or a live block of this module.
 pub(crate) unsafe fn realloc(cache: *mut c_void, block: *mut c_void, bytes: usize) -> *mut c_void {
     let old: *mut u8 = block.cast();
     if old.is_null() {
         return malloc(cache, bytes);
     }
-    // SAFETY: by this function's contract.
+    // SAFETY: `block` is a live block of this module, because it is not null.
     let before = unsafe { prefix(old) };
-    // SAFETY: by this function's contract.
+    // SAFETY: `block` is a live block of this module, because it is not null.
     if let Owner::Cache(raw) = unsafe { owner(old) } {
-        // SAFETY: the block owns it, and it is not dropped here.
+        // SAFETY: the block owns the allocation, and `ManuallyDrop` prevents a drop here.
         let allocation = ManuallyDrop::new(unsafe { SharedBlock::from_raw(raw) });
         let room = allocation.size_bytes() as usize - PREFIX_BYTES;
         if bytes >= LEAST_CACHED_BYTES && bytes <= room && bytes >= room / 2 {
-            // SAFETY: the prefix is the block's own.
+            // SAFETY: the block already has a prefix at this address.
             unsafe { write_prefix(old, before.owner, bytes) };
             return block;
         }
     }
     let new = malloc(cache, bytes);
     if !new.is_null() {
-        // SAFETY: both blocks have these bytes, and the new block overlaps no other block.
+        // SAFETY: both blocks have the copied bytes, and the new block overlaps no other block.
         unsafe {
             ptr::copy_nonoverlapping(old, new.cast(), before.bytes.min(bytes));
             free(block);
@@ -286,13 +285,13 @@ pub(crate) unsafe fn realloc(cache: *mut c_void, block: *mut c_void, bytes: usiz
     new
 }
 
-/// Returns the bytes of a block.
+/// Returns the requested bytes of a block.
 ///
 /// # Safety
 ///
-/// As for [`realloc`], for a block that is not null.
+/// `block` is a live block of this module.
 pub(crate) unsafe fn size_bytes(block: *mut c_void) -> usize {
-    // SAFETY: by this function's contract.
+    // SAFETY: by contract, `block` is a live block of this module.
     unsafe { prefix(block.cast()) }.bytes
 }
 
@@ -300,18 +299,18 @@ pub(crate) unsafe fn size_bytes(block: *mut c_void) -> usize {
 ///
 /// # Safety
 ///
-/// As for [`realloc`].
+/// `block` is null or a live block of this module.
 #[inline]
 pub(crate) unsafe fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
-    // SAFETY: by this function's contract.
+    // SAFETY: `block` is a live block of this module, because it is not null.
     match unsafe { owner(block.cast()) } {
-        // SAFETY: the allocation was made with this layout.
+        // SAFETY: the allocation was created with an equal layout.
         Owner::System { begin, layout } => unsafe { System.dealloc(begin, layout) },
         Owner::Cache(raw) => {
-            // SAFETY: the block owned it, and is not used any more.
+            // SAFETY: the block owned the allocation, and is not used any more.
             if let Some(busy) = unsafe { SharedBlock::from_raw(raw) }.free() {
                 free_slowly(busy);
             }

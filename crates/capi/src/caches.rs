@@ -1,7 +1,7 @@
-//! The caches of the process by name, and the lock around everything but hits and frees.
+//! The process's caches by name, and the lock around all calls except hits and frees.
 //!
-//! A cache is never freed: live arrays name it in their handlers, and a program has one cache for
-//! each name.
+//! A cache is never freed, because the handlers of live arrays refer to it. A program has one cache
+//! per name.
 
 use std::path::PathBuf;
 use std::ptr;
@@ -15,7 +15,7 @@ use cachescope_memory::{CacheStats, Device, Policy, RecordOptions};
 use crate::failure::{Code, Failure, Outcome};
 use crate::gpu::Gpus;
 
-/// A named cache: `cs_cache` of the header.
+/// A named cache, which is `cs_cache` of the header.
 #[derive(Debug)]
 pub(crate) struct Cache {
     name: Box<str>,
@@ -28,12 +28,11 @@ impl Cache {
     }
 }
 
-/// The state that [`lock`] guards.
+/// The state of the library, guarded by [`lock`].
 #[derive(Debug)]
 pub(crate) struct State {
     caches: Vec<NamedHandle>,
-    /// The caches that were entered and not left, each with the thread that entered it, in the
-    /// order of their entries.
+    /// The open entries in order, each with its cache and the thread that entered the cache.
     entered: Vec<(&'static Cache, ThreadId)>,
     recording: Option<(Recording, PathBuf)>,
     pub(crate) gpus: Gpus,
@@ -42,7 +41,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 struct NamedHandle {
     cache: &'static Cache,
-    /// The handles that were opened or retained and not released.
+    /// The number of handles that were opened or retained, and not released.
     handles: usize,
 }
 
@@ -53,8 +52,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     gpus: Gpus::new(),
 });
 
-/// The settings of a cache that the header's `cs_options` names. The other settings stay as they
-/// are.
+/// The cache settings of the header's `cs_options`. A setting that is `None` stays unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     policy: Option<Policy>,
@@ -62,11 +60,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings for a policy, if it is named, and a bound that is not 0.
+    /// Parses the settings. A policy of `None` and a bound of 0 are not set.
     pub(crate) fn new(policy: Option<&str>, max_bytes: u64) -> Outcome<Self> {
         let parsed = policy.map(|name| {
             name.parse().map_err(|error: cachescope_memory::Error| {
-                // The error does not say which setting the unknown name is for.
+                // The error does not name the setting, so the message adds it.
                 let text = error.to_string();
                 let text = text.replacen("unknown name", "cs_cache_open: unknown policy", 1);
                 Failure::new(Code::Argument, text)
@@ -78,26 +76,26 @@ impl Settings {
         })
     }
 
-    /// Changes the settings that `more` names.
+    /// Overwrites the settings that are set in `more`.
     pub(crate) fn update(&mut self, more: Self) {
         self.policy = more.policy.or(self.policy);
         self.max_bytes = more.max_bytes.or(self.max_bytes);
     }
 
-    /// Configures a cache, from its next outermost entry on.
+    /// Applies the settings to a cache. The settings take effect at its next outermost entry.
     pub(crate) fn apply(self, cache: &SharedCache) {
         cache.configure(self.policy, self.max_bytes);
     }
 }
 
-/// Locks the state. Every call holds this lock while it uses a lock of the memory below, so that no
+/// Locks the state. Each call holds this lock while it holds any lock of `cachescope_memory`. So no
 /// lock is held at a fork.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
-    /// Opens the cache `name`, and configures it from its next outermost entry on.
+    /// Opens the cache `name`. The settings take effect at its next outermost entry.
     pub(crate) fn open(&mut self, name: &str, settings: Settings) -> &'static Cache {
         let cache = self.open_unconfigured(name);
         settings.apply(&cache.host);
@@ -118,14 +116,13 @@ impl State {
         cache
     }
 
-    /// Adds a handle.
     pub(crate) fn retain(&mut self, cache: &Cache) {
         if let Some(own) = self.find(cache) {
             own.handles += 1;
         }
     }
 
-    /// Removes a handle. After the last handle, releases the idle memory of the cache.
+    /// Removes a handle from a cache. If it was the last handle, releases the cache's idle memory.
     pub(crate) fn release(&mut self, cache: &Cache) {
         let Some(own) = self.find(cache) else { return };
         own.handles = own.handles.saturating_sub(1);
@@ -138,19 +135,18 @@ impl State {
         self.caches.iter_mut().find(|own| ptr::eq(own.cache, cache))
     }
 
-    /// Iterates over all caches.
     pub(crate) fn caches(&self) -> impl Iterator<Item = &'static Cache> {
         self.caches.iter().map(|own| own.cache)
     }
 
-    /// Begins an entry.
     pub(crate) fn enter(&mut self, cache: &'static Cache) {
         cache.host.enter();
         self.gpus.for_each(&cache.name, SharedCache::enter);
         self.entered.push((cache, thread::current().id()));
     }
 
-    /// Ends the entry of the cache that began last: on this thread, or else on any.
+    /// Ends the innermost entry of the cache on this thread. Without such an entry, ends the
+    /// innermost entry of any thread.
     pub(crate) fn exit(&mut self, cache: &Cache) -> Outcome<()> {
         let own = thread::current().id();
         let mut entries = self.entered.iter().rev();
@@ -167,8 +163,8 @@ impl State {
         Ok(())
     }
 
-    /// Ends the entries of other threads, in a child that does not have these threads. The child's
-    /// CUDA devices are unusable, and are left alone.
+    /// Ends the entries of all other threads, for a child process that lacks these threads. Does
+    /// not access CUDA devices, because they are unusable in the child.
     pub(crate) fn exit_other_threads(&mut self) {
         let own = thread::current().id();
         self.entered.retain(|(cache, by)| {
@@ -180,20 +176,20 @@ impl State {
         });
     }
 
-    /// Returns the name of the cache that was entered last, and the number of its entries that have
-    /// not ended.
+    /// Returns the name of the cache with the innermost open entry, and the number of its open
+    /// entries.
     pub(crate) fn innermost(&self) -> Option<(&'static str, usize)> {
         let (last, _) = *self.entered.last()?;
         Some((&last.name, self.depth(&last.name)))
     }
 
-    /// Returns the number of entries of a cache that have not ended.
+    /// Returns the number of open entries of a cache.
     pub(crate) fn depth(&self, name: &str) -> usize {
         let own = self.entered.iter().filter(|(own, _)| *own.name == *name);
         own.count()
     }
 
-    /// Returns the statistics of a cache, summed over the devices.
+    /// Returns the statistics of a cache, summed over all devices.
     pub(crate) fn stats(&self, cache: &Cache) -> CacheStats {
         let mut sum = Device::host().cache_stats(&cache.name).unwrap_or_default();
         for more in self.gpus.stats(&cache.name) {
@@ -209,7 +205,7 @@ impl State {
         sum
     }
 
-    /// Releases the idle memory of a cache, and the idle memory of the pools, to the system.
+    /// Releases the idle memory of a cache and of the pools to the system.
     pub(crate) fn invalidate(&self, name: &str) {
         let host = Device::host();
         host.invalidate_cache(name);
@@ -217,7 +213,7 @@ impl State {
         self.gpus.invalidate(name);
     }
 
-    /// Begins to record the host's memory, for a report at `path`.
+    /// Starts a recording of the host's memory, for a report at `path`.
     pub(crate) fn record(&mut self, path: PathBuf) -> Outcome<()> {
         if let Some((_, path)) = &self.recording {
             let text = format!("cs_record: {} is being recorded", path.display());
@@ -236,7 +232,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the recording, and writes its report.
+    /// Stops the recording, and writes its report.
     pub(crate) fn record_end(&mut self) -> Outcome<()> {
         let Some((recording, path)) = self.recording.take() else {
             let text = "cs_record_end: nothing is being recorded";

@@ -1,4 +1,4 @@
-//! The export of blocks as tensors of DLPack 1.x, with the structures of `dlpack.h`.
+//! Exports blocks as tensors of DLPack 1.x, with the structures of `dlpack.h`.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -6,11 +6,10 @@ use std::ptr;
 use crate::blocks;
 use crate::failure::{Code, Failure, Outcome};
 
-/// The layout's major version, and the minor version that counts additions to its lists.
+/// The major version of the layout, and the minor version, which counts additions to enumerations.
 const VERSION: [u32; 2] = [1, 1];
-/// Memory of the host.
+/// The DLPack device of host memory.
 const CPU: [i32; 2] = [1, 0];
-/// The maximum number of axes of a tensor.
 const MAX_NDIM: usize = 64;
 
 #[repr(C)]
@@ -37,11 +36,11 @@ pub struct Managed {
     tensor: Tensor,
 }
 
-/// A tensor with the arrays that it points to. The tensor is the first field.
+/// A tensor with its shape and strides. The first field must be the tensor.
 #[repr(C)]
 struct Exported {
     managed: Managed,
-    /// The lengths of the axes, then their strides.
+    /// The lengths of all axes, followed by the strides of all axes.
     dims: Vec<i64>,
 }
 
@@ -49,7 +48,7 @@ struct Exported {
 ///
 /// # Safety
 ///
-/// `block` is a live block of [`blocks`] that nothing else frees, and `shape` has `ndim` lengths.
+/// `block` is a live block of [`blocks`] that no other code frees, and `shape` has `ndim` lengths.
 pub(crate) unsafe fn export(
     block: *mut c_void,
     (ndim, shape): (i32, *const i64),
@@ -68,10 +67,10 @@ pub(crate) unsafe fn export(
     };
     let mut dims = vec![0; 2 * axes];
     for (axis, length) in dims[..axes].iter_mut().enumerate() {
-        // SAFETY: by this function's contract.
+        // SAFETY: by contract, `shape` has `ndim` lengths.
         *length = unsafe { *shape.add(axis) };
     }
-    // SAFETY: by this function's contract.
+    // SAFETY: by contract, `block` is a live block.
     let room = unsafe { blocks::size_bytes(block) };
     let needed = set_strides(&mut dims).and_then(|count| count.checked_mul(u64::from(bits / 8)));
     if needed.is_none_or(|needed| needed > room as u64) {
@@ -100,31 +99,31 @@ pub(crate) unsafe fn export(
     Ok(Box::into_raw(Box::new(Exported { managed, dims })).cast())
 }
 
-/// Sets the second half of `dims` to the strides of a row-major tensor of the lengths in the first
-/// half. Returns the number of elements; `None` for a negative length or beyond 64 bits.
+/// Computes the row-major strides for the lengths in the first half of `dims`, and stores them in
+/// the second half. Returns the number of elements, or `None` for a negative length or an overflow.
 fn set_strides(dims: &mut [i64]) -> Option<u64> {
     let (lengths, strides) = dims.split_at_mut(dims.len() / 2);
     let (mut count, mut step): (i64, i64) = (1, 1);
     for (length, stride) in lengths.iter().zip(strides).rev() {
         *stride = step;
         count = count.checked_mul(*length).filter(|_| *length >= 0)?;
-        // An axis without elements does not set the strides before it to 0.
+        // An empty axis must not set the outer strides to 0.
         step = step.saturating_mul((*length).max(1));
     }
     u64::try_from(count).ok()
 }
 
-/// Frees a tensor of [`export`] and its block. Does not unwind.
+/// Frees a tensor of [`export`] with its block. Does not unwind.
 ///
 /// # Safety
 ///
-/// `managed` was exported here, and is not used again.
+/// `managed` is null or was returned by [`export`], and is not used again.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     if managed.is_null() {
         return;
     }
-    // SAFETY: `export` leaked the box, of which the tensor is the first field; the tensor owned the
-    // block.
+    // SAFETY: `export` leaked the box of an `Exported`, whose first field is `managed`. The tensor
+    // owns the block.
     unsafe {
         let exported = Box::from_raw(managed.cast::<Exported>());
         blocks::free(exported.managed.tensor.data);

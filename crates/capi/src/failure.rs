@@ -1,4 +1,4 @@
-//! Errors as codes, with a text that belongs to the calling thread.
+//! Error codes, with a message per thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,7 +20,6 @@ pub(crate) enum Code {
     Internal = -6,
 }
 
-/// A failed call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Code,
@@ -61,7 +60,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Returns the text of the last failure of this thread; empty if there was none.
+/// Returns the message of this thread's last failure, or an empty text.
 pub(crate) fn last_error() -> *const c_char {
     const NONE: &CStr = c"";
     LAST.try_with(|last| last.borrow().as_ptr())
@@ -71,11 +70,11 @@ pub(crate) fn last_error() -> *const c_char {
 fn note(failure: &Failure) {
     let text = failure.text.replace('\0', " ");
     let text = CString::new(text).unwrap_or_default();
-    // Nothing can be stored while the thread's locals are being destroyed.
+    // If the thread's locals are being destroyed, the message is lost.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 
-/// Runs a call. If it fails or panics, notes the text, and returns what `failed` makes of the code.
+/// Runs a call. If it fails or panics, stores the message, and returns the result of `failed`.
 fn call<R>(failed: impl FnOnce(Code) -> R, body: impl FnOnce() -> Outcome<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(body));
     let outcome = outcome.unwrap_or_else(|payload| Err(Failure::of_panic(&*payload)));
@@ -85,12 +84,12 @@ fn call<R>(failed: impl FnOnce(Code) -> R, body: impl FnOnce() -> Outcome<R>) ->
     })
 }
 
-/// Runs a call that returns a pointer, null for an error.
+/// Runs a call that returns a pointer, or null after a failure.
 pub(crate) fn pointer<T>(body: impl FnOnce() -> Outcome<*mut T>) -> *mut T {
     call(|_| ptr::null_mut(), body)
 }
 
-/// Runs a call that returns 0 or an error code.
+/// Runs a call that returns 0, or an error code after a failure.
 pub(crate) fn code(body: impl FnOnce() -> Outcome<()>) -> c_int {
     call(|code| code as c_int, || body().map(|()| 0))
 }

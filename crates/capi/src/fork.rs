@@ -1,7 +1,6 @@
-//! Forks. A child gets the memory of the process, and only the thread that forked. A change that
-//! another thread had begun would never be finished there, and its locks would stay locked. So the
-//! forking thread takes all locks before the fork, and releases them after it, in the parent and in
-//! the child.
+//! Fork handlers. A child process has only the forking thread. If another thread held a lock at the
+//! fork, the lock would stay locked in the child. So the forking thread acquires all locks before
+//! the fork. It releases them after the fork, in the parent and in the child.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
@@ -9,16 +8,16 @@ use std::sync::MutexGuard;
 use crate::caches::{Cache, State, lock};
 use crate::failure::code;
 
-/// The state and the caches that a forking thread holds.
+/// The locked state and the held caches of a forking thread.
 struct HeldAtFork(UnsafeCell<Option<(MutexGuard<'static, State>, Vec<&'static Cache>)>>);
 
-// SAFETY: only the thread that has the lock of the state, which is inside, accesses the cell.
+// SAFETY: only the thread that holds the lock of the state accesses the cell.
 unsafe impl Sync for HeldAtFork {}
 
 static HELD: HeldAtFork = HeldAtFork(UnsafeCell::new(None));
 
-/// Registers the functions below when the library is loaded. A registration by the first call could
-/// be in progress on another thread at a fork, and would stay so in the child.
+/// Registers the handlers when the library is loaded. If the first call registered them, a fork on
+/// another thread could interrupt the registration.
 #[cfg(unix)]
 #[used]
 #[cfg_attr(
@@ -37,24 +36,24 @@ extern "C" fn register() {
             child: extern "C" fn(),
         ) -> std::ffi::c_int;
     }
-    // If there is no memory to register the functions, a fork beside busy threads may hang.
+    // If the registration is out of memory, a fork while other threads use the library may hang.
     let _ = pthread_atfork(hold, release, release_in_child);
 }
 
-/// Waits until no other thread is in the library, and keeps other threads out.
+/// Waits until no other thread is in the library, and blocks other threads.
 extern "C" fn hold() {
     let state = lock();
     let held = state.caches().filter(|cache| cache.host.hold()).collect();
-    // SAFETY: this thread has the lock of the state.
+    // SAFETY: this thread holds the lock of the state.
     unsafe { *HELD.0.get() = Some((state, held)) };
 }
 
-/// Ends [`hold`] in the parent.
+/// Undoes [`hold`] in the parent.
 extern "C" fn release() {
     drop(end_hold());
 }
 
-/// Ends [`hold`] in the child, and the entries of the threads that the child does not have.
+/// Undoes [`hold`] in the child, and ends the entries of threads that the child lacks.
 extern "C" fn release_in_child() {
     code(|| {
         if let Some(mut state) = end_hold() {
@@ -65,7 +64,7 @@ extern "C" fn release_in_child() {
 }
 
 fn end_hold() -> Option<MutexGuard<'static, State>> {
-    // SAFETY: this thread took the lock of the state in `hold`, or is its copy in the child.
+    // SAFETY: this thread acquired the lock of the state in `hold`, or is its copy in the child.
     let (state, caches) = unsafe { (*HELD.0.get()).take() }?;
     for cache in caches {
         cache.host.release();

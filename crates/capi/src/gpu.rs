@@ -1,5 +1,6 @@
-//! The caches of CUDA devices, for PyTorch and CuPy. The functions of PyTorch and CuPy name no
-//! cache. So a request goes to the cache that the process entered last, on any thread.
+//! The caches of CUDA devices, for PyTorch and CuPy. The allocator functions of PyTorch and CuPy
+//! have no argument for a cache. So a request uses the cache with the innermost open entry in the
+//! process, on any thread.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -12,21 +13,20 @@ use cachescope_memory::{CacheStats, Device};
 use crate::caches::{Settings, State};
 use crate::failure::{Code, Failure, Outcome};
 
-/// The state of all CUDA devices.
 #[derive(Debug)]
 pub(crate) struct Gpus {
     caches: BTreeMap<(Box<str>, usize), SharedCache>,
     settings: BTreeMap<Box<str>, Settings>,
-    /// The number of each foreign stream, by its device and its address.
+    /// The IDs of foreign streams, keyed by device and stream address.
     streams: BTreeMap<(usize, usize), StreamId>,
-    /// The blocks that are handed out, by address, each with its device.
+    /// The live blocks with their devices, keyed by block address.
     blocks: BTreeMap<u64, Block>,
-    /// Freed blocks that could not be made to wait for the stream with this address. The next
-    /// request or free tries again.
+    /// Freed blocks that could not be ordered after work on the stream with the given address. The
+    /// next request or free retries.
     unfreed: Vec<(Block, usize)>,
 }
 
-/// A block that is handed out, and its device.
+/// A live block with the ordinal of its device.
 type Block = (SharedBlock, usize);
 
 impl Gpus {
@@ -58,8 +58,8 @@ impl Gpus {
         }
     }
 
-    /// Returns a guard that makes the context of the calling thread current again. Returns `None`
-    /// if there are no caches, because no call reaches the driver then.
+    /// Returns a guard that restores the current context of the calling thread. Returns `None`
+    /// without caches, because then no call reaches the driver.
     fn current_context(&self) -> Option<CurrentContext> {
         (!self.caches.is_empty()).then(CurrentContext::get)
     }
@@ -88,8 +88,8 @@ impl Gpus {
         }
     }
 
-    /// Returns the cache `name` of a device. A cache that is made here is inside as many entries as
-    /// the host's.
+    /// Returns the cache `name` of a device. A new cache is entered `depth` times, like the host's
+    /// cache.
     fn cache(&mut self, name: &str, depth: usize, ordinal: usize, device: &Device) -> &SharedCache {
         let settings = self.settings.get(name).copied().unwrap_or_default();
         let key = (name.into(), ordinal);
@@ -103,22 +103,22 @@ impl Gpus {
         })
     }
 
-    /// Returns the number of a foreign stream. The stream must live as long as the process.
+    /// Returns the ID of a foreign stream. The stream must live as long as the process.
     fn stream(&mut self, ordinal: usize, device: &Device, raw: usize) -> Outcome<StreamId> {
         if let Some(known) = self.streams.get(&(ordinal, raw)) {
             return Ok(*known);
         }
         let backend = device.backend().cuda();
         let backend = backend.ok_or_else(|| no_cuda(ordinal as c_int))?;
-        // SAFETY: by the contract of the header, a stream of the device's primary context that is
-        // not destroyed before the process ends.
+        // SAFETY: by the header's contract, the stream is in the device's primary context, and
+        // lives until the process ends.
         let number = unsafe { backend.import_stream(raw) }?;
         self.streams.insert((ordinal, raw), number);
         Ok(number)
     }
 
-    /// Defers the reuse of a block, once it is freed, until the work on a foreign stream that is
-    /// enqueued by then has completed.
+    /// Records that work on a foreign stream uses the block. After its free, the block is not
+    /// reused before this work has completed.
     fn use_on(&mut self, (block, ordinal): &Block, raw_stream: usize) -> Outcome<()> {
         let device = Device::cuda(*ordinal)?;
         let stream = self.stream(*ordinal, &device, raw_stream)?;
@@ -128,7 +128,7 @@ impl Gpus {
         Ok(())
     }
 
-    /// Frees a block that work on `raw_stream`, if given, may still use.
+    /// Frees a block. Work on `raw_stream`, if given, may still use the block.
     fn free(&mut self, block: Block, raw_stream: Option<usize>) -> Outcome<()> {
         if let Some(raw_stream) = raw_stream
             && let Err(failure) = self.use_on(&block, raw_stream)
@@ -150,16 +150,16 @@ impl Gpus {
 
     fn retry_frees(&mut self) {
         for (block, raw_stream) in std::mem::take(&mut self.unfreed) {
-            let _ = self.free(block, Some(raw_stream)); // Returned when the block was freed.
+            let _ = self.free(block, Some(raw_stream)); // The first `free` reported the failure.
         }
     }
 }
 
-/// The addresses that the driver's header gives to default streams.
+/// The addresses of default streams in the header of the driver.
 const LEGACY_STREAM: usize = 1;
 const PER_THREAD_STREAM: usize = 2;
 
-/// Returns 0 for the legacy default stream, and else the address of the stream.
+/// Returns the address of a stream, or 0 for the legacy default stream.
 fn address_of_stream(raw: usize) -> Outcome<usize> {
     match raw {
         LEGACY_STREAM => Ok(0),
@@ -182,8 +182,8 @@ fn device_of(ordinal: c_int) -> Outcome<(usize, Device)> {
 }
 
 impl State {
-    /// Returns device memory for work on a foreign stream: of `cache`, or else of the cache that
-    /// was entered last, or else of no cache.
+    /// Allocates device memory for work on a foreign stream. The memory belongs to `cache`,
+    /// otherwise to the cache with the innermost open entry, otherwise to no cache.
     pub(crate) fn allocate_on_gpu(
         &mut self,
         cache: Option<&str>,
@@ -219,7 +219,7 @@ impl State {
         Ok(address)
     }
 
-    /// Frees device memory, which work on `raw_stream`, if given, may still use.
+    /// Frees device memory. Work on `raw_stream`, if given, may still use the memory.
     pub(crate) fn free_on_gpu(&mut self, address: u64, raw_stream: Option<usize>) -> Outcome<()> {
         let _context = CurrentContext::get();
         let raw_stream = raw_stream.map(address_of_stream).transpose()?;
@@ -228,8 +228,8 @@ impl State {
         self.gpus.free(block, raw_stream)
     }
 
-    /// Defers the reuse of device memory, once it is freed, until the work on a foreign stream that
-    /// is enqueued by then has completed.
+    /// Records that work on a foreign stream uses device memory. After its free, the memory is not
+    /// reused before this work has completed.
     pub(crate) fn use_on_gpu(&mut self, address: u64, raw_stream: usize) -> Outcome<()> {
         let _context = CurrentContext::get();
         let raw_stream = address_of_stream(raw_stream)?;

@@ -1,5 +1,5 @@
-//! The library as programs in C and C++ see it: its header, its symbols, and a program that runs
-//! under AddressSanitizer.
+//! Tests of the library from C and C++: its header, its symbols, and a program that runs under
+//! AddressSanitizer.
 
 use std::env;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Runs a command. If there is no such program, says that the test is skipped, also without
+/// Runs a command. If the program is not installed, prints that the test is skipped, even without
 /// `--nocapture`.
 fn run(command: &mut Command, test: &str) -> Option<Output> {
     match command.output() {
@@ -46,7 +46,7 @@ fn assert_success(output: &Output) -> String {
     text
 }
 
-/// Compiles the C program with these flags, and runs it.
+/// Compiles the C program with the given flags, and runs it.
 fn run_program(test: &str, flags: &[&str]) {
     let folder = library_folder();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);

@@ -1,4 +1,4 @@
-//! `cachescope compare`: what grew from one recorded program to another.
+//! `cachescope compare`: reports the growth of memory between two recorded programs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use crate::failure::ExitFailure;
 use crate::output::{print, print_json};
 use crate::view::{Selection, read};
 
-/// Compares two recorded programs by the lines that allocate: what was live at the peak, at the
-/// end, and how often.
+/// Compares two recorded programs line by line: live bytes at the peak, live bytes at the end, and
+/// allocations.
 ///
-/// Reads what `view` does. Lines that differ in no figure are left out; what grew most at the peak
-/// comes first.
+/// Accepts the same files as `view`. Omits lines without a change. The lines with the largest
+/// growth at the peak are first.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArguments {
-    /// The program before
+    /// The earlier program
     before: PathBuf,
 
-    /// The program after
+    /// The later program
     after: PathBuf,
 
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct CompareArguments {
     json: bool,
 }
 
-/// A figure of the program before, and of the program after.
+/// A figure of the earlier and of the later program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct FigureChange {
     before: u64,
@@ -53,11 +53,9 @@ impl FigureChange {
 struct LineChange {
     line: String,
     scope: Option<String>,
-    /// Bytes live at the peak of the device.
+    /// The live bytes at the device's peak.
     peak_bytes: FigureChange,
-    /// Bytes live at the end.
     live_bytes: FigureChange,
-    /// Allocations.
     count: FigureChange,
 }
 
@@ -91,7 +89,7 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
                 .entry((line.clone(), summary.scope.clone()))
                 .or_default();
             (change.line, change.scope) = (line, summary.scope);
-            // A line with several columns comes several times.
+            // A line has a summary for each of its columns.
             for (figure, more) in [
                 (&mut change.peak_bytes, summary.device_peak_bytes),
                 (&mut change.live_bytes, summary.live_bytes),
@@ -135,7 +133,7 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
 
 type ChangedSide = fn(&mut FigureChange) -> &mut u64;
 
-/// Returns the line without the column, which moves with every edit of the line.
+/// Returns the line without its column, because each edit of the line moves the column.
 fn line_of(summary: &SiteSummary) -> String {
     match &summary.call_site {
         Some(site) if site.line == 0 => site.file.clone(),

@@ -1,32 +1,30 @@
-//! Failures that end the program early, and its exit codes.
+//! Failures that end the program early, with their exit codes.
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The failure that ended the program early.
+/// A failure that ends the program early.
 #[derive(Debug)]
 pub(crate) enum ExitFailure {
-    /// An input cannot be read; the error names the file, and the line and column if known.
+    /// An unreadable input. The error names the file, and the line and the column if known.
     Input(cachescope_tools::Error),
-    /// A file cannot be opened or written; the text names it.
+    /// A file that cannot be opened or written. The text names the file.
     File(String),
-    /// Options that conflict.
     Usage(String),
-    /// Standard output cannot be written.
     Output(io::Error),
 }
 
 impl ExitFailure {
-    /// Returns a function that makes the failure to open or write the file at `path`.
+    /// Returns a function that creates a failure to open or write the file at `path`.
     pub(crate) fn of_file(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |error| Self::File(format!("{}: {error}", path.display()))
     }
 
-    /// Prints the failure; returns the exit code 2, as for a command line that does not parse.
+    /// Prints the failure. Returns the exit code 2, which is also the code for invalid arguments.
     pub(crate) fn report(&self) -> ExitCode {
         let text = match self {
-            // The reader of our output has closed it.
+            // The process that reads standard output has closed the pipe.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
@@ -34,7 +32,7 @@ impl ExitFailure {
             Self::File(text) | Self::Usage(text) => text.clone(),
             Self::Output(error) => format!("standard output: {error}"),
         };
-        // If standard error is closed, the exit code still reports the failure.
+        // If standard error is closed, the exit code reports the failure.
         let _ = writeln!(io::stderr(), "error: {text}");
         ExitCode::from(2)
     }

@@ -1,4 +1,5 @@
-//! The command line of cachescope: replays, shows and compares recorded programs, and plans memory.
+//! The command-line program of cachescope. It replays, displays and compares recorded programs, and
+//! plans memory.
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,7 @@ use clap::{Parser, Subcommand};
 
 use failure::ExitFailure;
 
-/// Replays recorded allocations through cachescope's pools, shows and compares them, and plans
-/// memory for known lifetimes.
+/// Replays, displays and compares recorded allocations, and plans memory for known lifetimes.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
 struct CommandArguments {

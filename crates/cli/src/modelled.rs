@@ -3,10 +3,9 @@
 use cachescope_tools::models::{ModelKind, ModelOutcome};
 use serde::Serialize;
 
-/// One model or several.
 pub(crate) type Models = &'static [ModelKind];
 
-/// Returns the models that an option names.
+/// Returns the models with the given name, or all models for `all`.
 pub(crate) fn parse(name: &str) -> Result<Models, String> {
     const ALL: Models = &ModelKind::ALL;
     if name == "all" {
@@ -19,7 +18,6 @@ pub(crate) fn parse(name: &str) -> Result<Models, String> {
     })
 }
 
-/// The results of a model.
 #[derive(Debug, Serialize)]
 pub(crate) struct ModelRow {
     name: &'static str,
@@ -46,8 +44,8 @@ impl From<&ModelOutcome> for ModelRow {
 }
 
 impl ModelRow {
-    /// Returns the model's row in a table of pools. The row has no time, because the run time of a
-    /// model has no meaning.
+    /// Returns the model's row in the table of pools. The row has no time, because the run time of
+    /// a model is meaningless.
     pub(crate) fn text(&self) -> String {
         format!(
             "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8.4} {:>10}  {}",

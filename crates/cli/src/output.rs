@@ -11,7 +11,6 @@ pub(crate) fn print_json(object: &impl Serialize) -> Result<(), ExitFailure> {
     print(&text)
 }
 
-/// Prints text and a line end.
 pub(crate) fn print(text: &str) -> Result<(), ExitFailure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")

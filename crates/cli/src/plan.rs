@@ -1,4 +1,4 @@
-//! `cachescope plan`.
+//! `cachescope plan`: packs buffers into a slab.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -18,11 +18,11 @@ use crate::failure::ExitFailure;
 use crate::output::{print, print_json};
 use crate::snapshot;
 
-/// Packs buffers with known lifetimes into one slab, as small as possible.
+/// Packs buffers with known lifetimes into the smallest possible slab.
 ///
 /// Prints the number of buffers, the maximum load, the slab, their ratio, and the seconds taken.
-/// The maximum load is the maximum of the bytes alive at one moment, a lower bound on the slab.
-/// Exits with 1 if there is no plan within the capacity, or none was found in time.
+/// The maximum load is the peak of the live bytes, which is a lower bound on the slab. Exits with 1
+/// if no plan fits the capacity, or if the search found none in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
     /// Lifetimes in MiniMalloc's format (id,lower,upper,size, and alignment and gaps if present) or
@@ -51,7 +51,7 @@ pub(crate) struct PlanArguments {
     json: bool,
 }
 
-/// Parses a size, or 0, which no buffers fit into.
+/// Parses a size. A size of 0 is valid, although no buffer fits.
 fn parse_capacity(text: &str) -> cachescope_tools::Result<u64> {
     text.parse().or_else(|_| parse_bytes(text))
 }
@@ -63,7 +63,6 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// The printed results.
 #[derive(Debug, Serialize)]
 struct PlanReport {
     buffers: usize,
@@ -87,7 +86,7 @@ pub(crate) fn run(options: &PlanArguments) -> Result<ExitCode, ExitFailure> {
 
     let capacity = options.capacity.unwrap_or(u64::MAX);
     if plan.slab_bytes > capacity {
-        // If standard error is closed, the exit code still reports the failure.
+        // If standard error is closed, the exit code reports the failure.
         let _ = writeln!(
             io::stderr(),
             "{}",
@@ -125,7 +124,6 @@ fn lifetimes(
     Ok(Lifetime::read_constrained(path.display(), input)?)
 }
 
-/// Returns a buffer without constraints.
 fn buffer(lifetime: &Lifetime) -> ConstrainedBuffer {
     ConstrainedBuffer {
         interval: BufferInterval {
@@ -138,7 +136,7 @@ fn buffer(lifetime: &Lifetime) -> ConstrainedBuffer {
     }
 }
 
-/// Returns the reason why there is no plan.
+/// Returns the message that explains why no plan was found.
 fn failure_message(plan: &Packing, capacity: u64, seconds: f64) -> String {
     let Packing {
         slab_bytes,
@@ -184,7 +182,7 @@ impl PlanReport {
             buffers: plan.offsets.len(),
             max_load_bytes: plan.max_load_bytes,
             slab_bytes: plan.slab_bytes,
-            // An empty slab for no load is a perfect fit.
+            // An empty slab without a load has the ratio 1.
             ratio: plan.slab_bytes.max(1) as f64 / plan.max_load_bytes.max(1) as f64,
             seconds,
         }

@@ -1,4 +1,4 @@
-//! A progress bar for long runs, on terminals only.
+//! A progress bar for long runs. It is displayed only on a terminal.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The duration of a run below which no bar appears.
+/// The delay after which the bar appears.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// A bar on standard error. It appears with a delay, and disappears on drop.
+/// A bar on standard error. It appears after [`DELAY`], and disappears on drop.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -18,13 +18,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Makes a bar for the progress through this many events.
+    /// Creates a bar that counts `events` events.
     pub(crate) fn of_events(events: u64) -> Self {
         let template = "{wide_bar} {human_pos} of {human_len} events, {eta} left";
         Self::new(Some(events), template)
     }
 
-    /// Makes a bar for the progress through a file, or a pipe of unknown length.
+    /// Creates a bar that counts the bytes of a file. The length of a pipe is unknown.
     fn of_file(file: &File) -> Self {
         let length = file.metadata().map(|data| data.len()).ok();
         match length.filter(|&bytes| bytes > 0) {
@@ -45,7 +45,7 @@ impl Progress {
     pub(crate) fn advance(&mut self, amount: u64) {
         if self.appears_at.is_some_and(|then| then < Instant::now()) {
             self.appears_at = None;
-            // Draws nothing without a terminal.
+            // Draws only if standard error is a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(amount);
@@ -58,7 +58,7 @@ impl Drop for Progress {
     }
 }
 
-/// A file that shows how much of it has been read.
+/// A file that displays the progress of reading.
 #[derive(Debug)]
 pub(crate) struct ProgressReader {
     file: File,

@@ -1,4 +1,4 @@
-//! `cachescope replay`.
+//! `cachescope replay`: replays a recorded program through pools and models.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
@@ -20,16 +20,16 @@ use crate::progress::{Progress, ProgressReader};
 use crate::simulated::{self, DeviceRow, DeviceRuns};
 use crate::snapshot;
 
-/// The read buffer of the trace.
+/// The size of the trace's read buffer.
 const INPUT_BYTES: usize = 1 << 16;
 
-/// Replays a recorded program through the pools, each over one growable range of addresses, and
-/// prints what they needed.
+/// Replays a recorded program through the pools, and prints the memory that they need. Each pool
+/// has one growable address range.
 ///
-/// One row per pool: events; nanoseconds per event of the pool's own work; the peak of the live
-/// bytes, as requested; the highest end of a block; the ratio of the two; and the allocations that
-/// failed below a limit, whose frees are skipped. A snapshot of PyTorch is replayed device by
-/// device, beside what PyTorch reserved, where that was recorded.
+/// Prints one row per pool: events, nanoseconds per event, peak live bytes, highest end of a block,
+/// their ratio, and failed allocations. Frees of failed allocations are skipped. A snapshot of
+/// PyTorch is replayed device by device. If it has the bytes that PyTorch reserved, they are
+/// printed too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArguments {
     /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream), lifetimes in MiniMalloc's format
@@ -49,12 +49,12 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_name = "NAME", value_parser = modelled::parse)]
     model: Option<Models>,
 
-    /// Also replay over a simulated GPU, and charge each call of the driver what a table says:
-    /// h100. A simulation, of no GPU that was run
+    /// Also replay on a simulated GPU, with the costs of driver calls from a table: h100. No GPU is
+    /// required
     #[arg(long, value_name = "NAME", value_parser = simulated::parse)]
     costs: Option<DriverCosts>,
 
-    /// The end of the range, such as 64MiB or 500MB; allocations beyond it fail [default: none]
+    /// The size of the address range, such as 64MiB or 500MB; larger requests fail [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
 
@@ -62,7 +62,8 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_bytes)]
     unit: u64,
 
-    /// Write each allocation to this file: lifetimes with a column offset; for one pool
+    /// Write the placement of each allocation to this file: lifetimes with a column offset; for one
+    /// pool
     #[arg(long, value_name = "OUT.csv")]
     output: Option<PathBuf>,
 
@@ -71,7 +72,6 @@ pub(crate) struct ReplayArguments {
     json: bool,
 }
 
-/// One pool or several.
 type Pools = &'static [PoolKind];
 
 fn parse_pools(name: &str) -> Result<Pools, String> {
@@ -100,18 +100,17 @@ struct Report {
     memory_limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<Vec<ReplayRow>>,
-    /// The results of the models; present with `--model`.
+    /// The results of the models, if `--model` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
-    /// The driver's calls; present with `--costs`.
+    /// The driver calls, if `--costs` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated: Option<Simulated>,
-    /// The devices; present for a snapshot.
+    /// The results per device, if the input is a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceReport>>,
 }
 
-/// A device of a snapshot.
 #[derive(Debug, Serialize)]
 struct DeviceReport {
     device: usize,
@@ -123,7 +122,6 @@ struct DeviceReport {
     simulated: Option<Simulated>,
 }
 
-/// The calls of the simulated driver.
 #[derive(Debug, Serialize)]
 struct Simulated {
     costs: &'static str,
@@ -140,7 +138,6 @@ struct RecordedFigures {
     out_of_memory: u64,
 }
 
-/// The results of one pool.
 #[derive(Debug, Serialize)]
 struct ReplayRow {
     name: String,
@@ -240,7 +237,6 @@ fn replay<R: BufRead>(
     })
 }
 
-/// Runs every replay and every model over the trace.
 fn run_all<R: BufRead>(
     trace: &mut Trace<R>,
     runs: &mut [Replay],
@@ -248,7 +244,7 @@ fn run_all<R: BufRead>(
     devices: &mut DeviceRuns,
     mut output: Option<&mut OutputFile<'_>>,
 ) -> Result<(), ExitFailure> {
-    // A log is read while it is replayed, so its reader shows the progress.
+    // A log is read during the replay, so its file reader displays the progress.
     let events = trace.lifetimes().map(|lifetimes| 2 * lifetimes.len());
     let mut progress = events.map(|events| Progress::of_events(events as u64));
     let mut batch = Vec::new();
@@ -302,7 +298,7 @@ impl ReplayArguments {
         DeviceRuns::new(self.pool, self.costs.as_ref(), self.memory_limit)
     }
 
-    /// Returns the limit or the memory of the simulated device, whichever is less.
+    /// Returns the minimum of the limit and the memory of the simulated device.
     fn device_bytes(&self) -> Option<u64> {
         let memory_bytes = self.costs.as_ref().map(DriverCosts::memory_bytes);
         match (self.memory_limit, memory_bytes) {
@@ -318,7 +314,7 @@ struct OutputFile<'a> {
 }
 
 impl<'a> OutputFile<'a> {
-    /// Creates the file, after the beginning of the trace was read.
+    /// Creates the file. The beginning of the trace must have been read.
     fn create<R: BufRead>(
         path: &'a Path,
         options: &ReplayArguments,
@@ -350,7 +346,6 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 impl Report {
-    /// Makes a report without results.
     fn new(options: &ReplayArguments) -> Self {
         Self {
             trace: options.trace.display().to_string(),
@@ -367,7 +362,8 @@ impl Report {
 impl RecordedFigures {
     fn of(device: &DeviceTrace) -> Self {
         let (live, reserved) = (device.peak_live_bytes, device.peak_reserved_bytes);
-        // A host's recording has no segments, and memory that was in use was reserved.
+        // A recording of host memory has no segments. If memory was live, segments must have been
+        // reserved.
         let is_recorded = reserved > 0 || live == 0;
         let ratio = if live == 0 {
             1.0
@@ -382,7 +378,6 @@ impl RecordedFigures {
         }
     }
 
-    /// Returns the pool's row in a table of pools.
     fn row(&self) -> String {
         let reserved = self.peak_reserved_bytes;
         let ratio = self.ratio.map(|ratio| format!("{ratio:.4}"));
@@ -399,10 +394,10 @@ impl RecordedFigures {
     }
 }
 
-/// The results over a trace.
+/// The results of all pools and models for a trace.
 struct Outcomes {
     pools: Vec<ReplayOutcome>,
-    /// The results of the models; present with `--model`.
+    /// The results of the models, if `--model` is given.
     models: Option<Vec<ModelRow>>,
     simulated: Option<Simulated>,
 }
@@ -412,7 +407,7 @@ impl Outcomes {
         self.pools.iter().map(ReplayRow::from).collect()
     }
 
-    /// Returns a table of the pools, of PyTorch's own figures, and of the models.
+    /// Returns a table of the pools, of PyTorch's recorded figures, and of the models.
     fn text(&self, options: &ReplayArguments, recorded: Option<&RecordedFigures>) -> String {
         let mut lines = vec![table(&self.pools)];
         lines.extend(recorded.map(RecordedFigures::row));
@@ -439,7 +434,7 @@ impl From<&ReplayOutcome> for ReplayRow {
     }
 }
 
-/// Returns a table with a row for each pool, in bytes.
+/// Returns a table with one row per pool, in bytes.
 fn table(outcomes: &[ReplayOutcome]) -> String {
     let mut text = format!(
         "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8} {:>10}",

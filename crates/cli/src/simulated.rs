@@ -1,4 +1,4 @@
-//! `cachescope replay --costs`: the calls of a simulated driver.
+//! `cachescope replay --costs`: counts the calls of a simulated driver.
 
 use cachescope_tools::PoolKind;
 use cachescope_tools::models::ModelReplay;
@@ -8,17 +8,16 @@ use serde::Serialize;
 
 use crate::failure::ExitFailure;
 
-/// Returns the costs that an option names.
 pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
     DriverCosts::named(name).map_err(|error| error.to_string())
 }
 
-/// Every pool over a simulated device of its own.
+/// All pools, each on its own simulated device.
 #[derive(Debug)]
 pub(crate) struct DeviceRuns(Vec<(PoolKind, DeviceReplay)>);
 
 impl DeviceRuns {
-    /// Makes the pools before the first event; none without costs.
+    /// Creates the pools. Creates none if `costs` is `None`.
     pub(crate) fn new(
         pools: &[PoolKind],
         costs: Option<&DriverCosts>,
@@ -38,7 +37,7 @@ impl DeviceRuns {
         }
     }
 
-    /// Returns the driver calls of each pool, then of each model.
+    /// Returns the driver calls of all pools, and then of all models.
     pub(crate) fn rows(&self, models: &[ModelReplay]) -> Vec<DeviceRow> {
         let pools = self.0.iter();
         let pools = pools.map(|(pool, run)| {
@@ -56,13 +55,13 @@ impl DeviceRuns {
     }
 }
 
-/// A pool's or a model's calls; the times are simulated.
+/// The driver calls of a pool or a model. The times are simulated.
 #[derive(Debug, Serialize)]
 pub(crate) struct DeviceRow {
     name: String,
     calls: u64,
     driver_us: f64,
-    /// The calls in the second half of the events.
+    /// The number of calls in the second half of the events.
     warm_calls: u64,
     warm_driver_us: f64,
     peak_reserved_bytes: u64,
@@ -96,7 +95,7 @@ impl DeviceRow {
     }
 }
 
-/// Returns a table with a row for each pool and model.
+/// Returns a table with one row per pool and per model.
 pub(crate) fn table(costs: &DriverCosts, rows: &[DeviceRow]) -> String {
     let mut text = format!(
         "\n\nsimulated driver with the costs of {}; no GPU was run\n{:<20} {:>10} {:>14} {:>11} {:>14} {:>20} {:>8} \

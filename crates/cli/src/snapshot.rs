@@ -7,7 +7,7 @@ use cachescope_tools::trace::{DeviceTrace, Snapshot};
 
 use crate::failure::ExitFailure;
 
-/// Returns the device `ordinal` of a snapshot, or each device that the snapshot has data of.
+/// Returns the device `ordinal` of a snapshot, or all devices that have data.
 pub(crate) fn devices(
     path: &Path,
     input: impl Read,
@@ -27,7 +27,7 @@ pub(crate) fn devices(
     }
 }
 
-/// Returns the only device, or the device that `ordinal` names.
+/// Returns the device `ordinal`, or the only device of the snapshot.
 pub(crate) fn device(
     path: &Path,
     input: impl Read,

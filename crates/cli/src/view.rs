@@ -1,4 +1,4 @@
-//! `cachescope view`: the page of any recorded program.
+//! `cachescope view`: writes a report of a recorded program.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -12,17 +12,17 @@ use crate::failure::ExitFailure;
 use crate::output::print;
 use crate::snapshot::{without_any, without_device};
 
-/// Writes a page that shows a recorded program, for any browser, or another report of it.
+/// Writes an HTML page of a recorded program, or another report.
 ///
-/// Reads snapshots of PyTorch and those that cachescope records (.pickle), logs of RMM, and
-/// lifetimes or plans in MiniMalloc's format.
+/// Reads snapshots of PyTorch and of cachescope (.pickle), logs of RMM, and lifetimes or plans in
+/// MiniMalloc's format.
 #[derive(Debug, Args)]
 pub(crate) struct ViewArguments {
     /// The recorded program
     input: PathBuf,
 
-    /// The file to write; its ending says which report: .html, .pickle, .json (Perfetto), .dhat,
-    /// .folded, .svg or .txt [default: the input with .html in the place of its ending]
+    /// The file to write; its extension selects the report: .html, .pickle, .json (Perfetto),
+    /// .dhat, .folded, .svg or .txt [default: the input with the extension .html]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -30,10 +30,10 @@ pub(crate) struct ViewArguments {
     selection: Selection,
 }
 
-/// The part of a recorded program to report, and how lines are chosen.
+/// The device to report, and the selection of lines.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// The device, where a snapshot has several [default: the one with the most events]
+    /// The device, if a snapshot has several [default: the device with the most events]
     #[arg(long, value_name = "N")]
     device: Option<usize>,
 
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
     print(&format!("{}", output.display()))
 }
 
-/// Returns the profile of the selected device, or of the device with the most events.
+/// Returns the profile of the selected device. By default, selects the device with the most events.
 pub(crate) fn read(path: &Path, selection: &Selection) -> Result<Profile, ExitFailure> {
     let file = File::open(path).map_err(ExitFailure::of_file(path))?;
     let options = ProfileOptions {

@@ -1,8 +1,7 @@
-//! Writes the page of an invented training run: `cargo run -p cachescope-reports --example demo --
-//! demo.html`.
+//! Writes the HTML page of an invented training run: `cargo run -p cachescope-reports --example
+//! demo -- demo.html`.
 //!
-//! A number behind the path says how many entries of the training step there are, 50 where it is
-//! absent.
+//! A second argument sets the number of training steps. The default is 50.
 
 use std::env;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! A profile for DHAT's viewer, `dh_view.html`: totals, peaks and lifetimes by place of allocation.
+//! Writes a profile for DHAT's viewer, `dh_view.html`: totals, peaks and lifetimes per allocation
+//! site.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -9,14 +10,14 @@ use crate::place::Place;
 use crate::profile::Profile;
 use crate::timeline::{changes, times_ns};
 
-/// The lifetime below which the viewer calls a block short-lived.
+/// The threshold below which the viewer calls a lifetime short.
 const SHORT_LIVED_NS: u64 = 10_000;
 
-/// Writes a profile for the viewer of DHAT, in version 2 of its format.
+/// Writes a profile for DHAT's viewer, in version 2 of its format.
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -41,7 +42,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let device = Quoted(&profile.device);
     let peak_ns = peak.event.map_or(0, |event| times_ns[event]);
     let end_ns = times_ns[profile.events.len()];
-    // The number of the process is not recorded.
+    // The process ID is not recorded, so 0 is written.
     write!(
         out,
         r#"{{"dhatFileVersion":2,"mode":"cachescope","verb":"Allocated","bklt":true,"bkacc":false,"tu":"ns","Mtu":"ms","tuth":{SHORT_LIVED_NS},"cmd":{device},"pid":0,"tg":{peak_ns},"te":{end_ns},"pps":["#
@@ -59,7 +60,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// A sum of blocks.
+/// The total size and the number of some blocks.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeapBlocks {
     bytes: u64,
@@ -78,18 +79,18 @@ impl HeapBlocks {
     }
 }
 
-/// The allocations at a place.
+/// The allocations of one or more places with equal frames.
 #[derive(Debug, Default)]
 struct Point {
-    /// The numbers of its frames, from the innermost out.
+    /// The indices of the frames, from the innermost outwards.
     stack: Vec<usize>,
     total: HeapBlocks,
-    /// The sum of the lifetimes.
+    /// The sum of the lifetimes in nanoseconds.
     lived_ns: u64,
     live: HeapBlocks,
-    /// The live blocks when their bytes were at their highest.
+    /// The live blocks at the time when the point's live bytes had their maximum.
     most: HeapBlocks,
-    /// The live blocks at the peak of the device.
+    /// The live blocks at the time when the device's live bytes had their maximum.
     peak: HeapBlocks,
 }
 
@@ -122,10 +123,10 @@ impl Point {
     }
 }
 
-/// All points, in the order of their first allocations.
+/// All points, ordered by their first allocation.
 ///
-/// Invariant: no two points have equal frames, because the viewer fails on equal frames. Places may
-/// have equal frames: two calls on one line.
+/// Invariant: no two points have equal frames, because the viewer fails on equal frames. Two places
+/// have equal frames if they differ only in their columns.
 #[derive(Debug, Default)]
 struct Points {
     points: Vec<Point>,
@@ -179,7 +180,7 @@ impl Points {
     }
 }
 
-/// The frames of all places, each once. Number 0 is the root.
+/// The frames of all places, without duplicates. Index 0 is the root.
 #[derive(Debug, Default)]
 struct Frames {
     table: Vec<String>,

@@ -1,8 +1,8 @@
-//! A flame graph of the live memory at the peak, as one SVG file that needs nothing else.
+//! A flame graph of the live memory at the peak, as one self-contained SVG file.
 //!
 //! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>). The width of a
-//! frame is its share of the bytes. Callers are below their callees, and siblings are sorted by
-//! name. The file is static; the HTML page has a flame graph to zoom into.
+//! frame is its share of the live bytes. Callees are above their caller. Siblings are sorted by
+//! name. The graph is static; the HTML page contains an interactive flame graph.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -17,31 +17,29 @@ const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
 /// The height of the title in pixels.
 const HEAD: f64 = 36.0;
-/// The width of a character in pixels; labels are cut to the frame.
+/// The width of a character in pixels. Labels are truncated to their frame.
 const CHARACTER: f64 = 7.0;
-/// The width in pixels below which a frame is left out.
+/// The minimum width in pixels of a drawn frame.
 const NARROWEST: f64 = 0.1;
 
-/// A frame with the frames that it called.
 #[derive(Debug, Default)]
 struct FlameFrame<'a> {
     bytes: u64,
     callees: BTreeMap<&'a str, FlameFrame<'a>>,
 }
 
-/// The scale of the graph.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     total_bytes: u64,
     levels: usize,
 }
 
-/// Writes a flame graph of the device's live bytes at their peak, by scope and line, or by
-/// backtrace.
+/// Writes a flame graph of the device's live bytes at their peak. The frames are a backtrace, or a
+/// scope and a line.
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -83,7 +81,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Returns the tree of the stacks, whose root stands for the whole device.
+/// Returns the tree of the stacks. Its root represents the whole device.
 fn tree(stacks: &BTreeMap<String, u64>) -> FlameFrame<'_> {
     let mut root = FlameFrame::default();
     for (stack, &bytes) in stacks {
@@ -97,7 +95,8 @@ fn tree(stacks: &BTreeMap<String, u64>) -> FlameFrame<'_> {
     root
 }
 
-/// Returns the height of the tree in frames. Does not recurse: a backtrace may be long.
+/// Returns the height of the tree in frames. The function is iterative, because a long backtrace
+/// could overflow the call stack.
 fn levels(root: &FlameFrame<'_>) -> usize {
     let mut levels = 0;
     let mut level = vec![root];
@@ -111,10 +110,10 @@ fn levels(root: &FlameFrame<'_>) -> usize {
     levels
 }
 
-/// Writes the boxes of all frames, callees above their caller. Does not recurse: a backtrace may be
-/// long.
+/// Writes the boxes of all frames, with callees above their caller. The function is iterative,
+/// because a long backtrace could overflow the call stack.
 fn write_frames(root: &FlameFrame<'_>, scale: Scale, out: &mut dyn Write) -> io::Result<()> {
-    // The frames with their left edges and depths.
+    // Each entry is a name, a frame, the left edge and the depth.
     let mut waiting = vec![("all", root, 0.0, 0)];
     while let Some((name, frame, mut left, depth)) = waiting.pop() {
         if scale.width(frame.bytes) < NARROWEST {
@@ -129,7 +128,7 @@ fn write_frames(root: &FlameFrame<'_>, scale: Scale, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// Writes one frame as a box with its label, and with name, bytes and share as its tooltip.
+/// Writes a frame as a box with a label. The tooltip contains the name, the bytes and the share.
 fn write_box(
     name: &str,
     bytes: u64,
@@ -156,13 +155,13 @@ fn write_box(
 }
 
 impl Scale {
-    /// Returns the width of a frame of this many bytes in pixels.
+    /// Returns the width in pixels of a frame with `bytes` bytes.
     fn width(self, bytes: u64) -> f64 {
         WIDTH * bytes as f64 / self.total_bytes as f64
     }
 }
 
-/// Returns red and green of a frame: warm, and different for different names.
+/// Returns the red and the green of a frame. The colour is warm, and derived from the name.
 fn colour(name: &str) -> (u8, u8) {
     // FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
@@ -171,7 +170,7 @@ fn colour(name: &str) -> (u8, u8) {
     (200 + (hash % 56) as u8, 90 + (hash / 56 % 140) as u8)
 }
 
-/// Returns the first characters of a label that fit; nothing if fewer than three fit.
+/// Truncates a label to `fitting` characters. Returns no text if fewer than three characters fit.
 fn cut(name: &str, fitting: usize) -> String {
     match name.chars().count() {
         count if count <= fitting => name.to_owned(),
@@ -180,7 +179,7 @@ fn cut(name: &str, fitting: usize) -> String {
     }
 }
 
-/// Returns a number with commas between groups of three digits.
+/// Formats a number with commas between groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = (digits.as_bytes().rchunks(3).rev())
@@ -189,8 +188,7 @@ fn grouped(number: u64) -> String {
     groups.join(",")
 }
 
-/// Returns text for an element of XML. Characters that XML 1.0 forbids, even as references, become
-/// U+FFFD.
+/// Escapes text for an XML element. Replaces characters that XML 1.0 forbids by U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -205,7 +203,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns true for a `Char` of XML 1.0 (<https://www.w3.org/TR/xml/#NT-Char>).
+/// Returns whether a character is a `Char` of XML 1.0 (<https://www.w3.org/TR/xml/#NT-Char>).
 fn is_xml(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

@@ -1,5 +1,5 @@
-//! Folded stacks of the memory that was live at the peak: one line each, for tools that draw flame
-//! graphs.
+//! Folded stacks of the live memory at the peak, with one stack per line. Flame graph tools read
+//! this format.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -8,15 +8,15 @@ use crate::lifetimes::{lifetimes, live_at, peak};
 use crate::place::Place;
 use crate::profile::Profile;
 
-/// Writes a line for each place: its frames from the outermost in, and its live bytes at the
+/// Writes a line for each stack: its frames from the outermost inwards, and its live bytes at the
 /// device's peak.
 ///
-/// If the allocation has a backtrace, the frames are the backtrace's. Otherwise, they are the scope
-/// and the line.
+/// If an allocation has a backtrace, its frames are the backtrace. Otherwise, its frames are the
+/// scope and the line.
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -36,7 +36,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Returns the live bytes at the peak, by stack. Stacks are cut so that the sum is below 2⁶⁴.
+/// Returns the live bytes at the peak, by stack. Sizes are truncated so that their sum is below
+/// 2⁶⁴.
 pub(crate) fn at_peak(profile: &Profile) -> BTreeMap<String, u64> {
     let lifetimes = lifetimes(profile);
     let mut places: BTreeMap<Place, u64> = BTreeMap::new();
@@ -63,14 +64,14 @@ pub(crate) fn at_peak(profile: &Profile) -> BTreeMap<String, u64> {
 fn folded(frames: &[String]) -> String {
     let frames = frames.iter().rev().map(|frame| as_frame(frame));
     let stack = frames.collect::<Vec<_>>().join(";");
-    // Readers take a line that begins with `#` as a comment.
+    // Parsers treat a line that begins with `#` as a comment.
     match stack.strip_prefix('#') {
         Some(rest) => format!("_{rest}"),
         None => stack,
     }
 }
 
-/// Replaces the characters that separate frames and lines.
+/// Replaces the separators of frames and of lines.
 fn as_frame(text: &str) -> String {
     let frame = text.trim().replace(';', ",");
     frame.replace(char::is_control, " ")

@@ -1,4 +1,4 @@
-//! The formats of reports, by the endings of files' names.
+//! The formats of reports. The extension of a file name selects its format.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,26 +10,26 @@ use crate::{dhat, flame, folded, page, perfetto, reservations, snapshot, table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// A page that any browser opens.
+    /// An HTML page for any browser.
     Html,
     /// A snapshot for PyTorch's memory viewer.
     Pickle,
     /// A trace for Perfetto.
     Json,
-    /// JSON for DHAT's viewer.
+    /// A JSON file for DHAT's viewer.
     Dhat,
-    /// The stacks of the peak as text.
+    /// The folded stacks of the live memory at the peak, as text.
     Folded,
-    /// The flame graph of the stacks of the peak.
+    /// A flame graph of the live memory at the peak.
     Svg,
-    /// A table.
+    /// A text table of the allocating lines.
     Text,
-    /// A log of reservations in RMM's format, as CSV.
+    /// A log of reservations in RMM's CSV format.
     Csv,
 }
 
 impl Format {
-    /// Every format, at the index of its ending in [`ENDINGS`](Self::ENDINGS).
+    /// All formats, in the order of [`ENDINGS`](Self::ENDINGS).
     const ALL: [Self; 8] = [
         Self::Html,
         Self::Pickle,
@@ -41,12 +41,12 @@ impl Format {
         Self::Csv,
     ];
 
-    /// The endings of files' names.
+    /// The file name extensions of the formats.
     pub const ENDINGS: [&str; 8] = [
         ".html", ".pickle", ".json", ".dhat", ".folded", ".svg", ".txt", ".csv",
     ];
 
-    /// Returns the format that the ending of a file's name stands for.
+    /// Returns the format that the extension of a file name selects.
     ///
     /// # Examples
     ///
@@ -64,7 +64,7 @@ impl Format {
         Some(Self::ALL[place])
     }
 
-    /// Writes a profile in this format.
+    /// Writes a profile in the format.
     ///
     /// # Examples
     ///
@@ -79,7 +79,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// The errors of `out`.
+    /// Returns the errors of `out`.
     pub fn write(self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Html => page::write(profile, out),

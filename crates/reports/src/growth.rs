@@ -1,4 +1,4 @@
-//! The memory that entries of a scope leave: memory that grows with the number of entries.
+//! Memory of a scope that grows with the number of entries.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,41 +9,40 @@ use crate::profile::{EventKind, Profile};
 
 /// The growth of a scope's memory on a thread.
 ///
-/// Only entries count that were entered and left in the recording, and are not inside another entry
-/// of their scope. Only memory that was allocated in the entries, on their thread, counts as
-/// growth. A block that replaces a block of an earlier entry is not growth.
+/// An entry counts only if its Enter and its Exit were recorded, and no entry of its scope contains
+/// it. Memory counts as growth only if it was allocated in such an entry, on the thread of the
+/// entry. A block that replaces a freed block of an earlier entry is not growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeGrowth {
-    /// The scope, by its number.
+    /// The index of the scope.
     pub scope: Option<u32>,
-    /// The thread.
+    /// The thread of the entries.
     pub thread: u32,
     /// The number of entries.
     pub entries: u64,
-    /// The average bytes that an entry left, less freed bytes of earlier entries, over the second
-    /// half of the entries. The first half is skipped because it includes allocations that are made
-    /// once.
+    /// The mean growth per entry: bytes still live, minus freed bytes of earlier entries. Only the
+    /// second half of the entries counts, because the first half includes one-time allocations.
     pub left_bytes_per_entry: u64,
     /// The number of consecutive entries, up to the last entry, that raised the cache's live bytes.
-    /// An entry raises the live bytes if they are higher at its exit than at the previous exit.
+    /// An entry raises the live bytes if they are higher at its Exit than at the previous Exit.
     pub rising_entries: u64,
-    /// The lines that grow, the largest growth first.
+    /// The lines that grow, in descending order of growth.
     pub sites: Vec<SiteGrowth>,
 }
 
-/// The memory that allocations of a line leave.
+/// The growth that the allocations of a line cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteGrowth {
-    /// The line, by its number.
+    /// The index of the line.
     pub call_site: Option<u32>,
-    /// The average bytes that an entry left, less freed bytes, as in [`ScopeGrowth`].
+    /// The mean growth per entry, like [`ScopeGrowth::left_bytes_per_entry`].
     pub left_bytes_per_entry: u64,
 }
 
-/// Returns the growth of each scope on each thread on which it was entered and left, the largest
-/// first.
+/// Returns the growth of each scope on each thread, in descending order. A scope must have an entry
+/// whose Enter and Exit were recorded.
 pub fn growth(profile: &Profile) -> Vec<ScopeGrowth> {
     let nesting = Nesting::of(profile);
     let groups = groups(profile, &nesting);
@@ -57,7 +56,7 @@ pub fn growth(profile: &Profile) -> Vec<ScopeGrowth> {
     growths
 }
 
-/// The entries of a scope on a thread, as numbers of slices in their order.
+/// The indices of a scope's entries on a thread, in order.
 struct EntryGroup {
     scope: Option<u32>,
     thread: u32,
@@ -83,7 +82,7 @@ fn groups(profile: &Profile, nesting: &Nesting) -> Vec<EntryGroup> {
     groups.into_iter().map(group).collect()
 }
 
-/// Returns the live bytes at the exit of an entry whose two events were recorded.
+/// Returns the live bytes at the Exit of an entry, if its Enter and its Exit were recorded.
 fn exit_bytes(profile: &Profile, slice: &Slice) -> Option<u64> {
     let exit = &profile.events[slice.begin.and(slice.end)?];
     let is_own = exit.kind == EventKind::Exit && slice.activity == Activity::Scope(exit.scope);
@@ -95,7 +94,7 @@ impl EntryGroup {
         &self.entries[self.entries.len() / 2..]
     }
 
-    /// Returns the events at which the second half begins and ends.
+    /// Returns the first and the last event of the second half of the entries.
     fn half(&self, nesting: &Nesting) -> Option<(usize, usize)> {
         let half = self.second_half();
         let (first, last) = (half.first()?, half.last()?);
@@ -131,11 +130,11 @@ impl EntryGroup {
     }
 }
 
-/// The growth of live bytes by line.
+/// The growth of the live bytes per line.
 type GrownBytes = BTreeMap<Option<u32>, i128>;
 
-/// Returns each group's growth over the second half of its entries. Memory that was allocated in
-/// any of its entries counts.
+/// Returns the growth of each group over the second half of its entries. The growth includes memory
+/// that was allocated in the first half.
 fn grown_bytes(profile: &Profile, nesting: &Nesting, groups: &[EntryGroup]) -> Vec<GrownBytes> {
     let mut group_of = vec![None; nesting.slices.len()];
     for (number, group) in groups.iter().enumerate() {

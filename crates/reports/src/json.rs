@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// A value with `Display`, written as a string of JSON with its quotes.
+/// A value that is displayed as a JSON string, with quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quoted<T>(pub(crate) T);
 
@@ -14,14 +14,14 @@ impl<T: fmt::Display> fmt::Display for Quoted<T> {
     }
 }
 
-/// A writer that escapes text for a string of JSON.
+/// A writer that escapes text for a JSON string.
 struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let must_escape = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
         let mut written = 0;
-        // These bytes are never part of a longer character.
+        // The escaped bytes are ASCII, so they never occur inside of a multi-byte character.
         for (at, byte) in text
             .bytes()
             .enumerate()

@@ -1,7 +1,8 @@
-//! Reports over the recorded events of a device: plain data in, text out. Nothing here knows
-//! devices or arrays.
+//! Reports on the recorded events of a device: plain data in, text out. The crate does not depend
+//! on devices or arrays.
 //!
-//! A [`Profile`] is the input of every report; each is one module with a function that writes it.
+//! A [`Profile`] is the input of all reports. Each report is a module with a function that writes
+//! it.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +32,7 @@ pub use profile::{CallSite, Event, EventKind, Frame, OtherReport, Profile, Segme
 pub use sites::{SiteSummary, by_call_site};
 pub use size::ByteSize;
 
-/// The items that other crates of the workspace build on; not for users.
+/// Items for other crates of the workspace, not for users.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::snapshot::reserved::{AddressSpan, Range, Reserved};

@@ -1,27 +1,27 @@
-//! Allocations with their frees, and the quantities derived from them: the live bytes over time,
-//! and their peak.
+//! Lifetimes of allocations, and quantities that are derived from lifetimes: the live bytes and
+//! their peak.
 
 use std::collections::HashMap;
 
 use crate::profile::{Event, EventKind, Profile};
 
-/// One allocation, with the events that began and ended it.
+/// An allocation with the events that begin and end its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocationLifetime {
-    /// The event that allocated, as an index of [`Profile::events`]; `None` before the recording
-    /// began.
+    /// The index of the allocating event in [`Profile::events`]; `None` if the allocation precedes
+    /// the recording.
     pub allocated: Option<usize>,
-    /// The event that freed it; `None` where it was live at the end.
+    /// The index of the freeing event; `None` if the allocation is live at the end.
     pub freed: Option<usize>,
-    /// Bytes requested.
+    /// The requested bytes.
     pub bytes: u64,
     /// True if a write to shared memory forced the allocation.
     pub is_copy_on_write: bool,
 }
 
 impl AllocationLifetime {
-    /// Returns the event of the lifetime: the allocation if it is known, else the free.
+    /// Returns the allocating event, or the freeing event if the allocation was not recorded.
     ///
     /// # Examples
     ///
@@ -44,12 +44,12 @@ impl AllocationLifetime {
     }
 }
 
-/// Returns the lifetimes of a profile, in the order of their allocations. Lifetimes from before the
-/// recording are first.
+/// Returns the lifetimes of a profile, ordered by allocation. Lifetimes that precede the recording
+/// are first.
 ///
-/// A free whose allocation was not recorded ends a lifetime from before the recording. If a block
-/// is live at a new allocation's address, the block's free was lost, and the new allocation ends
-/// the block's lifetime.
+/// A free without a recorded allocation ends a lifetime that precedes the recording. If an
+/// allocation is at the address of a live block, the block's free was lost. Then the allocation
+/// ends the block's lifetime.
 ///
 /// # Examples
 ///
@@ -103,19 +103,19 @@ pub fn lifetimes(profile: &Profile) -> Vec<AllocationLifetime> {
     before
 }
 
-/// The highest sum of the requested bytes that were live at a time.
+/// The peak of the requested live bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
-    /// Live bytes.
+    /// The live bytes at the peak.
     pub bytes: u64,
-    /// The event that reached it, as an index of [`Profile::events`]; `None` where that was at the
-    /// beginning.
+    /// The index in [`Profile::events`] of the event that reached the peak; `None` if the peak
+    /// precedes the first event.
     pub event: Option<usize>,
 }
 
-/// Returns the peak of the live bytes. It includes blocks from before the recording if their frees
-/// were recorded.
+/// Returns the peak of the live bytes. A block from before the recording counts only if its free
+/// was recorded.
 ///
 /// # Examples
 ///
@@ -163,8 +163,8 @@ pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
     peak
 }
 
-/// Returns the bytes that are live from before the first event to the end, and whose allocations
-/// were lost. The result follows from the device's own counters, which are exact.
+/// Returns the bytes that are live from before the first event to the end without a recorded event.
+/// The result is derived from the device's counters, which are exact.
 pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifetime]) -> u64 {
     let at_end = lifetimes.iter().filter(|lifetime| lifetime.freed.is_none());
     let known_bytes = at_end.map(|own| own.bytes).fold(0, u64::saturating_add);
@@ -172,7 +172,7 @@ pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifet
     live_bytes.map_or(0, |bytes| bytes.saturating_sub(known_bytes))
 }
 
-/// Returns the lifetimes that are live at a peak.
+/// Returns the lifetimes that are live at the peak.
 ///
 /// # Examples
 ///
@@ -195,7 +195,7 @@ pub fn live_at<'a>(
     lifetimes: &'a [AllocationLifetime],
     peak: Peak,
 ) -> impl Iterator<Item = &'a AllocationLifetime> + use<'a> {
-    // At the event itself, or before the first event if the peak has no event.
+    // The time directly after the event of the peak, or 0 if the peak precedes the first event.
     let time = peak.event.map_or(0, |event| event + 1);
     let number = |event: Option<usize>| event.map(|event| event + 1);
     lifetimes.iter().filter(move |lifetime| {

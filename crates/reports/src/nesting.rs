@@ -1,36 +1,36 @@
-//! The nesting of entries of scopes and operations on their threads.
+//! The nesting of scope entries and operations, per thread.
 
 use std::collections::BTreeMap;
 
 use crate::lifetimes::AllocationLifetime;
 use crate::profile::{Event, EventKind, Profile};
 
-/// The scope or operation that a thread was in.
+/// A scope or an operation that a thread executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// An entry of a scope, by the number of the scope.
+    /// An entry of a scope, with the index of the scope.
     Scope(Option<u32>),
-    /// An operation, by the line that called it.
+    /// An operation, with the index of the calling line.
     Operation(Option<u32>),
 }
 
-/// A time that a thread spent in a scope or an operation.
+/// A time span in which a thread executed a scope or an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) thread: u32,
     pub(crate) activity: Activity,
-    /// The event that began it; `None` before the recording began.
+    /// The index of the first event; `None` if the slice began before the recording.
     pub(crate) begin: Option<usize>,
-    /// The event that ended it; `None` where it was open at the end.
+    /// The index of the last event; `None` if the slice was open at the end.
     pub(crate) end: Option<usize>,
-    /// The entry of a scope around it.
+    /// The index of the innermost scope entry that contains the slice.
     pub(crate) parent: Option<usize>,
 }
 
-/// A slice that begins or ends.
+/// The begin or the end of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceMark {
-    /// The event; `None` at the beginning or at the end of the recording.
+    /// The index of the event; `None` if the event was not recorded.
     pub(crate) event: Option<usize>,
     pub(crate) slice: usize,
     pub(crate) begins: bool,
@@ -48,24 +48,25 @@ impl SliceMark {
 
 /// All slices of a profile.
 ///
-/// Invariant: on each thread slices nest, whatever events were lost. A slice without an end ends
-/// with the slice around it. If no slice is open, an end without a begin makes a slice that began
-/// before the recording. Otherwise, this end is ignored.
+/// Invariant: the slices of a thread nest, even if events were lost. If the end of a slice was
+/// lost, the slice ends with the slice that contains it. An end without a begin is ignored while
+/// another slice is open. If no slice is open, the end creates a slice that began before the
+/// recording.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) slices: Vec<Slice>,
-    /// The marks, first of slices that begin before the recording, then by event. At one event,
-    /// inner slices end first.
+    /// The marks in order of their events. Begins without an event are first. Inner slices end
+    /// before outer slices of the same event.
     pub(crate) marks: Vec<SliceMark>,
-    /// For each event, the innermost entry of a scope that its thread was in.
+    /// For each event, the index of the innermost scope entry on its thread.
     pub(crate) entries: Vec<Option<usize>>,
 }
 
 #[derive(Debug, Default)]
 struct OpenSlices {
-    /// Slices, the innermost last.
+    /// The open slices of the thread, from the outermost to the innermost.
     slices: Vec<usize>,
-    /// The innermost slice that is an entry of a scope.
+    /// The innermost open slice that is a scope entry.
     entry: Option<usize>,
 }
 
@@ -89,7 +90,7 @@ impl Nesting {
         nesting
     }
 
-    /// Returns whether an entry of a scope is not inside another entry of that scope.
+    /// Returns whether no entry of the same scope contains the entry.
     pub(crate) fn is_outermost(&self, slice: usize) -> bool {
         let activity = self.slices[slice].activity;
         let around = |slice: &usize| self.slices[*slice].parent;
@@ -97,8 +98,8 @@ impl Nesting {
             .all(|outer| self.slices[outer].activity != activity)
     }
 
-    /// Returns the entry that an allocation belongs to: the outermost entry of the allocation's
-    /// scope that its thread was in.
+    /// Returns the entry of an allocation: the outermost open entry of the allocation's scope on
+    /// its thread.
     pub(crate) fn entry_of(
         &self,
         profile: &Profile,
@@ -112,7 +113,7 @@ impl Nesting {
             .last()
     }
 
-    /// Returns the innermost entry that an event is in, and the entries around it.
+    /// Returns the scope entries that contain an event, from the innermost outwards.
     pub(crate) fn entries_around(&self, event: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(self.entries[event], |slice| self.slices[*slice].parent)
     }
@@ -153,7 +154,7 @@ impl Nesting {
         }
     }
 
-    /// Ends all slices of a thread from a depth on.
+    /// Ends all open slices of a thread from `depth` on.
     fn close(&mut self, open: &mut OpenSlices, depth: usize, event: Option<usize>) {
         for number in open.slices.drain(depth..).rev() {
             let slice = &mut self.slices[number];
@@ -165,8 +166,8 @@ impl Nesting {
         }
     }
 
-    /// Puts the slices from before the recording around the slices in them. On a thread, slices
-    /// that ended later are around slices that ended earlier.
+    /// Sets the parents of slices that began before the recording, and the parents of slices in
+    /// them. On a thread, the slice with the later end contains the slice with the earlier end.
     fn begin_before(&mut self, profile: &Profile) {
         let mut around: BTreeMap<u32, usize> = BTreeMap::new();
         let mut begins = Vec::new();
@@ -198,7 +199,7 @@ impl Nesting {
     }
 }
 
-/// The effect of an event on the nesting.
+/// The effect of an event on the open slices.
 enum Step {
     Begin(Activity),
     End(Activity),

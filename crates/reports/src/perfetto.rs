@@ -1,8 +1,8 @@
-//! A trace for <https://ui.perfetto.dev>, in the JSON format of Chrome.
+//! A trace for <https://ui.perfetto.dev>, in Chrome's JSON format.
 //!
-//! Live bytes are a counter with one series for each scope; reserved bytes are another counter.
-//! Entries of scopes and operations are slices on their threads. The lifetimes of allocations, and
-//! an asynchronous device's operations, are asynchronous slices, because they may overlap.
+//! Live bytes are a counter with one series per scope. Reserved bytes are a separate counter. Scope
+//! entries and operations are slices on their threads. Lifetimes of allocations, and operations of
+//! an asynchronous device, are asynchronous slices, because they may overlap.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -18,7 +18,7 @@ use crate::timeline::{changes, times_ns};
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     trace.out.flush()
 }
 
-/// Nanoseconds, as the microseconds of the format.
+/// A time in nanoseconds that is displayed in microseconds, the unit of the format.
 struct Microseconds(u64);
 
 impl fmt::Display for Microseconds {
@@ -79,7 +79,7 @@ impl<W: Write> PerfettoTrace<'_, W> {
             self.out,
             r#"{{"displayTimeUnit":"ns","otherData":{{"device":{name},"lost_events":{lost_events}}},"traceEvents":["#
         )?;
-        // The one event without a comma before it.
+        // The first event has no comma before it.
         write!(
             self.out,
             "\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{{\"name\":{name}}}}}"
@@ -98,10 +98,11 @@ impl<W: Write> PerfettoTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes one sample of all scopes at the beginning, then samples of the scopes that change.
+    /// Writes one sample of all scopes at the beginning, and then samples of the scopes that
+    /// change.
     fn live_bytes(&mut self) -> io::Result<()> {
         let scopes = self.profile.scopes.len();
-        // The last series is of no scope.
+        // The last series contains the memory without a scope.
         let mut live_bytes = vec![0u64; scopes + 1];
         let series = |event: &Event| event.scope.map_or(scopes, |scope| scope as usize);
         let changes = changes(&self.lifetimes);
@@ -147,7 +148,7 @@ impl<W: Write> PerfettoTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the scopes and operations that threads were in. Slices of one thread must nest.
+    /// Writes scope entries and operations as slices. The slices of a thread must nest.
     fn slices(&mut self) -> io::Result<()> {
         let nesting = Nesting::of(self.profile);
         for mark in &nesting.marks {
@@ -225,8 +226,8 @@ impl<W: Write> PerfettoTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the operations of an asynchronous device. Two operations of one stream may overlap,
-    /// by no more than the rounding of the device's clock.
+    /// Writes the operations of an asynchronous device. Two operations of a stream overlap at most
+    /// by the rounding error of the device's clock.
     fn kernels(&mut self) -> io::Result<()> {
         let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
         for (number, event) in kernels.enumerate() {
@@ -268,7 +269,7 @@ impl<W: Write> PerfettoTrace<'_, W> {
     }
 }
 
-/// Returns the number of a thread in the trace. Perfetto takes thread 0 as the idle thread.
+/// Returns the ID of a thread in the trace. Perfetto treats thread 0 as the idle thread.
 fn tid(thread: u32) -> u64 {
     u64::from(thread) + 1
 }

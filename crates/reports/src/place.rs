@@ -1,23 +1,23 @@
-//! The places of allocations, as the reports name them.
+//! The places of allocations, and their names in reports.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::profile::{CallSite, Event, Frame, Profile};
 
-/// The scope name reported for events outside of every scope.
+/// The scope name for events outside of all scopes.
 pub(crate) const UNCACHED: &str = "<uncached>";
 
-/// The name of a line that is not known.
+/// The name of an unknown line.
 pub(crate) const UNKNOWN: &str = "<unknown>";
 
-/// Returns the name of a scope, or of no scope.
+/// Returns the name of a scope, or [`UNCACHED`] without a scope.
 pub(crate) fn scope_name(profile: &Profile, scope: Option<u32>) -> &str {
     scope.map_or(UNCACHED, |scope| &profile.scopes[scope as usize])
 }
 
-/// A line of the program, as `file:line` or `file:line:column`. Without a line number (0, for names
-/// of buffers and functions), as `file`.
+/// A line of the program, displayed as `file:line` or `file:line:column`. If the line number is 0,
+/// the line is displayed as `file`. This applies to names of buffers and functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     site: Option<&'a CallSite>,
@@ -25,7 +25,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Returns the line of a call site, without its column.
+    /// Returns the line of a call site without its column.
     pub(crate) fn of(profile: &'a Profile, call_site: Option<u32>) -> Self {
         Self {
             site: call_site.map(|number| &profile.call_sites[number as usize]),
@@ -50,11 +50,12 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// Names of call sites: with the column where several columns of a line allocate.
+/// The display names of call sites. A name includes the column if several columns of the line
+/// allocate.
 #[derive(Debug)]
 pub(crate) struct Lines<'a> {
     profile: &'a Profile,
-    /// Lines on which several columns allocate.
+    /// The lines on which several columns allocate.
     shared: HashSet<(&'a str, u32)>,
 }
 
@@ -78,7 +79,7 @@ impl<'a> Lines<'a> {
         Self { profile, shared }
     }
 
-    /// Names a call site by its number.
+    /// Returns the line of a call site, given by its index.
     pub(crate) fn line(&self, call_site: Option<u32>) -> Line<'a> {
         self.line_of(Line::of(self.profile, call_site).site)
     }
@@ -89,12 +90,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The place of an allocation, as precise as the event is. Reports group by it.
+/// The place of an allocation: its backtrace if recorded, otherwise its line and scope. Reports
+/// group allocations by place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
-    /// The number of the backtrace.
     Stack(u32),
-    /// The number of the line, and the number of the scope.
+    /// The index of the line, and the index of the scope.
     Line {
         call_site: Option<u32>,
         scope: Option<u32>,
@@ -102,13 +103,12 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place of an event without a known line and scope.
+    /// The place of an event whose line and scope are unknown.
     pub(crate) const NOWHERE: Self = Self::Line {
         call_site: None,
         scope: None,
     };
 
-    /// Returns the place of an event.
     pub(crate) fn of(event: &Event) -> Self {
         let line = Self::Line {
             call_site: event.call_site,
@@ -117,8 +117,8 @@ impl Place {
         event.stack.map_or(line, Self::Stack)
     }
 
-    /// Returns the frames of the place as text, from the innermost out: the backtrace, else the
-    /// line and its scope. There is at least one frame.
+    /// Returns the frames of the place as text, from the innermost outwards. The frames are the
+    /// backtrace, or the line and its scope. The result is not empty.
     pub(crate) fn frames(self, profile: &Profile) -> Vec<String> {
         match self {
             Self::Stack(number) => {

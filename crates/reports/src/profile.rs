@@ -1,57 +1,56 @@
-//! The recorded events of a device, as plain data: the input of every report.
+//! The recorded events of a device as plain data, the input of all reports.
 
-/// The events on a device from the beginning of a recording to its end.
+/// The events of a device during a recording.
 ///
-/// Invariants: events are in the order of their times; every index is one of the tables here.
+/// Invariants: events are ordered by time; indices refer to the tables of the profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The device, "host" or "cuda:0".
+    /// The name of the device: "host" or "cuda:0".
     pub device: String,
-    /// The beginning of the recording, in nanoseconds since 1970 in UTC; times of events count from
-    /// it.
+    /// The start of the recording, in nanoseconds since 1970 (UTC). Event times are relative to it.
     pub began_unix_ns: u64,
     /// The length of the recording in nanoseconds.
     pub duration_ns: u64,
-    /// Lines of the program, by their number.
+    /// The lines of the program, by index.
     pub call_sites: Vec<CallSite>,
-    /// Names of scopes, by their number.
+    /// The names of the scopes, by index.
     pub scopes: Vec<String>,
-    /// Backtraces, by their number, each from the innermost frame out. Empty unless the recording
-    /// included them.
+    /// The backtraces, by index, each from the innermost frame outwards. The table is empty if
+    /// backtraces were not recorded.
     pub stacks: Vec<Vec<Frame>>,
-    /// The memory that was reserved as the recording began.
+    /// The memory that was reserved at the start of the recording.
     pub segments: Vec<Segment>,
-    /// The events, in the order of their times.
+    /// The events, ordered by time.
     pub events: Vec<Event>,
-    /// The number of older events that newer events overwrote, because the recording was bounded.
+    /// The number of older events that newer events overwrote in a bounded recording.
     pub lost_events: u64,
-    /// The beginning of the time in which no event was lost; 0 if none was lost at all.
+    /// The time from which on no event was lost; 0 if no event was lost.
     pub complete_from_ns: u64,
-    /// Bytes live at the end, by the device's own counters; `None` if they are not known.
+    /// The live bytes at the end, from the device's counters; `None` if unknown.
     pub live_bytes: Option<u64>,
-    /// Bytes reserved at the end, by the device's own counters; `None` if they are not known.
+    /// The reserved bytes at the end, from the device's counters; `None` if unknown.
     pub reserved_bytes: Option<u64>,
-    /// The reports of the program's other devices, in the folder of this report.
+    /// The reports of the program's other devices, in the same folder as this report.
     pub others: Vec<OtherReport>,
 }
 
 /// The report of another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherReport {
-    /// The device, "host" or "cuda:0".
+    /// The name of the device: "host" or "cuda:0".
     pub device: String,
-    /// The name of the file, without its folder.
+    /// The file name, without its folder.
     pub file: String,
 }
 
-/// A line of the program that made a request.
+/// A line of the program that requested memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallSite {
-    /// The path, as the compiler was given it.
+    /// The path of the file, as passed to the compiler.
     pub file: String,
-    /// The line, from 1; 0 if `file` is the name of a buffer or a function.
+    /// The line number, from 1; 0 if `file` is the name of a buffer or a function.
     pub line: u32,
-    /// The column, from 1.
+    /// The column number, from 1.
     pub column: u32,
 }
 
@@ -60,49 +59,48 @@ pub struct CallSite {
 pub struct Frame {
     /// The name of the function.
     pub function: String,
-    /// The path of its file; empty where it is not known.
+    /// The path of the source file; empty if unknown.
     pub file: String,
-    /// The line, from 1; 0 where it is not known.
+    /// The line number, from 1; 0 if unknown.
     pub line: u32,
 }
 
-/// Reserved memory.
+/// A reserved address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its first address.
+    /// The first address.
     pub address: u64,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
 /// A recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// Nanoseconds since the beginning of the recording.
+    /// The time of the event, in nanoseconds since the start of the recording.
     pub time_ns: u64,
     /// The kind of the event.
     pub kind: EventKind,
-    /// The thread, by its number in the process.
+    /// The index of the thread in the process.
     pub thread: u32,
-    /// The stream that orders the memory; 0 is the default stream.
+    /// The index of the stream that orders the memory. Index 0 is the default stream.
     pub stream: u32,
-    /// The scope of the cache, by its number; `None` for memory of no cache.
+    /// The index of the cache's scope; `None` for uncached memory.
     pub scope: Option<u32>,
-    /// The line that made the request, by its number. A free has the line of its allocation.
+    /// The index of the requesting line. A free has the line of its allocation.
     pub call_site: Option<u32>,
-    /// The backtrace, by its number.
+    /// The index of the backtrace.
     pub stack: Option<u32>,
     /// The first address of the memory, or 0.
     pub address: u64,
-    /// The requested bytes of an allocation and its free, else the bytes that [`EventKind`]
-    /// documents.
+    /// The requested bytes for an allocation and its free. For other events, see [`EventKind`].
     pub bytes: u64,
-    /// The length of the block, at least `bytes`; for an allocation and its free.
+    /// The length of the block, at least `bytes`, for an allocation and its free.
     pub block_bytes: u64,
 }
 
 impl Event {
-    /// Returns an event of which only the kind and the time are known.
+    /// Creates an event with the given kind and time. All other fields are empty.
     ///
     /// # Examples
     ///
@@ -132,70 +130,74 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// An allocation that the scope's cache served: a hit.
+    /// A hit: the scope's cache served the allocation.
     Hit,
-    /// An allocation of a scope that its cache could not serve: a miss.
+    /// A miss: the scope's cache could not serve the allocation.
     Miss,
-    /// An allocation that belongs to no cache.
+    /// An allocation outside of all caches.
     Uncached,
-    /// The last handle on a block was dropped.
+    /// A free: the last handle of a block was dropped.
     Free,
-    /// The last handle on a block was dropped, while other streams may still use it: it is pending.
+    /// A pending free: the last handle of a block was dropped while other streams may still use the
+    /// block.
     FreePending,
-    /// The block allocated last on this thread, at this address, is a copy that a write to shared
-    /// memory forced.
+    /// A copy-on-write: a write to shared memory forced the last allocation of this thread, at this
+    /// address.
     CopyOnWrite,
-    /// Memory was reserved from the device: a segment, or pages of a segment.
+    /// A reservation of a segment, or of pages of a segment, from the device.
     Reserve,
-    /// Memory was released to the device.
+    /// A release of memory to the device.
     Release,
-    /// A scope was entered. `bytes`: live in its cache on this thread.
+    /// An Enter of a scope. `bytes`: the live bytes of its cache on this thread.
     Enter,
-    /// A scope was left. `bytes`: live in its cache on this thread.
+    /// An Exit of a scope. `bytes`: the live bytes of its cache on this thread.
     Exit,
-    /// A cache was invalidated. `bytes`: returned to the pool.
+    /// An invalidation of a cache. `bytes`: the bytes that were returned to the pool.
     Invalidate,
-    /// Idle memory was released on request. `bytes`: released.
+    /// A release of idle memory on request. `bytes`: the released bytes.
     Trim,
-    /// A request went to the reclaim ladder. `bytes`: requested.
+    /// A request that entered the reclaim ladder. `bytes`: the requested bytes.
     Retry,
-    /// A request failed after the whole ladder. `bytes`: requested.
+    /// A request that failed after the last rung of the reclaim ladder. `bytes`: the requested
+    /// bytes.
     OutOfMemory,
-    /// The host waited for a stream.
+    /// A wait of the host for a stream.
     Wait,
-    /// An operation began. `call_site`: the line that called it.
+    /// The begin of an operation. `call_site`: the line that called it.
     OperationBegin,
-    /// The operation that began last on this thread ended.
+    /// The end of the operation that began last on this thread.
     OperationEnd,
-    /// An allocation of which it is not known whether it was a hit: in recordings of other
-    /// allocators.
+    /// An allocation in a recording of another allocator, which does not distinguish hits from
+    /// misses.
     Allocate,
-    /// Other streams have completed their uses of the pending memory from this address on. `bytes`:
-    /// its length, which may be an arena with many suballocations.
+    /// The completion of all uses of pending memory by other streams. `bytes`: the length of the
+    /// memory, which may be an arena with many suballocations.
     FreeCompleted,
-    /// The stream waits for the work that was enqueued on another stream so far. `bytes`: the
-    /// number of the other stream.
+    /// A wait of the stream for the work that is enqueued on another stream. `bytes`: the index of
+    /// the other stream.
     StreamWait,
-    /// Rung 2 of the reclaim ladder: idle memory is released. `bytes`: requested.
+    /// Rung 2 of the reclaim ladder: idle memory is released. `bytes`: the requested bytes.
     ReleaseIdle,
-    /// Rung 3: idle blocks of named caches are taken. `bytes`: requested.
+    /// Rung 3 of the reclaim ladder: idle blocks of named caches are reclaimed. `bytes`: the
+    /// requested bytes.
     ReclaimCaches,
-    /// Rung 4: the host waits for the streams of pending blocks, if there are any. `bytes`:
-    /// requested.
+    /// Rung 4 of the reclaim ladder: the host waits for the streams of pending blocks, if any
+    /// exist. `bytes`: the requested bytes.
     WaitPending,
-    /// Rung 5: the pressure callbacks are called, if there are any. `bytes`: requested.
+    /// Rung 5 of the reclaim ladder: the pressure callbacks are called, if any exist. `bytes`: the
+    /// requested bytes.
     PressureCallbacks,
-    /// An operation ran on an asynchronous device, such as a CUDA device. The time is the moment
-    /// when the device began the operation. `bytes`: its duration in nanoseconds.
+    /// An operation on an asynchronous device, such as a CUDA device. `time_ns` is the time at
+    /// which the device began the operation. `bytes`: the duration in nanoseconds.
     Kernel,
-    /// Further allocations that an operation made for scratch memory and freed itself, which are
-    /// not listed. `address`: their number; `bytes`: their sum; `block_bytes`: the number of hits
+    /// A summary of an operation's further scratch allocations, which are not recorded
+    /// individually. `address`: their number; `bytes`: their sum; `block_bytes`: the number of hits
     /// among them. Without a scope, they belong to no cache.
     Scratch,
 }
 
 impl EventKind {
-    /// Every kind, at the index of its number.
+    /// All kinds, indexed by their numbers.
     pub const ALL: [Self; 26] = [
         Self::Hit,
         Self::Miss,

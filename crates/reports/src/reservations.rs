@@ -1,9 +1,9 @@
 //! A log of reservations in the format of RMM's `logging_resource_adaptor`, which
 //! `cachescope replay` reads.
 //!
-//! Memory that was reserved in one step may be released in several. So addresses are divided
-//! wherever a reservation or a release begins or ends. Each part has a row of its own. Every row
-//! that frees matches a row that allocates.
+//! One reservation may be released in several steps. So addresses are divided wherever a
+//! reservation or a release begins or ends. Each part has its own rows. So each row of a free
+//! matches a row of an allocation.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -13,11 +13,11 @@ use crate::snapshot::reserved::{AddressSpan, Reserved};
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
-/// Writes a row for each reservation, each release and each request that failed.
+/// Writes a row for each part of a reservation or a release, and for each failed request.
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -78,7 +78,7 @@ fn span(event: &Event) -> AddressSpan {
     AddressSpan::new(event.address, event.bytes)
 }
 
-/// Returns the addresses at which reservations and releases begin and end, in order.
+/// Returns the sorted addresses at which reservations and releases begin or end.
 fn cuts(events: impl Iterator<Item = Event>) -> Vec<u64> {
     let mut cuts: Vec<u64> = events
         .filter(|event| matches!(event.kind, EventKind::Reserve | EventKind::Release))
@@ -90,7 +90,7 @@ fn cuts(events: impl Iterator<Item = Event>) -> Vec<u64> {
     cuts
 }
 
-/// Returns the parts of a span that begins and ends at cuts.
+/// Divides a span at the cuts. The span must begin and end at cuts.
 fn parts(span: AddressSpan, cuts: &[u64]) -> impl Iterator<Item = AddressSpan> {
     let first = cuts.partition_point(|&cut| cut < span.start);
     let inside = cuts[first..].windows(2).map(|pair| AddressSpan {
@@ -100,7 +100,7 @@ fn parts(span: AddressSpan, cuts: &[u64]) -> impl Iterator<Item = AddressSpan> {
     inside.take_while(move |part| part.end <= span.end)
 }
 
-/// The time since midnight, UTC, in microseconds.
+/// The time of day (UTC) in microseconds.
 #[derive(Clone, Copy)]
 struct TimeOfDay(u64);
 
@@ -146,7 +146,7 @@ mod tests {
         write(profile, &mut file).unwrap();
         let text = String::from_utf8(file).unwrap();
         let rows = text.lines().skip(1);
-        // The first two columns are thread and time.
+        // Skips the first two columns, which are the thread and the time.
         rows.map(|line| line.splitn(3, ',').nth(2).unwrap().to_owned())
             .collect()
     }
@@ -204,7 +204,7 @@ mod tests {
         );
     }
 
-    /// Memory that is reserved while it is held has no second row, and none is freed twice.
+    /// Memory that is reserved twice has one row, and is freed once.
     #[test]
     fn memory_that_is_held_has_one_row() {
         let events = vec![

@@ -1,4 +1,4 @@
-//! A summary of the allocations of each line of the program.
+//! A summary of the allocations of each program line.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,45 +8,44 @@ use crate::nesting::{Activity, Nesting};
 use crate::profile::{CallSite, Event, EventKind, Profile};
 use crate::timeline::changes;
 
-/// The allocations of a line in a scope.
+/// The summary of a line in a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteSummary {
-    /// The line; `None` where it is not known.
+    /// The line; `None` if unknown.
     pub call_site: Option<CallSite>,
-    /// The scope; `None` for memory of no cache.
+    /// The name of the scope; `None` for uncached memory.
     pub scope: Option<String>,
-    /// Bytes live at the end.
+    /// The live bytes at the end.
     pub live_bytes: u64,
-    /// The maximum number of bytes that were live at a time, of this line alone.
+    /// The peak of this line's live bytes.
     pub peak_bytes: u64,
-    /// Bytes live at the peak of the device.
+    /// The live bytes of this line at the device's peak.
     pub device_peak_bytes: u64,
-    /// Allocations in the recording: hits, misses and uncached allocations.
+    /// The number of allocations in the recording: hits, misses and uncached allocations.
     pub allocations: u64,
-    /// Allocations that the scope's cache served.
+    /// The number of allocations that the scope's cache served.
     pub hits: u64,
-    /// Allocations that the scope's cache could not serve.
+    /// The number of allocations that the scope's cache could not serve.
     pub misses: u64,
-    /// Allocations that belong to no cache.
+    /// The number of allocations outside of all caches.
     pub uncached: u64,
-    /// Allocations that outlived the entry of their scope that they were made in, or are live at
-    /// the end. As in a cache's counters, an entry inside another entry of its scope is part of the
-    /// outer entry.
+    /// The number of allocations that outlived the scope entry in which they were made, or are live
+    /// at the end. An entry inside of an entry of the same scope counts as part of the outer entry.
     pub escaped: u64,
-    /// Copies that writes to shared memory forced.
+    /// The number of copies that writes to shared memory forced.
     pub copies_on_write: u64,
-    /// The sum of the bytes of all allocations in the recording.
+    /// The sum of the requested bytes of all allocations in the recording.
     pub total_bytes: u64,
-    /// Nanoseconds between the begin and the end of the operations that the line called, with their
-    /// inner operations.
+    /// The nanoseconds between the begin and the end of the operations that the line called. They
+    /// include inner operations.
     pub operation_ns: u64,
-    /// Nanoseconds that the device worked for these operations, by its own clock, as far as these
-    /// times were recorded. If a recording has no times of this clock, `operation_ns`.
+    /// The nanoseconds for which the device executed these operations, by the device's clock. If
+    /// the recording has no device times, this equals `operation_ns`.
     pub kernel_ns: u64,
 }
 
-/// Sums up a profile by line and scope, the highest own peak first.
+/// Summarises a profile by line and scope, in descending order of the line's own peak.
 ///
 /// # Examples
 ///
@@ -84,11 +83,11 @@ pub fn by_call_site(profile: &Profile) -> Vec<SiteSummary> {
     sites
 }
 
-/// A line and a scope, by their numbers.
+/// The index of a line and the index of a scope.
 pub(crate) type Key = (Option<u32>, Option<u32>);
 
-/// Sums up a profile like [`by_call_site`], but by numbers instead of names, so it needs no tables
-/// of names.
+/// Summarises a profile like [`by_call_site`], but by indices instead of names. It requires no
+/// tables of names.
 pub(crate) fn by_number(
     profile: &Profile,
     lifetimes: &[AllocationLifetime],
@@ -143,7 +142,7 @@ fn of_kind(profile: &Profile, kind: EventKind) -> impl Iterator<Item = &Event> {
     events.filter(move |event| event.kind == kind)
 }
 
-/// Returns whether the allocation lives at the end, or lived when its entry ended.
+/// Returns whether the allocation is live at the end, or was live when its entry ended.
 fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &AllocationLifetime) -> bool {
     let entry = nesting.entry_of(profile, lifetime);
     let left = entry.and_then(|entry| nesting.slices[entry].end);
@@ -152,8 +151,8 @@ fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &AllocationLifeti
         .is_none_or(|freed| left.is_some_and(|left| freed > left))
 }
 
-/// Orders by own peak, the highest first. Ties are ordered by file and line, so that the order does
-/// not vary.
+/// Orders by own peak, in descending order. Ties are ordered by file and line, so that the order is
+/// deterministic.
 fn compare(a: &SiteSummary, b: &SiteSummary) -> Ordering {
     let sizes = |own: &SiteSummary| {
         (
@@ -183,7 +182,7 @@ impl SiteSummary {
         self.total_bytes = self.total_bytes.saturating_add(lifetime.bytes);
     }
 
-    /// Counts the allocations that a [`Scratch`](EventKind::Scratch) event sums up.
+    /// Counts the allocations that a [`Scratch`](EventKind::Scratch) event summarises.
     fn count_scratch(&mut self, event: &Event) {
         let (requests, hits) = (event.address, event.block_bytes);
         let others = requests.saturating_sub(hits);

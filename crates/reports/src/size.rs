@@ -1,10 +1,10 @@
-//! Sizes of memory, for people.
+//! Human-readable memory sizes.
 
 use std::fmt;
 
-/// A number of bytes, displayed in the largest binary unit in which it is at least 1. It has up to
-/// two decimals: "512 B", "1.5 KiB", "2 GiB". With a precision, a size from KiB on has exactly this
-/// number of decimals.
+/// A number of bytes, displayed in the largest binary unit in which it is at least 1. The number
+/// has up to two decimals: "512 B", "1.5 KiB", "2 GiB". If the format has a precision, sizes from
+/// KiB on have exactly this number of decimals.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ impl fmt::Display for ByteSize {
             let unit = 1u128 << (10 * power);
             (u128::from(self.0) * scale + unit / 2) / unit
         };
-        // By the printed value: 1023.999 KiB rounds to 1024 KiB, which is 1 MiB.
+        // The printed value selects the unit: 1023.999 KiB rounds to 1024 KiB, which is 1 MiB.
         let power = (0..UNITS.len())
             .find(|&power| scaled(power) < 1024 * scale)
             .unwrap_or(UNITS.len() - 1);
@@ -38,7 +38,7 @@ impl fmt::Display for ByteSize {
         }
         text = text + " " + UNITS[power];
         match f.precision() {
-            // `pad` would cut the text to the precision.
+            // `pad` would truncate the text to the precision.
             Some(_) => {
                 let width = f.width().unwrap_or(0);
                 match f.align() {

@@ -1,4 +1,4 @@
-//! Tables for a terminal: the allocations of each line of the program, and the scopes that grow.
+//! Text tables for a terminal: the allocations of each program line, and the scopes that grow.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
@@ -10,21 +10,21 @@ use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
 use crate::size::ByteSize;
 
-/// The width in characters up to which a scope or a line is shown. Longer texts are shortened from
-/// the left, since their ends are more specific.
+/// The maximum width of a scope or a line, in characters. Longer texts are truncated at the left,
+/// because their ends are more specific.
 const WIDEST: usize = 48;
 
-/// The maximum number of lines that are listed for each growth.
+/// The maximum number of listed lines per growth.
 const GROWTH_SITES: usize = 3;
 
-/// Writes a table of the allocating lines, the highest own peak first, and a table of the scopes
-/// that grow.
+/// Writes a table of the allocating lines, and a table of the scopes that grow. Lines are in
+/// descending order of their own peak.
 ///
-/// A line is `file:line`, or `file:line:column` if several columns of it allocate.
+/// A line is `file:line`, or `file:line:column` if several of its columns allocate.
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -97,7 +97,7 @@ fn write_heading(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// A title, and whether its column is aligned to the right.
+/// The title of a column, and whether the column is right-aligned.
 type Title = (&'static str, bool);
 
 type Row = Vec<String>;
@@ -158,7 +158,7 @@ fn site_row(own: &SiteSummary, lines: &Lines<'_>) -> Row {
     figures.chain(place).collect()
 }
 
-/// Returns a row for the scope, then a row for each of the lines that leave most.
+/// Returns a row for the scope, and then a row for each of the lines with the largest growth.
 fn growth_rows<'a>(
     profile: &'a Profile,
     lines: &'a Lines<'_>,
@@ -209,12 +209,12 @@ fn write_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a size with one decimal from KiB on, so that columns align.
+/// Formats a size with one decimal from KiB on, so that the columns align.
 fn size(bytes: u64) -> String {
     format!("{:.1}", ByteSize(bytes))
 }
 
-/// Returns the text on one line, no wider than a column.
+/// Replaces control characters by spaces, and truncates the text to the width of a column.
 fn shortened(text: impl Display) -> String {
     let text = text.to_string().replace(char::is_control, " ");
     let excess = text.chars().count().saturating_sub(WIDEST);

@@ -1,10 +1,10 @@
-//! The events in order: their times, and the lifetimes that begin or end at each event.
+//! The times of events, and the lifetimes that begin or end at events.
 
 use crate::lifetimes::AllocationLifetime;
 use crate::profile::Profile;
 
-/// Returns the time of each event, and then the time at which the recording ended. Times never run
-/// backwards.
+/// Returns the times of all events, and then the end time of the recording. The times are
+/// monotonic.
 pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
     let events = profile.events.iter().map(|event| event.time_ns);
     let mut latest_ns = 0;
@@ -15,19 +15,18 @@ pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
     times.collect()
 }
 
-/// A lifetime that begins or ends at an event.
+/// The begin or the end of a lifetime at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LifetimeChange {
-    /// The event, as an index of [`Profile::events`]; `None` at the beginning of the recording.
+    /// The index in [`Profile::events`]; `None` at the start of the recording.
     pub(crate) event: Option<usize>,
     /// True if the lifetime begins, false if it ends.
     pub(crate) begins: bool,
-    /// The lifetime, as an index.
     pub(crate) lifetime: usize,
 }
 
 impl LifetimeChange {
-    /// Applies the change to a sum that has the live bytes before the change.
+    /// Applies the change to `live_bytes`, the live bytes before the change.
     pub(crate) fn apply(self, live_bytes: &mut u64, bytes: u64) {
         *live_bytes = if self.begins {
             live_bytes.saturating_add(bytes)
@@ -37,8 +36,8 @@ impl LifetimeChange {
     }
 }
 
-/// Returns the changes of all lifetimes in the order of their events, with the changes at the
-/// beginning first. At one event, ends come first.
+/// Returns the changes of all lifetimes, in order of their events. Changes at the start of the
+/// recording are first. At one event, lifetimes end before others begin.
 pub(crate) fn changes(lifetimes: &[AllocationLifetime]) -> Vec<LifetimeChange> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-// The layers, bottom up: each layer may name only the layers before it. The layers of the memory
-// are in another crate.
+// The modules are ordered bottom-up: a module may use only the modules declared above it. The
+// memory layers are in the crate `cachescope_memory`.
 use cachescope_memory::internal::{error, pool};
 
 pub mod plan;

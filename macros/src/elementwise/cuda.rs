@@ -1,17 +1,20 @@
-//! The text of a function for a GPU: a C++ expression, from which the CUDA backend makes kernels.
+//! Generates the C++ expression of a function, from which the CUDA backend generates kernels.
 //!
-//! A function becomes a lambda of typed arguments. A block with `let`s becomes a lambda that is
-//! called at once. Locals are numbered, so neither shadowing nor C++'s keywords matter. The text of
-//! everything that a function calls is spliced in when the user's crate is compiled. The text of a
-//! built-in function comes from the table of elementwise operations. Another written function
-//! supplies its own text, and a constant its value. So the spliced text is complete by itself.
+//! A function becomes a lambda with typed arguments. A block with `let`s becomes a lambda that is
+//! called immediately. Locals are numbered, so shadowing and C++ keywords cause no conflicts. The
+//! texts of called functions are spliced in when the user's crate is compiled. The text of a
+//! built-in function is in the table of elementwise operations. A user-written function provides
+//! its own text, and a constant its value. So the spliced text is self-contained.
 //!
-//! Beside C++, the text relies on declarations of the backend's prelude. These are the types `f32`
-//! to `u64` by their names in Rust. The operators `cs_add` to `cs_rem`, `cs_neg`, `cs_not`,
-//! `cs_and`, `cs_or`, `cs_xor`, `cs_shl` and `cs_shr` wrap and round as the host does. `cs_cast<T>`
-//! converts, and `cs_literal` is a number that takes the type of the other operand. `cs_bits<T>`,
-//! `cs_f16_of_bits` and `cs_bf16_of_bits` give a constant by its bits. `cs_common<T, …>` is the
-//! type among these that is not a literal's. `cs_wide` makes a `float` of `f16` and `bf16`.
+//! The text requires the declarations of the backend's prelude:
+//! - the types `f32` to `u64`, by their Rust names;
+//! - the operators `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl`
+//!   and `cs_shr`, which are equivalent to the host's;
+//! - `cs_cast<T>`, a conversion;
+//! - `cs_literal`, a number that adopts the type of the other operand;
+//! - `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, constants given by their bits;
+//! - `cs_common<T, …>`, the type among its arguments that is not a literal's;
+//! - `cs_wide`, a conversion from `f16` or `bf16` to `float`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
@@ -20,20 +23,18 @@ use syn::{BinOp, Ident, Lit, Path};
 use super::tree::{Definition, FunctionBody, Literal, Value};
 use crate::parse::krate_at;
 
-/// Text with holes.
+/// A text in which other texts are spliced.
 #[derive(Default)]
 pub(super) struct Text {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// A piece of a text.
 pub(super) enum Piece {
     Own(String),
-    /// The lambda of one of the library's functions.
+    /// The lambda of a library function, given by its name.
     Row(String),
-    /// The lambda of a function that was written elsewhere.
+    /// The lambda of a user-written function.
     Lambda(Path),
-    /// The value of a constant.
     Constant(Path),
 }
 
@@ -46,7 +47,7 @@ impl Text {
         }
     }
 
-    /// Returns the pieces as expressions of `&'static str`.
+    /// Returns the pieces as expressions of type `&'static str`.
     pub(super) fn constants(&self, krate: &TokenStream) -> Vec<TokenStream> {
         let span = Span::mixed_site();
         let constant = |piece: &Piece| match piece {
@@ -73,7 +74,7 @@ impl Text {
     }
 }
 
-/// The names in scope, and the number of all names so far.
+/// The names in scope, and the number of all names that were declared.
 struct Locals {
     names: Vec<(Ident, usize)>,
     count: usize,
@@ -93,7 +94,7 @@ impl Locals {
     }
 }
 
-/// Returns the function as a lambda.
+/// Generates the function as a lambda.
 pub(super) fn lambda(definition: &Definition) -> Text {
     let mut text = Text::default();
     let mut locals = Locals {
@@ -117,7 +118,7 @@ fn statements(body: &FunctionBody, locals: &mut Locals, text: &mut Text) {
     text.push("{ ");
     for binding in &body.lets {
         let of = binding.of.as_ref().map_or("auto", |of| &of.word);
-        // The value may use only the names before this name.
+        // The value may use only the names that are declared before this name.
         let mut own = Text::default();
         value(&binding.value, locals, &mut own);
         let name = locals.add(&binding.name);
@@ -236,7 +237,7 @@ fn literal(literal: &Literal) -> String {
     }
 }
 
-/// Returns an integer. C++ reads a negative integer as a sign before a positive number.
+/// Formats an integer. In C++, a negative literal is a negated positive literal.
 fn whole(digits: &str, sign: &str) -> String {
     match digits.parse::<u64>() {
         Ok(number) if number == i64::MIN.unsigned_abs() && sign == "-" => {
@@ -251,7 +252,7 @@ fn whole(digits: &str, sign: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Returns the text of the last function, with spliced-in pieces between `⟨` and `⟩`.
+    /// Returns the text of the last function, with spliced pieces between `⟨` and `⟩`.
     fn text(functions: &str) -> String {
         let call = crate::elementwise::tests::parsed(functions);
         let text = lambda(call.definitions.last().unwrap());

@@ -1,4 +1,4 @@
-//! The code of a call.
+//! Generates the code of a call.
 //!
 //! Each function becomes
 //!
@@ -9,8 +9,8 @@
 //! pub fn mish<A>(x: A) -> Lazy<Apply<mish, …>> { … }  // what users call
 //! ```
 //!
-//! The type and the function share their name, in two namespaces, so that one `use` imports both.
-//! The type has braces, because without them it would be a value too.
+//! The type and the function share a name in two namespaces, so one `use` imports both. The type
+//! has braces, because a unit structure would also be a value.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -32,7 +32,7 @@ pub(crate) fn expand(call: &Elementwise) -> TokenStream {
         .collect()
 }
 
-/// Returns the type, and the implementations of its traits.
+/// Generates the type and the implementations of its traits.
 fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
@@ -98,8 +98,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     }
 }
 
-/// Generates the function that returns the body as terms. If derivatives are given by hand, the
-/// term is a call of the function itself.
+/// Generates the function that returns the body as terms. If derivatives are hand-written, the body
+/// is a call of the function itself.
 fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
@@ -136,7 +136,7 @@ fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> Toke
     }
 }
 
-/// Returns the partial derivatives that are given by hand.
+/// Generates the constant of the hand-written partial derivatives.
 fn partials(call: &Elementwise, definition: &Definition) -> Option<TokenStream> {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
@@ -157,7 +157,6 @@ fn partials(call: &Elementwise, definition: &Definition) -> Option<TokenStream> 
     })
 }
 
-/// Returns the function that users call.
 fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let Definition {
@@ -188,7 +187,7 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
     }
 }
 
-/// Returns expressions that are true if one of the called functions may meet a rare element.
+/// Returns expressions that are true if a called function may encounter a rare element.
 fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
     let span = Span::mixed_site();
     let (mut methods, mut calls): (Vec<&str>, Vec<TokenStream>) = (Vec::new(), Vec::new());
@@ -208,11 +207,11 @@ fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
     methods.iter().map(of_method).chain(calls).collect()
 }
 
-/// Joins several constant texts to one.
+/// Generates an expression that concatenates constant texts.
 fn joined(call: &Elementwise, parts: &[TokenStream]) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
-    // Items have no hygiene, and the user's constants occur inside the block.
+    // Items lack hygiene, and the block contains the user's constants.
     let (all, bytes) = (call.fresh.word("PARTS"), call.fresh.word("BYTES"));
     quote_spanned! {span=>
         {
@@ -224,7 +223,7 @@ fn joined(call: &Elementwise, parts: &[TokenStream]) -> TokenStream {
     }
 }
 
-/// Returns the function's lambda, called with `arguments`.
+/// Generates the text of the function's lambda, followed by `arguments`.
 fn joined_with(call: &Elementwise, name: &Ident, arguments: &str) -> TokenStream {
     let span = Span::mixed_site();
     let parts = [

@@ -1,24 +1,22 @@
-//! The functions that can be called as methods: the library's elementwise functions, which each
-//! call of the macro lists.
+//! The library's elementwise functions, which can be called as methods. Each call of the macro
+//! contains their list.
 
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, bracketed, parenthesized};
 
-/// A known function.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// The function's name in the library.
     pub(crate) target: String,
-    /// Its arguments beside the receiver.
+    /// The number of arguments, without the receiver.
     arguments: usize,
 }
 
-/// The known functions, by their names in a written function.
+/// The known functions, by their names in user-written functions.
 #[derive(Debug)]
 pub(crate) struct Functions(Vec<(String, Known)>);
 
-/// `[name [alias …] (argument …) …]`
+/// Parses `[name [alias …] (argument …) …]`.
 impl Parse for Functions {
     fn parse(input: ParseStream) -> syn::Result<Self> {
         let rows;
@@ -49,7 +47,6 @@ impl Parse for Functions {
 }
 
 impl Functions {
-    /// Returns the function named `name`.
     pub(crate) fn find(&self, name: &Ident) -> Result<&Known, Error> {
         let found = self.0.iter().find(|(known, _)| name == known);
         found.map(|(_, known)| known).ok_or_else(|| {
@@ -67,8 +64,8 @@ impl Functions {
 }
 
 impl Known {
-    /// Checks that the function takes `given` arguments beside the receiver. The error calls the
-    /// function `name`, the word of the call.
+    /// Checks that the function takes `given` arguments, without the receiver. Errors use `name`,
+    /// the name in the call.
     pub(crate) fn check(&self, name: &Ident, given: usize) -> Result<(), Error> {
         if given == self.arguments {
             return Ok(());

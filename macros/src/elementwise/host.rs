@@ -1,5 +1,5 @@
-//! The host's form of a function: its expression, with operators and functions replaced by the
-//! functions of the library's elements.
+//! Generates the host code of a function: its expression, with operators and functions replaced by
+//! library functions.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -9,21 +9,19 @@ use syn::{BinOp, Ident};
 use super::tree::{Choice, FunctionBody, Let, Literal, Value};
 use crate::parse::krate_at;
 
-/// The generator of the host's form.
 pub(super) struct Host<'a> {
-    /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// The name of the pass.
+    /// The name of the variable that contains the pass.
     pub(super) pass: &'a Ident,
 }
 
-/// Returns a span with this crate's hygiene and lints, and the user's location.
+/// Returns a span with the hygiene and the lints of this crate, and the location of `span`.
 pub(super) fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
 impl Host<'_> {
-    /// Returns the block, in braces.
+    /// Generates a block in braces.
     pub(super) fn body(&self, body: &FunctionBody) -> TokenStream {
         let lets = body.lets.iter().map(|binding| self.binding(binding));
         let value = self.value(&body.value);
@@ -61,7 +59,7 @@ impl Host<'_> {
             Value::Block(body) => self.body(body),
             Value::Method(name, target, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
-                // The pass is the last argument, because the arguments before borrow it, too.
+                // The pass is the last argument, because the other arguments also borrow it.
                 let all: Vec<_> = values.chain([self.pass.to_token_stream()]).collect();
                 let (krate, span) = (krate_at(self.krate, name.span()), at(name.span()));
                 let function = Ident::new(target, span);
@@ -85,7 +83,8 @@ impl Host<'_> {
             BinOp::Rem(_) => "rem",
             BinOp::Shl(_) => "shl",
             BinOp::Shr(_) => "shr",
-            // For every element, Rust's operators give the results of the library's operators.
+            // For all element types, Rust's operators and the library's operators have equal
+            // results.
             _ => {
                 let [left, right] = operands;
                 return quote_spanned! {at(operator.span())=> (#left #operator #right) };
@@ -94,7 +93,7 @@ impl Host<'_> {
         self.operator(operator.span(), name, &operands)
     }
 
-    /// Returns a call of the function that computes an operator.
+    /// Generates a call of the function that implements an operator.
     fn operator(&self, span: Span, name: &str, arguments: &[TokenStream]) -> TokenStream {
         let (krate, name) = (krate_at(self.krate, span), Ident::new(name, at(span)));
         quote_spanned! {at(span)=> #krate::__private::operators::#name(#(#arguments),*) }

@@ -1,9 +1,9 @@
-//! `elementwise!`: functions of single elements, written as Rust.
+//! The macro `elementwise!`: elementwise functions that are written in Rust.
 //!
-//! A call is parsed as Rust functions and checked to contain only what can run on every device
-//! ([`check`]). The result is a small tree ([`tree`]). Three walks over the tree make the host's
-//! form ([`host`]), the text for a GPU ([`cuda`]) and the terms for derivatives ([`terms`]). So the
-//! forms cannot differ.
+//! A call is parsed as Rust functions. [`check`] refuses constructs that cannot run on all devices.
+//! The result is a small tree ([`tree`]). Three generators walk the tree: [`host`] for the host
+//! code, [`cuda`] for the text of a GPU, and [`terms`] for derivatives. So their results are
+//! equivalent.
 
 mod check;
 mod cuda;
@@ -23,12 +23,12 @@ use functions::Functions;
 use names::Fresh;
 use tree::Definition;
 
-/// `elementwise! { fn …  fn … }`.
+/// A call `elementwise! { fn …  fn … }`.
 pub(crate) struct Elementwise {
-    /// The path of the crate `cachescope`, from the `macro_rules!` front.
+    /// The path of the crate `cachescope`, provided by the `macro_rules!` front end.
     pub(crate) krate: TokenStream,
     pub(crate) definitions: Vec<Definition>,
-    /// The names that are free for the expansion's own parameters and items.
+    /// The generator of names for parameters and items of the expansion.
     pub(crate) fresh: Fresh,
 }
 
@@ -71,7 +71,7 @@ impl Parse for Elementwise {
 mod tests {
     use super::Elementwise;
 
-    /// Some of the library's functions.
+    /// An excerpt of the library's functions.
     const FUNCTIONS: &str = "[exp [] (x) ln [] (x) tanh [] (x) is_nan [] (x) maximum [max] (x y) powi [] (x exponent) \
                              clamp [] (x low high) mul_add [] (x factor addend)]";
 
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// Checks that a body of three arguments is refused with `message`.
+    /// Checks that a function body with three arguments is refused with `message`.
     #[track_caller]
     fn refuses(body: &str, message: &str) {
         let errors = refusals(&format!(

@@ -1,27 +1,27 @@
-//! Names of the expansion that cannot collide with the user's names.
+//! Names in the expansion that cannot collide with the user's names.
 //!
-//! Only locals have hygiene. A type parameter or a constant is visible to every path inside its
-//! item or block. So the name of a type parameter or an item is not a word of the call. A
-//! function's parameter has hygiene, but is an error if a static, a constant or a unit structure
-//! has its name. So it takes the word of one of the user's parameters, which would be such an error
-//! already.
+//! Only local variables have hygiene. A type parameter or a constant is visible to all paths in its
+//! item or block. So the names of type parameters and items must not occur in the call. A function
+//! parameter has hygiene. But it is an error if a static, a constant or a unit structure has an
+//! equal name. So an additional parameter reuses the word of a user's parameter: that word would
+//! already cause the error.
 
 use std::collections::HashSet;
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
-/// A source of identifiers that do not occur in the input of the macro.
+/// A generator of identifiers that do not occur in the input of the macro.
 pub(crate) struct Fresh(HashSet<String>);
 
 impl Fresh {
-    /// Returns the names that are not words of `tokens`.
+    /// Creates a generator of names that do not occur in `tokens`.
     pub(super) fn beside(tokens: TokenStream) -> Self {
         let mut words = HashSet::new();
         collect(tokens, &mut words);
         Self(words)
     }
 
-    /// Returns a name for a type parameter or an item: `word`, or `word` with a number.
+    /// Returns `word`, or `word` with a number, as the name of a type parameter or an item.
     pub(super) fn word(&self, word: &str) -> Ident {
         let numbered = (1..).map(|number| format!("{word}{number}"));
         let mut names = std::iter::once(word.to_owned()).chain(numbered);
@@ -42,8 +42,8 @@ fn collect(tokens: TokenStream, words: &mut HashSet<String>) {
     }
 }
 
-/// Returns a name for a further parameter of a function. It has the word of the user's parameter
-/// `argument`, but is another name by hygiene.
+/// Returns a name for an additional function parameter. The name has the word of the user's
+/// parameter `argument`, but differs by hygiene.
 pub(super) fn beside(argument: &Ident) -> Ident {
     let mut name = argument.clone();
     name.set_span(Span::mixed_site());

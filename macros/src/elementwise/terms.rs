@@ -1,5 +1,4 @@
-//! The form from which derivatives are derived: the function's expression as terms of the library's
-//! functions.
+//! Generates the function as terms of library functions. Derivatives are derived from these terms.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -10,16 +9,14 @@ use super::host::{at, signed};
 use super::tree::{Choice, FunctionBody, Let, Value};
 use crate::parse::krate_at;
 
-/// The generator of the form as terms.
 pub(super) struct Derivable<'a> {
-    /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// The name of the list of terms.
+    /// The name of the variable that contains the list of terms.
     pub(super) terms: &'a Ident,
 }
 
 impl Derivable<'_> {
-    /// Returns the block, in braces.
+    /// Generates a block in braces.
     pub(super) fn body(&self, body: &FunctionBody) -> TokenStream {
         let lets = body.lets.iter().map(|binding| self.binding(binding));
         let value = self.value(&body.value);
@@ -78,13 +75,14 @@ impl Derivable<'_> {
             Value::Call(path, arguments) => {
                 let (terms, span) = (self.terms, at(path.span()));
                 let arguments = self.values(arguments);
-                // A list, so that a wrong number of arguments is reported once, in the host's form.
+                // With a list, a wrong number of arguments is reported only once, for the host
+                // code.
                 quote_spanned! {span=> { let all = [#(#arguments),*]; <#path>::__terms(&all, #terms) } }
             }
         }
     }
 
-    /// Returns a call of a function of the library's module `terms`, by its path in there.
+    /// Generates a call of the function at `path` in the library's module `terms`.
     fn call<const N: usize>(
         &self,
         span: Span,
@@ -107,7 +105,7 @@ impl Derivable<'_> {
     }
 }
 
-/// Returns the path, in the module `terms`, of the function that computes an operator.
+/// Returns the path in the module `terms` of the function that implements an operator.
 fn function(operator: &BinOp) -> [&'static str; 2] {
     match operator {
         BinOp::Add(_) => ["operators", "add"],

@@ -1,13 +1,12 @@
-//! The tree of a checked function.
+//! The syntax tree of a checked function.
 
 use proc_macro2::Span;
 use syn::{Attribute, BinOp, Ident, Lit, Path, Type, Visibility};
 
-/// One function.
 pub(crate) struct Definition {
     pub(crate) docs: Vec<Attribute>,
-    /// Derivatives by hand: for each argument, the function that gives the partial derivative, or
-    /// `None`.
+    /// The hand-written derivatives: for each argument, the function that computes the partial
+    /// derivative, or `None`.
     pub(crate) derivatives: Option<Vec<Option<Path>>>,
     pub(crate) visibility: Visibility,
     pub(crate) name: Ident,
@@ -16,60 +15,59 @@ pub(crate) struct Definition {
     pub(crate) body: FunctionBody,
 }
 
-/// `name: type`.
+/// An argument `name: type`.
 pub(crate) struct Argument {
     pub(crate) name: Ident,
     pub(crate) of: ElementType,
 }
 
-/// The type of an element: as it was written, and its last word.
+/// The type of an element, with its last word.
 pub(crate) struct ElementType {
     pub(crate) written: Type,
     pub(crate) word: String,
 }
 
-/// `{ let …; … value }`.
+/// A block `{ let …; … value }`.
 pub(crate) struct FunctionBody {
     pub(crate) lets: Vec<Let>,
     pub(crate) value: Value,
 }
 
-/// `let name: of = value;`
+/// A statement `let name: of = value;`.
 pub(crate) struct Let {
     pub(crate) name: Ident,
     pub(crate) of: Option<ElementType>,
     pub(crate) value: Value,
 }
 
-/// An expression.
 pub(crate) enum Value {
     Literal(Literal),
     Local(Ident),
-    /// A `const` of the user's or of a library.
+    /// A constant of the user or of a library.
     Constant(Path),
-    /// `-x`
+    /// A negation `-x`.
     Negative(Span, Box<Value>),
-    /// `!x`
+    /// A complement `!x`.
     Not(Span, Box<Value>),
     Binary(Box<[Value; 2]>, BinOp),
-    /// `x as type`
+    /// A conversion `x as type`.
     Cast(Box<Value>, ElementType),
     If(Box<Choice>),
     Block(Box<FunctionBody>),
-    /// `x.name(…)`: the name in the call, the library's name, and the arguments, the receiver
-    /// first.
+    /// A method call `x.name(…)`: the name in the call, the library's name, and the arguments, with
+    /// the receiver first.
     Method(Ident, String, Vec<Value>),
-    /// `path(…)`
+    /// A function call `path(…)`.
     Call(Path, Vec<Value>),
 }
 
-/// A number or a truth value.
+/// A literal: a number or a Boolean.
 pub(crate) struct Literal {
     pub(crate) is_negative: bool,
     pub(crate) lit: Lit,
 }
 
-/// `if condition { yes } else { no }`.
+/// A conditional `if condition { yes } else { no }`.
 pub(crate) struct Choice {
     pub(crate) span: Span,
     pub(crate) condition: Value,
@@ -88,8 +86,7 @@ impl Definition {
 }
 
 impl FunctionBody {
-    /// Calls `visit` with every value, from left to right, each before the values that it is made
-    /// of.
+    /// Calls `visit` with each value, from left to right. A value precedes its operands.
     pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {
         for binding in &self.lets {
             binding.value.visit(visit);

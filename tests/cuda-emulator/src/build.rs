@@ -1,4 +1,4 @@
-//! Compiles the libraries, once for each version of their sources.
+//! Compiles the emulator's libraries, once for each version of their sources.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ macro_rules! sources {
     };
 }
 
-/// The sources of the libraries. A test binary contains them, so that it needs only the compiler.
+/// The sources of the libraries. They are embedded in the test binary, which needs only a compiler.
 const SOURCES: [(&str, &str); 25] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
     "clique.hpp" "communicator.hpp"
@@ -21,18 +21,18 @@ const SOURCES: [(&str, &str); 25] = sources!(
     "nccl.cpp"
 );
 
-/// The costs of calls by the virtual clock: the table of the library's simulations.
+/// The cost table of the virtual clock, which the library's simulations also use.
 const COSTS: &str = include_str!("../../../crates/memory/src/costs/h100.csv");
 
-/// The libraries that have one source each. All other sources are of the driver.
+/// The libraries with a single source file. All other sources belong to the driver.
 const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];
 
-/// Returns the folder with the libraries, below `target`. Compiles the libraries if they do not
-/// exist.
+/// Returns the folder of the libraries, below `target`. Compiles the libraries if the folder does
+/// not exist.
 ///
 /// # Errors
 ///
-/// If g++ is missing or fails, or if the folder cannot be written. The text states the reason.
+/// Returns the reason as text if g++ is missing or fails, or if the folder cannot be written.
 pub fn build(target: &Path) -> Result<PathBuf, String> {
     let version = Command::new("g++").arg("-dumpfullversion").output();
     let version = version.map_err(|error| format!("g++ cannot be run: {error}"))?;
@@ -44,7 +44,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
         return Ok(folder);
     }
     fs::create_dir_all(target).map_err(in_folder)?;
-    // Test binaries that start at the same time wait until the first one has compiled.
+    // If several test binaries start together, the first one compiles, and the others wait.
     let lock = File::create(target.join("cuda-emulator.lock")).map_err(in_folder)?;
     lock.lock().map_err(in_folder)?;
     if folder.is_dir() {
@@ -59,7 +59,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
     let costs = format!("R\"costs({COSTS})costs\"\n");
     fs::write(draft.join("costs.inc"), costs).map_err(in_folder)?;
     compile(&draft)?;
-    // A folder with this name is complete, because it is renamed last.
+    // The folder is renamed last, so a folder with this name is complete.
     fs::rename(&draft, &folder).map_err(in_folder)?;
     Ok(folder)
 }
@@ -73,7 +73,7 @@ fn compile(folder: &Path) -> Result<(), String> {
     for stem in stems {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
-        // Loops over matrices and rows take longer, so they are compiled with more optimisation.
+        // The math libraries have long loops, so they are compiled with more optimisation.
         let level = if matches!(stem, "cublas" | "cusolver" | "cufft" | "nccl") {
             "-O2"
         } else {

@@ -1,16 +1,16 @@
-//! The emulator's additional functions for tests: counts, injected failures and the virtual clock.
+//! The emulator's control functions for tests: counters, injected failures and the virtual clock.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use libloading::os::unix::{Library, RTLD_NOW, Symbol};
 
-/// The numbers of objects that are alive on all devices.
+/// The numbers of live objects on all devices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The number of allocations by `cuMemAlloc`.
     pub allocations: u64,
-    /// The bytes of the allocations by `cuMemAlloc`.
+    /// The total bytes of allocations by `cuMemAlloc`.
     pub allocated_bytes: u64,
     /// The number of allocations by `cuMemHostAlloc`.
     pub host_allocations: u64,
@@ -30,15 +30,15 @@ pub struct Report {
     pub modules: u64,
     /// The number of graphs.
     pub graphs: u64,
-    /// The number of graphs that can be launched.
+    /// The number of executable graphs.
     pub executables: u64,
     /// The number of memory pools, without the default pools.
     pub pools: u64,
-    /// The number of primary contexts that were ever retained.
+    /// The number of primary contexts that were retained since the start.
     pub contexts: u64,
-    /// The number of pieces of work that no stream has run yet.
+    /// The number of enqueued operations that have not run yet.
     pub pending: u64,
-    /// The bytes of the devices' memory that are in use.
+    /// The used bytes of device memory.
     pub used_bytes: u64,
     /// The number of NCCL communicators.
     pub communicators: u64,
@@ -46,69 +46,68 @@ pub struct Report {
     pub registrations: u64,
 }
 
-/// The emulator of this process.
+/// A handle to the emulator of this process.
 #[derive(Debug)]
 pub struct Control {
     driver: Library,
 }
 
 impl Control {
-    /// Returns the loaded emulator; `None` if none is loaded, as on a real device.
+    /// Returns the loaded emulator, or `None` if a real driver is used.
     #[must_use]
     pub fn of_process() -> Option<Self> {
-        // SAFETY: with this name, the loader finds a library that is already loaded, or a driver
-        // that is safe to load.
+        // SAFETY: the loader finds a loaded library of this name, or a driver that is safe to load.
         let driver = unsafe { Library::open(Some("libcuda.so"), RTLD_NOW) }.ok()?;
-        // SAFETY: the symbol is looked up, but not used.
+        // SAFETY: the symbol is only looked up, and not used.
         unsafe { driver.get::<*const ()>(b"emulator_calls\0") }.ok()?;
         Some(Self { driver })
     }
 
     fn function<F>(&self, name: &CStr) -> Symbol<F> {
-        // SAFETY: the callers name functions of `native/report.cpp` with their signatures.
+        // SAFETY: the callers pass names and matching signatures of `native/report.cpp`.
         let found = unsafe { self.driver.get(name.to_bytes_with_nul()) };
         found.unwrap_or_else(|error| panic!("{name:?}: {error}"))
     }
 
-    /// Returns the number of calls of the driver and of the other libraries.
+    /// Returns the number of calls of all emulated libraries.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");
-        // SAFETY: the function accepts a null name, which represents all functions.
+        // SAFETY: the function accepts null, which means all functions.
         unsafe { calls(std::ptr::null()) }
     }
 
-    /// Returns the number of calls of the driver function `name`.
+    /// Returns the number of calls of the function `name`.
     #[must_use]
     pub fn calls_of(&self, name: &str) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");
-        // SAFETY: the name ends with a zero byte.
+        // SAFETY: the name is NUL-terminated.
         unsafe { calls(c_name(name).as_ptr()) }
     }
 
-    /// Makes the `n`-th call from now fail with this error of the driver. 0 disables the failure.
+    /// Makes the `n`-th call from now fail with a driver error. If `n` is 0, no call fails.
     pub fn fail_call(&self, n: u64, error: i32) {
         let fail = self.function::<unsafe extern "C" fn(u64, c_int)>(c"emulator_fail_call");
-        // SAFETY: takes plain numbers.
+        // SAFETY: the function takes only integers.
         unsafe { fail(n, error) }
     }
 
-    /// Makes the `n`-th call of the function `name` from now fail with this error. 0 disables the
-    /// failure.
+    /// Makes the `n`-th call of the function `name` from now fail with a driver error. If `n` is 0,
+    /// no call fails.
     pub fn fail_named(&self, name: &str, n: u64, error: i32) {
         type Fail = unsafe extern "C" fn(*const c_char, u64, c_int);
         let fail = self.function::<Fail>(c"emulator_fail_named");
-        // SAFETY: the name ends with a zero byte, and is copied.
+        // SAFETY: the name is NUL-terminated, and the emulator copies it.
         unsafe { fail(c_name(name).as_ptr(), n, error) }
     }
 
-    /// Runs `work` before the calling thread's `n`-th call of the function `name` from now, where
-    /// `n` is at least 1. `work` delays the call like a slow device, and other threads may call the
-    /// driver meanwhile.
+    /// Runs `work` before this thread's `n`-th call of the function `name` from now. `n` must be at
+    /// least 1. `work` delays the call like a slow device. Meanwhile, other threads may call the
+    /// driver.
     pub fn before_named<F: FnOnce() + 'static>(&self, name: &str, n: u64, work: F) {
         unsafe extern "C" fn run<F: FnOnce()>(work: *mut c_void) {
-            // SAFETY: the address is the address of the box below, and this function runs only
-            // once.
+            // SAFETY: `work` is the address of the box that `before_named` leaks, and this function
+            // runs only once.
             let work = unsafe { Box::from_raw(work.cast::<F>()) };
             work();
         }
@@ -116,45 +115,44 @@ impl Control {
         type Before = unsafe extern "C" fn(*const c_char, u64, Work, *mut c_void);
         let before = self.function::<Before>(c"emulator_before_named");
         let work = Box::into_raw(Box::new(work));
-        // SAFETY: the name ends with a zero byte, and is copied; only this thread calls `run`.
+        // SAFETY: the name is NUL-terminated, and the emulator copies it. Only this thread calls
+        // `run`.
         unsafe { before(c_name(name).as_ptr(), n, run::<F>, work.cast()) }
     }
 
-    /// Makes the next compilations of kernels wait for each other until `count` of them run. If a
-    /// compilation waits for 30 seconds, it fails: something else, such as a lock, kept the others
-    /// from starting.
+    /// Makes the next `count` kernel compilations wait until all of them have started. A
+    /// compilation fails after 30 seconds, because then a lock prevents the other compilations from
+    /// starting.
     pub fn meet_compilations(&self, count: u32) {
         let meet = self.function::<unsafe extern "C" fn(u32)>(c"emulator_meet");
-        // SAFETY: takes a plain number.
+        // SAFETY: the function takes only an integer.
         unsafe { meet(count) }
     }
 
-    /// Returns the number of calls that were made to fail.
+    /// Returns the number of injected failures that have occurred.
     #[must_use]
     pub fn failed(&self) -> u64 {
         let failed = self.function::<unsafe extern "C" fn() -> u64>(c"emulator_failed");
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no parameters.
         unsafe { failed() }
     }
 
-    /// Returns the number of misuses, such as kernel faults and calls with handles that were
-    /// destroyed.
+    /// Returns the number of misuses, such as kernel faults and uses of destroyed handles.
     #[must_use]
     pub fn complaints(&self) -> u64 {
         let complaints = self.function::<unsafe extern "C" fn() -> u64>(c"emulator_complaints");
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no parameters.
         unsafe { complaints() }
     }
 
-    /// Removes the last `count` misuses, which the test provoked, so that they are not reported at
-    /// exit.
+    /// Removes the last `count` misuses, which the test provoked. So they are not reported at exit.
     pub fn forgive(&self, count: u64) {
         let forgive = self.function::<unsafe extern "C" fn(u64)>(c"emulator_forgive");
-        // SAFETY: takes a plain number.
+        // SAFETY: the function takes only an integer.
         unsafe { forgive(count) }
     }
 
-    /// Returns the text of the last misuse.
+    /// Returns the description of the last misuse.
     #[must_use]
     pub fn last_complaint(&self) -> String {
         type Last = unsafe extern "C" fn(*mut c_char, usize);
@@ -169,36 +167,35 @@ impl Control {
         )
     }
 
-    /// Starts the virtual clock. Kernels that are compiled later count the bytes that they move.
+    /// Starts the virtual clock. Kernels compiled later count the bytes that they read and write.
     pub fn run_clock(&self) {
         let run = self.function::<unsafe extern "C" fn()>(c"emulator_run_clock");
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no parameters.
         unsafe { run() }
     }
 
-    /// Returns the host's virtual clock in microseconds; `None` if the clock does not run.
+    /// Returns the host's virtual time in microseconds, or `None` if the clock is not started.
     #[must_use]
     pub fn clock(&self) -> Option<f64> {
         let clock = self.function::<unsafe extern "C" fn() -> f64>(c"emulator_clock");
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no parameters.
         Some(unsafe { clock() }).filter(|&time| time >= 0.0)
     }
 
-    /// Returns the total time of all calls of the driver function `name` by the virtual clock, in
-    /// microseconds.
+    /// Returns the total virtual time of all calls of the function `name`, in microseconds.
     #[must_use]
     pub fn spent(&self, name: &str) -> f64 {
         let spent = self.function::<unsafe extern "C" fn(*const c_char) -> f64>(c"emulator_spent");
-        // SAFETY: the name ends with a zero byte.
+        // SAFETY: the name is NUL-terminated.
         unsafe { spent(c_name(name).as_ptr()) }
     }
 
-    /// Returns the numbers of objects that are alive.
+    /// Returns the numbers of live objects.
     #[must_use]
     pub fn report(&self) -> Report {
         let report = self.function::<unsafe extern "C" fn(*mut Report)>(c"emulator_report");
         let mut filled = Report::default();
-        // SAFETY: fills a structure of this layout.
+        // SAFETY: `Report` has the layout of the structure that the function fills.
         unsafe { report(&raw mut filled) };
         filled
     }

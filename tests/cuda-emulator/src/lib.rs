@@ -1,8 +1,8 @@
-//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before
-//! anything loads the real ones.
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test process. The
+//! emulated libraries must be loaded before the real libraries.
 //!
-//! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs
-//! are the names that cudarc tries first, so its `dlopen` finds the loaded libraries.
+//! The libraries are C++ sources in `native/`. g++ compiles them when the first test starts. Their
+//! SONAMEs are the names that cudarc tries first, so cudarc's `dlopen` finds the loaded libraries.
 
 mod build;
 mod control;
@@ -20,7 +20,7 @@ pub use build::build;
 pub use control::{Control, Report};
 pub use suites::{Run, Suite, start_suites};
 
-/// The libraries in the order of their dependencies.
+/// The libraries, ordered by their dependencies.
 pub const LIBRARIES: [&str; 6] = [
     "libcuda.so",
     "libnvrtc.so",
@@ -30,10 +30,10 @@ pub const LIBRARIES: [&str; 6] = [
     "libnccl.so",
 ];
 
-/// Makes the process run on a CUDA device: the real device if there is one, otherwise the emulated
-/// device. If there is neither, prints the reason and ends the process.
+/// Prepares the process for a CUDA device: the real device if one exists, otherwise the emulated
+/// device. If neither is available, prints the reason and exits.
 ///
-/// Must be called before `main`, while there is only one thread and no driver is loaded.
+/// Must be called before `main`, while the process has one thread and no loaded driver.
 pub fn start(target: &Path) {
     set("CACHESCOPE_DEVICE", "cuda:0".as_ref());
     if has_device() {
@@ -41,7 +41,7 @@ pub fn start(target: &Path) {
     }
     match build(target) {
         Ok(folder) => {
-            // A second run reuses the kernels of the first run, if one compiler made them.
+            // Later runs reuse the kernels of the first run, if the compiler is unchanged.
             set("CACHESCOPE_KERNEL_CACHE", &folder.join("kernels"));
             load(&folder);
         }
@@ -54,24 +54,24 @@ pub fn start(target: &Path) {
     }
 }
 
-/// Loads the libraries from `folder` for as long as the process lives.
+/// Loads the libraries from `folder`, and never unloads them.
 ///
 /// # Panics
 ///
-/// If the loader refuses a library.
+/// Panics if the loader refuses a library.
 pub fn load(folder: &Path) {
     for name in LIBRARIES {
         load_one(&folder.join(name));
     }
 }
 
-/// Loads one library for as long as the process lives. Its dependencies must be loaded before.
+/// Loads one library, and never unloads it. Its dependencies must already be loaded.
 ///
 /// # Panics
 ///
-/// If the loader refuses the library.
+/// Panics if the loader refuses the library.
 pub fn load_one(path: &Path) {
-    // SAFETY: the initialisers of the emulator's libraries set up plain data.
+    // SAFETY: the initialisers of the emulator's libraries only set up plain data.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
     let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     std::mem::forget(library);
@@ -82,10 +82,10 @@ pub fn has_device() -> bool {
     !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device()
 }
 
-/// Returns whether a driver with a device is installed.
+/// Returns whether a driver with at least one device is installed.
 fn has_real_device() -> bool {
     ["libcuda.so.1", "libcuda.so"].iter().any(|name| {
-        // SAFETY: a CUDA driver may be loaded at any time, and these are its functions' signatures.
+        // SAFETY: a CUDA driver may be loaded at any time, and the functions have these signatures.
         unsafe {
             let Ok(driver) = Library::open(Some(*name), RTLD_NOW) else {
                 return false;
@@ -107,20 +107,21 @@ pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Prints why a test is skipped. `println!` would print only with `--nocapture`, because libtest
-/// captures the output of successful tests.
+/// Prints the reason why a test is skipped. It bypasses `println!`, whose output libtest captures
+/// if the test succeeds.
 pub fn print_skipped(reason: &str) {
     let name = thread::current().name().unwrap_or("main").to_owned();
     let _ = writeln!(io::stderr(), "skipped: {name}: {reason}");
 }
 
-/// Sets an environment variable. Must be called before the process starts other threads.
+/// Sets an environment variable. The process must have only one thread.
 fn set(name: &str, value: &Path) {
-    // SAFETY: called only before `main`, when no other thread can read the environment.
+    // SAFETY: the function is only called before `main`, when no other thread reads the
+    // environment.
     unsafe { env::set_var(name, value) };
 }
 
-/// Returns the value of the environment variable by which the loader prefers the libraries in
+/// Returns the value of the environment variable that makes the loader prefer the libraries in
 /// `folder`.
 #[must_use]
 pub fn preload(folder: &Path) -> String {
@@ -128,7 +129,7 @@ pub fn preload(folder: &Path) -> String {
     paths.join(":")
 }
 
-/// Returns the folder for tests in the workspace's `target` folder.
+/// Returns the folder for tests in the workspace's target folder.
 #[must_use]
 pub fn default_target() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
@@ -137,8 +138,8 @@ pub fn default_target() -> PathBuf {
     target.join("tmp")
 }
 
-/// Returns a command that runs the program on a CUDA device: the real device if there is one,
-/// otherwise the emulated device. If there is neither, prints the reason and returns `None`.
+/// Returns a command that runs `program` on a CUDA device: the real device if one exists, otherwise
+/// the emulated device. If neither is available, prints the reason and returns `None`.
 #[must_use]
 pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
     let mut command = Command::new(program);

@@ -1,5 +1,4 @@
-//! Runs a program with the emulated CUDA loaded first: `cuda-emulator target/debug/deps/arrays-…
-//! --list`.
+//! Runs a program on the emulated CUDA device: `cuda-emulator target/debug/deps/arrays-… --list`.
 //!
 //! Without a program, prints the required environment variables.
 

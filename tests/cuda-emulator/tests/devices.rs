@@ -1,11 +1,11 @@
-//! The library's own CUDA device on the emulator, or on a real device if there is one.
+//! Tests of the default CUDA device, on the emulator or on a real device.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cachescope::{Array, Device, Result, cache_scope};
 use cuda_emulator::Control;
 
-/// Returns a lock that one test at a time holds, because calls are counted for the whole process.
+/// Returns a lock that serialises the tests, because calls are counted per process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,5 @@
-//! Dry runs, compared with runs on the emulated device. The bytes of each line are equal.
+//! Tests of dry runs, compared with runs on the emulated device. The bytes of each line must be
+//! equal.
 
 use cachescope::grad::nn::{Attention, Conv2d, LayerNorm, Linear};
 use cachescope::grad::optim::AdamW;
@@ -12,11 +13,10 @@ use shared::dataset::Dataset;
 use shared::digits::PIXELS;
 use shared::model::Model;
 
-/// The memory of the device, and of the device of a dry run.
+/// The memory size of the emulated device and of the dry-run device.
 const DEVICE_BYTES: u64 = 16 << 30;
 
-/// Asserts that the peaks and the allocations of each line are equal in a dry run and in a run on
-/// the device.
+/// Asserts that a dry run and a run on the device have equal peaks, and equal allocations per line.
 #[track_caller]
 fn agrees(policy: Policy, program: fn() -> Result<()>) {
     agrees_like(MetaKind::Cuda, policy, program);
@@ -51,7 +51,7 @@ fn agrees_like(like: MetaKind, policy: Policy, program: fn() -> Result<()>) {
     assert_eq!((dry.peak_live_bytes, dry.peak_reserved_bytes), peaks);
 }
 
-/// Returns the allocations of each line with allocations, sorted.
+/// Returns the sorted allocations of all allocating lines.
 fn lines(sites: Vec<SiteSummary>) -> Vec<String> {
     let sites = sites.into_iter().filter(|site| site.allocations > 0);
     let figures = sites.map(|site| (site.call_site, site.allocations, site.total_bytes));
@@ -142,7 +142,7 @@ fn a_captured_graph_pins_what_it_pins_on_a_device() {
     });
 }
 
-/// The steps are those in the example `train_digits`.
+/// The program executes the steps of the example `train_digits`.
 #[test]
 fn the_steps_of_the_digits_need_what_they_need_in_a_run() {
     let program = || {

@@ -1,5 +1,5 @@
-//! Expressions over all kinds of operands, assignments, random numbers and comparisons on the
-//! emulator, or on a real device if there is one. The results are equal to the host's, bit by bit.
+//! Tests of expressions, assignments, random numbers and comparisons, on the emulator or on a real
+//! device. The operands have all layouts. The results must equal the host's results bit by bit.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
@@ -33,7 +33,7 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     same("dense", &|| (table()? * 2.0 + table()?).eval())?;
     same("a row", &|| (table()? + row()?).eval())?;
     same("a column", &|| (table()? * column()? + row()?).eval())?;
-    // Kernels of one type that differ in the broadcast side.
+    // The two kernels have the same type, but broadcast different sides.
     same("a column on the right", &|| (table()? - column()?).eval())?;
     same("a column on the left", &|| (column()? - table()?).eval())?;
     same("one element", &|| {
@@ -56,7 +56,7 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     })
 }
 
-/// Lengths near the boundaries of the tiles of 32 by 32 in which transposed operands are read.
+/// The lengths are near the boundaries of the 32 × 32 tiles in which transposed operands are read.
 #[test]
 fn transposed_operands_are_read_by_tiles() -> Result<()> {
     for (rows, columns) in [
@@ -116,7 +116,7 @@ fn axes_of_tiles_are_found_among_several() -> Result<()> {
     for one in orders {
         for other in orders {
             let back = |order: [usize; 3]| {
-                // The array has the table's shape after its axes are permuted in this order.
+                // After the permutation, the array has the shape of the table.
                 let mut dims = [0; 3];
                 for (axis, from) in order.into_iter().enumerate() {
                     dims[from] = [9, 34, 65][axis];
@@ -239,8 +239,8 @@ fn arrays_are_written_in_place() -> Result<()> {
     })
 }
 
-/// Numbers with every sign, exponent and seven digits. The digits are followed by less than half a
-/// unit of the last digit, by exactly half a unit, or by more. NaN keeps its sign and its upper
+/// The numbers have all signs, exponents and upper seven digits. Their lower digits are less than,
+/// equal to, or more than half a unit of the last kept digit. A NaN keeps its sign and its upper
 /// digits.
 #[test]
 fn halves_are_rounded_as_on_the_host() -> Result<()> {
@@ -295,7 +295,7 @@ fn random_numbers_are_those_of_the_host() -> Result<()> {
         same("randint", &|| {
             Array::randint_with(&mut generator()?, -5i8, 100, 103)
         })?;
-        // Almost half of all draws are rejected.
+        // Almost half of the draws are rejected.
         let bound = (1u64 << 63) + 6;
         same("randint", &|| {
             Array::randint_with(&mut generator()?, 5, bound, 103)
@@ -365,7 +365,8 @@ fn several_arrays_are_updated_of_their_old_values() -> Result<()> {
             (&b - &a, (a * 0.25 + b), row + 1.0)
         })?;
         assert_eq!([a.address(), b.address()], addresses, "in place");
-        // One target is a part of a larger array; the other shares its memory with another handle.
+        // The first target shares its memory with another handle. The second target is a part of a
+        // larger array.
         let mut part = table()?
             .slice(s![.., 1..5, ..;2])?
             .to_uncached()?
@@ -393,7 +394,8 @@ fn boxed_expressions_are_kernels_too() -> Result<()> {
         sum.eval()
     })?;
     same("a fold", &|| (table()? * 2.0).boxed().max_axis(1))?;
-    // A common subexpression, and equal values in different operands.
+    // The first expression has a common subexpression. The second has equal values in different
+    // operands.
     same("the same twice", &|| {
         let table = table()?;
         let part = (&table + 1.0).boxed();

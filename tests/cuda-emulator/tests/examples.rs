@@ -1,12 +1,11 @@
-//! The loops of the examples allocate from the driver only in their first steps. Each example
-//! checks its own result.
+//! Tests of the examples. Only the first steps of their loops may allocate from the driver. Each
+//! example checks its own result.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The driver's functions that allocate memory.
 const TAKING: [&str; 6] = [
     "cuMemAlloc_v2",
     "cuMemHostAlloc",
@@ -16,8 +15,8 @@ const TAKING: [&str; 6] = [
     "cuMemAllocFromPoolAsync",
 ];
 
-/// Builds an example with the features that the workspace's tests use, so that the library is built
-/// once, and returns its path.
+/// Builds an example, and returns its path. The build uses the features of the workspace's tests,
+/// so that the library is built only once.
 fn build(name: &str) -> PathBuf {
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--locked", "--workspace", "--example", name]);
@@ -33,8 +32,8 @@ fn build(name: &str) -> PathBuf {
     profile.unwrap().join("examples").join(name)
 }
 
-/// Runs an example. Asserts that it calls functions that allocate at most `most` times. The
-/// example's loop has far more steps, so a call in each step would exceed the limit.
+/// Runs an example. Asserts that it makes at most `most` allocating calls. The loop has many more
+/// steps, so one call per step would exceed the limit.
 #[track_caller]
 fn takes_at_most(most: u64, name: &str) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -95,7 +94,7 @@ fn cudarc_kernels() {
     takes_at_most(24, "cudarc_kernels");
 }
 
-/// Runs on the host device.
+/// The example runs on the host device.
 #[test]
 fn host_buffers() {
     let output = Command::new(build("host_buffers")).output().unwrap();

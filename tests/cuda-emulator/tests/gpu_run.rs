@@ -1,11 +1,12 @@
-//! The script that runs the tests on a real GPU, applied to programs that only return an outcome.
+//! Tests of the script that runs the tests on a real GPU. The test programs are stubs that only
+//! return an outcome.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A suite of three tests. One of them breaks the context, after which every call in the process
+/// A suite of three tests. One test breaks the context, and then each later call in the process
 /// fails.
 const BREAKING: &str = r#"#!/bin/bash
 case "$*" in
@@ -15,7 +16,7 @@ case "$*" in
 esac
 "#;
 
-/// Returns an executable with these suites, which have two modules each.
+/// Returns an executable with the given suites, each with two modules.
 fn well(suites: &str) -> String {
     format!(
         r#"#!/bin/bash
@@ -67,7 +68,7 @@ impl Folder {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Runs the suites. Returns whether all succeeded, and the output.
+    /// Runs the suites. Returns whether all of them succeeded, and the output.
     fn run(&self) -> (bool, String) {
         let names = ["deps", "examples"].map(|inner| {
             let files = fs::read_dir(self.0.join(inner)).unwrap();

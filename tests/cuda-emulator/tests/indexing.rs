@@ -1,6 +1,6 @@
-//! Copies by position and products on the emulator, or on a real device if there is one. The
-//! results are equal to the host's, bit by bit. Elements are small whole numbers, so that a sum in
-//! any order does not round.
+//! Tests of copies by index and of products, on the emulator or on a real device. The results must
+//! equal the host's results bit by bit. The elements are small whole numbers, so that a sum in any
+//! order is exact.
 
 use cachescope::ndarray::s;
 use cachescope::{AnyElement, Array, Device, Element, ErrorKind, Numeric, Result, concat, stack};
@@ -21,7 +21,7 @@ pub(crate) fn same<T: Element>(what: &str, operation: impl Fn() -> Result<Array<
     Ok(())
 }
 
-/// Returns whole numbers from -5 to 5, or from 0 if the type is unsigned.
+/// Returns whole numbers from -5 to 5, or from 0 to 5 for unsigned types.
 pub(crate) fn numbers<T: Element>(shape: &[usize]) -> Result<Array<T>> {
     let count = shape.iter().product();
     let mut state = 12_345u64;
@@ -34,7 +34,7 @@ pub(crate) fn numbers<T: Element>(shape: &[usize]) -> Result<Array<T>> {
     Array::from_vec((0..count).map(number).collect(), shape)
 }
 
-/// Returns `count` indices of an axis of `length`, some of them negative.
+/// Returns `count` indices into an axis of `length` elements. Some indices are negative.
 fn indices(count: usize, length: usize) -> Result<Array<i64>> {
     let index = |step: usize| (step * 7919 % (2 * length)) as i64 - length as i64;
     Array::from_vec((0..count).map(index).collect(), count)
@@ -210,8 +210,8 @@ fn values_are_added_at_indices() -> Result<()> {
     adds::<i64>()
 }
 
-/// Integers are added by atomics, in any order. There are few values for many targets, and many
-/// values for few targets. Sums that wrap must not change neighbours in the same word.
+/// Atomic operations add the integers in any order. There are few values for many targets, or many
+/// values for few targets. A sum that overflows must not change its neighbours in the same word.
 #[test]
 fn integers_are_added_beside_their_neighbours() -> Result<()> {
     fn of<T: Numeric>() -> Result<()> {
@@ -220,7 +220,7 @@ fn integers_are_added_beside_their_neighbours() -> Result<()> {
                 let values = Array::<i64>::arange(0, count as i64, 1)? * 37 % 251;
                 values.cast::<T>().eval()
             };
-            // The first element of the part is within a word.
+            // The first element of the slice is in the middle of a word.
             let mut target = many(5004)?.slice(s![1..])?;
             for updates in [1, 2500, 20_000] {
                 target.scatter_add(&indices(updates, 5003)?, &many(updates)?, 0)?;
@@ -239,7 +239,7 @@ fn integers_are_added_beside_their_neighbours() -> Result<()> {
     of::<u64>()
 }
 
-/// Returns flags in an irregular order. About one in three is true.
+/// Returns flags in an irregular order, of which about a third is true.
 fn flags(count: usize) -> Result<Array<bool>> {
     let flag = |step: usize| step.wrapping_mul(2_654_435_761) % 1000 < 333;
     Array::from_vec((0..count).map(flag).collect(), count)
@@ -306,7 +306,7 @@ fn products_run_over_parts_of_lines() -> Result<()> {
             (numbers::<i64>(shape)? * 2 + 1).cumprod(0)
         })?;
         same(&format!("products of {shape:?}, in floats"), || {
-            // The factors are powers of two, which do not round.
+            // The factors are powers of two, so the products are exact.
             let signs = numbers::<f32>(shape)?.gt(0.0).cast::<f32>() + 1.0;
             let halves = (numbers::<f32>(shape)?.lt(-3.0).cast::<f32>() + 1.0).recip();
             (signs * halves * 0.5).cumprod(0)
@@ -343,7 +343,7 @@ fn order_statistics_are_those_of_the_host() -> Result<()> {
 
 #[test]
 fn floats_are_added_in_the_order_of_their_indices() -> Result<()> {
-    // The sum of these values depends on their order.
+    // The sum of these values depends on the order of the additions.
     let value = |step: usize| f32::from_f64(1.0 / (1 + step * step % 1009) as f64);
     let values: Vec<f32> = (0..3000).map(value).collect();
     for bins in [2, 700] {
@@ -403,7 +403,7 @@ fn a_bad_index_is_returned_by_the_next_synchronisation_and_writes_nothing() -> R
         told("scatter_add", "out of range");
         assert_eq!(target.to_vec()?.iter().sum::<f32>(), inside, "{length}");
     }
-    // Negative classes do not count from the end.
+    // A negative class is invalid, and does not count from the end.
     for class in [4, -1] {
         array.cross_entropy(&Array::from_vec(vec![0, 1, class, 2], 4)?)?;
         told("cross_entropy", &format!("index {class} "));
@@ -419,7 +419,7 @@ fn a_bad_index_is_returned_by_the_next_synchronisation_and_writes_nothing() -> R
         told("scatter", "out of range");
         assert_eq!(target.to_vec()?, vec![1.0; length]);
     }
-    // Negative numbers do not count from the end of the axis.
+    // A negative number is invalid, and does not count from the end of the axis.
     for numbers in [&[1, -1, 2][..], &[2, 4, 1]] {
         let counted = Array::from_slice(numbers, 3)?.bincount(4)?;
         told("bincount", "length 4");

@@ -1,4 +1,4 @@
-//! Foreign kernels and copies, through cudarc, on exported arrays; and imported memory of cudarc.
+//! Tests of foreign kernels and copies on exported arrays, and of imported memory, through cudarc.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,8 +21,8 @@ extern "C" __global__ void saxpy(float* y, const float* x, float a, unsigned lon
 }
 "#;
 
-/// The device of a test. No other test runs at the same time, because live objects are counted for
-/// the whole process.
+/// The device of a test. The lock serialises the tests, because live objects are counted per
+/// process.
 struct Place {
     device: Device,
     complaints: u64,
@@ -60,7 +60,7 @@ impl Drop for Place {
     }
 }
 
-/// Enqueues `y += a x` on `stream`.
+/// Enqueues the kernel `y += a x` on `stream`.
 fn launch(
     stream: &CudaStream,
     saxpy: &CudaFunction,
@@ -74,7 +74,7 @@ fn launch(
     assert_eq!(x.stream().cu_stream(), stream.cu_stream());
     let mut builder = stream.launch_builder(saxpy);
     builder.arg(&mut y).arg(&x).arg(&a).arg(&n);
-    // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within `n`
+    // SAFETY: the arguments match the kernel's parameters, and the kernel accesses at most `n`
     // elements.
     unsafe { builder.launch(LaunchConfig::for_num_elems(n as u32)) }.unwrap();
     Ok(())
@@ -98,8 +98,8 @@ fn a_kernel_runs_between_operations() -> Result<()> {
     Ok(())
 }
 
-/// Between the export and the launch, the stream's position was recorded. The recorded event does
-/// not wait for the kernel.
+/// An event of the stream is recorded between the export and the launch. This event does not
+/// include the kernel.
 #[test]
 fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
     let place = Place::new()?;
@@ -115,8 +115,8 @@ fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
         assert_eq!((&z + 1.0).eval()?.to_vec()?, [4.0; N]);
         let mut builder = stream.launch_builder(&saxpy);
         builder.arg(&mut y).arg(&x).arg(&a).arg(&n);
-        // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within
-        // `n` elements.
+        // SAFETY: the arguments match the kernel's parameters, and the kernel accesses at most `n`
+        // elements.
         unsafe { builder.launch(LaunchConfig::for_num_elems(n as u32)) }?;
     }
     let _guard = other.enter();
@@ -134,9 +134,9 @@ fn a_kernel_on_another_stream_is_ordered_as_an_operation_there() -> Result<()> {
     let mut y = Array::full(N, 5.0f32)?;
     {
         let _guard = stream.enter();
-        launch(&*stream.cuda_stream()?, &saxpy, &mut y, 2.0, &x)?; // After both fills.
+        launch(&*stream.cuda_stream()?, &saxpy, &mut y, 2.0, &x)?; // Runs after both fills.
     }
-    let mut z = (&y * 10.0).eval()?; // After the kernel.
+    let mut z = (&y * 10.0).eval()?; // The operation runs after the kernel.
     y.fill(0.0)?;
     let other = place.device.new_stream()?;
     {
@@ -144,7 +144,7 @@ fn a_kernel_on_another_stream_is_ordered_as_an_operation_there() -> Result<()> {
         launch(&*other.cuda_stream()?, &saxpy, &mut z, 1.0, &y)?;
     }
     drop((x, y));
-    // This array must not reuse memory that kernels have yet to read.
+    // The new array must not reuse memory that pending kernels read.
     let reused = Array::full(N, 9.0f32)?;
     assert_eq!(reused.to_vec()?, [9.0; N]);
     assert_eq!(z.to_vec()?, [70.0; N]);
@@ -238,8 +238,8 @@ fn a_stream_of_cudarcs_outlives_the_device() -> Result<()> {
         stream.synchronize()?;
         second.synchronize()?;
     }
-    // The first device has two streams, and perhaps one more that makes cudarc count several
-    // streams.
+    // The first device has two streams. It may have a third stream, from which cudarc detects the
+    // use of several streams.
     let after = Control::of_process().map(|control| control.report().streams);
     assert!(
         after <= before.map(|before| before + 3),
@@ -265,7 +265,7 @@ fn a_kernel_is_captured_with_the_operations_around_it() -> Result<()> {
     step()?;
     step()?;
     let graph = graph::capture(&place.device, step)?;
-    drop(x); // The graph keeps it.
+    drop(x); // The graph pins `x`.
     graph.launch()?;
     graph.launch()?;
     assert_eq!(y.to_vec()?, [8.0; N]);
@@ -281,25 +281,25 @@ fn a_view_held_over_a_graphs_launch_is_ordered_after_it() -> Result<()> {
     let stream = device.new_stream()?;
     let cuda_stream = stream.cuda_stream()?;
     let mut x = Array::full(N, 1.0f32)?;
-    x.update(|x| x * 2.0)?; // Compiles it.
+    x.update(|x| x * 2.0)?; // Compiles the kernel.
     let graph = graph::capture(device, || x.update(|x| x * 2.0))?;
     let _guard = stream.enter();
     let mut y = Array::full(N, 0.0f32)?;
     {
         let (lent, mut sum) = (x.cuda_view()?, y.cuda_view_mut()?);
-        graph.launch()?; // On the default stream.
+        graph.launch()?; // The launch is on the default stream.
         let mut builder = cuda_stream.launch_builder(&saxpy);
         builder.arg(&mut sum).arg(&lent).arg(&1.0f32).arg(&N);
-        // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within
-        // `N` elements.
+        // SAFETY: the arguments match the kernel's parameters, and the kernel accesses at most `N`
+        // elements.
         unsafe { builder.launch(LaunchConfig::for_num_elems(N as u32)) }?;
     }
     assert_eq!(y.to_vec()?, [4.0; N]);
     Ok(())
 }
 
-/// Between the request of a view's address and the work on the view, the library holds no lock.
-/// Therefore a launch could be enqueued in between.
+/// The library holds no lock between the request of a view's address and the work on the view. So
+/// another thread could enqueue a launch in between.
 #[test]
 fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()> {
     let place = Place::new()?;
@@ -313,7 +313,7 @@ fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()
         let _reading = x.cuda_view()?;
         launch()?; // The launch also reads.
         let _reading = y.cuda_view()?;
-        graph.launch()?; // On the thread of the view.
+        graph.launch()?; // This thread owns the view.
         let error = launch().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("cuda_view"), "{error}");
@@ -335,7 +335,7 @@ fn a_slice_of_cudarcs_becomes_an_array() -> Result<()> {
     let foreign = place.device.cuda_context()?.new_stream()?;
     let alive = || Control::of_process().map(|control| control.report().pool_allocations);
     let before = alive();
-    let slice = foreign.clone_htod(&vec![3.0f32; N])?; // Not run yet.
+    let slice = foreign.clone_htod(&vec![3.0f32; N])?; // The copy has not run yet.
     let array = Array::from_cuda_slice(&place.device, slice, [10, 10])?;
     let double = (&array * 2.0).eval()?;
     drop(array);
@@ -367,7 +367,7 @@ fn slices_of_cudarcs_keep_their_order_across_streams_of_ours() -> Result<()> {
     let mut y = second.clone_htod(&vec![5.0f32; N])?;
     let mut builder = second.launch_builder(&saxpy);
     builder.arg(&mut y).arg(&x).arg(&2.0f32).arg(&N);
-    // SAFETY: the arguments are the kernel's parameters, and the kernel's accesses are within `N`
+    // SAFETY: the arguments match the kernel's parameters, and the kernel accesses at most `N`
     // elements.
     unsafe { builder.launch(LaunchConfig::for_num_elems(N as u32)) }?;
     assert_eq!(second.clone_dtoh(&y)?, [7.0; N]);
@@ -388,18 +388,18 @@ fn imported_memory_is_released_after_the_last_kernel() -> Result<()> {
         drop(slice);
         counted.fetch_add(1, Ordering::SeqCst);
     };
-    // SAFETY: the slice owns the memory and is not used until the destructor drops it; the stream
-    // that wrote to the memory is the current stream.
+    // SAFETY: the slice owns the memory, and is unused until the destructor drops it. The current
+    // stream wrote the memory.
     let x = unsafe { Array::<f32>::from_raw_parts(&device, address, N, destructor)? };
     let mut y = Array::full(N, 0.0f32)?;
     launch(&stream, &saxpy, &mut y, 2.0, &x)?;
     drop(x);
     let _ = device.memory_stats();
-    let has_run = Control::of_process().is_none(); // The emulator's streams run late.
+    let has_run = Control::of_process().is_none(); // The emulator runs streams late.
     assert!(has_run || calls.load(Ordering::SeqCst) == 0);
     assert_eq!(y.to_vec()?, [2.0; N]);
     drop(y);
-    drop((_guard, device)); // Runs the destructor at the latest.
+    drop((_guard, device)); // Runs the destructor, if it has not run yet.
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     drop(place);
     Ok(())

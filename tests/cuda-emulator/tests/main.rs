@@ -1,5 +1,5 @@
-//! The library's CUDA device, and the emulator's guarantees to programs that run on it. Each suite
-//! runs in its own process.
+//! Tests of the library's CUDA device, and of the emulator's guarantees. Each suite runs in a
+//! separate process.
 
 mod along;
 mod collectives;
@@ -21,10 +21,10 @@ use std::path::Path;
 
 use cuda_emulator::{Run, Suite};
 
-/// A run on the real device if there is one.
+/// A run on the real device if one exists, otherwise on the emulator.
 const CUDA: Run = Run::cuda().always();
 
-/// The variable that selects the emulator, with or without a real device.
+/// The variable that forces the use of the emulator.
 const EMULATOR: (&str, &str) = ("CACHESCOPE_CUDA_EMULATOR", "1");
 
 fn start() {
@@ -37,17 +37,17 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
 
 static SUITES: [Suite; 15] = [
     suite("gpu_run", &[Run::host()]),
-    // Each test has a small device.
+    // Each test has a separate, small device.
     suite(
         "rules",
-        // Reports are of all devices.
+        // The tests are serial, because reports cover all devices.
         &[Run::own(start).serial().with(&[
             EMULATOR,
             ("CACHESCOPE_EMULATOR_DEVICES", "256"),
             ("CACHESCOPE_EMULATOR_MEMORY", "16777216"),
         ])],
     ),
-    // The tests count the calls of the driver.
+    // The suite counts driver calls.
     suite("device", &[Run::own(device::prepare)]),
     suite("devices", &[CUDA]),
     suite("graph", &[CUDA]),
@@ -57,13 +57,13 @@ static SUITES: [Suite; 15] = [
     suite("indexing", &[CUDA]),
     suite("products", &[CUDA]),
     suite("programs", &[CUDA]),
-    // The suite needs four devices, which few machines have.
+    // The suite needs four devices, which are emulated, because few machines have them.
     suite(
         "collectives",
         &[Run::own(start).with(&[EMULATOR, ("CACHESCOPE_EMULATOR_DEVICES", "4")])],
     ),
-    // The clock runs, and the device has the memory of the GPU that the costs are for. Memory that
-    // is not touched needs no memory of the host.
+    // The clock runs, and the device has the memory size of the GPU in the cost table. Untouched
+    // memory uses no host memory.
     suite(
         "costs",
         &[Run::own(costs::prepare).with(&[
@@ -72,7 +72,7 @@ static SUITES: [Suite; 15] = [
             ("CACHESCOPE_EMULATOR_COSTS", "1"),
         ])],
     ),
-    // The device has the memory and the multiprocessors of the device of a dry run.
+    // The device has the memory size and the multiprocessors of the dry-run device.
     suite(
         "dry_runs",
         &[Run::own(start).with(&[

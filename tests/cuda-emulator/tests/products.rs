@@ -1,4 +1,4 @@
-//! Matrix products on the emulated device, which are equal to the host's.
+//! Tests of matrix products on the emulated device, which must equal the host's products.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Device, DeviceConfig, Numeric, Result};

@@ -1,4 +1,4 @@
-//! This library's side, with this library's layers.
+//! The networks in this library, with this library's layers.
 
 use ::cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear};
 use ::cachescope::grad::optim::AdamW;
@@ -13,21 +13,19 @@ use crate::values::{EMBEDDED, Values, bound_of};
 
 type Started = std::result::Result<Box<dyn Training>, Error>;
 
-/// A network that computes a loss.
 trait Loss: Parameters {
     type Inputs;
 
     fn loss(&self, inputs: &Self::Inputs) -> Result<Array<f32>>;
 }
 
-/// A network with its optimizer and its inputs.
 struct Trained<N: Loss> {
     network: N,
     inputs: N::Inputs,
     optimizer: AdamW,
-    /// The budget, as a part of the bytes that a step saves without a budget.
+    /// The activation budget, as a fraction of `saved_bytes`.
     part: Option<f64>,
-    /// The bytes that a step saves without a budget, once measured.
+    /// The bytes that a step without a budget saves, once measured.
     saved_bytes: Option<u64>,
 }
 
@@ -53,7 +51,7 @@ impl<N: Loss> Training for Trained<N> {
             && saved_bytes.is_none()
         {
             *saved_bytes = Some(budget.report().saved_bytes);
-            // The measured step, without a budget, must not count as the peak.
+            // The first step has no budget, so it must not count in the peak.
             Device::current().reset_peaks();
         }
         Ok(loss)
@@ -69,22 +67,22 @@ impl<N: Loss> Training for Trained<N> {
     }
 }
 
-/// Makes a network with its optimizer and its inputs.
+/// Creates a network with its optimizer and its inputs.
 pub fn start(network: Network, values: &mut Values) -> Started {
     start_in(None, network, values)
 }
 
-/// Starts the network like [`start`], with a budget of three quarters of what a step saves.
+/// Starts like [`start`], with an activation budget of 75 % of the saved bytes.
 pub fn start_75(network: Network, values: &mut Values) -> Started {
     start_in(Some(0.75), network, values)
 }
 
-/// Starts the network like [`start`], with a budget of half of what a step saves.
+/// Starts like [`start`], with an activation budget of 50 % of the saved bytes.
 pub fn start_50(network: Network, values: &mut Values) -> Started {
     start_in(Some(0.5), network, values)
 }
 
-/// Starts the network like [`start`], with a budget of a third of what a step saves.
+/// Starts like [`start`], with an activation budget of 33 % of the saved bytes.
 pub fn start_33(network: Network, values: &mut Values) -> Started {
     start_in(Some(0.33), network, values)
 }
@@ -108,7 +106,7 @@ fn start_in(part: Option<f64>, network: Network, values: &mut Values) -> Started
     })
 }
 
-/// Starts the network like [`start`], in a scope whose memory is planned.
+/// Starts like [`start`], in a scope with the policy Plan.
 pub fn start_planned(network: Network, values: &mut Values) -> Started {
     let config = CacheConfig {
         policy: Policy::Plan,

@@ -1,11 +1,11 @@
-//! candle's side, with the layers of candle-nn that have gradients.
+//! The networks in candle, with the layers of candle-nn that have gradients.
 //!
-//! By their documentation, three layers have no gradient: `LayerNorm` (its fused operation silently
-//! stops the gradient), `softmax_last_dim` and the flash attention for the CPU. `layer_norm_slow`,
-//! `softmax` and attention in single operations replace them. The gradient of max-pooling is
-//! candle's, which multiplies by the mean of the mask of maxima. For a pooling of two by two it is
-//! a quarter of the right gradient. AdamW hides the error, because its steps hardly depend on the
-//! scale of gradients.
+//! According to their documentation, three layers have no gradient: `LayerNorm` (its fused
+//! operation silently stops the gradient), `softmax_last_dim` and the flash attention for the CPU.
+//! They are replaced by `layer_norm_slow`, `softmax` and attention in single operations. The
+//! gradient of max-pooling is candle's, which multiplies by the mean of the mask of maxima. For 2 ×
+//! 2 windows, it is a quarter of the correct gradient. AdamW hides this error, because its steps
+//! are almost independent of the scale of gradients.
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::ops::{layer_norm_slow, softmax};
@@ -17,13 +17,11 @@ use crate::cases::{CLASSES, Cnn, DECAY, EPSILON, FEATURES, Gpt, Network, RATE, S
 use crate::measure::{Error, Training};
 use crate::values::{EMBEDDED, Values, bound_of};
 
-/// A network with its optimizer.
 struct Trained<N> {
     network: N,
     optimizer: AdamW,
 }
 
-/// A network that computes a loss.
 trait Loss {
     fn loss(&self) -> Result<Tensor>;
 }
@@ -36,7 +34,7 @@ impl<N: Loss> Training for Trained<N> {
     }
 }
 
-/// Makes a network with its optimizer and its inputs.
+/// Creates a network with its optimizer and its inputs.
 pub fn start(
     network: Network,
     values: &mut Values,
@@ -61,7 +59,7 @@ fn trained<N>(network: N, parameters: Parameters<'_>) -> Result<Trained<N>> {
     Ok(Trained { network, optimizer })
 }
 
-/// The trained variables, in the order of their creation.
+/// The trained variables, in order of their creation.
 struct Parameters<'a> {
     values: &'a mut Values,
     vars: Vec<Var>,
@@ -155,7 +153,7 @@ impl Block {
     }
 }
 
-/// Computes attention. `qkv` has queries, keys and values side by side; the features of each head
+/// Computes attention. `qkv` contains queries, keys and values side by side. The features of a head
 /// are adjacent.
 fn attention(qkv: &Tensor, heads: usize, mask: &Tensor) -> Result<Tensor> {
     let (batch, length, features) = qkv.dims3()?;
@@ -172,15 +170,13 @@ fn attention(qkv: &Tensor, heads: usize, mask: &Tensor) -> Result<Tensor> {
     joined.reshape((batch, length, features / 3))
 }
 
-/// Returns the mask that is added to scores: 0 for positions up to the current one, −∞ for later
-/// ones.
+/// Returns the mask that is added to scores: 0 up to the current position, −∞ for later positions.
 fn causal(length: usize) -> Result<Tensor> {
     let score = |from: usize, to: usize| if to > from { f32::NEG_INFINITY } else { 0.0 };
     let scores = (0..length).flat_map(|from| (0..length).map(move |to| score(from, to)));
     Tensor::from_vec(scores.collect(), (length, length), &Device::Cpu)
 }
 
-/// The GPT with its text.
 struct Text {
     tokens: Embedding,
     positions: Embedding,
@@ -238,7 +234,6 @@ impl Loss for Text {
     }
 }
 
-/// The CNN with its images.
 struct Images {
     convolutions: [Conv2d; 2],
     linear: [Linear; 2],

@@ -1,57 +1,55 @@
-//! The trained networks: two kinds of network, each of three sizes. `python/training.py` has the
+//! The trained networks: two kinds of networks, each in three sizes. `python/training.py` uses the
 //! same sizes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of tokens or letters that a GPT knows.
+/// The number of different tokens of a GPT.
 pub const VOCABULARY: usize = 256;
-/// The number of classes of images.
 pub const CLASSES: usize = 10;
-/// The number of rows, and of columns, of an image.
+/// The number of rows, and the number of columns, of an image.
 pub const SIDE: usize = 28;
 /// The number of features between the two linear layers of the CNN.
 pub const FEATURES: usize = 128;
-/// The number that is added to a variance before its square root is taken.
+/// The epsilon that is added to a variance before the square root.
 pub const EPSILON: f64 = 1e-5;
-/// The learning rate of AdamW, whose other coefficients are 0.9, 0.999 and 1e-8.
+/// The learning rate of AdamW. Its other coefficients are 0.9, 0.999 and 1e-8.
 pub const RATE: f64 = 1e-3;
 /// The weight decay of AdamW.
 pub const DECAY: f64 = 0.01;
 
-/// A transformer for text, with a normalization before each of its parts.
+/// A pre-normalization transformer for text.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpt {
     pub layers: usize,
     pub width: usize,
     pub heads: usize,
-    /// The number of tokens of a sequence.
+    /// The number of tokens per sequence.
     pub length: usize,
-    /// The number of sequences of a step.
+    /// The number of sequences per step.
     pub batch: usize,
 }
 
-/// Two convolutions and two linear layers for images of one channel.
+/// Two convolutions and two linear layers for single-channel images.
 #[derive(Clone, Copy, Debug)]
 pub struct Cnn {
-    /// The output channels of the first convolution. The second convolution makes twice as many.
+    /// The output channels of the first convolution. The second convolution has twice as many.
     pub channels: usize,
-    /// The number of images of a step.
+    /// The number of images per step.
     pub batch: usize,
 }
 
-/// One of the networks, with its sizes.
 #[derive(Clone, Copy, Debug)]
 pub enum Network {
     Gpt(Gpt),
     Cnn(Cnn),
 }
 
-/// A network, and the number of steps that train it.
+/// A network with its number of training steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub network: Network,
-    /// The number of steps, including the two warm-up steps.
+    /// The number of steps, including two warm-up steps.
     pub steps: usize,
     names: (&'static str, &'static str),
 }
@@ -72,7 +70,7 @@ const fn cnn(size: &'static str, steps: usize, channels: usize, batch: usize) ->
     }
 }
 
-/// A GPT with the depth and width of GPT-2, for a GPU.
+/// A GPT with the depth and the width of GPT-2, for a GPU.
 const GPT_2: Case = gpt(
     "gpt2",
     12,
@@ -85,7 +83,7 @@ const GPT_2: Case = gpt(
     },
 );
 
-/// The cases that `all` runs.
+/// The cases of the argument `all`.
 pub const CASES: [Case; 6] = [
     gpt(
         "small",
@@ -125,14 +123,14 @@ pub const CASES: [Case; 6] = [
     cnn("large", 7, 64, 256),
 ];
 
-/// Formats `NETWORK,SIZE`, as in a row of the table.
+/// Formats a case as `NETWORK,SIZE`, as in a row of the table.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.names.0, self.names.1)
     }
 }
 
-/// Parses `NETWORK,SIZE`.
+/// Parses a case from `NETWORK,SIZE`.
 impl FromStr for Case {
     type Err = String;
 

@@ -1,6 +1,6 @@
-//! Training with gradients: the peak memory, the time of a step and the memory growth of two
-//! networks of three sizes, with several frameworks on one thread.
-//! `benches/peers/python/training.py` trains the networks with PyTorch.
+//! Training with gradients on one thread, with several frameworks. The program measures the peak
+//! memory, the step time and the memory growth of two networks in three sizes.
+//! `benches/peers/python/training.py` trains the same networks with PyTorch.
 //!
 //! ```text
 //! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example training
@@ -8,12 +8,13 @@
 //! benches/peers/target/release/examples/training all
 //! ```
 //!
-//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`. Each case has two rows: one
-//! counts the live bytes of the heap, by the global allocator, and the other (`_resident`) counts
-//! the resident set. Peaks are relative to the live bytes before the inputs and the network were
-//! made. They include inputs, network, optimizer state, activations and gradients. Growth is the
-//! difference of the live bytes after the last step and after the third step. Times are medians of
-//! the steps after the second. The first losses and the CPU time are written to stderr.
+//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`. Each case has two rows. One
+//! row counts live heap bytes, with the global allocator. The other row (`_resident`) counts the
+//! resident set. If arrays are in device memory, a third row (`_arrays`) counts only the arrays.
+//! Peaks are relative to the live bytes before the inputs and the network were created. They
+//! include inputs, network, optimizer state, activations and gradients. Growth is the difference
+//! between the live bytes after the last step and after the third step. Times are medians over the
+//! steps after the second step. The first losses and the CPU time are written to stderr.
 
 mod cachescope;
 mod candle;
@@ -33,7 +34,7 @@ use measure::{Error, Framework, measure};
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The contestants, with the functions that start a training.
+/// The frameworks, each with a function that starts a training.
 const FRAMEWORKS: [Framework; 6] = [
     ("candle", candle::start),
     ("cachescope", cachescope::start),
@@ -88,7 +89,7 @@ fn train_all(name: &str) -> Result<(), Error> {
         .try_for_each(|case| train(name, &case.to_string()))
 }
 
-/// Measures a case in a separate process, so that its peak is independent of other cases.
+/// Measures a case in a separate process, so that its peak does not include other cases.
 fn train(name: &str, case: &str) -> Result<(), Error> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["measure", name, case]);
@@ -100,7 +101,7 @@ fn train(name: &str, case: &str) -> Result<(), Error> {
         .ok_or_else(|| format!("{name} {case}: {status}").into())
 }
 
-/// Returns the rows of a case that is measured in this process.
+/// Measures a case in this process, and returns its rows.
 fn measured(name: &str, case: &str) -> Result<String, Error> {
     let framework = FRAMEWORKS.into_iter().find(|(known, _)| *known == name);
     let framework = framework.ok_or_else(|| format!("no framework \"{name}\""))?;

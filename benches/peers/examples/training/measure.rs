@@ -1,4 +1,4 @@
-//! The peak memory, time and memory growth of a training.
+//! Measures the peak memory, the time and the memory growth of a training.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,45 +7,44 @@ use crate::cases::{Case, Network};
 use crate::heap_bytes;
 use crate::values::Values;
 
-/// An error that ends the program.
 pub type Error = Box<dyn std::error::Error>;
 
 /// A network with its optimizer and its inputs, in one framework.
 pub trait Training {
-    /// Runs one step on all inputs, and returns the loss before the update. Memory that only the
-    /// step needs, gradients included, is freed when the function returns.
+    /// Runs a step on all inputs. Returns the loss before the update. Memory of the step alone,
+    /// including gradients, is freed before the function returns.
     fn step(&mut self) -> Result<f32, Error>;
 
-    /// Returns the live bytes and their peak in a device's memory. The count of the heap does not
-    /// include them.
+    /// Returns the live bytes and the peak of the live bytes in device memory. Heap counters do not
+    /// include device memory.
     fn device_bytes(&self) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// A framework: its name, and the function that makes a training of a network, with all values from
-/// `Values`.
+/// The name of a framework, and the function that creates a training. All values of the training
+/// are from `Values`.
 pub type Framework = (
     &'static str,
     fn(Network, &mut Values) -> Result<Box<dyn Training>, Error>,
 );
 
-/// The number of steps before the first timed step.
+/// The number of warm-up steps.
 const WARM_UP: usize = 2;
-/// The step after which live bytes are measured for the first time.
+/// The step after which the live bytes are first measured.
 const SETTLED: usize = 3;
-/// The number of losses that are printed.
+/// The number of printed losses.
 const TOLD: usize = 3;
-/// If a step takes longer than this, three timed steps are enough.
+/// The step time above which only three steps are timed.
 const LONG: Duration = Duration::from_secs(5);
 const LONG_STEPS: usize = WARM_UP + 3;
 
-/// Live bytes at one time, in the process.
+/// The live bytes of the process at one time.
 #[derive(Clone, Copy, Debug)]
 struct Bytes {
-    /// The exact number of bytes on the heap.
+    /// The exact number of live bytes on the heap.
     heap: i64,
-    /// The bytes of resident pages, including the pages of the program.
+    /// The bytes of resident pages, including the program itself.
     resident: i64,
 }
 
@@ -72,7 +71,7 @@ impl Bytes {
     }
 }
 
-/// Returns a row of `/proc/self/status` in bytes. The file has KiB.
+/// Returns the value of a row of `/proc/self/status` in bytes. The file contains KiB.
 fn status_bytes(name: &str) -> Result<i64, Error> {
     let status = fs::read_to_string("/proc/self/status")?;
     let row = status.lines().find_map(|line| line.strip_prefix(name));
@@ -83,19 +82,18 @@ fn status_bytes(name: &str) -> Result<i64, Error> {
     Ok(kib << 10)
 }
 
-/// The figures of a case.
 #[derive(Debug)]
 pub struct Measured {
     peak: Bytes,
-    /// The peak of the arrays in the device's memory; 0 if the arrays are on the heap.
+    /// The peak of the arrays in device memory; 0 if the arrays are on the heap.
     peak_of_arrays: i64,
     step_ms: f64,
     growth: Bytes,
 }
 
 impl Measured {
-    /// Returns the rows of a table: by the count of the heap, by resident pages, and by arrays
-    /// alone. The row by arrays is comparable with PyTorch's events.
+    /// Returns the rows of a table: live heap bytes, resident pages, and arrays alone. The row of
+    /// the arrays is comparable with PyTorch's memory events.
     pub fn rows(&self, framework: &str, case: Case) -> String {
         let Self {
             peak,
@@ -116,8 +114,8 @@ impl Measured {
     }
 }
 
-/// Trains in this process. The process must not have trained before, because its peaks cover its
-/// whole lifetime.
+/// Runs a training in this process. The process must not have run a training before, because its
+/// peaks cover its whole lifetime.
 pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
     let (name, start) = framework;
     let before = Bytes::live()?;
@@ -162,7 +160,7 @@ fn live(training: &dyn Training) -> Result<Bytes, Error> {
     Ok(live)
 }
 
-/// Returns the number of steps to run.
+/// Returns the number of steps to run. Long steps are run less often.
 fn steps_of(case: Case, times: &[Duration]) -> usize {
     match times.last() {
         Some(&time) if time > LONG => LONG_STEPS,
@@ -175,8 +173,8 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Returns the CPU time of all threads of this process so far, which shows that one thread works at
-/// a time. (`/proc/self/stat`: fields 14 and 15, in hundredths of a second.)
+/// Returns the CPU time of all threads of this process. It shows that only one thread computes at a
+/// time. The times are fields 14 and 15 of `/proc/self/stat`, in hundredths of a second.
 fn cpu_time() -> Result<Duration, Error> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(") ").ok_or("no name in the stat")?;

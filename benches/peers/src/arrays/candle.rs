@@ -1,4 +1,4 @@
-//! The tasks with candle on the CPU.
+//! The tasks, implemented with candle on the CPU.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use candle_nn::ops::softmax_last_dim;
 
 use super::{Op, Run, Task};
 
-/// Returns a run of `task`, in which every result is a new tensor.
+/// Returns a run of `task` in which each result is a new tensor.
 pub fn run(task: Task) -> Run {
     let side = task.side;
     let matrix = |which| Tensor::from_vec(task.operand(which), (side, side), &Device::Cpu).unwrap();

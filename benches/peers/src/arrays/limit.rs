@@ -1,23 +1,23 @@
-//! The rate at which memory can be copied, the reference for work that is bound by memory.
+//! The copy bandwidth of memory, the reference for memory-bound tasks.
 
 use std::hint::black_box;
 
 use super::{Number, Run, Task};
 
-/// The bits of a [`Number`].
+/// The unsigned integer with the size of a [`Number`].
 #[cfg(not(feature = "double"))]
 type Bits = u32;
 #[cfg(feature = "double")]
 type Bits = u64;
 
-/// The minimum number of elements for two threads. Below, a second thread takes longer to wake than
-/// it saves.
+/// The minimum number of elements for two threads. Below it, waking a second thread takes longer
+/// than the thread saves.
 const WORTH_THREADS: usize = 1 << 20;
 
-/// Copies one matrix into another with ordinary vector stores, as arithmetic stores its results.
+/// Copies a matrix into another matrix with ordinary vector stores, like the stores of arithmetic.
 ///
-/// Each element is combined with a mask that the compiler cannot know to be zero. Otherwise the
-/// loop would become a call of `memcpy`, which bypasses the caches if that is faster.
+/// Each element is combined with a mask that the compiler does not know to be zero. Without the
+/// mask, the compiler would replace the loop by `memcpy`, which may bypass the caches.
 pub fn copy(task: Task, threads: usize) -> Run {
     let source: Vec<Bits> = task.operand(0).into_iter().map(Number::to_bits).collect();
     let mut target = vec![0; source.len()];
@@ -35,7 +35,7 @@ pub fn copy(task: Task, threads: usize) -> Run {
     })
 }
 
-/// Copies the two halves in parallel.
+/// Copies the two halves on two threads.
 fn copy_parts(target: &mut [Bits], source: &[Bits], mask: Bits) {
     let (half, rest) = target.split_at_mut(source.len() / 2);
     let (from_half, from_rest) = source.split_at(half.len());
@@ -48,7 +48,7 @@ fn copy_parts(target: &mut [Bits], source: &[Bits], mask: Bits) {
 fn copy_part(target: &mut [Bits], source: &[Bits], mask: Bits) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2.
+        // SAFETY: the CPU supports AVX2.
         unsafe { copy_wide(target, source, mask) };
         return;
     }

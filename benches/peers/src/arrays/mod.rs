@@ -1,4 +1,4 @@
-//! The tasks by which array libraries are compared, implemented with this library and its peers.
+//! The tasks for the comparison of array libraries, implemented with this library and its peers.
 
 pub mod candle;
 pub mod limit;
@@ -17,15 +17,15 @@ pub type Number = f64;
 /// An operation on arrays of [`Number`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// `a + b`.
+    /// The sum `a + b`.
     Add,
-    /// `a + b` with `b` transposed.
+    /// The sum `a + b`, with `b` transposed.
     AddTransposed,
     /// The sum of a matrix and a row, broadcast to all rows.
     AddRow,
     /// The sum of a matrix and a column, broadcast to all columns.
     AddColumn,
-    /// `(a * b + c).sin() * 2 - d`.
+    /// The expression `(a * b + c).sin() * 2 - d`.
     Chain,
     Exp,
     Tanh,
@@ -80,7 +80,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the minimum number of bytes that an implementation has to read and write.
+    /// Returns the minimum number of bytes that a task must read and write.
     pub fn bytes(self) -> usize {
         let (one, side) = (self.side * self.side, self.side);
         let elements = match self.op {
@@ -94,7 +94,7 @@ impl Task {
         elements * size_of::<Number>()
     }
 
-    /// Returns the elements of the operand with index `which`, of moderate magnitude.
+    /// Returns the operand with index `which`. Its elements are from -2 to 2.
     pub fn operand(self, which: usize) -> Vec<Number> {
         let mut generator = fastrand::Rng::with_seed(which as u64 + 1);
         let count = self.side * self.side;
@@ -103,5 +103,5 @@ impl Task {
     }
 }
 
-/// A function that does a task `n` times when it is called with `n`.
+/// A function that executes a task `n` times.
 pub type Run = Box<dyn FnMut(u64)>;

@@ -1,4 +1,4 @@
-//! The tasks with ndarray: with its operators and methods, and with its zips.
+//! The tasks, implemented with ndarray: with operators and methods, and with zips.
 
 use std::hint::black_box;
 
@@ -8,7 +8,6 @@ use ndarray::{Array1, Array2, Axis, Zip, azip};
 
 use super::{Number, Op, Run, Task};
 
-/// The operands of every task.
 struct Operands {
     a: Array2<Number>,
     b: Array2<Number>,
@@ -34,7 +33,7 @@ impl Operands {
     }
 }
 
-/// Returns a run of `task` by operators and methods, each of which returns a new array.
+/// Returns a run of `task` with operators and methods. Each of them returns a new array.
 pub fn operators(task: Task) -> Run {
     let Operands {
         a,
@@ -65,8 +64,8 @@ pub fn operators(task: Task) -> Run {
     }
 }
 
-/// Returns a run of `task` that zips into an existing array, in parallel if there are several
-/// threads. Returns `None` if no zip computes the task.
+/// Returns a run of `task` that zips into an existing array, in parallel if `threads` exceeds 1.
+/// Returns `None` if no zip can compute the task.
 pub fn zips(task: Task, threads: usize) -> Option<Run> {
     let Operands {
         a,
@@ -77,7 +76,7 @@ pub fn zips(task: Task, threads: usize) -> Option<Run> {
         column,
     } = Operands::new(task);
     let mut out = Array2::<Number>::zeros(a.raw_dim());
-    // A zip, in its parallel form if there are several threads.
+    // Returns a run of a zip, in its parallel form if `threads` exceeds 1.
     macro_rules! zip {
         (($($operands:tt)+) $value:expr) => {
             repeat(move || {

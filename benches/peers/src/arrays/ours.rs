@@ -1,4 +1,4 @@
-//! The tasks with this library.
+//! The tasks, implemented with this library.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use cachescope::{Array, Result, cache_scope};
 
 use super::{Number, Op, Run, Task};
 
-/// Returns a run of `task`, in which results are new arrays from the cache of a scope.
+/// Returns a run of `task` in which results are new arrays from a scope's cache.
 pub fn run(task: Task) -> Run {
     let operands = Operands::new(task).expect("the operands fit into memory");
     Box::new(move |n| {
@@ -19,8 +19,8 @@ pub fn run(task: Task) -> Run {
     })
 }
 
-/// Returns a run of `task` that writes into an existing array. Returns `None` if the task has no
-/// such form.
+/// Returns a run of `task` that writes to an existing array. Returns `None` if the task has no such
+/// implementation.
 pub fn run_in_place(task: Task) -> Option<Run> {
     let Operands { a, b, c, d, .. } = Operands::new(task).expect("the operands fit into memory");
     let mut out = a.to_uncached().expect("the result fits into memory");

@@ -1,10 +1,10 @@
-//! MiniMalloc's columns `alignment` and `gaps`, and the older names of its columns.
+//! Tests of MiniMalloc's columns `alignment` and `gaps`, and of the old names of its columns.
 
 use std::fs;
 
 use crate::{file, json, missed, number, place, refused, run, succeeded, text};
 
-/// Plans a file. Returns the slab and the offsets, and checks that the plan can be planned again.
+/// Plans a file. Returns the slab and the offsets. Checks that the output can be planned again.
 fn planned(name: &str, content: &str) -> (u64, Vec<u64>) {
     let input = file(&format!("{name}.csv"), content);
     let output = text(&place(&format!("{name}-out.csv")));
@@ -27,7 +27,8 @@ fn planned(name: &str, content: &str) -> (u64, Vec<u64>) {
     )
 }
 
-/// Content, slab, and sorted offsets where there is one optimum.
+/// The name, the content and the slab of each plan, and its sorted offsets if the optimum is
+/// unique.
 const PLANS: [(&str, &str, u64, Option<&[u64]>); 12] = [
     (
         "unaligned",
@@ -193,14 +194,14 @@ fn commands_that_place_whole_buffers_refuse_gaps() {
         errors.contains(&format!("{gaps}:2: column 5 (gaps)")),
         "{errors}"
     );
-    // Rows without gaps are replayed: the blocks of a pool are aligned to its unit.
+    // Rows without gaps are replayed, because a pool aligns its blocks to its unit.
     let plain = "id,lower,upper,size,alignment,gaps,colour\na,0,1,5,1,,red\n";
     succeeded(&run(&["replay", &file("replayed-plain.csv", plain)]));
     succeeded(&run(&[
         "replay",
         &file("replayed-old.csv", "buffer,start,end,size\na,0,1,5\n"),
     ]));
-    // A plan's offsets are shown, whatever they are multiples of.
+    // A plan is displayed even if its offsets are not multiples of its alignments.
     let plan = "id,lower,upper,size,alignment,offset\na,0,1,5,8,0\nb,0,1,5,8,8\n";
     let page = text(&place("aligned-plan.html"));
     succeeded(&run(&[

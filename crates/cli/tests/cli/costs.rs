@@ -1,4 +1,4 @@
-//! `replay --costs`: the calls of a simulated driver, of every pool and model.
+//! Tests of `replay --costs`: the simulated driver calls of each pool and model.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use crate::{file, json, number, refused, run, succeeded};
 
 const MIB: u64 = 1 << 20;
 
-/// Writes a log of a program. In each repetition, a block of every size is alive at once, then
-/// none.
+/// Writes a log of a program. Each repetition allocates a block of each size, and then frees all
+/// blocks.
 fn log(name: &str, sizes_mib: &[u64], repetitions: u64) -> String {
     let mut text = String::from("Thread,Time,Action,Pointer,Size,Stream\n");
     for _ in 0..repetitions {
@@ -21,7 +21,6 @@ fn log(name: &str, sizes_mib: &[u64], repetitions: u64) -> String {
     file(&format!("costs-{name}.csv"), text)
 }
 
-/// Returns the rows of the simulated driver's calls.
 #[track_caller]
 fn simulated(arguments: &[&str]) -> Vec<Value> {
     let common = ["--pool", "all", "--model", "all", "--costs", "h100"];
@@ -38,7 +37,7 @@ fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
 
 #[test]
 fn every_allocator_is_charged_for_its_driver_calls() {
-    // 1000 repetitions of two blocks. The second half is warm.
+    // The log has 1000 repetitions of two blocks. Its second half is warm.
     let log = log("repeated", &[30, 50], 1000);
     let rows = simulated(&[&log]);
     let names: Vec<_> = rows
@@ -58,11 +57,12 @@ fn every_allocator_is_charged_for_its_driver_calls() {
     );
     let calls = |name| number(row(&rows, name), "calls");
     let warm = |name| number(row(&rows, name), "warm_calls");
-    // A range, and memory, mapping and access for each block.
+    // The pool reserves a range, and creates, maps and enables the memory of each block.
     assert_eq!(calls("best-fit"), 1 + 3 + 3);
-    // Two segments.
+    // Each allocator reserves two segments.
     assert_eq!((calls("binned"), calls("pytorch")), (2, 2));
-    // A range, four pages of 20 MiB each made and mapped, and access for each of the two growths.
+    // The model reserves a range, and creates and maps four pages of 20 MiB. It enables access
+    // twice, once per growth.
     assert_eq!(calls("pytorch-expandable"), 1 + 8 + 2);
     assert_eq!(calls("direct"), 4000);
     for name in ["best-fit", "binned", "pytorch", "pytorch-expandable"] {
@@ -74,7 +74,7 @@ fn every_allocator_is_charged_for_its_driver_calls() {
         number(row(&rows, "best-fit"), "peak_reserved_bytes"),
         80 * MIB
     );
-    // By the table: 10 us for an allocation, and 371 us more for each 2 GiB.
+    // The table has 10 us per allocation, and 371 us per 2 GiB.
     let per_mib = 371.0 / 2048.0;
     let expected = 20.0 + 80.0 * per_mib;
     let told = row(&rows, "pytorch")["driver_us"].as_f64().unwrap();

@@ -1,4 +1,4 @@
-//! The two input formats.
+//! Tests of the two trace formats.
 
 use crate::oracle;
 use crate::{file, number, place, replayed, replayed_once, text};
@@ -6,7 +6,7 @@ use crate::{file, number, place, replayed, replayed_once, text};
 const LIFETIMES: &str = "id,lower,upper,size\n";
 const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
-/// Returns the events, the peak live bytes and the highest end of a trace.
+/// Returns the events, the peak of the live bytes, and the highest end of a block.
 #[track_caller]
 fn figures(name: &str, content: impl AsRef<[u8]>) -> [u64; 3] {
     let pool = replayed_once(&[&file(name, content)]);
@@ -87,7 +87,8 @@ fn quoted_ids_are_written_as_they_were_read() {
 
 #[test]
 fn a_log_is_replayed_in_the_order_of_its_lines_whatever_the_thread_time_and_stream() {
-    // The second line frees another thread's allocation, on another stream, at an earlier time.
+    // The second line is the free of another thread's allocation, on another stream, at an earlier
+    // time.
     let content = format!(
         "{LOG}1,10:00:02.0,allocate,0xA0,512,0x0\n2,10:00:01.0,free,0xa0,512,per-thread\n\
          2,09:00:00.0,allocate,A0,512,default\n1,,free,0x00000000000000a0,512,0x7f00\n"

@@ -1,5 +1,5 @@
-//! Long traces: memory that grows with what is live, and the time in seconds (shown by
-//! `--nocapture`).
+//! Tests with long traces. Memory use grows only with the live allocations. `--nocapture` prints
+//! the time in seconds.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -11,7 +11,7 @@ use crate::{Numbers, cachescope, number, place, text};
 const LINES: u64 = 1_000_000;
 const LIVE: usize = 1000;
 
-/// Writes a log of a million lines with a thousand live allocations at a time.
+/// Writes a log of a million lines, with at most a thousand live allocations.
 fn write_log(path: &std::path::Path) {
     let mut out = BufWriter::new(File::create(path).unwrap());
     writeln!(out, "Thread,Time,Action,Pointer,Size,Stream").unwrap();
@@ -41,8 +41,8 @@ fn write_log(path: &std::path::Path) {
     out.flush().unwrap();
 }
 
-/// Returns a command that runs the program with at most `kib` of memory, as far as the system
-/// enforces it.
+/// Returns a command that runs the program with at most `kib` KiB of address space. Some systems do
+/// not enforce the limit.
 #[cfg(unix)]
 fn confined(kib: u64, arguments: &[&str]) -> std::process::Command {
     let binary = cachescope(&[]);

@@ -1,4 +1,4 @@
-//! The command line as a process: arguments, files, two streams and an exit code.
+//! Tests of the program as a process: arguments, files, standard streams and exit codes.
 
 mod constraints;
 mod costs;
@@ -19,7 +19,6 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Returns a command that runs the program with these arguments.
 fn cachescope(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cachescope"));
     command.args(arguments);
@@ -30,12 +29,12 @@ fn run(arguments: &[&str]) -> Output {
     cachescope(arguments).output().unwrap()
 }
 
-/// Returns the path of a file with this name.
+/// Returns the path of a test file.
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Writes a file with this content, and returns its path as text.
+/// Writes a test file, and returns its path as text.
 fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = place(name);
     fs::write(&path, content).unwrap();
@@ -55,7 +54,7 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Returns the error of a run, which must exit with 2 and print nothing to standard output.
+/// Returns the error message of a run that exited with 2 and printed nothing to standard output.
 #[track_caller]
 fn refused(output: &Output) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -66,7 +65,7 @@ fn refused(output: &Output) -> String {
     errors
 }
 
-/// Returns the error of a run that found no plan.
+/// Returns the error message of a run that found no plan.
 #[track_caller]
 fn missed(output: &Output) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -81,14 +80,12 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error} in {printed}"))
 }
 
-/// Returns the pools of a replay.
 #[track_caller]
 fn replayed(arguments: &[&str]) -> Vec<Value> {
     let report = json(&[&["replay"], arguments].concat());
     report["pools"].as_array().expect("an array").clone()
 }
 
-/// Returns the only pool of a replay.
 #[track_caller]
 fn replayed_once(arguments: &[&str]) -> Value {
     let mut pools = replayed(arguments);
@@ -103,7 +100,7 @@ fn number(object: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no number {name} in {object}"))
 }
 
-/// Deterministic pseudo-random numbers (SplitMix64).
+/// A pseudo-random generator with a fixed seed (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,5 +1,5 @@
-//! Models of PyTorch's allocator: its documented rules, each by a small trace whose figure is
-//! worked out by hand.
+//! Tests of the model of PyTorch's allocator. Each test checks a documented rule on a small trace,
+//! with figures that are computed by hand.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// A recording of two training steps of a small network (benches/peers/pytorch/record.py).
 const TINY: &[u8] = include_bytes!("snapshots/tiny.pickle");
 
-/// Writes lifetimes of these bounds and sizes, and returns the path.
+/// Writes lifetimes, given as lower, upper and size. Returns the path of the file.
 fn trace(name: &str, lifetimes: &[(u64, u64, u64)]) -> String {
     let mut lines = String::from("id,lower,upper,size\n");
     for (id, (lower, upper, size)) in lifetimes.iter().enumerate() {
@@ -21,7 +21,7 @@ fn trace(name: &str, lifetimes: &[(u64, u64, u64)]) -> String {
     file(&format!("models-{name}.csv"), lines)
 }
 
-/// Returns the reports of the models of plain and of expandable segments on a trace.
+/// Returns the results of the models of plain and of expandable segments.
 #[track_caller]
 fn modelled(arguments: &[&str]) -> [Value; 2] {
     let report = json(&[&["replay"], arguments, &["--model", "all"]].concat());
@@ -33,13 +33,13 @@ fn modelled(arguments: &[&str]) -> [Value; 2] {
         .expect("two models of PyTorch")
 }
 
-/// Returns the peak of the bytes that plain and expandable segments reserve for a trace.
+/// Returns the peak of the reserved bytes with plain and with expandable segments.
 #[track_caller]
 fn reserved(name: &str, lifetimes: &[(u64, u64, u64)]) -> [u64; 2] {
     modelled(&[&trace(name, lifetimes)]).map(|model| number(&model, "peak_reserved_bytes"))
 }
 
-/// Returns the peaks as [`reserved`] does, for requests that are all alive at once.
+/// Returns the peaks like [`reserved`], for requests that are all live at once.
 #[track_caller]
 fn reserved_at_once(name: &str, sizes: &[u64]) -> [u64; 2] {
     let lifetimes: Vec<_> = (0..)
@@ -55,12 +55,12 @@ fn the_first_request_reserves_a_segment_by_its_size() {
         (1, 2 * MIB, 2 * MIB),
         (KIB, 2 * MIB, 2 * MIB),
         (MIB, 2 * MIB, 2 * MIB),
-        // The large pool serves requests above 1 MiB. Below 10 MiB, its segments have 20 MiB.
+        // Requests above 1 MiB use the large pool. Below 10 MiB, its segments have 20 MiB.
         (MIB + 1, 20 * MIB, 20 * MIB),
         (3 * MIB, 20 * MIB, 20 * MIB),
         (10 * MIB - 512, 20 * MIB, 20 * MIB),
-        // From 10 MiB on, a segment has the request's size, rounded up to 2 MiB. If segments
-        // expand, the size is rounded up to 20 MiB.
+        // From 10 MiB on, a segment has the size of the request, rounded up to 2 MiB. An expandable
+        // segment grows by pages of 20 MiB.
         (10 * MIB, 10 * MIB, 20 * MIB),
         (11 * MIB, 12 * MIB, 20 * MIB),
         (12 * MIB + 1, 14 * MIB, 20 * MIB),
@@ -73,14 +73,14 @@ fn the_first_request_reserves_a_segment_by_its_size() {
 
 #[test]
 fn sizes_are_rounded_to_512_bytes() {
-    // 4096 blocks of 512 bytes fill a segment of 2 MiB, whatever their requests.
+    // The 4096 requests are rounded up to 512 bytes each, so they fill a segment of 2 MiB.
     assert_eq!(reserved_at_once("units", &[1; 4096]), [2 * MIB; 2]);
     assert_eq!(
         reserved_at_once("one-unit-more", &[512; 4097]),
         [4 * MIB; 2]
     );
     assert_eq!(reserved_at_once("two-units", &[513; 2049]), [4 * MIB; 2]);
-    // A request of 1 MiB less 511 bytes is rounded to 1 MiB, so the small pool serves it.
+    // A request of 1 MiB minus 511 bytes is rounded up to 1 MiB, so it uses the small pool.
     let sizes = [MIB - 511, MIB - 511];
     assert_eq!(reserved_at_once("rounded", &sizes), [2 * MIB; 2]);
 }
@@ -88,26 +88,26 @@ fn sizes_are_rounded_to_512_bytes() {
 #[test]
 fn the_pools_share_nothing() {
     assert_eq!(reserved_at_once("pools", &[KIB, 3 * MIB]), [22 * MIB; 2]);
-    // All 20 MiB of the large pool are free.
+    // The 20 MiB of the large pool are free, but the small pool cannot use them.
     let lifetimes = [(0, 1, 3 * MIB), (1, 9, MIB), (2, 9, MIB), (3, 9, MIB)];
     assert_eq!(reserved("pools-free", &lifetimes), [24 * MIB; 2]);
 }
 
 #[test]
 fn a_block_is_split_while_the_rest_is_worth_it() {
-    // Five blocks of 4 MiB fill 20 MiB.
+    // Five blocks of 4 MiB fill one segment of 20 MiB.
     assert_eq!(reserved_at_once("split", &[4 * MIB; 5]), [20 * MIB; 2]);
     assert_eq!(reserved_at_once("split-more", &[4 * MIB; 6]), [40 * MIB; 2]);
-    // The 19 MiB take a segment of 20 MiB. A remainder is split off only if it exceeds 1 MiB, so
-    // this remainder of 1 MiB stays with the block. An expandable segment splits the remainder off.
-    // There, the 1.5 MiB take this remainder and a page of 20 MiB.
+    // The block of 19 MiB is in a segment of 20 MiB. A remainder is split off only if it exceeds 1
+    // MiB, so this remainder stays in the block. An expandable segment splits it off. There, the
+    // block of 1.5 MiB occupies this remainder and a part of a new page.
     let kept = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-kept", &kept), [40 * MIB; 2]);
-    // A rest of 1.5 MiB is split off and taken.
+    // A remainder of 1.5 MiB is split off, and serves the next request.
     let taken = [(0, 1, 9 * MIB), (1, 99, 37 * MIB / 2), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-taken", &taken), [20 * MIB; 2]);
-    // Blocks of 8, 7 and 5 MiB. Then 6 MiB take the place of the 7 MiB. If the rest of 1 MiB was
-    // split off, this rest and the 5 MiB behind it serve another 6 MiB.
+    // The blocks have 8, 7 and 5 MiB. The block of 6 MiB replaces the block of 7 MiB. If the
+    // remainder of 1 MiB is split off, the second block of 6 MiB fits into it and the freed 5 MiB.
     let between = [
         (0, 99, 8 * MIB),
         (1, 4, 7 * MIB),
@@ -120,15 +120,16 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
 
 #[test]
 fn an_expandable_segment_uses_the_rest_that_a_plain_one_keeps() {
-    // The 21 MiB take a segment of 22 MiB, or the rest of 1 MiB and a page of 20 MiB.
+    // The block of 21 MiB needs a segment of 22 MiB. An expandable segment adds a page of 20 MiB to
+    // the remainder of 1 MiB.
     let lifetimes = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 21 * MIB)];
     assert_eq!(reserved("rest-grown", &lifetimes), [42 * MIB, 40 * MIB]);
 }
 
 #[test]
 fn freed_neighbours_merge_within_a_segment_only() {
-    // Four blocks of 5 MiB fill 20 MiB. Once the middle two are free, 10 MiB fit between the
-    // others.
+    // Four blocks of 5 MiB fill 20 MiB. After the middle blocks are freed, a block of 10 MiB fits
+    // between the outer blocks.
     let within = [
         (0, 99, 5 * MIB),
         (1, 5, 5 * MIB),
@@ -137,15 +138,15 @@ fn freed_neighbours_merge_within_a_segment_only() {
         (7, 99, 10 * MIB),
     ];
     assert_eq!(reserved("merged", &within), [20 * MIB; 2]);
-    // Two free segments of 12 MiB cannot serve 24 MiB. The expandable segment can.
+    // Two free segments of 12 MiB cannot serve 24 MiB, but an expandable segment can.
     let apart = [(0, 5, 12 * MIB), (1, 6, 12 * MIB), (7, 99, 24 * MIB)];
     assert_eq!(reserved("apart", &apart), [48 * MIB, 40 * MIB]);
 }
 
 #[test]
 fn the_smallest_free_block_that_fits_is_taken() {
-    // Segments of 14 and 12 MiB are free. The request of 12 MiB takes the segment of 12 MiB, and
-    // the request of 14 MiB takes the segment of 14 MiB.
+    // Segments of 14 and 12 MiB are free. The request of 12 MiB uses the smaller segment, so the
+    // request of 14 MiB can use the other segment.
     let lifetimes = [
         (0, 5, 14 * MIB),
         (1, 5, 12 * MIB),
@@ -153,13 +154,13 @@ fn the_smallest_free_block_that_fits_is_taken() {
         (7, 99, 14 * MIB),
     ];
     assert_eq!(reserved("best", &lifetimes)[0], 26 * MIB);
-    // If the 12 MiB took the segment of 14 MiB, another 14 MiB would be reserved: 40 MiB in all.
+    // If the request of 12 MiB used the segment of 14 MiB, the peak would be 40 MiB.
 }
 
 #[test]
 fn the_end_of_an_expandable_segment_is_kept_for_what_fits_nowhere_else() {
-    // The page of 20 MiB has 8 MiB free, 10 MiB used, and 2 MiB free at the end. The 2 MiB take a
-    // part of the 8 MiB, and the 22 MiB take the end and another page: 40 MiB in all.
+    // The page has 8 MiB free, 10 MiB used, and 2 MiB free at its end. The request of 2 MiB uses
+    // the first free part. The request of 22 MiB uses the end and another page, 40 MiB in all.
     let lifetimes = [
         (0, 5, 8 * MIB),
         (1, 99, 10 * MIB),
@@ -167,12 +168,13 @@ fn the_end_of_an_expandable_segment_is_kept_for_what_fits_nowhere_else() {
         (7, 99, 22 * MIB),
     ];
     assert_eq!(reserved("end", &lifetimes)[1], 40 * MIB);
-    // By size alone, the 2 MiB would take the end, and the 22 MiB would need 40 MiB more.
+    // If only the size of free parts counted, the request of 2 MiB would use the end. Then the
+    // request of 22 MiB would need two more pages.
 }
 
 #[test]
 fn releases_nothing_before_memory_is_short() {
-    // Each request comes after the previous free, and fits in no earlier segment.
+    // Each request follows the previous free, and fits into no earlier segment.
     let lifetimes = [(0, 1, 12 * MIB), (2, 3, 14 * MIB), (4, 5, 16 * MIB)];
     let trace = trace("pressure", &lifetimes);
     let reserved_below = |limit: &str| {
@@ -285,7 +287,7 @@ fn a_model_is_shown_beside_the_recorded_figures() {
     let report = json(&["replay", &snapshot, "--model", "pytorch"]);
     assert!(report.get("models").is_none());
     let second = &report["devices"][1];
-    // One request of 4 KiB, by the recording and by the model.
+    // The recording and the model have one request of 4 KiB.
     assert_eq!(number(&second["pytorch"], "peak_reserved_bytes"), 2 * MIB);
     assert_eq!(number(&second["models"][0], "peak_reserved_bytes"), 2 * MIB);
     let printed = succeeded(&run(&["replay", &snapshot, "--model", "pytorch"]));
@@ -307,7 +309,7 @@ fn omits_figures_that_were_not_recorded() {
     for row in device["pools"].as_array().unwrap() {
         assert_eq!(number(row, "peak_live_bytes"), live);
     }
-    // Nothing in it is above 1 MiB, and 2 segments hold its peak.
+    // No request exceeds 1 MiB, and two segments contain the peak.
     for model in &device["models"].as_array().unwrap()[..2] {
         assert_eq!(number(model, "peak_live_bytes"), live);
         assert_eq!(number(model, "peak_reserved_bytes"), 4 * MIB);
@@ -315,7 +317,7 @@ fn omits_figures_that_were_not_recorded() {
     let printed = succeeded(&run(&["replay", &snapshot]));
     let row = printed.lines().find(|line| line.starts_with("PyTorch"));
     assert!(row.unwrap().contains("not recorded"), "{printed}");
-    // If nothing was alive, nothing was reserved either.
+    // Without live memory, nothing was reserved.
     let empty = json!({"segments": [], "device_traces": [[
         {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": 1, "frames": []},
     ]]});

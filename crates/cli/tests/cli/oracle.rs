@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// A buffer with its offset, as `--output` writes it.
+/// A buffer with its offset, as written by `--output`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) id: String,
@@ -13,17 +13,17 @@ pub(crate) struct Placed {
     pub(crate) offset: Option<u64>,
 }
 
-/// A function that rounds a request as a pool does, in units.
+/// A function that rounds a request, in units, like a pool.
 pub(crate) type Round = fn(u64) -> u64;
 
-/// The pools by name, with their rounding.
+/// The names of the pools, with their rounding functions.
 pub(crate) const POOLS: [(&str, Round); 3] = [
     ("best-fit", |units| units),
     ("binned", u64::next_power_of_two),
     ("direct", |units| units),
 ];
 
-/// Returns the rows of a file that `--output` wrote.
+/// Reads the rows of a file that `--output` wrote.
 pub(crate) fn read(path: &Path) -> Vec<Placed> {
     let content = fs::read_to_string(path).unwrap();
     let mut lines = content.lines();
@@ -50,14 +50,14 @@ impl Placed {
         self.offset.is_some() && self.size > 0 && self.lower < self.upper
     }
 
-    /// Returns the number of bytes that the buffer occupies, rounded as the pool rounds.
+    /// Returns the number of bytes that the buffer occupies in the pool.
     fn bytes(&self, unit: u64, round: Round) -> u64 {
         round(self.size.div_ceil(unit)) * unit
     }
 }
 
-/// Asserts that buffers that live at the same time do not overlap, and that offsets are aligned to
-/// units.
+/// Asserts that buffers with overlapping lifetimes do not overlap in memory, and that offsets are
+/// multiples of the unit.
 #[track_caller]
 pub(crate) fn check_disjoint(placed: &[Placed], unit: u64, round: Round) {
     let placed: Vec<_> = placed.iter().filter(|placed| placed.occupies()).collect();
@@ -75,7 +75,6 @@ pub(crate) fn check_disjoint(placed: &[Placed], unit: u64, round: Round) {
     }
 }
 
-/// Returns the peak of the requested bytes of placed buffers.
 pub(crate) fn peak_live(placed: &[Placed]) -> u64 {
     let placed: Vec<_> = placed.iter().filter(|placed| placed.occupies()).collect();
     let live_at = |step: u64| {
@@ -84,7 +83,7 @@ pub(crate) fn peak_live(placed: &[Placed]) -> u64 {
             .filter(|one| one.lower <= step && step < one.upper);
         live.map(|one| one.size).sum()
     };
-    // The load rises only where a lifetime begins.
+    // The load increases only at the beginning of a lifetime.
     let begins = placed.iter().map(|one| one.lower);
     begins.map(live_at).max().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! `cachescope plan`.
+//! Tests of `cachescope plan`.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::{
 
 const HEADER: &str = "id,lower,upper,size\n";
 
-/// Writes a file of these buffers, each with lower, upper and size, and returns its path.
+/// Writes buffers, given as lower, upper and size. Returns the path of the file.
 fn input(name: &str, buffers: &[(u64, u64, u64)]) -> String {
     let mut content = HEADER.to_owned();
     for (id, (lower, upper, size)) in buffers.iter().enumerate() {
@@ -24,7 +24,7 @@ fn plan(arguments: &[&str]) -> Value {
     json(&[&["plan"], arguments].concat())
 }
 
-/// Reads a plan and checks each pair of its buffers; returns the highest end.
+/// Reads a plan, and checks each pair of its buffers. Returns the highest end.
 fn checked_slab(path: &str) -> u64 {
     let content = fs::read_to_string(path).unwrap();
     let mut lines = content.lines();
@@ -58,7 +58,7 @@ fn a_plan_is_printed_and_written() {
     assert_eq!(report.as_object().unwrap().len(), 5);
     assert_eq!(checked_slab(&output), 832);
 
-    // A plan is a valid input: more columns may follow.
+    // A plan is a valid input, because additional columns are ignored.
     assert_eq!(number(&plan(&[&output]), "slab_bytes"), 832);
 }
 
@@ -127,7 +127,7 @@ fn a_capacity_below_the_load_ends_with_1_at_once() {
     succeeded(&run(&["plan", &input, "--capacity", "1KiB"]));
 }
 
-/// At most 13 bytes are alive at a time, yet no slab of 13 exists.
+/// At most 13 bytes are live at any step, but no slab of 13 bytes exists.
 const GAP: [(u64, u64, u64); 11] = [
     (3, 7, 3),
     (1, 4, 3),
@@ -173,7 +173,7 @@ fn the_time_limit_holds() {
     assert_eq!(checked_slab(&output), number(&report, "slab_bytes"));
     assert!(report["ratio"].as_f64().unwrap() < 1.2);
 
-    // Below what any search reaches, unless the load itself is reached.
+    // The capacity equals the load, which the search without time cannot reach.
     let load = number(&report, "max_load_bytes").to_string();
     if number(&report, "slab_bytes").to_string() != load {
         let arguments = ["plan", &input, "--time-limit", "0", "--capacity", &load];

@@ -1,4 +1,4 @@
-//! Recorded programs: tensors of real networks, and the log of this crate itself.
+//! Tests with recorded programs: tensors of real networks, and logs of this crate.
 
 use std::path::Path;
 
@@ -34,8 +34,8 @@ fn the_lifetimes_of_networks_are_placed_apart_and_best_fit_is_tight_on_them() {
     }
 }
 
-/// Runs a random program on a separate device, and writes its log of reservations. Returns its
-/// peak.
+/// Runs a random program on a separate device, and writes its log of reservations. Returns the peak
+/// of the reserved bytes.
 fn record(pool: PoolKind, expandable_segments: bool, log: &Path) -> u64 {
     let config = DeviceConfig {
         pool,

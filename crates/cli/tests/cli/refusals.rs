@@ -1,4 +1,4 @@
-//! Rejected input: exit code 2, and the position of the error.
+//! Tests of rejected input: the exit code 2, and the position of the error.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::{cachescope, file, place, refused, run, text};
 const LIFETIMES: &str = "id,lower,upper,size";
 const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
-/// Asserts that a trace is rejected with this message after the file name.
+/// Asserts that a trace is rejected with the given message after the file name.
 #[track_caller]
 fn refuses(name: &str, content: impl AsRef<[u8]>, reason: &str) {
     let trace = file(&format!("refused-{name}.csv"), content);

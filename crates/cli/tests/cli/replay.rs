@@ -1,4 +1,4 @@
-//! The results of `cachescope replay`.
+//! Tests of the results of `cachescope replay`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::{
     succeeded, text,
 };
 
-/// Five buffers: at step 4 two end and one begins.
+/// A program of five buffers. At step 4, two buffers end and one begins.
 const FIVE: &str = "id,lower,upper,size\n\
                     a,0,4,1000\n\
                     b,1,4,512\n\
@@ -18,7 +18,7 @@ const FIVE: &str = "id,lower,upper,size\n\
                     d,4,8,1536\n\
                     e,5,6,1\n";
 
-/// A log of RMM with the same program, with the recorded program's pointers.
+/// The log of an equal program in RMM's format, with recorded pointers.
 const FIVE_LOGGED: &str = "Thread,Time,Action,Pointer,Size,Stream\n\
                            1,10:00:00.000001,allocate,0x7f0000000000,1000,0x0\n\
                            2,10:00:00.000002,allocate,0x7f0000000400,512,0x2\n\
@@ -39,7 +39,7 @@ fn the_figures_of_both_formats_are_those_of_the_program() {
         assert_eq!(pool["name"], "best-fit");
         assert_eq!(number(&pool, "events"), 10);
         assert_eq!(number(&pool, "peak_live_bytes"), 2048 + 1536 + 1);
-        // a and b leave three units, where d is placed; e is placed after c.
+        // Buffer d is placed in the three units that a and b leave. Buffer e is placed after c.
         assert_eq!(number(&pool, "peak_reserved_bytes"), 4096 - 512 + 512);
         assert_eq!(number(&pool, "failures"), 0);
         let nanos = pool["ns_per_event"].as_f64().unwrap();
@@ -93,7 +93,7 @@ fn the_json_records_the_options() {
 
 #[test]
 fn at_equal_times_frees_precede_allocations_each_in_file_order() {
-    // At step 1 the free parts of 512 and 1024 bytes are coalesced before the next allocation.
+    // At step 1, the frees of 512 and 1024 bytes are merged before the next allocation.
     let trace = file(
         "equal-times.csv",
         "id,lower,upper,size\nlast,1,2,512\na,0,1,512\nb,0,1,1024\nend,0,3,512\nwhole,1,2,1536\n",
@@ -105,8 +105,8 @@ fn at_equal_times_frees_precede_allocations_each_in_file_order() {
         .map(|row| row.offset)
         .collect();
     assert_eq!(offsets[1..4], [Some(0), Some(512), Some(1536)]);
-    // "last" precedes "whole" in the file, so it takes a part of the hole of "a" and "b", and
-    // "whole" does not fit there.
+    // Buffer `last` precedes `whole` in the file. It occupies a part of the hole of `a` and `b`, so
+    // `whole` does not fit there.
     let last = offsets[0].expect("it was placed");
     assert!(last <= 1024, "{last}");
     assert_eq!(offsets[4], Some(2048));
@@ -142,14 +142,14 @@ fn the_unit_is_what_blocks_are_multiples_of() {
             assert_eq!(number(&pool, "peak_reserved_bytes"), end, "{unit}");
         }
     }
-    // A thousand units are rounded to 1024.
+    // The pool rounds 1000 units to 1024.
     let binned = replayed_once(&[&trace, "--unit", "1", "--pool", "binned"]);
     assert_eq!(number(&binned, "peak_reserved_bytes"), 2048);
 }
 
 #[test]
 fn failures_below_a_limit_are_counted_and_their_frees_passed_over() {
-    // The limit has room for two of three blocks. The last block fits once another block has ended.
+    // The limit allows two of three blocks. The last block fits after another block has ended.
     let lines = "id,lower,upper,size\na,0,4,1024\nb,1,9,1024\nfails,2,3,1024\nfits,5,9,1024\n";
     let trace = file("limit.csv", lines);
     let out = place("limit-out.csv");
@@ -177,7 +177,7 @@ fn a_limit_below_a_unit_leaves_room_for_nothing() {
 
 #[test]
 fn idle_segments_are_released_before_an_allocation_fails() {
-    // The binned pool keeps the large block where the small blocks must be placed.
+    // The binned pool caches the large block at the addresses that the small blocks need.
     let lines = "id,lower,upper,size\nlarge,0,1,1MiB\nsmall,2,9,half\nother,3,9,half\n"
         .replace("1MiB", "1048576")
         .replace("half", "524288");
@@ -191,8 +191,8 @@ fn idle_segments_are_released_before_an_allocation_fails() {
 
 #[test]
 fn what_the_binned_pool_did_not_need_for_long_makes_room_again() {
-    // A thousand blocks once, then a block of another size forty thousand times, then many blocks
-    // of a third size.
+    // The program allocates a thousand blocks once, and then a block of another size forty thousand
+    // times. Finally, it allocates many blocks of a third size.
     let mut lines = String::from("id,lower,upper,size\n");
     for index in 0..1000 {
         writeln!(lines, "old{index},0,1,1024").unwrap();
@@ -205,7 +205,7 @@ fn what_the_binned_pool_did_not_need_for_long_makes_room_again() {
     }
     let trace = file("surplus.csv", lines);
     let binned = replayed_once(&[&trace, "--pool", "binned"]);
-    // The thousand blocks, and the repeated block while the thousand were still free.
+    // The peak contains the thousand blocks, which were still cached, and one repeated block.
     assert_eq!(number(&binned, "peak_reserved_bytes"), 1000 * 1024 + 512);
 }
 
@@ -236,7 +236,7 @@ fn random_program(seed: u64, count: u64) -> (String, String) {
     (log, lifetimes)
 }
 
-/// Replays a trace through every pool, and checks each result against `--output`.
+/// Replays a trace through each pool, and checks the results against the file of `--output`.
 fn check_against_the_oracle(name: &str, trace: &str, extra: &[&str], unit: u64) {
     for (pool, round) in POOLS {
         let out = place(&format!("oracle-{name}-{pool}.csv"));
@@ -279,7 +279,7 @@ fn a_log_and_its_lifetimes_are_placed_alike() {
         replayed_once(&[trace, "--output", &text(&out)]);
         oracle::read(&out)
     };
-    // The log is written in order of its frees, as are these lifetimes.
+    // The log is written in order of its frees, and the lifetimes have the same order.
     assert_eq!(placed(&log), placed(&lifetimes));
 }
 

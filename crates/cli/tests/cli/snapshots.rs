@@ -1,5 +1,5 @@
-//! Memory snapshots of PyTorch: `replay` and `plan` of files that Python made
-//! (`snapshots/make.py`), and of damaged ones.
+//! Tests of `replay` and `plan` with memory snapshots of PyTorch, which Python wrote
+//! (`snapshots/make.py`), and with damaged snapshots.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f00_0000_0000;
 const HIGH: u64 = 0x7f80_0000_0000;
 
-/// One snapshot in each of the protocols 2 to 5.
+/// The same snapshot in each of the protocols 2 to 5.
 pub(crate) const FILES: [(&str, &[u8]); 4] = [
     ("protocol-2", include_bytes!("snapshots/protocol-2.pickle")),
     ("protocol-3", include_bytes!("snapshots/protocol-3.pickle")),
@@ -17,7 +17,7 @@ pub(crate) const FILES: [(&str, &[u8]); 4] = [
     ("protocol-5", include_bytes!("snapshots/protocol-5.pickle")),
 ];
 
-/// Returns `value` as a pickle of protocol 2.
+/// Encodes `value` as a pickle of protocol 2.
 pub(crate) fn pickle(value: &Value) -> Vec<u8> {
     fn write(value: &Value, out: &mut Vec<u8>) {
         match value {
@@ -68,7 +68,6 @@ fn entry(action: &str, address: u64, size: u64) -> Value {
     json!({"action": action, "addr": address, "size": size, "stream": 0, "time_us": 1, "frames": []})
 }
 
-/// Returns a snapshot of one device without segments.
 fn of_entries(entries: &[Value]) -> Vec<u8> {
     pickle(&json!({"segments": [], "device_traces": [entries]}))
 }
@@ -85,13 +84,13 @@ fn each_protocol_gives_the_figures_of_pytorch_and_of_the_pools() {
             .map(|device| number(device, "device"))
             .collect();
         assert_eq!(ordinals, [0, 2], "the second has nothing");
-        // The 6 MiB are alive until their free is completed, while 12 MiB are alive. A block of 2
-        // MiB ends before. A block that waits for a stream at the end lives throughout.
+        // The 6 MiB are live until their free is completed, while 12 MiB are live. A block of 2 MiB
+        // ends before the peak. A block whose free still waits at the end is live throughout.
         let throughout = 2 * MIB - 7;
         let live = 6 * MIB + 1000 + 12 * MIB + throughout;
         let pytorch = &devices[0]["pytorch"];
         assert_eq!(number(pytorch, "peak_live_bytes"), live);
-        // 4 MiB were reserved before the recording, then 20 MiB more, and then 2 MiB for a while.
+        // Initially, 4 MiB are reserved. Then 20 MiB are reserved, and then 2 MiB temporarily.
         assert_eq!(number(pytorch, "peak_reserved_bytes"), 26 * MIB);
         assert_eq!(number(pytorch, "out_of_memory"), 1);
         for pool in devices[0]["pools"].as_array().unwrap() {
@@ -313,7 +312,7 @@ fn addresses_that_cannot_be_are_refused_with_their_entry() {
     refuses("free-later", of_entries(&before), "is alive since entry 2");
 }
 
-/// Returns a segment of 4096 bytes at `address` with these blocks.
+/// Returns a segment of 4096 bytes at `address` with the given blocks.
 fn segment(address: u64, blocks: Value) -> Value {
     json!({"device": 0, "address": address, "total_size": 4096, "blocks": blocks})
 }
@@ -386,7 +385,7 @@ fn segments_that_can_be_are_read() {
             ]),
         ),
     ];
-    // `torch.cuda.memory_snapshot` returns the list alone.
+    // `torch.cuda.memory_snapshot` returns only the list of segments.
     let list = pickle(&json!(segments));
     for (name, bytes) in [("gap", of_segments(&segments)), ("list", list)] {
         let snapshot = file(&format!("{name}.pickle"), bytes);

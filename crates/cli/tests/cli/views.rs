@@ -1,4 +1,4 @@
-//! `view` and `compare`: reports of recordings of every kind, and the refusal of other files.
+//! Tests of `view` and `compare`: reports of all kinds of recordings, and refusals of other files.
 
 use std::fs;
 
@@ -48,7 +48,8 @@ fn the_output_s_extension_selects_the_report() {
     assert!(replayed.contains("1500"), "{replayed}");
 }
 
-/// Returns a snapshot of two devices, whose first device allocates these sizes at these lines.
+/// Returns a snapshot of two devices. The first device allocates the given sizes at the given
+/// lines.
 fn snapshot(allocations: &[(u64, u64)]) -> Vec<u8> {
     let mut address = 0x10000;
     let entries = allocations.iter().map(|&(line, size)| {
@@ -103,7 +104,8 @@ fn a_comparison_names_the_lines_that_grew() {
 
 const GATHER: &str = "torch::cuda::(anonymous namespace)::gather_with_cpp()";
 
-/// Returns a snapshot with the frames of PyTorch: three without a line, then Python's frames.
+/// Returns a snapshot with PyTorch's backtraces: three frames without a line, and then Python's
+/// frames.
 fn with_frames() -> Vec<u8> {
     let hidden = [
         ("torch::unwind::unwind()", "??", 0),

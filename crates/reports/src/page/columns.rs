@@ -1,17 +1,16 @@
-//! Columns of numbers as text: differences, as variable-length integers, in base64.
+//! A compact text encoding of integer columns: differences, as variable-length integers, in base64.
 //!
-//! The columns take a tenth of the decimal numbers' bytes, and twenty lines of JavaScript read
-//! them.
+//! A column has a tenth of the size of decimal numbers. Twenty lines of JavaScript decode it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The largest number of a column. Larger numbers are written as this number. JavaScript adds
-/// numbers below 2^53 exactly, and a difference takes one bit more for its sign.
+/// The largest value of a column. Larger values are clamped. JavaScript adds integers below 2^53
+/// exactly, and a difference needs one bit more for its sign.
 pub(super) const LARGEST: u64 = (1 << 52) - 1;
 
-/// Returns a column as text. A difference of 0 is followed by the number of further differences of
-/// 0.
+/// Encodes a column as text. Runs of equal values are run-length encoded: a difference of 0
+/// precedes the number of further zero differences.
 pub(super) fn encode(values: impl IntoIterator<Item = u64>) -> String {
     let mut bytes = Vec::new();
     let (mut previous, mut repeats) = (0, 0u64);
@@ -29,9 +28,9 @@ pub(super) fn encode(values: impl IntoIterator<Item = u64>) -> String {
     base64(&bytes)
 }
 
-/// Returns the distinct values in the order of their first use, and for each value its index.
+/// Returns the distinct values in order of their first use, and the index of each value.
 ///
-/// A program repeats itself, so an index mostly takes one byte.
+/// Programs are repetitive, so most indices need only one byte.
 pub(super) fn distinct<T: Copy + Eq + Hash>(
     values: impl IntoIterator<Item = T>,
 ) -> (Vec<T>, Vec<u64>) {
@@ -47,7 +46,7 @@ pub(super) fn distinct<T: Copy + Eq + Hash>(
     (table, indices)
 }
 
-/// Writes a value that occurs `count` times more.
+/// Writes `count` repeats of the previous value.
 fn push_repeats(bytes: &mut Vec<u8>, count: u64) {
     if count > 0 {
         bytes.push(0);
@@ -55,8 +54,8 @@ fn push_repeats(bytes: &mut Vec<u8>, count: u64) {
     }
 }
 
-/// Writes seven bits a byte, the lowest first. The eighth bit is set if more bytes follow. The sign
-/// is the lowest bit.
+/// Writes a difference as a zigzag-encoded variable-length integer. Each byte has seven bits, the
+/// lowest first. The eighth bit is set if more bytes follow.
 fn push_difference(bytes: &mut Vec<u8>, difference: i64) {
     push_number(bytes, ((difference << 1) ^ (difference >> 63)) as u64);
 }

@@ -1,5 +1,5 @@
-//! The data of the page: one JSON object. The page has no other data of a profile, so a hostile
-//! name must be made harmless here.
+//! The data of the page, as one JSON object. The page contains no other data of the profile, so
+//! only this module must escape hostile names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Result, Write};
@@ -15,7 +15,7 @@ use crate::nesting::Nesting;
 use crate::profile::{Event, Frame, Profile};
 use crate::sites::{Key, SiteSummary, by_number};
 
-/// The maximum number of lines that are listed for each growth.
+/// The maximum number of listed lines per growth.
 const GROWTH_SITES: usize = 5;
 
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
@@ -61,7 +61,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     out.write_all(b"}")
 }
 
-/// Writes the growth of each scope, and of its lines that grow most.
+/// Writes the growth of each scope, and of its lines with the largest growth.
 fn write_growth(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let sites = profile.call_sites.len();
     let growths = growth(profile).into_iter().map(|own| {
@@ -78,7 +78,7 @@ fn write_growth(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write!(out, ",\n\"growth\":{}", list(growths))
 }
 
-/// Writes lines, and the frames of backtraces, each distinct frame once.
+/// Writes the lines and the backtraces. Each distinct frame is written once.
 fn write_places(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let sites = (profile.call_sites.iter())
         .map(|site| format!("[{},{},{}]", string(&site.file), site.line, site.column));
@@ -117,7 +117,7 @@ fn write_reserved(changes: &[ReservedChange], out: &mut dyn Write) -> Result<()>
 
 fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let events = &profile.events;
-    // A program repeats few combinations of the other fields.
+    // Programs repeat few combinations of the fields other than time and address.
     let shape = |event: &Event| Event {
         time_ns: 0,
         address: 0,
@@ -215,13 +215,13 @@ fn write_rows(
     out.write_all(b"}")
 }
 
-/// Returns the moment of an event: n + 1 for event n, and 0 for the beginning.
+/// Returns the moment of an event: n + 1 for event n, or 0 for the start of the recording.
 pub(super) fn moment(event: Option<usize>) -> u64 {
     event.map_or(0, |event| event as u64 + 1)
 }
 
-/// Returns an index of a table of `length`, counted from 1. Returns 0 for none, and for an index
-/// beyond the table.
+/// Returns a one-based index of a table with `length` rows. Returns 0 if there is no index, or if
+/// the index exceeds the table.
 fn known(index: Option<u32>, length: usize) -> u64 {
     let index = index.filter(|&index| (index as usize) < length);
     index.map_or(0, |index| u64::from(index) + 1)
@@ -240,8 +240,8 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.join(","))
 }
 
-/// Returns a string of JSON for the inside of a `script` element. Escapes `<`, which could end
-/// the element or begin a comment, and the characters that HTML forbids.
+/// Returns a JSON string for a `script` element. Escapes `<`, which could end the element or begin
+/// a comment, and characters that HTML forbids.
 fn string(text: &str) -> String {
     let quoted = Quoted(text).to_string();
     if !quoted.contains(is_escaped) {
@@ -260,7 +260,7 @@ fn string(text: &str) -> String {
     escaped
 }
 
-/// Returns true for `<`, controls and noncharacters.
+/// Returns whether a character is `<`, a control character or a noncharacter.
 fn is_escaped(character: char) -> bool {
     let is_noncharacter =
         u32::from(character) & 0xfffe == 0xfffe || matches!(character, '\u{fdd0}'..='\u{fdef}');

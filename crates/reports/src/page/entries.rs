@@ -1,4 +1,4 @@
-//! Entries of scopes as bars, from the moment after the Enter to the moment after the Exit.
+//! Scope entries as bars of the page.
 
 use super::data::moment;
 use crate::nesting::{Activity, Nesting};
@@ -8,17 +8,17 @@ use crate::profile::Profile;
 pub(super) struct Entry {
     pub(super) thread: u32,
     pub(super) scope: Option<u32>,
-    /// The moment after the Enter; 0 if the entry began before the recording.
+    /// The moment of the Enter; 0 if the entry began before the recording.
     pub(super) from: u64,
-    /// The moment after the Exit; after all moments if the recording ended before the Exit.
+    /// The moment of the Exit; later than all events if the Exit was not recorded.
     pub(super) to: u64,
-    /// The number of entries around it.
+    /// The number of entries that contain this entry.
     pub(super) depth: u64,
-    /// True if none of the entries around it is an entry of its scope.
+    /// True if no entry of the same scope contains this entry.
     pub(super) is_outermost: bool,
 }
 
-/// Returns the entries in the order in which they began, and for each slice the index of its entry.
+/// Returns the entries in order of their begin, and the index of each slice's entry.
 pub(super) fn entries(profile: &Profile, nesting: &Nesting) -> (Vec<Entry>, Vec<Option<usize>>) {
     let end = profile.events.len();
     let mut entries: Vec<Entry> = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn entries(profile: &Profile, nesting: &Nesting) -> (Vec<Entry>, Vec<
     for mark in nesting.marks.iter().filter(|mark| mark.begins) {
         let slice = &nesting.slices[mark.slice];
         if let Activity::Scope(scope) = slice.activity {
-            // An entry begins after the entries around it, so these have numbers already.
+            // An entry begins after the entries that contain it, so their indices are already set.
             let around = slice.parent.and_then(|parent| numbers[parent]);
             numbers[mark.slice] = Some(entries.len());
             entries.push(Entry {

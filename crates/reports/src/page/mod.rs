@@ -1,4 +1,4 @@
-//! A page of HTML that shows the memory of a recorded run, in one file that needs nothing else.
+//! A self-contained HTML page that shows the memory of a recorded run.
 
 mod columns;
 mod data;
@@ -15,7 +15,7 @@ use crate::profile::Profile;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
-/// The modules of JavaScript in this order: each uses the modules before it.
+/// The JavaScript modules. Each module may use the modules before it.
 const SCRIPTS: [&str; 12] = [
     include_str!("format.js"),
     include_str!("recording.js"),
@@ -31,7 +31,8 @@ const SCRIPTS: [&str; 12] = [
     include_str!("page.js"),
 ];
 
-/// Writes a page that shows `profile`. A browser opens it from a file; it loads nothing.
+/// Writes a page that shows `profile`. The page loads no other files, so a browser can open it from
+/// disk.
 ///
 /// ```
 /// let profile = cachescope_reports::Profile::default();
@@ -43,7 +44,7 @@ const SCRIPTS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let page = write_until("/* style */", PAGE, out)?;
     out.write_all(STYLE.as_bytes())?;
@@ -56,7 +57,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     out.write_all(page.as_bytes())
 }
 
-/// Writes the part of `page` before `marker`; returns the part behind it.
+/// Writes the text of `page` before `marker`. Returns the text after `marker`.
 fn write_until<'a>(marker: &str, page: &'a str, out: &mut dyn Write) -> Result<&'a str> {
     let (before, after) = page
         .split_once(marker)

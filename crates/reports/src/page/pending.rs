@@ -1,15 +1,16 @@
-//! The time for which freed blocks were pending.
+//! The times until which freed blocks were pending.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lifetimes::AllocationLifetime;
 use crate::profile::{EventKind, Profile};
 
-/// Returns for each lifetime the moment until which its block was pending; 0 if it never was.
+/// Returns, for each lifetime, the moment until which its block was pending, or 0 if it was never
+/// pending.
 ///
-/// A block is pending until the recording reports that other streams are done with it. Recordings
-/// of other allocators lack this event. In these recordings, a block is pending until the host
-/// waits for a stream, or its address is allocated again.
+/// A block is pending until [`FreeCompleted`](EventKind::FreeCompleted) covers its address.
+/// Recordings of other allocators lack this event. There, a block is pending until the host waits
+/// for a stream, or the block's address is allocated again.
 pub(super) fn pending_until(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Vec<u64> {
     let freed_by: HashMap<usize, usize> = (lifetimes.iter().enumerate())
         .filter_map(|(number, lifetime)| lifetime.freed.map(|event| (event, number)))

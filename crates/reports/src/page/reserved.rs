@@ -1,16 +1,17 @@
-//! The addresses that were reserved, and the times of their changes.
+//! The changes of the reserved address ranges.
 
 use std::cmp::Reverse;
 
 use crate::profile::{EventKind, Profile};
 
-/// The largest distance between reserved addresses of one segment, which grew and shrank in place.
+/// The maximum gap between two reservations that belong to one segment, which grows and shrinks in
+/// place.
 const NEIGHBOURHOOD_BYTES: u64 = 32 << 20;
 
-/// Addresses that were reserved or released.
+/// A reservation or a release of an address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReservedChange {
-    /// The moment of the change; 0 for memory that was reserved as the recording began.
+    /// The moment of the change; 0 for memory that was reserved before the recording.
     pub(super) moment: u64,
     pub(super) from: u64,
     /// The address after the last address.
@@ -43,8 +44,8 @@ pub(super) fn changes(profile: &Profile) -> Vec<ReservedChange> {
         .collect()
 }
 
-/// Returns the spans of addresses that were ever reserved, the longest first. The map shows a row
-/// for each.
+/// Returns the address spans that were ever reserved, the longest first. The map of the page has a
+/// row for each span.
 pub(super) fn neighbourhoods(changes: &[ReservedChange]) -> Vec<(u64, u64)> {
     let mut reserves: Vec<(u64, u64)> = (changes.iter())
         .filter(|change| change.is_reserve)

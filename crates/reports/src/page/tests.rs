@@ -1,4 +1,4 @@
-//! The data that the page derives from a recording, beyond its events.
+//! Tests of the data that the page derives from events.
 
 use super::entries::entries;
 use super::pending::pending_until;
@@ -19,7 +19,7 @@ fn event(kind: EventKind, address: u64, bytes: u64) -> Event {
     }
 }
 
-/// Returns a profile of these events, a microsecond apart, with one scope and one line.
+/// Returns a profile of the given events, one microsecond apart, with one scope and one line.
 fn profile(events: impl IntoIterator<Item = Event>) -> Profile {
     let at = |(index, event): (usize, Event)| Event {
         time_ns: index as u64 * 1000,
@@ -66,8 +66,8 @@ fn entries_nest_by_thread() {
     let spans: Vec<(u32, u64, u64, u64, bool)> = (entries.into_iter())
         .map(|own| (own.thread, own.from, own.to, own.depth, own.is_outermost))
         .collect();
-    // Exits without an Enter end entries from before the recording, the later around the earlier.
-    // The Exit of an entry also ends the entries in it that have no Exit.
+    // An Exit without an Enter ends an entry that began before the recording. The entry with the
+    // latest such Exit is the outermost. An Exit also ends open inner entries.
     let expected = [
         (1, 0, 8, 0, true),
         (2, 0, 6, 0, true),

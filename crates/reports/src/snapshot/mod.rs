@@ -1,11 +1,10 @@
-//! A memory snapshot of PyTorch: the file that its viewer shows, and that its `_memory_viz.py`
-//! reads.
+//! A memory snapshot in PyTorch's format, for PyTorch's viewer and for `_memory_viz.py`.
 //!
-//! It has the state at the end, as segments and their blocks, and the entries that led to this
-//! state. The scope of an entry is its category, by which the viewer colours. The format needs two
-//! things that a profile does not have. One is the free memory of a device when a request failed (0
-//! here). The other is the memory that was allocated before the recording and is still live (idle
-//! here).
+//! A snapshot contains the final state, as segments and blocks, and the entries that led to this
+//! state. The category of an entry is its scope; the viewer colours by category. The format
+//! requires two facts that a profile lacks. One is the free device memory when a request failed; 0
+//! is written. The other is the memory that was allocated before the recording and is still live;
+//! it is written as idle.
 //!
 //! Source of the format: `torch/utils/viz/MemoryViz.js`, `torch/cuda/_memory_viz.py` and
 //! `torch/csrc/cuda/memory_snapshot.cpp` of pytorch/pytorch.
@@ -22,11 +21,11 @@ use crate::profile::Profile;
 use names::Names;
 use pickle::Pickle;
 
-/// Writes a profile as a memory snapshot of PyTorch.
+/// Writes a profile as a memory snapshot in PyTorch's format.
 ///
 /// # Errors
 ///
-/// The errors of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 ///
@@ -67,7 +66,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     pickle.finish()
 }
 
-/// Returns the number of a CUDA device; 0 for another device.
+/// Returns the ordinal of a CUDA device, or 0 for another device.
 fn ordinal(device: &str) -> u16 {
     let number = device.strip_prefix("cuda:");
     number.and_then(|number| number.parse().ok()).unwrap_or(0)

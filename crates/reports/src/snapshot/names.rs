@@ -1,4 +1,4 @@
-//! Texts and frames of a snapshot, each written once.
+//! The texts and frames of a snapshot. Each is written once, and then referenced.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::pickle::{Memo, Pickle};
 use crate::place::{Place, UNKNOWN, scope_name};
 use crate::profile::{Frame, Profile};
 
-/// The keys of the dictionaries, and the constant texts: the variants in snake case.
+/// The keys and constant texts of a snapshot, which are the variant names in snake case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NameKey {
     Action,
@@ -59,10 +59,9 @@ impl NameKey {
     }
 }
 
-/// A frame: its name, its file and its line.
+/// The function, the file and the line of a frame.
 type NamedLine<'p> = (&'p str, &'p str, u32);
 
-/// The values written so far, to which later values refer.
 pub(super) struct Names<'p> {
     profile: &'p Profile,
     keys: [Option<Memo>; NameKey::COUNT],
@@ -101,12 +100,13 @@ impl<'p> Names<'p> {
         }
     }
 
-    /// Writes the name of a scope, or of no scope.
+    /// Writes the name of a scope, or `<uncached>` without a scope.
     pub(super) fn scope(&mut self, pickle: &mut Pickle<'_>, scope: Option<u32>) {
         self.text(pickle, scope_name(self.profile, scope));
     }
 
-    /// Writes the frames of a place, from the innermost out; none if the place is not known.
+    /// Writes the frames of a place, from the innermost outwards. Writes an empty list if the place
+    /// is unknown.
     pub(super) fn frames(&mut self, pickle: &mut Pickle<'_>, place: Place) {
         if let Some(&memo) = self.frame_lists.get(&place) {
             pickle.again(memo);

@@ -1,4 +1,4 @@
-//! Writes pickles of protocol 4 with only the opcodes that PyTorch's viewer knows.
+//! Writes pickles of protocol 4, with only the opcodes that PyTorch's viewer supports.
 
 use std::io::{self, Write};
 
@@ -22,26 +22,26 @@ mod opcode {
     pub(super) const STOP: u8 = b'.';
 }
 
-/// The number of items that are appended at a time. The viewer passes them as arguments of one
-/// call, which limits their number. Python's own pickles use this number too.
+/// The maximum number of items per `APPENDS`. The viewer passes the items as arguments of one call,
+/// and the number of arguments is limited. Python's pickler uses this number too.
 const BATCH: usize = 1000;
 
-/// The size of the buffer that is filled before it is written.
+/// The buffer size from which on the buffer is written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// The number that larger numbers are written as. The viewer adds up numbers of at most 8 bytes
-/// with a sign. It reads longer numbers as another type, and fails.
+/// The maximum number; larger numbers are clamped to it. The viewer sums signed numbers of at most
+/// 8 bytes. It parses longer numbers as another type, and fails.
 pub(super) const GREATEST: u64 = i64::MAX as u64;
 
-/// A value that was memoised, by its number.
+/// The memo index of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memo(u32);
 
-/// A list that is being written, with the number of items of its batch.
+/// An incomplete list, with the number of items in its current batch.
 #[derive(Debug)]
 pub(super) struct List(usize);
 
-/// A pickle that is being written: values in the order of their nesting.
+/// An incomplete pickle. Values are written in nesting order.
 pub(super) struct Pickle<'a> {
     out: &'a mut dyn Write,
     buffer: Vec<u8>,
@@ -59,14 +59,14 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Ends the pickle.
+    /// Writes the end of the pickle, and flushes the output.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.buffer.push(opcode::STOP);
         self.out.write_all(&self.buffer)?;
         self.out.flush()
     }
 
-    /// Writes the buffer to the output, if the buffer is full.
+    /// Writes the buffer to the output if the buffer is full.
     pub(super) fn drain(&mut self) -> io::Result<()> {
         if self.buffer.len() >= BUFFER_BYTES {
             self.out.write_all(&self.buffer)?;
@@ -75,7 +75,7 @@ impl<'a> Pickle<'a> {
         Ok(())
     }
 
-    /// Begins a dictionary: keys and values follow in turn.
+    /// Begins a dictionary. The caller then writes keys and values alternately.
     pub(super) fn begin_dict(&mut self) {
         self.buffer.extend([opcode::EMPTY_DICT, opcode::MARK]);
     }
@@ -84,7 +84,7 @@ impl<'a> Pickle<'a> {
         self.buffer.push(opcode::SETITEMS);
     }
 
-    /// Begins a list: each item follows a call of [`item`](Self::item).
+    /// Begins a list. The caller calls [`item`](Self::item) before it writes each item.
     pub(super) fn begin_list(&mut self) -> List {
         self.buffer.extend([opcode::EMPTY_LIST, opcode::MARK]);
         List(0)
@@ -115,7 +115,7 @@ impl<'a> Pickle<'a> {
         self.buffer.push(opcode::NEWTRUE);
     }
 
-    /// Writes a number in its shortest form.
+    /// Writes a number in its shortest encoding.
     pub(super) fn number(&mut self, number: u64) {
         let number = number.min(GREATEST);
         let bytes = number.to_le_bytes();
@@ -124,7 +124,8 @@ impl<'a> Pickle<'a> {
             0x100..=0xffff => self.operand(opcode::BININT2, &bytes[..2]),
             0x1_0000..=0x7fff_ffff => self.operand(opcode::BININT, &bytes[..4]),
             _ => {
-                // In two's complement, so the highest bit of the last byte is the sign.
+                // The encoding is two's complement, so the highest bit of the last byte is the
+                // sign.
                 let significant_bits = 64 - number.leading_zeros();
                 let length = significant_bits as usize / 8 + 1;
                 self.operand(opcode::LONG1, &[length as u8]);
@@ -133,14 +134,14 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Memoises the value written last.
+    /// Memoises the last written value.
     pub(super) fn memoise(&mut self) -> Memo {
         self.buffer.push(opcode::MEMOIZE);
         self.memoised += 1;
         Memo(self.memoised - 1)
     }
 
-    /// Writes a memoised value once more.
+    /// Writes a reference to a memoised value.
     pub(super) fn again(&mut self, Memo(number): Memo) {
         match u8::try_from(number) {
             Ok(number) => self.operand(opcode::BINGET, &[number]),

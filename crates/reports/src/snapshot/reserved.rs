@@ -1,20 +1,21 @@
-//! Ranges of addresses that are reserved.
+//! The set of reserved address ranges.
 
 use std::collections::BTreeMap;
 
 use super::pickle::GREATEST;
 
-/// Addresses from `start` up to `end`.
+/// An address range from `start` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressSpan {
     /// The first address.
     pub start: u64,
-    /// The address behind the last.
+    /// The address after the last address.
     pub end: u64,
 }
 
 impl AddressSpan {
-    /// Returns the part of a span below 2⁶³, which the formats of all reports can represent.
+    /// Creates a span, clamped to addresses below 2⁶³. All report formats can represent these
+    /// addresses.
     pub fn new(start: u64, bytes: u64) -> Self {
         Self {
             start: start.min(GREATEST),
@@ -39,25 +40,26 @@ impl AddressSpan {
     }
 }
 
-/// A range that one stream orders.
+/// A reserved range with the stream that orders it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The addresses.
+    /// The address span.
     pub span: AddressSpan,
-    /// The stream.
+    /// The index of the stream.
     pub stream: u32,
 }
 
-/// All reserved ranges. None is empty or overlaps another. Adjacent ranges of one stream are
-/// merged. Ranges of two streams are adjacent only if the gap between them was filled last.
+/// The set of all reserved ranges. Ranges are not empty and do not overlap. Adjacent ranges of one
+/// stream are merged. Ranges of two streams are adjacent only if the gap between them was filled
+/// last.
 #[derive(Debug, Default)]
 pub struct Reserved {
-    /// The end and the stream, by the first address.
+    /// The end and the stream of each range, by its first address.
     ranges: BTreeMap<u64, (u64, u32)>,
 }
 
 impl Reserved {
-    /// Returns the ranges in the order of their addresses.
+    /// Returns the ranges in address order.
     pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
         self.ranges.iter().map(range)
     }
@@ -84,14 +86,14 @@ impl Reserved {
         gaps
     }
 
-    /// Returns whether one range contains all of `span`. One range contains nearly every block.
+    /// Returns whether a single range contains `span`. This is the common case for a block.
     fn has_whole(&self, span: AddressSpan) -> bool {
         let last = self.ranges.range(..=span.start).next_back();
         last.is_some_and(|(_, &(end, _))| span.end <= end)
     }
 
-    /// Adds a gap, and returns its stream: the stream of an adjacent range if there is one, else
-    /// `stream`. A range grows in place, whichever stream makes the request.
+    /// Adds a gap. Returns the stream of an adjacent range, or `stream` if no range is adjacent. So
+    /// a range grows in place, regardless of the requesting stream.
     pub(super) fn add(&mut self, gap: AddressSpan, stream: u32) -> u32 {
         let AddressSpan { mut start, mut end } = gap;
         let before = self.ranges.range(..start).next_back().map(range);
@@ -113,8 +115,8 @@ impl Reserved {
         stream
     }
 
-    /// Adds all of `span`, and returns the parts of it that were not reserved. Takes O(log n) steps
-    /// on average, because ranges that it meets are merged.
+    /// Adds `span`. Returns the parts of `span` that were not reserved. The amortised cost is O(log
+    /// n), because overlapping ranges are merged.
     pub fn fill(&mut self, span: AddressSpan, stream: u32) -> Vec<AddressSpan> {
         let gaps = self.gaps(span);
         for &gap in &gaps {
@@ -123,7 +125,7 @@ impl Reserved {
         gaps
     }
 
-    /// Removes `span`, and returns the parts of it that were reserved.
+    /// Removes `span`. Returns the parts of `span` that were reserved.
     pub fn remove(&mut self, span: AddressSpan) -> Vec<Range> {
         let known: Vec<Range> = self.overlapping(span).collect();
         let mut removed = Vec::new();
@@ -192,7 +194,7 @@ mod tests {
             (0, 10, 1),
         ]);
         assert_eq!(listed(&reserved), [(0, 50, 3)]);
-        // The gap between two streams belongs to the stream of the range before it.
+        // A gap between ranges of two streams is assigned to the stream of the lower range.
         let reserved = of(&[(10, 20, 3), (30, 40, 1), (20, 30, 5)]);
         assert_eq!(listed(&reserved), [(10, 30, 3), (30, 40, 1)]);
     }
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(reserved.remove(span(20, 45)), []);
     }
     proptest! {
-        /// Compares with a flag for each address.
+        /// Compares the set with one flag per address.
         #[test]
         fn a_set_is_all_that_was_inserted(
             steps in prop::collection::vec((0u64..64, 0u64..32), 1..60)

@@ -1,4 +1,4 @@
-//! The segments of a snapshot, with blocks that tile them.
+//! The segments of a snapshot, tiled by blocks.
 
 use std::io;
 use std::iter::Peekable;
@@ -9,7 +9,6 @@ use super::reserved::{AddressSpan, Range};
 use super::trace::{Memory, TracedBlock};
 use crate::place::Place;
 
-/// Writes the list of the segments of a device.
 pub(super) fn write(
     memory: &Memory,
     device: u64,
@@ -33,8 +32,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the reserved ranges. Neighbours with a block across both are one range, whatever their
-/// streams.
+/// Returns the reserved ranges. If a block spans two adjacent ranges, the ranges are merged,
+/// regardless of their streams.
 fn whole(memory: &Memory) -> Vec<Range> {
     let mut segments: Vec<Range> = Vec::new();
     for range in memory.reserved.iter() {
@@ -50,7 +49,7 @@ fn whole(memory: &Memory) -> Vec<Range> {
     segments
 }
 
-/// A writer of one segment, which sums up the blocks of the segment.
+/// A writer of one segment. It accumulates the sums over the segment's blocks.
 struct SegmentWriter<'a, 'b, 'p> {
     pickle: &'a mut Pickle<'b>,
     names: &'a mut Names<'p>,

@@ -1,11 +1,11 @@
-//! The entries of a snapshot, and the memory that they lead to.
+//! The entries of a snapshot, and the final memory state.
 //!
-//! The viewer walks the entries backwards from the state at the end. The walk fails for a block
-//! outside all segments, a missing pending block, or an unmapped segment that does not exist. So
-//! this module tracks the memory forwards, and adds lost events. Blocks that an allocation or a
-//! released segment overlaps are freed before that event. The addresses of a block are mapped
-//! before its allocation. If a freed block's allocation was lost and its addresses have earlier
-//! entries, an allocation is added after these entries.
+//! The viewer walks the entries backwards from the final state. The walk fails if a block is
+//! outside of all segments, a pending block is missing, or an unknown segment is unmapped. So this
+//! module simulates the memory forwards, and adds entries for lost events. If an allocation or a
+//! released segment overlaps blocks, these blocks are freed first. The addresses of a block are
+//! mapped before its allocation. If a freed block has no recorded allocation, an allocation is
+//! added after the earlier entries of its addresses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::reserved::{AddressSpan, Range, Reserved};
 use crate::place::Place;
 use crate::profile::{Event, EventKind, Profile};
 
-/// The stream, scope and place of a request.
+/// The stream, the scope and the place of a request.
 #[derive(Clone, Copy, Debug)]
 struct BlockOrigin {
     stream: u32,
@@ -34,15 +34,14 @@ impl BlockOrigin {
     }
 }
 
-/// A block that is live, or pending.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TracedBlock {
     pub(super) span: AddressSpan,
     pub(super) requested_bytes: u64,
     /// True if the block was freed, but other streams may still use it.
     pub(super) is_pending: bool,
-    /// True if the memory is in no known segment. Then its segment is mapped and unmapped with the
-    /// block.
+    /// True if no known segment contains the memory. Then the segment is mapped and unmapped
+    /// together with the block.
     is_foreign: bool,
     origin: BlockOrigin,
 }
@@ -59,21 +58,19 @@ impl TracedBlock {
         }
     }
 
-    /// Returns the place of the allocation.
     pub(super) fn place(&self) -> Place {
         self.origin.place
     }
 }
 
-/// The state of the memory. No blocks overlap, none is empty, and each is in reserved ranges.
+/// The memory state. Blocks do not overlap, are not empty, and lie in reserved ranges.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) reserved: Reserved,
-    /// The blocks, by their first address.
     pub(super) blocks: BTreeMap<u64, TracedBlock>,
 }
 
-/// Writes the list of the entries, and returns the memory at the end.
+/// Writes the list of entries. Returns the final memory state.
 pub(super) fn write(
     profile: &Profile,
     pickle: &mut Pickle<'_>,
@@ -107,7 +104,7 @@ struct SnapshotTrace<'a, 'b, 'p> {
     names: &'a mut Names<'p>,
     list: List,
     memory: Memory,
-    /// The addresses that entries have changed. All other addresses are as they were before the
+    /// The addresses that entries have changed. All other addresses have the state from before the
     /// recording.
     touched: Reserved,
 }
@@ -156,8 +153,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Completes the frees of the pending blocks at the event's addresses. One of them may already
-    /// have been reused.
+    /// Completes the frees of the pending blocks in the event's span. A block whose address was
+    /// already reused is not pending any more.
     fn free_completed(&mut self, event: &Event) {
         let span = AddressSpan::new(event.address, event.bytes);
         let blocks = self.memory.blocks.range(span.start..span.end);
@@ -168,8 +165,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Treats a block without a known allocation as allocated before the recording, if its
-    /// addresses have no earlier entries.
+    /// Adds a block without a recorded allocation. If its addresses have no earlier entries, the
+    /// block precedes the recording. Otherwise, an allocation is added now.
     fn allocated_before(&mut self, event: &Event) {
         let mut block = TracedBlock::of(event);
         if block.span.is_empty() {
@@ -205,16 +202,15 @@ impl SnapshotTrace<'_, '_, '_> {
 
     fn out_of_memory(&mut self, event: &Event) {
         self.begin_entry(NameKey::Oom);
-        // The viewer needs a number. The amount of free device memory is not recorded; it was too
-        // little.
+        // The viewer requires a number for the free device memory, which is not recorded.
         self.number(NameKey::DeviceFree, 0);
         self.number(NameKey::Size, event.bytes);
         self.category(NameKey::Oom, event.scope);
         self.end_entry(BlockOrigin::of(event), event.time_ns);
     }
 
-    /// Writes the last entry. The entry has the category `unknown`. Without this category, the
-    /// viewer fails if any entry has a category.
+    /// Writes the last entry, with the category `unknown`. Without this category, the viewer fails
+    /// if any other entry has a category.
     fn end(&mut self, time_ns: u64) {
         self.begin_entry(NameKey::Snapshot);
         self.number(NameKey::Addr, 0);
@@ -229,7 +225,8 @@ impl SnapshotTrace<'_, '_, '_> {
         self.end_entry(nobody, time_ns);
     }
 
-    /// Completes the free of every block in a span. Each block is pending, or its free was lost.
+    /// Completes the frees of all blocks that overlap a span. If a block is not pending, its free
+    /// was lost.
     fn end_overlapping(&mut self, span: AddressSpan, time_ns: u64) {
         while let Some((_, &block)) = self.memory.blocks.range(..span.end).next_back()
             && block.span.end > span.start
@@ -249,8 +246,7 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Marks a span as reserved since before the recording. Returns the parts that were not known
-    /// to be reserved.
+    /// Marks a span as reserved before the recording. Returns the parts that were not yet reserved.
     fn assume(&mut self, span: AddressSpan, stream: u32) -> Vec<AddressSpan> {
         self.memory.reserved.fill(span, stream)
     }
@@ -263,8 +259,8 @@ impl SnapshotTrace<'_, '_, '_> {
         }
     }
 
-    /// Unmaps a span with the streams of its ranges, so that the viewer merges them again as it
-    /// walks back.
+    /// Unmaps a span range by range, each with its own stream. So the viewer merges the ranges
+    /// again when it walks back.
     fn unmap(&mut self, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for Range { span, stream } in self.memory.reserved.remove(span) {
             let origin = BlockOrigin { stream, ..origin };
@@ -281,7 +277,7 @@ impl SnapshotTrace<'_, '_, '_> {
         self.end_entry(origin, time_ns);
     }
 
-    /// Writes the category of every entry about a block, and of other entries that have a scope.
+    /// Writes the category of an entry, if the entry concerns a block or has a scope.
     fn category(&mut self, action: NameKey, scope: Option<u32>) {
         if scope.is_some() || is_of_block(action) {
             self.names.key(self.pickle, NameKey::Category);

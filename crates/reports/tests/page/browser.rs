@@ -1,4 +1,4 @@
-//! A headless Chromium, driven by the DevTools protocol over two pipes.
+//! A headless Chromium, controlled by the DevTools protocol over two pipes.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -14,30 +14,29 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// The timeout of a wait, longer than any step takes on a busy machine. It ends a test that waits
-/// in vain.
+/// The timeout of a wait. It exceeds the duration of any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The lock of the running browser. Several browsers would slow each other down, and one test
+/// The lock of the running browser. Concurrent browsers would slow each other down, and one test
 /// measures times.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// One window of a browser of its own.
+/// A browser process with one window.
 pub(crate) struct Browser {
     process: Child,
     requests: File,
     messages: Receiver<Value>,
     session: Option<String>,
     last_request: u64,
-    /// Exceptions and errors of the console.
+    /// The exceptions and error messages of the console.
     errors: Vec<String>,
     folder: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Browser {
-    /// Starts the browser that `CACHESCOPE_CHROMIUM` names. If it names none, prints a line that
-    /// says so, and returns `None`.
+    /// Starts the browser at the path `CACHESCOPE_CHROMIUM`. If the variable is not set, prints a
+    /// message and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let Ok(program) = std::env::var("CACHESCOPE_CHROMIUM") else {
             println!("skipped: CACHESCOPE_CHROMIUM names no browser");
@@ -64,7 +63,8 @@ impl Browser {
             .stderr(File::create(folder.join("log")).unwrap())
             .spawn()
             .unwrap();
-        // Each call waits until the shell opens the other end, in this order.
+        // Each `open` blocks until the shell opens the other end of the pipe. The shell opens the
+        // pipes in this order.
         let requests = File::options().write(true).open(&requests).unwrap();
         let messages = receive(File::open(&answers).unwrap());
         let mut browser = Self {
@@ -91,7 +91,7 @@ impl Browser {
         }
     }
 
-    /// Opens a page of HTML, and waits until it shows everything.
+    /// Opens an HTML page, and waits until it is completely rendered.
     pub(crate) fn open(&mut self, name: &str, html: &[u8]) {
         let path = self.folder.join(name);
         fs::write(&path, html).unwrap();
@@ -115,7 +115,6 @@ impl Browser {
         ));
     }
 
-    /// Returns the value of an expression of JavaScript.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let request =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -152,7 +151,7 @@ impl Browser {
         }
     }
 
-    /// Returns two coordinates of the window, from an expression whose value has `x` and `y`.
+    /// Evaluates an expression to a point of the window. Its value must have `x` and `y`.
     #[track_caller]
     pub(crate) fn point(&mut self, expression: &str) -> (f64, f64) {
         let point = self.evaluate(expression);
@@ -164,7 +163,7 @@ impl Browser {
         (part("x"), part("y"))
     }
 
-    /// Scrolls the first element that a selector finds into view, and returns its middle.
+    /// Scrolls the first element that matches a selector into view, and returns its centre.
     #[track_caller]
     pub(crate) fn middle(&mut self, selector: &str) -> (f64, f64) {
         self.point(&format!(
@@ -178,7 +177,6 @@ impl Browser {
         self.mouse(json!({ "type": "mouseMoved", "x": x, "y": y }));
     }
 
-    /// Moves with the button pressed.
     pub(crate) fn drag(&mut self, (x, y): (f64, f64)) {
         self.mouse(json!({ "type": "mouseMoved", "x": x, "y": y, "button": "left", "buttons": 1 }));
     }
@@ -207,7 +205,6 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event);
     }
 
-    /// Types into the element that has the focus.
     pub(crate) fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
@@ -219,8 +216,8 @@ impl Browser {
         }
     }
 
-    /// Takes a screenshot of a rectangle of the window, as a PNG. `rectangle` is an expression that
-    /// evaluates to the rectangle.
+    /// Takes a screenshot of a rectangle of the window, as a PNG. `rectangle` is an expression for
+    /// the rectangle.
     pub(crate) fn screenshot(&mut self, rectangle: &str) -> Vec<u8> {
         let mut clip = self.evaluate(rectangle);
         clip["scale"] = 1.into();
@@ -270,14 +267,14 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Both calls fail only if the browser has ended by itself.
+        // `kill` and `wait` fail only if the browser has already exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Reads messages, each of which ends in a NUL, until the browser ends.
+/// Reads messages, each terminated by NUL, until the browser exits.
 fn receive(answers: File) -> Receiver<Value> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Tests of the written page without a browser: the data decode to the events, and no data escape
-//! from them into the page.
+//! Tests of the written page without a browser. The data decode to the events, and hostile names
+//! stay inside of the data.
 
 use cachescope_reports::{Event, EventKind, Frame, Profile, SiteSummary, by_call_site, lifetimes};
 use programs::training;
@@ -12,7 +12,7 @@ fn html(profile: &Profile) -> String {
     String::from_utf8(crate::html(profile)).unwrap()
 }
 
-/// Returns the object that the page embeds, as a parser of HTML would find it.
+/// Extracts the object that the page embeds, like an HTML parser.
 fn embedded(html: &str) -> Value {
     let begin = r#"<script id="recording" type="application/json">"#;
     let (_, data) = html.split_once(begin).unwrap();
@@ -96,7 +96,7 @@ fn the_embedded_data_are_the_events() {
     }
 }
 
-/// Returns the number of a name in its table, from 1; 0 if the table lacks the name.
+/// Returns the one-based index of a name in its table, or 0 if the table lacks the name.
 fn number<T: PartialEq>(table: &[T], name: Option<&T>) -> u64 {
     let place = table.iter().position(|own| Some(own) == name);
     place.map_or(0, |place| place as u64 + 1)

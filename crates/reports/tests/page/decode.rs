@@ -1,9 +1,9 @@
-//! The columns of the page.
+//! A decoder of the page's columns.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Decodes a column, independently of the code that writes columns.
+/// Decodes a column. Shares no code with the encoder.
 pub(crate) fn decode(text: &str) -> Vec<u64> {
     let mut values = Vec::new();
     let (mut value, mut zigzag, mut shift) = (0i64, 0u64, 0);

@@ -1,4 +1,4 @@
-//! The hunt for a line on the page of a recording without scopes, such as PyTorch's.
+//! Tests of the search for a line, on the page of a recording without scopes, such as PyTorch's.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, OtherReport, Profile};
 
@@ -8,9 +8,10 @@ use crate::html;
 const MIB: u64 = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Returns a profile of two lines without a scope, the second at two columns, with the backtrace of
-/// PyTorch. A minute passes before the first event and after the last. The first line holds the
-/// most at the peak; the last line that allocates holds little.
+/// Returns a profile of two lines without a scope, with PyTorch's backtraces. The second line
+/// allocates at two columns. A minute passes before the first event, and another after the last.
+/// The first line has the most live bytes at the peak. The last allocating line has few live bytes
+/// at the peak.
 fn profile() -> Profile {
     let site = |file: &str, line, column| CallSite {
         file: file.into(),
@@ -85,7 +86,7 @@ fn head_colours_and_time() {
     let href = browser.text(&format!("{link}.getAttribute('href')"));
     assert_eq!(href, "run%20cuda1-2.html");
 
-    // Each line has a colour, and none is the grey of memory without a scope.
+    // Each line has a colour other than the grey of uncached memory.
     let fills = browser.text("[...page.timeline.fills.subarray(0, 3)].join()");
     let mut colours: Vec<&str> = fills.split(',').collect();
     let grey = "(([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0)(page.palette.uncached)";

@@ -1,4 +1,4 @@
-//! The page: what is written, and, in a browser, what it shows and what it does when it is used.
+//! Tests of the page: its text, and its behaviour in a browser.
 
 mod browser;
 mod data;

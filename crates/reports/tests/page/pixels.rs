@@ -1,9 +1,9 @@
-//! The pixels of a screenshot.
+//! The colours of a screenshot.
 
 use std::collections::HashMap;
 use std::io::Cursor;
 
-/// Returns how often each colour occurs.
+/// Returns the number of pixels per colour.
 pub(crate) fn colours(png: &[u8]) -> HashMap<[u8; 3], u32> {
     let mut reader = png::Decoder::new(Cursor::new(png)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];

@@ -1,9 +1,9 @@
-//! Events without sense.
+//! Random, contradictory events.
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile, Segment};
 
-/// Returns events without sense: few addresses and threads, times that run backwards, and numbers
-/// beyond the tables.
+/// Returns random events with few addresses and threads. Times run backwards, and indices exceed
+/// their tables.
 pub(crate) fn soup(mut seed: u64) -> Profile {
     let mut random = |below: u64| {
         seed = seed

@@ -1,4 +1,4 @@
-//! Each view, by real events of the mouse and the keyboard.
+//! Tests of each view, with real mouse and keyboard events.
 
 use programs::training;
 
@@ -12,7 +12,8 @@ fn open() -> Option<Browser> {
     Some(browser)
 }
 
-/// Returns an expression for the first allocation of a line that the timeline shows as a band.
+/// Returns an expression for the first allocation of a line that is visible as a band of the
+/// timeline.
 fn first_of(line: &str) -> String {
     format!(
         "page.recording.lifetimes.site.findIndex((site, own) => \
@@ -151,7 +152,7 @@ fn segments_entry_and_flames() {
     let before = browser.number(live);
     assert!(before < at_peak);
     browser.key("ArrowRight");
-    // A key moves the slider by one event. Some events change nothing.
+    // A key moves the slider by one event, and some events change no total.
     assert_eq!(browser.number("page.moment"), moment + 1.0);
     let total =
         "page.segments.totals.live + page.segments.totals.idle + page.segments.totals.pending";
@@ -164,8 +165,8 @@ fn segments_entry_and_flames() {
 
     let bars = "page.entry.bars.length";
     assert_eq!(browser.number(bars), 50.0);
-    // Memory of this scope is allocated in its entries alone, so the number of bars that have
-    // escaped is the number that the table counts.
+    // Memory of this scope is allocated only in its entries. So the number of escaped bars equals
+    // the number in the table.
     let escaped = browser.number(
         "page.recording.entriesOf[1].reduce((sum, _, i) => { page.entry.number.value = i + 1; page.entry.update(); \
          return sum + page.entry.bars.filter((bar) => bar.hasEscaped).length; }, 0)",
@@ -224,7 +225,7 @@ fn addresses_and_growth() {
         "{tip}"
     );
 
-    // A block of the longest segment is where its address and its time are.
+    // A block of the longest segment is drawn at its address and its time.
     browser.evaluate("document.querySelector('#addresses').scrollIntoView()");
     let point = browser.point(&format!(
         "(() => {{ const own = {}; const box = page.addresses.boxOf(own); \

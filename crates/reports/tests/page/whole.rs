@@ -1,5 +1,4 @@
-//! The page as a whole: its colours, what it shows for recordings that lack something, and its
-//! speed with a long recording.
+//! Tests of the whole page: its colours, incomplete recordings, and the speed for a long recording.
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile};
 use programs::training;
@@ -8,8 +7,8 @@ use crate::browser::Browser;
 use crate::soup::soup;
 use crate::{html, pixels};
 
-/// Runs the tests one after another in one browser, since its start takes longer than any of the
-/// tests.
+/// Runs the tests sequentially in one browser, because starting a browser takes longer than any
+/// test.
 #[test]
 fn whole() {
     let Some(mut browser) = Browser::start() else {
@@ -23,14 +22,14 @@ fn whole() {
 
 fn both_colour_schemes(browser: &mut Browser) {
     browser.open("run.html", &html(&training(50, true)));
-    // Zooms to a few steps, one with an evaluation beside it. Among all steps, the evaluation has
-    // few pixels.
+    // Zooms to a few steps, with an evaluation beside one of them. In the full view, the evaluation
+    // has too few pixels.
     browser.evaluate("page.timeline.zoom(18e6, 27e6)");
     let mut papers = Vec::new();
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
-        // Waits for a frame in which the views are drawn anew, and for a frame that the screenshot
-        // shows.
+        // Waits for two frames: one in which the views are redrawn, and one that the screenshot
+        // captures.
         browser.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );
@@ -87,7 +86,7 @@ fn events_without_sense(browser: &mut Browser) {
     }
 }
 
-/// Returns a profile of one allocation, all of whose names are markup.
+/// Returns a profile of one allocation, in which all names are markup.
 fn hostile() -> Profile {
     let markup = "</script><img src=x onerror=alert(1)>";
     Profile {
@@ -117,7 +116,7 @@ fn a_million_events(browser: &mut Browser) {
     let html = html(&profile);
     let size_bytes = html.len();
     assert!(size_bytes < 10_000_000, "{size_bytes} bytes");
-    // Takes the best of a few times, since the machine does other things too.
+    // Uses the best of several attempts, because the machine runs other processes too.
     let mut times_ms = Vec::new();
     for attempt in 0..3 {
         browser.open(&format!("long-{attempt}.html"), &html);

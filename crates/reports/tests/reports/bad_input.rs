@@ -1,5 +1,4 @@
-//! Events of which some were lost, or that no program makes: every report is written, and can be
-//! read.
+//! Tests with lost or impossible events: each report is written, and can be parsed.
 
 use std::collections::HashSet;
 
@@ -15,10 +14,8 @@ use crate::toy::{record, tables};
 use crate::unpickle::unpickle;
 use crate::viewer::{check_tiles, walk_back};
 
-/// A function that writes a report.
 pub(crate) type Report = fn(&Profile, &mut dyn std::io::Write) -> std::io::Result<()>;
 
-/// Returns the bytes of a report.
 pub(crate) fn bytes(write: Report, profile: &Profile) -> Vec<u8> {
     let mut file = Vec::new();
     write(profile, &mut file).expect("a vector takes all");
@@ -33,7 +30,7 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
-/// Writes every report, and checks the properties that each report has, whatever the events are.
+/// Writes all reports, and checks the properties that hold for any events.
 fn check_all(profile: &Profile) {
     let snapshot = unpickle(&bytes(snapshot::write, profile));
     check_tiles(&snapshot);
@@ -199,7 +196,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         0u64..1 << 20,
         prop::option::weighted(0.2, 0u32..40),
     );
-    // Few addresses, so that several events have one address.
+    // Addresses are few, so that several events share an address.
     let memory = (0u64..24, 0u64..4, 0u64..6);
     (who, what, memory).prop_map(
         |(who, (kind, time_ns, stack), (address, bytes, block_bytes))| {
@@ -241,7 +238,7 @@ proptest! {
     #[test]
     fn any_events(mut profile in any_profile()) {
         check_all(&profile);
-        // Ranges of several streams may be reserved so that the viewer cannot walk them back.
+        // The viewer may fail to walk back over ranges of several streams.
         profile.events.iter_mut().for_each(|event| event.stream = 0);
         check_all(&profile);
     }

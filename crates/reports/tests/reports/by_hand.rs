@@ -1,4 +1,4 @@
-//! Reports that only people can check, and measurements.
+//! Reports that must be inspected by hand, and measurements.
 
 use std::fs::{File, create_dir_all};
 use std::path::Path;
@@ -21,7 +21,7 @@ const REPORTS: [(&str, Report); 7] = [
 ];
 
 /// Returns a profile whose snapshot has about 100,000 entries, each with two frames. An allocation
-/// makes one entry, a free makes two.
+/// becomes one entry, and a free two.
 fn of_many_entries() -> Profile {
     let mut profile = record(1, 100, 140_000).profile;
     let mut entries = 0;
@@ -33,8 +33,8 @@ fn of_many_entries() -> Profile {
     profile
 }
 
-/// Prints the time and the length of each report:
-/// `cargo test -p cachescope-reports --release --test reports -- --ignored --nocapture speed`
+/// Prints the time and the length of each report: `cargo test -p cachescope-reports --release
+/// --test reports -- --ignored --nocapture speed`
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
@@ -64,7 +64,7 @@ fn snapshots_are_small() {
     assert!(bytes_per_entry < 60.0);
 }
 
-/// Writes every report of a small program, to look at in its viewer.
+/// Writes all reports of a small program, for inspection in their viewers.
 #[test]
 #[ignore = "it leaves files"]
 fn files() {

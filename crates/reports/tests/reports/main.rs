@@ -1,4 +1,4 @@
-//! Reports of recorded programs, of lost events, and of event soup.
+//! Tests of reports with recorded programs, lost events, and random events.
 #![allow(missing_docs)]
 
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Traces for Perfetto.
+//! Tests of traces for Perfetto.
 
 use std::collections::HashMap;
 
@@ -23,8 +23,8 @@ fn identity(event: &Value) -> (&str, &str) {
     (text("cat"), text("id"))
 }
 
-/// Checks that slices of threads nest in the order of their times, and that asynchronous slices
-/// begin and end once.
+/// Checks that the slices of each thread nest in time order. Checks that each asynchronous slice
+/// begins once and ends once.
 pub(crate) fn check_trace(trace: &Value) {
     let mut open: HashMap<u64, Vec<&Value>> = HashMap::new();
     let mut latest: HashMap<u64, f64> = HashMap::new();
@@ -66,7 +66,7 @@ fn scope_event(kind: EventKind, scope: u32, time_ns: u64) -> Event {
     }
 }
 
-/// Returns the phase, name and time of each slice of a thread.
+/// Returns the phase, the name and the time of each slice of a thread.
 fn slices(events: Vec<Event>) -> Vec<(String, String, f64)> {
     let profile = Profile {
         events,
@@ -188,7 +188,7 @@ fn an_enter_without_its_exit_ends_with_what_is_around_it() {
         scope_event(EventKind::Enter, 2, 2_000),
         scope_event(EventKind::Exit, 0, 3_000),
         scope_event(EventKind::Enter, 0, 4_000),
-        // An exit of a scope that is not open, while another scope is.
+        // This is an Exit of a scope that is not open, while another scope is open.
         scope_event(EventKind::Exit, 2, 5_000),
     ]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Reports by line: the allocations of each line, their growth, and the table of both.
+//! Tests of reports by line: allocations, growth, and their tables.
 
 use cachescope_reports::{
     CallSite, Event, EventKind, Profile, SiteSummary, by_call_site, growth, perfetto, table,
@@ -7,7 +7,6 @@ use cachescope_reports::{
 use crate::bad_input::text;
 use crate::toy::{record, tables};
 
-/// Builds the events of a thread.
 #[derive(Default)]
 struct Program {
     events: Vec<Event>,
@@ -47,7 +46,7 @@ impl Program {
     }
 }
 
-/// Returns the profile of an entry that keeps one of its blocks, with events before and after the
+/// Returns the profile of an entry that leaks one of its blocks, with events before and after the
 /// entry.
 fn small() -> Profile {
     let mut program = Program::default();
@@ -121,7 +120,6 @@ fn sums_over_lines_are_those_of_the_program() {
     }
 }
 
-/// Returns how many allocations of each line escaped.
 fn escaped(profile: &Profile) -> Vec<(Option<u32>, u64)> {
     let sites = by_call_site(profile).into_iter();
     let mut escaped: Vec<_> = sites.map(|own| (line(&own), own.escaped)).collect();
@@ -135,7 +133,7 @@ fn line(own: &SiteSummary) -> Option<u32> {
 
 #[test]
 fn what_is_freed_after_the_exit_has_escaped() {
-    // This entry began before the recording.
+    // The entry began before the recording.
     let mut program = Program {
         scope: Some(0),
         ..Program::default()
@@ -177,7 +175,7 @@ fn operations_count_for_their_lines_with_what_they_call() {
         program.thread = thread;
         program.push(kind, call_site, 0, 0);
     };
-    // The end of an operation that began before the recording.
+    // This operation began before the recording.
     push(EventKind::OperationEnd, 0, 0);
     push(EventKind::OperationBegin, 1, 0);
     push(EventKind::OperationBegin, 2, 0);
@@ -187,11 +185,11 @@ fn operations_count_for_their_lines_with_what_they_call() {
     push(EventKind::OperationEnd, 0, 0);
     push(EventKind::OperationEnd, 0, 1);
     push(EventKind::OperationEnd, 0, 0);
-    // An operation that does not end.
+    // This operation does not end.
     push(EventKind::OperationBegin, 4, 0);
     let sites = by_call_site(&program.profile());
     let times = sites.iter().map(|own| (line(own), own.operation_ns));
-    // Line 2 was called, and called itself; a tick is 10 ns.
+    // Line 2 was called from outside, and from itself. A tick is 10 ns.
     let expected = [(Some(2), 70 + 10), (Some(4), 40), (Some(3), 20)];
     assert_eq!(times.collect::<Vec<_>>(), expected);
     assert!(sites.iter().all(|own| own.kernel_ns == own.operation_ns));
@@ -210,16 +208,15 @@ fn a_device_behind_the_host_has_its_own_time() {
     let times = sites
         .iter()
         .map(|own| (line(own), own.operation_ns, own.kernel_ns));
-    // The time of the second operation on the device is not known yet.
+    // The device time of the second operation is not recorded.
     assert_eq!(
         times.collect::<Vec<_>>(),
         [(Some(2), 10, 7_500), (Some(3), 10, 0)]
     );
 }
 
-/// Returns a program with entries that grow. Each entry makes one block of 64 bytes that stays, and
-/// one block that replaces the block of the previous entry. Each entry of the first half also makes
-/// a block that stays to the end.
+/// Returns a program whose entries leak. Each entry leaks a block of 64 bytes, and replaces one
+/// block of the previous entry. Each entry of the first half also leaks a large block.
 fn growing(entries: u64) -> Program {
     let mut program = Program::default();
     for number in 0..entries {
@@ -264,8 +261,8 @@ fn growth_is_what_entries_leave_once_they_are_warm() {
 
 #[test]
 fn growth_is_less_what_is_freed_of_earlier_entries() {
-    // Each of four entries leaves 100 bytes; from the third on, each frees a block of an earlier
-    // entry, if `frees` says so.
+    // Four entries each leave 100 bytes. From the third entry on, an entry frees a block of an
+    // earlier entry if `frees` selects it.
     let growths = |frees: fn(u64) -> bool| {
         let mut program = Program::default();
         for number in 0..4 {
@@ -280,7 +277,7 @@ fn growth_is_less_what_is_freed_of_earlier_entries() {
     };
     let none = growths(|_| true);
     assert_eq!((none.left_bytes_per_entry, &none.sites[..]), (0, &[][..]));
-    // One block of 100 bytes in two entries.
+    // The two counted entries leave one block of 100 bytes.
     assert_eq!(growths(|number| number == 2).left_bytes_per_entry, 50);
     assert_eq!(growths(|_| false).left_bytes_per_entry, 100);
 }
@@ -295,7 +292,7 @@ fn growth_leaves_out_what_is_inside_an_entry_from_before() {
 
 #[test]
 fn growth_counts_threads_and_whole_entries_alone() {
-    // A scope that is left, and never entered.
+    // This scope has an Exit but no Enter.
     let mut program = Program {
         scope: Some(0),
         ..Program::default()
@@ -307,7 +304,7 @@ fn growth_counts_threads_and_whole_entries_alone() {
         program.enter(2);
         program.exit(live_bytes);
     }
-    // A scope that is entered, and never left.
+    // This scope has an Enter but no Exit.
     program.enter(2);
     let growths = growth(&program.profile());
     assert_eq!(growths.len(), 1);
@@ -349,8 +346,8 @@ growth: what an entry leaves, less what is freed of earlier entries; the average
     assert_eq!(text(table::write, &profile), expected);
 }
 
-/// Returns the profile of a program that allocates at the columns 5 and 31 of line 1, and at one
-/// column of line 2. Operations have other columns of both lines.
+/// Returns the profile of a program. It allocates at the columns 5 and 31 of line 1, and at one
+/// column of line 2. Operations have other columns of the two lines.
 fn of_two_columns() -> Profile {
     let mut profile = small();
     let first = profile.call_sites[0].clone();
@@ -365,13 +362,13 @@ fn of_two_columns() -> Profile {
     };
     profile.call_sites.extend([site(31), site(77)]);
     let mut program = Program::default();
-    // Growth counts the last three of six entries.
+    // Growth counts the last three of the six entries.
     for (number, call_site) in (1..).zip([0, 3, 1, 0, 3, 1]) {
         program.enter(0);
         program.push(EventKind::Miss, call_site, number << 12, 1000);
         program.exit(0);
     }
-    // An operation is not an allocation: its line keeps its text, unless two allocations share it.
+    // An operation is not an allocation, so its column alone does not change the text of its line.
     for call_site in [2, 4] {
         program.push(EventKind::OperationBegin, call_site, 0, 0);
         program.push(EventKind::OperationEnd, call_site, 0, 0);
@@ -382,7 +379,7 @@ fn of_two_columns() -> Profile {
     }
 }
 
-/// Returns the last words of the rows of a table.
+/// Returns the last word of each row of a table.
 fn last_words(table: &str) -> Vec<&str> {
     let words = table
         .lines()
@@ -396,7 +393,7 @@ fn tables_name_the_column_where_two_allocations_share_a_line() {
     let table = text(table::write, &profile);
     let words = last_words(&table);
     let count = |line: &str| words.iter().filter(|word| **word == line).count();
-    // By line, and in what an entry leaves.
+    // Each allocating column occurs in the table of lines, and in the table of growth.
     assert_eq!(count("src/main.rs:1:5"), 2, "{table}");
     assert_eq!(count("src/main.rs:1:31"), 2, "{table}");
     assert_eq!(count("src/main.rs:1:77"), 1, "{table}");

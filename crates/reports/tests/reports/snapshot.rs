@@ -1,4 +1,4 @@
-//! Snapshots, read as PyTorch's viewer reads them.
+//! Tests of snapshots, parsed as PyTorch's viewer parses them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ fn read(profile: &Profile) -> Value {
     unpickle(&bytes(snapshot::write, profile))
 }
 
-/// Returns the actions, addresses and sizes of a device's entries.
+/// Returns the action, the address and the size of each entry of a device.
 fn entries(snapshot: &Value, device: usize) -> Vec<(&str, u64, u64)> {
     let trace = snapshot.list("device_traces")[device].items().iter();
     let of = |entry: &'_ Value| entry.get("addr").map_or(0, |_| entry.int("addr"));
@@ -118,7 +118,7 @@ fn neighbours_that_were_reserved_are_one_segment() {
     elsewhere.stream = 9;
     let events = vec![reserve(0x2000, 0x1000), straddling, other_stream, elsewhere];
     let snapshot = read(&of_events(events));
-    // A range grows in place, whichever stream makes the request.
+    // A range grows in place, regardless of the requesting stream.
     let segments = check_tiles(&snapshot).0;
     assert_eq!(segments, [(0x1000, 0x4000, 0), (0x8000, 0x9000, 9)]);
     walk_back(&snapshot, 0);
@@ -206,9 +206,9 @@ fn a_pending_block_stays_until_its_range_is_allocated_again() {
 fn a_pending_block_is_free_once_other_streams_are_done() {
     let allocated = block_event(EventKind::Miss, 0x1000, 1024);
     let pending = block_event(EventKind::FreePending, 0x1000, 1024);
-    // The completion is of an arena that begins before the block and contains it.
+    // The completed span is an arena that begins before the block and contains it.
     let completed = block_event(EventKind::FreeCompleted, 0xc00, 2048);
-    // The second completion changes nothing. A completion of a live block is ignored too.
+    // The second completion has no effect. The completion of a live block is ignored.
     let live = block_event(EventKind::Miss, 0x2000, 512);
     let events = vec![
         allocated,
@@ -234,8 +234,7 @@ fn a_pending_block_is_free_once_other_streams_are_done() {
 #[test]
 fn lost_events_are_reconstructed() {
     let allocated = block_event(EventKind::Hit, 0x1000, 1024);
-    // The free of the first block was lost, and so was the allocation of the block that is freed
-    // last.
+    // The free of the first block was lost. The allocation of the last freed block was lost too.
     let events = vec![
         allocated,
         block_event(EventKind::Hit, 0x1000, 512),

@@ -1,11 +1,11 @@
-//! Reports by place: DHAT's, and flame graphs.
+//! Tests of reports by place: DHAT profiles and flame graphs.
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile, dhat, flame, folded};
 
 use crate::bad_input::{json, text};
 use crate::toy::{block, tables};
 
-/// Returns a profile whose peak is at 300 ns: 1000 bytes of line 1, and 600 bytes of no scope.
+/// Returns a profile whose peak is at 300 ns: 1000 bytes of line 1, and 600 bytes without a scope.
 fn profile() -> Profile {
     let uncached = Event {
         scope: None,
@@ -79,7 +79,7 @@ fn dhat_lists_backtraces_from_the_innermost_out() {
 #[test]
 fn dhat_has_every_stack_once() {
     let mut profile = profile();
-    // Another call on the first line, and a backtrace without frames.
+    // Adds another call on the first line, and a backtrace without frames.
     profile.call_sites[2] = CallSite {
         column: 50,
         ..profile.call_sites[0].clone()
@@ -108,7 +108,8 @@ fn folded_stacks_are_those_of_the_peak() {
         written,
         "<uncached>;src/attention.rs:3 600\nloop;src/main.rs:1 1000\n"
     );
-    // From the outermost in, and no more divided than they are frames.
+    // The frames are in order from the outermost inwards. Separators in names are replaced, so they
+    // divide no frame.
     let written = text(folded::write, &with_stacks());
     assert_eq!(
         written,
@@ -119,7 +120,7 @@ fn folded_stacks_are_those_of_the_peak() {
 #[test]
 fn a_flame_graph_names_the_device_and_the_peak() {
     let mut profile = profile();
-    // The name of this scope begins with `#`, with which readers begin a comment.
+    // The name of this scope begins with `#`, which begins a comment in folded stacks.
     profile
         .events
         .iter_mut()
@@ -131,7 +132,8 @@ fn a_flame_graph_names_the_device_and_the_peak() {
     assert_eq!(graph, text(flame::write, &profile), "it is deterministic");
 }
 
-/// Returns a profile whose device, scopes, files and functions have names with these characters.
+/// Returns a profile in which the names of devices, scopes, files and functions contain
+/// `characters`.
 fn named(characters: &str) -> Profile {
     let name = format!("a{characters}z");
     let mut profile = profile();
@@ -148,7 +150,6 @@ fn named(characters: &str) -> Profile {
     profile
 }
 
-/// Returns true for characters that XML 1.0 allows.
 fn is_char(character: char) -> bool {
     match u32::from(character) {
         0x9 | 0xa | 0xd => true,
@@ -157,8 +158,8 @@ fn is_char(character: char) -> bool {
     }
 }
 
-/// Asserts that a text is well-formed XML: its characters are allowed, `<` and `&` begin markup,
-/// and tags nest.
+/// Asserts that a text is well-formed XML: it has no forbidden characters, `<` and `&` begin
+/// markup, and tags nest.
 #[track_caller]
 fn check_xml(text: &str) {
     let forbidden = text.chars().find(|&character| !is_char(character));

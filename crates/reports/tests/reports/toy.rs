@@ -1,9 +1,8 @@
-//! Programs on an allocator that keeps the invariants of the real one, recorded as profiles; and
-//! single events.
+//! Profiles of programs on a toy allocator, which has the invariants of the real allocator.
+//! Builders of single events.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile, Segment};
 
-/// Numbers that look random.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -19,7 +18,6 @@ const PAGE: u64 = 1 << 16;
 const IMPORTED: u64 = 0x7f00_0000_0000;
 const THREADS: u64 = 2;
 
-/// A block that is live, or pending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) address: u64,
@@ -32,7 +30,6 @@ pub(crate) struct Block {
     is_pending: bool,
 }
 
-/// A range that grows in place.
 struct Range {
     base: u64,
     reserved_bytes: u64,
@@ -49,13 +46,13 @@ pub(crate) struct Toy {
     with_stacks: bool,
 }
 
-/// A profile, and the blocks that are live at its end.
+/// A profile with the blocks that are live at its end.
 pub(crate) struct Recorded {
     pub(crate) profile: Profile,
     pub(crate) live: Vec<Block>,
 }
 
-/// Records `steps` of a program that has run for some steps before.
+/// Records `steps` steps of a program, after `before` steps that are not recorded.
 pub(crate) fn record(seed: u64, before: usize, steps: usize) -> Recorded {
     let range = |base, stream| Range {
         base,
@@ -95,7 +92,7 @@ pub(crate) fn record(seed: u64, before: usize, steps: usize) -> Recorded {
     }
 }
 
-/// Returns a profile without events.
+/// Returns a profile with tables of names and without events.
 pub(crate) fn tables(device: &str) -> Profile {
     let scopes = ["loop", "a \"quoted\\\" näme; with all\n", "# hash"];
     let files = ["src/main.rs", "/home/a b/tab\there.rs", "src/attention.rs"];
@@ -150,8 +147,8 @@ impl Toy {
         let missing = (address + block_bytes).saturating_sub(end);
         let stream = self.ranges[number].stream;
         if missing > 0 {
-            // In two steps, since the real pool maps pages one by one as well, and for whichever
-            // stream makes the request.
+            // Grows in two steps with different streams. The real pool also maps pages one by one,
+            // for any requesting stream.
             let pages = missing.next_multiple_of(PAGE);
             let other = self.numbers.below(3) as u32;
             self.push_memory(EventKind::Reserve, end, PAGE, other);
@@ -214,7 +211,7 @@ impl Toy {
         }
     }
 
-    /// Completes every other pending block with an event, and the others without an event.
+    /// Completes all pending blocks. Only every other completion has an event.
     fn complete_pending(&mut self) {
         let pending = self.blocks.iter().filter(|block| block.is_pending);
         for block in pending.copied().collect::<Vec<_>>().iter().step_by(2) {
@@ -223,7 +220,7 @@ impl Toy {
         self.blocks.retain(|block| !block.is_pending);
     }
 
-    /// Releases pages at the end of a range that no block uses.
+    /// Releases the unused pages at the end of a range.
     fn release(&mut self) {
         let number = self.numbers.below(2) as usize;
         let (base, end) = (self.ranges[number].base, self.end(number));
@@ -274,8 +271,8 @@ impl Toy {
         self.ranges[number].base + self.ranges[number].reserved_bytes
     }
 
-    /// Returns the first address with `block_bytes` free bytes after it, within the range or
-    /// beyond.
+    /// Returns the lowest address with `block_bytes` free bytes after it. The address may be at the
+    /// end of the range.
     fn first_fit(&self, number: usize, block_bytes: u64) -> u64 {
         let base = self.ranges[number].base;
         let in_range = |block: &&Block| block.stream == self.ranges[number].stream;
@@ -335,7 +332,7 @@ impl Toy {
     }
 }
 
-/// Returns an event of a block of the first line in the first scope.
+/// Returns an event of a block, with the first line and the first scope.
 pub(crate) fn block(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
     Event {
         address,

@@ -1,4 +1,4 @@
-//! Reads pickles as PyTorch's viewer does: by the opcodes that it knows, and no other.
+//! A parser of pickles with only the opcodes that PyTorch's viewer supports.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ struct Machine<'a> {
     memo: Vec<Value>,
 }
 
-/// Returns the value of a pickle, which is read completely.
+/// Returns the value of a pickle, which must have no further bytes.
 pub(crate) fn unpickle(input: &[u8]) -> Value {
     let mut machine = Machine {
         input,
@@ -136,7 +136,8 @@ impl Machine<'_> {
 
     fn append(&mut self) {
         let items = self.stack.split_off(self.marks.pop().expect("a mark"));
-        // The viewer passes the items as arguments of one call.
+        // The viewer passes the items as arguments of one call, and the number of arguments is
+        // limited.
         assert!(items.len() <= 1000);
         let Some(Value::List(list)) = self.stack.last_mut() else {
             panic!("no list");

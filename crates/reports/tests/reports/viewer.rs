@@ -1,14 +1,14 @@
-//! Walks a snapshot like PyTorch's viewer, and fails where the viewer fails.
+//! Walks a snapshot like PyTorch's viewer, and fails in the same cases.
 
 use std::collections::HashMap;
 
 use crate::unpickle::Value;
 
-/// A segment: its first address, its end, its stream.
+/// A segment: its first address, its end and its stream.
 type Segment = (u64, u64, u64);
 
-/// Checks that blocks tile their segments, and that segments do not overlap. Returns the segments,
-/// and the end and state of each block that is not idle, by its address.
+/// Checks that blocks tile their segments, and that segments do not overlap. Returns the segments.
+/// Also returns, by address, the end and the state of each block that is not idle.
 pub(crate) fn check_tiles(snapshot: &Value) -> (Vec<Segment>, HashMap<u64, (u64, String)>) {
     let mut segments = Vec::new();
     let mut blocks = HashMap::new();
@@ -36,7 +36,7 @@ pub(crate) fn check_tiles(snapshot: &Value) -> (Vec<Segment>, HashMap<u64, (u64,
     (segments, blocks)
 }
 
-/// Walks the entries back from the end. At each, the blocks must lie in segments.
+/// Walks the entries back from the final state. Before each entry, all blocks must lie in segments.
 pub(crate) fn walk_back(snapshot: &Value, device: usize) {
     let (mut segments, mut blocks) = check_tiles(snapshot);
     let trace = snapshot.list("device_traces")[device].items();
@@ -82,7 +82,7 @@ fn covered(segments: &[Segment], mut start: u64, end: u64) -> bool {
     false
 }
 
-/// Maps a span, and merges it with neighbours of its stream.
+/// Maps a span, and merges it with adjacent segments of its stream.
 fn map(segments: &mut Vec<Segment>, (mut start, mut end): (u64, u64), stream: u64) {
     assert!(segments.iter().all(|own| own.1 <= start || end <= own.0));
     segments.retain(|own| {
@@ -95,7 +95,7 @@ fn map(segments: &mut Vec<Segment>, (mut start, mut end): (u64, u64), stream: u6
     segments.push((start, end, stream));
 }
 
-/// Unmaps a span. Fails if no segment contains all of it.
+/// Unmaps a span. Fails if no single segment contains the span.
 fn unmap(segments: &mut Vec<Segment>, (start, end): (u64, u64)) {
     let around = segments
         .iter()
@@ -105,7 +105,7 @@ fn unmap(segments: &mut Vec<Segment>, (start, end): (u64, u64)) {
     segments.extend(rest.into_iter().filter(|own| own.0 < own.1));
 }
 
-/// Returns the categories of the entries, each once, sorted.
+/// Returns the sorted, distinct categories of the entries.
 pub(crate) fn categories(snapshot: &Value, device: usize) -> Vec<&str> {
     let trace = snapshot.list("device_traces")[device].items();
     let with_category = trace.iter().filter(|entry| entry.get("category").is_some());

@@ -1,31 +1,32 @@
 //! CUDA's stream-ordered memory pool (`cuMemAllocAsync`), by its documented rules.
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
-//! - Freed memory serves later requests; on one stream, immediately.
-//! - If no free block fits, unused memory is remapped to one range of addresses. If that is too
-//!   little, the pool grows, here by multiples of 32 MiB.
-//! - Nothing is released to the device at synchronisation, as with the unlimited release threshold
-//!   that frameworks set. With CUDA's default, synchronisation releases all unused memory.
+//! - A free block serves later requests. On the stream that freed it, the block is reusable at
+//!   once.
+//! - If no free block fits, unused memory is remapped to one contiguous address range. If unused
+//!   memory is too small, the pool grows, in this model by multiples of 32 MiB.
+//! - Synchronisation releases no memory to the device, as with the unlimited release threshold that
+//!   frameworks set. With CUDA's default threshold, synchronisation releases all unused memory.
 //!
-//! The documentation does not define which free block serves a request: here it is the smallest
-//! that fits. The step of growth is not documented either; 32 MiB is often observed.
+//! The documentation does not define which free block serves a request. The model uses the smallest
+//! block that fits. The growth step is not documented either; 32 MiB is often observed.
 //!
-//! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using
-//! the NVIDIA CUDA stream-ordered memory allocator, part 1" (of remapping).
+//! Sources: CUDA Programming Guide, "Stream-ordered memory allocator". V. Mehta and others, "Using
+//! the NVIDIA CUDA stream-ordered memory allocator, part 1", which describes remapping.
 
 use super::driver::Driver;
 use super::parts::Parts;
 use super::{Model, ModelBlock, RANGE_BYTES, UNIT_BYTES};
 use crate::simulation::DriverCall;
 
-/// The step of growth.
+/// The growth step of the pool.
 const GROWTH_BYTES: u64 = 32 << 20;
-/// The unit of remapping.
+/// The granularity of remapping.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// An unbounded range of addresses, some pages of which have memory.
+/// An unbounded address range, some pages of which are mapped.
 ///
-/// Invariant: gaps between parts begin and end at multiples of a page.
+/// Invariant: gaps between parts begin and end at multiples of [`PAGE_BYTES`].
 #[derive(Debug)]
 pub(super) struct CudaPool {
     parts: Parts,
@@ -50,8 +51,9 @@ impl CudaPool {
         Some(start)
     }
 
-    /// Makes a free part of `bytes` at the end of all parts: of unused pages, then of new pages.
-    /// Returns false if the limit is too small.
+    /// Extends the last free part to at least `bytes`, or adds a free part behind all parts. Remaps
+    /// unused pages first, then maps new pages. Returns false if the memory limit or the address
+    /// range is too small.
     fn grow(&mut self, bytes: u64) -> bool {
         let (end, room_bytes) = (self.parts.end(), self.limit_bytes - self.reserved_bytes);
         let start = self.parts.free_before(end).unwrap_or(end);
@@ -86,7 +88,8 @@ impl CudaPool {
         true
     }
 
-    /// Returns the whole pages of free parts before `end`.
+    /// Returns the whole pages of each free part before `end`: the part's start, and the pages'
+    /// start and end.
     fn unused_pages(&self, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
         let parts = self.parts.free_parts().into_iter();
         let before = parts.filter(move |&(_, start)| start < end);
@@ -103,7 +106,7 @@ impl CudaPool {
             .sum()
     }
 
-    /// Removes `bytes` of unused pages from the parts.
+    /// Removes `bytes` of unused pages before `end` from the parts.
     fn take_unused(&mut self, end: u64, bytes: u64) {
         let mut left_bytes = bytes;
         for (start, first, last) in Vec::from_iter(self.unused_pages(end)) {

@@ -1,8 +1,8 @@
-//! The driver below a model.
+//! The simulated driver that a model calls.
 
 use crate::simulation::{DriverCall, DriverLedger};
 
-/// Counts and charges a model's calls, if costs are computed.
+/// A ledger that counts and charges a model's driver calls, if costs are computed.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
     pub(super) ledger: Option<DriverLedger>,
@@ -15,8 +15,8 @@ impl Driver {
         }
     }
 
-    /// Fills a range of addresses with memory, by handles of `handle_bytes` bytes each. The handles
-    /// are new, or were unmapped elsewhere.
+    /// Charges the calls that map a range with handles of `handle_bytes` bytes each. New handles
+    /// are also created; old handles were unmapped from another address.
     pub(super) fn map(&mut self, new_handles: u64, old_handles: u64, handle_bytes: u64) {
         let Some(ledger) = &mut self.ledger else {
             return;
@@ -34,7 +34,7 @@ impl Driver {
         ledger.charge_each(DriverCall::MemSetAccess, mappings);
     }
 
-    /// Charges one call for each of several handles.
+    /// Charges one call for each of `handles` handles.
     pub(super) fn each(&mut self, call: DriverCall, handles: u64, handle_bytes: u64) {
         if let Some(ledger) = &mut self.ledger {
             (0..handles).for_each(|_| ledger.charge(call, handle_bytes));

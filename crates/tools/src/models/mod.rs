@@ -1,4 +1,4 @@
-//! Models of other allocators: their documented rules as arithmetic over a trace. No memory is
+//! Models of other allocators: their documented rules, computed over a trace. No memory is
 //! reserved.
 //!
 //! # Examples
@@ -29,38 +29,33 @@ use cuda_pool::CudaPool;
 use driver::Driver;
 use pytorch::PyTorch;
 
-/// The unit that block sizes are multiples of.
+/// The allocation granularity: block sizes are multiples of this unit.
 const UNIT_BYTES: u64 = 512;
-/// The bound on sizes and sums, as in all traces.
+/// The upper bound on sizes and address ranges, as for all traces.
 const RANGE_BYTES: u64 = 1 << 63;
 
-/// The allocator of a device.
+/// A model of a device's allocator.
 trait Model: Debug {
     /// Returns a block for a request of 1 byte or more. Returns `None` if the device has no memory
     /// for the block.
     fn allocate(&mut self, bytes: u64) -> Option<ModelBlock>;
-    /// Takes a block back.
     fn free(&mut self, block: ModelBlock);
-    /// Returns the bytes reserved from the device.
     fn reserved_bytes(&self) -> u64;
-    /// Returns the driver that the model calls.
     fn driver(&self) -> &Driver;
-    /// Returns the driver that the model calls.
     fn driver_mut(&mut self) -> &mut Driver;
-    /// Checks the invariants, and returns the blocks in use.
+    /// Checks the invariants. Returns the start and the size of each block in use.
     #[cfg(test)]
     fn check(&self) -> Vec<(u64, u64)>;
 }
 
-/// A block that is in use.
 #[derive(Debug)]
 struct ModelBlock {
-    /// The number of the model's pool that the block is from.
+    /// The index of the block's pool in the model.
     pool: usize,
     start: u64,
 }
 
-/// An allocator that is modelled.
+/// The kind of a modelled allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ModelKind {
@@ -73,7 +68,7 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
-    /// The models.
+    /// All modelled allocators.
     pub const ALL: [Self; 3] = [Self::PyTorch, Self::PyTorchExpandable, Self::CudaPool];
 
     /// Returns the name of the model.
@@ -103,14 +98,13 @@ impl ModelKind {
     }
 }
 
-/// A model that runs a trace batch by batch.
+/// A model to which a trace is applied in batches.
 #[derive(Debug)]
 pub struct ModelReplay {
     kind: ModelKind,
     engine: ReplayEngine<MeasuredModel>,
 }
 
-/// A model, and the peak of the bytes that it reserved.
 #[derive(Debug)]
 struct MeasuredModel {
     model: Box<dyn Model>,
@@ -142,11 +136,11 @@ impl TraceAllocator for MeasuredModel {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelOutcome {
-    /// The allocator that is modelled.
+    /// The modelled allocator.
     pub kind: ModelKind,
     /// The number of allocations and frees, including failed ones.
     pub events: u64,
-    /// The peak of the live bytes, as requested, without failed allocations.
+    /// The peak of the requested live bytes, without failed allocations.
     pub peak_live_bytes: u64,
     /// The peak of the bytes reserved from the device.
     pub peak_reserved_bytes: u64,
@@ -157,7 +151,7 @@ pub struct ModelOutcome {
 }
 
 impl ModelOutcome {
-    /// Returns peak reserved over peak live bytes; 1 if nothing was live.
+    /// Returns the ratio of peak reserved bytes to peak live bytes; 1 if no bytes were live.
     pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
             0 => 1.0,
@@ -167,8 +161,8 @@ impl ModelOutcome {
 }
 
 impl ModelReplay {
-    /// Creates a model before the first event, for a device with `limit_bytes` bytes. Its calls
-    /// have the costs of the table `costs`.
+    /// Creates a model for a device with `limit_bytes` bytes. The driver calls of the model have
+    /// the costs of the table `costs`.
     pub fn new(kind: ModelKind, limit_bytes: Option<u64>, costs: Option<&DriverCosts>) -> Self {
         let ledger = costs.map(DriverLedger::new);
         let model = MeasuredModel {
@@ -186,7 +180,7 @@ impl ModelReplay {
         self.engine.apply(batch);
     }
 
-    /// Returns the results so far.
+    /// Returns the results up to the last applied event.
     pub fn outcome(&self) -> ModelOutcome {
         let measured = &self.engine.allocator;
         ModelOutcome {

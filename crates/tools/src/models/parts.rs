@@ -1,11 +1,11 @@
-//! Parts of reserved addresses, each in use or free.
+//! Parts of a reserved address range, each in use or free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parts by address. Addresses in no part are not reserved.
+/// Parts ordered by address. Addresses outside of all parts are not reserved.
 ///
-/// Invariant: parts do not overlap, no two free parts touch, and `free` has each free part's size
-/// and start.
+/// Invariant: parts do not overlap, and no two free parts are adjacent. `free` contains the size
+/// and the start of each free part.
 #[derive(Debug, Default)]
 pub(in crate::models) struct Parts {
     all: BTreeMap<u64, Part>,
@@ -19,18 +19,18 @@ struct Part {
 }
 
 impl Parts {
-    /// Returns the free parts of at least `bytes` bytes, as sizes and starts, the smallest first,
-    /// then by address.
+    /// Returns the free parts of at least `bytes` bytes, as pairs of size and start. The order is
+    /// by size, then by address.
     pub(in crate::models) fn fitting(&self, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
         self.free.range((bytes, 0)..).copied()
     }
 
-    /// Returns all free parts, as sizes and starts.
+    /// Returns all free parts, as pairs of size and start.
     pub(in crate::models) fn free_parts(&self) -> Vec<(u64, u64)> {
         self.free.iter().copied().collect()
     }
 
-    /// Uses the first `bytes` of a free part; the rest stays free.
+    /// Marks the first `bytes` of a free part as used. The remaining bytes stay free.
     pub(in crate::models) fn split(&mut self, start: u64, bytes: u64) {
         let whole_bytes = self.remove_free(start);
         self.put(start, bytes, false);
@@ -39,20 +39,19 @@ impl Parts {
         }
     }
 
-    /// Uses a free part as a whole.
     pub(in crate::models) fn use_whole(&mut self, start: u64) {
         let bytes = self.remove_free(start);
         self.put(start, bytes, false);
     }
 
-    /// Frees a part that is in use.
     pub(in crate::models) fn release(&mut self, start: u64) {
         let part = self.all.remove(&start).expect("a block is a part");
         debug_assert!(!part.is_free);
         self.add_free(start, part.bytes);
     }
 
-    /// Adds free bytes that are in no part, and merges them with free neighbours.
+    /// Adds a free part at addresses outside of all parts. Merges the part with its free
+    /// neighbours.
     pub(in crate::models) fn add_free(&mut self, start: u64, bytes: u64) {
         let (mut first, mut end) = (start, start + bytes);
         if let Some(before) = self.free_before(start) {
@@ -65,7 +64,7 @@ impl Parts {
         self.put(first, end - first, true);
     }
 
-    /// Removes a free part; returns its size.
+    /// Removes a free part, and returns its size.
     pub(in crate::models) fn remove_free(&mut self, start: u64) -> u64 {
         let part = self.all.remove(&start).expect("a free part is a part");
         let was_free = self.free.remove(&(part.bytes, start));
@@ -79,20 +78,19 @@ impl Parts {
         (part.is_free && start + part.bytes == end).then_some(start)
     }
 
-    /// Returns the first part that begins at `start` or behind: its start, its size, and whether it
+    /// Returns the first part that begins at or after `start`: its start, its size, and whether it
     /// is free.
     pub(in crate::models) fn next(&self, start: u64) -> Option<(u64, u64, bool)> {
         let (&start, part) = self.all.range(start..).next()?;
         Some((start, part.bytes, part.is_free))
     }
 
-    /// Returns the end of the last part.
     pub(in crate::models) fn end(&self) -> u64 {
         let last = self.all.last_key_value();
         last.map_or(0, |(start, part)| start + part.bytes)
     }
 
-    /// Returns each stretch without a part, from its start to its end. The last stretch has no end.
+    /// Returns the start and the end of each gap between parts. The last gap has no end.
     pub(in crate::models) fn gaps(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let mut end = 0;
         let bounds = self
@@ -114,7 +112,7 @@ impl Parts {
         }
     }
 
-    /// Checks the invariants, and returns the parts in use and the sum of all parts.
+    /// Checks the invariants. Returns the parts in use, and the total size of all parts.
     #[cfg(test)]
     pub(in crate::models) fn check(&self) -> (Vec<(u64, u64)>, u64) {
         let (mut end, mut was_free, mut sum, mut used) = (0, false, 0, Vec::new());

@@ -1,5 +1,5 @@
-//! The model of CUDA's pool: its rules by small traces, and its invariants at every step of random
-//! traces.
+//! Tests of the model of CUDA's pool. Small traces test its rules, and random traces its
+//! invariants.
 
 use super::*;
 use crate::simulation::DriverCall;
@@ -53,7 +53,7 @@ fn scattered_free_memory_is_remapped_before_the_pool_grows() {
     for index in [5, 3, 1] {
         pool.free(blocks.remove(index));
     }
-    // Three pieces of 8 MiB are free, but no piece of 20 MiB.
+    // Free pieces of 8 MiB exist, but no contiguous 20 MiB.
     let large = take(&mut pool, 20);
     assert_eq!(pool.reserved_bytes(), 64 * MIB);
     assert_eq!(calls(&mut pool, DriverCall::MemUnmap), 10);

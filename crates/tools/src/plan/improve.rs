@@ -4,14 +4,15 @@ use super::exact::{self, SearchOutcome};
 use cachescope_memory::internal::plan::Deadline;
 use cachescope_memory::internal::plan::Incumbent;
 
-/// The node budget of a search in the first round, and its growth from round to round.
+/// The node budget of a search in the first round.
 const FIRST_NODES: u64 = 100_000;
+/// The growth factor of the node budget per round.
 const GROWTH: u64 = 4;
 
 /// The number of skyline passes before each round.
 const SKYLINE_PASSES: u32 = 100;
 
-/// Within a round, slabs that differ by less than this fraction count as equal.
+/// The reciprocal of a round's resolution: slabs that differ by a smaller fraction are equal.
 const RESOLUTION: u64 = 4096;
 
 /// Searches for a plan within `capacity` until the deadline. Returns the best known lower bound on
@@ -40,11 +41,11 @@ pub(crate) fn fit_capacity(
     load
 }
 
-/// Shrinks the incumbent until its slab reaches `goal`, or the smallest possible slab above `goal`,
-/// or until the deadline. Returns the best known lower bound on the slab.
+/// Shrinks the incumbent until its slab reaches `goal` or the lower bound, or until the deadline.
+/// Returns the best known lower bound on the slab.
 ///
-/// Each round bisects the interval between the lower bound and the incumbent. The next round has a
-/// larger budget.
+/// Each round bisects the interval between the lower bound and the incumbent. The node budget grows
+/// from round to round.
 pub(crate) fn minimize(incumbent: &mut Incumbent<'_>, goal: u64, deadline: &Deadline) -> u64 {
     let load = incumbent.problem.max_load();
     if incumbent.problem.items.len() > exact::MAX_ITEMS {
@@ -72,7 +73,8 @@ fn minimize_round(
     nodes: u64,
     deadline: &Deadline,
 ) -> u64 {
-    // The largest capacity without a plan so far. The first search is at `lower_bound` itself.
+    // The largest capacity at which a search failed. The first search has the capacity
+    // `lower_bound`.
     let mut failed = lower_bound - 1;
     let mut capacity = lower_bound;
     loop {

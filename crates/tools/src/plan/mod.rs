@@ -1,8 +1,8 @@
 //! Static memory planning: the smallest slab for buffers with known lifetimes.
 //!
-//! [`pack`](pack()) searches until its time limit. [`pack_constrained`] plans buffers with
-//! alignments, and with gaps in which they use a part of their bytes. The heuristics, which Policy
-//! Plan also uses at run time, are in `cachescope_memory::plan`.
+//! [`pack`](pack()) searches until its time limit. [`pack_constrained`] also honours alignments,
+//! and gaps in which a buffer uses a part of its bytes. The heuristics are in
+//! `cachescope_memory::plan`, because Policy Plan also uses them at run time.
 //! [`Lifetime`](crate::trace::Lifetime) reads lifetimes from files.
 //!
 //! # Examples
@@ -23,8 +23,8 @@
 //! # Ok::<(), cachescope::plan::Conflict>(())
 //! ```
 
-// `improve` spends the time that the heuristics leave on the branch and bound of `exact`.
-// `constrained` has heuristics and a search of its own.
+// After the heuristics, `improve` runs the branch and bound of `exact` until the time limit.
+// `constrained` has separate heuristics and a separate search.
 
 mod constrained;
 mod exact;

@@ -6,14 +6,14 @@ use cachescope_memory::internal::plan::{Deadline, TimeLimits, pack_within};
 
 use super::{BufferInterval, Packing, improve};
 
-/// The target and the time limit of a plan.
+/// The capacity and the time limit of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The capacity: the search stops at the first plan within it. Without it, the slab is
-    /// minimised.
+    /// The capacity. If it is set, the search stops at the first plan within it. Otherwise, the
+    /// slab is minimised.
     pub capacity_bytes: Option<u64>,
-    /// The time after which the search returns the best plan found. The first heuristic passes have
-    /// half a second in any case, and one of them always runs to its end.
+    /// The time after which the search returns the best plan found. The first heuristic passes may
+    /// exceed it: they have at least half a second, and one pass always completes.
     pub time_limit: Duration,
 }
 
@@ -26,15 +26,16 @@ impl Default for Options {
     }
 }
 
-/// The minimum time for the first heuristic passes.
+/// The minimum time limit of the first heuristic passes.
 const FIRST_PASSES_TIME: Duration = Duration::from_millis(500);
 
-/// Packs buffers so that no two that are live at one moment overlap.
+/// Packs buffers so that no two buffers overlap while both are live.
 ///
-/// Heuristics run first. Then branch and bound runs until the time limit. It is complete: given
-/// enough time, it finds a plan within a capacity, or proves that none exists. Two of the
-/// heuristics are first fit by falling size, and by falling size times lifetime. If the time limit
-/// is long enough for both, the slab is never larger than with either of them.
+/// Heuristics run first. Then branch and bound runs until the time limit. Branch and bound is
+/// complete: given enough time, it finds a plan within a capacity, or proves that none exists. The
+/// heuristics include first fit by descending size, and by descending product of size and lifetime.
+/// If the time limit suffices for these two heuristics, the slab is at most the smaller of their
+/// slabs.
 ///
 /// # Examples
 ///

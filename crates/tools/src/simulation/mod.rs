@@ -1,9 +1,9 @@
-//! A simulated device: its driver's calls for memory are counted and charged.
+//! A simulated device: the memory calls of its driver are counted and charged.
 //!
-//! A [`DeviceReplay`] runs a recorded program through a device's complete memory, with source, pool
-//! and growth. Its driver only counts calls. The cost of each call is from a table of published
-//! measurements, [`DriverCosts`]. So the times are simulated, without a GPU. The results show how
-//! often the memory calls the driver, and which calls it makes.
+//! A [`DeviceReplay`] runs a recorded program through a device's complete memory: source, pool and
+//! growth. The simulated driver only counts calls. The cost of each call is from [`DriverCosts`], a
+//! table of published measurements. So no GPU is required, and the times are simulated. The results
+//! show how often the memory calls the driver, and which calls it makes.
 //!
 //! # Examples
 //!

@@ -1,4 +1,4 @@
-//! The replay of a trace through a device's memory over a simulated driver.
+//! The replay of a trace through a device's memory, with a simulated driver.
 
 use cachescope_memory::internal::simulation::{SimulatedMemory, SimulatedMemoryBlock};
 
@@ -8,24 +8,24 @@ use crate::error::Result;
 use crate::trace::TraceEvent;
 use crate::trace::engine::{ReplayEngine, TraceAllocator};
 
-/// A device's memory that runs a trace batch by batch: the complete memory, with source, pool,
+/// A device's memory to which a trace is applied in batches. It is complete, with source, pool,
 /// growth and reclaim ladder.
 #[derive(Debug)]
 pub struct DeviceReplay(ReplayEngine<SimulatedMemory>);
 
-/// The results of a replay. The times of the driver are simulated.
+/// The results of a replay. The driver's times are simulated.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceOutcome {
     /// The number of allocations and frees, including failed ones.
     pub events: u64,
-    /// The peak of the live bytes, as requested, without failed allocations.
+    /// The peak of the requested live bytes, without failed allocations.
     pub peak_live_bytes: u64,
     /// The peak of the bytes reserved from the device.
     pub peak_reserved_bytes: u64,
     /// The number of allocations that failed.
     pub failures: u64,
-    /// The number of calls of the driver.
+    /// The number of driver calls.
     pub calls: u64,
     /// The ledger of the driver's calls.
     pub ledger: DriverLedger,
@@ -54,8 +54,8 @@ impl DeviceOutcome {
 }
 
 impl DeviceReplay {
-    /// Creates a device before the first event, with the memory that `costs` names, or
-    /// `limit_bytes` if that is less.
+    /// Creates a simulated device before the first event. Its memory is the minimum of
+    /// `limit_bytes` and the memory size in `costs`.
     ///
     /// # Examples
     ///
@@ -101,7 +101,7 @@ impl DeviceReplay {
         self.0.apply(batch);
     }
 
-    /// Returns the results so far.
+    /// Returns the results up to the last applied event.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The calls of a simulated driver for recorded programs.
+//! Tests of the driver calls that recorded programs cause.
 
 use programs::next;
 
@@ -79,7 +79,7 @@ fn a_warm_repetition_calls_no_driver() {
     }
 }
 
-/// Each iteration has its own length, from a few lengths that recur.
+/// Each iteration draws its length from a few recurring lengths.
 #[test]
 fn recurring_lengths_call_no_driver_after_a_hundred_iterations() {
     let mut device = replay(None);

@@ -1,20 +1,21 @@
-//! The limit on the memory that the values of a file may take.
+//! The memory budget for the parsed values of a file.
 
 use std::cell::Cell;
 use std::fmt::Display;
 
 use super::pickle::Pickle;
 
-/// The limit for each byte of a file. The remainder of 64 bytes is for the buffer of the file.
+/// The budget per byte of the file. Reading may use 64 bytes per byte; the file's buffer uses 4 of
+/// them.
 const BYTES_PER_BYTE: u64 = 60;
-/// The limit for an empty file.
+/// The budget for an empty file.
 const BYTES_FOR_ANY: u64 = 1 << 20;
 
-/// The memory that is left for the values of a file.
+/// The remaining memory for the parsed values of a file.
 ///
-/// A reference takes a few bytes, and its value may contain references in turn. So a small file
-/// can repeat a value without limit. Code that walks a file charges each visit before it
-/// allocates. This bounds memory and time by the length of the file.
+/// A reference occupies a few bytes, and its value may contain further references. So a small file
+/// can repeat a value without limit. Code that walks a file charges each visit before it allocates.
+/// The charges bound memory and time by the length of the file.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
     left_bytes: Cell<u64>,
@@ -34,7 +35,7 @@ impl ReadBudget {
     ///
     /// # Errors
     ///
-    /// A message with `place`, if the budget has less memory left.
+    /// Returns a message with `place` if the charge exceeds the remaining budget.
     pub(super) fn charge(
         &self,
         place: impl Display,

@@ -1,7 +1,7 @@
 //! MiniMalloc's columns `alignment` and `gaps`.
 //!
-//! A gap `first-end` is the steps in which the buffer uses none of its bytes. In a gap
-//! `first-end@start:stop`, it uses only the bytes `start:stop`. Gaps are separated by spaces.
+//! A gap `first-end` is a range of steps in which the buffer uses none of its bytes. In a gap
+//! `first-end@start:stop`, the buffer uses only the bytes `start:stop`. Spaces separate gaps.
 //!
 //! Source: `src/converter.cc` of google/minimalloc.
 
@@ -15,12 +15,11 @@ use super::csv_table::CsvTable;
 use super::lifetimes::Lifetime;
 use crate::error::Result;
 
-/// The columns of constraints.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConstraintColumns {
     alignment: Option<usize>,
     gaps: Option<usize>,
-    /// The number to add to an end: 1 if the ends of the file are the last steps.
+    /// The increment of an end: 1 if the file states the last step, otherwise 0.
     added: u64,
 }
 
@@ -37,7 +36,7 @@ impl ConstraintColumns {
         })
     }
 
-    /// Returns the buffer in the current row, and the column of its first constraint.
+    /// Returns the buffer of the current row, and the column of its first constraint.
     pub(super) fn read(
         &self,
         table: &CsvTable<impl BufRead>,
@@ -107,7 +106,7 @@ impl ConstraintColumns {
     }
 }
 
-/// Parses two whole numbers below 2⁶³.
+/// Parses two whole numbers below 2⁶³ with a separator between them.
 fn range(text: &str, separator: char) -> Option<Range<u64>> {
     let (start, end) = text.split_once(separator)?;
     let number = |text: &str| {
@@ -118,7 +117,7 @@ fn range(text: &str, separator: char) -> Option<Range<u64>> {
     Some(number(start)?..number(end)?)
 }
 
-/// Returns gaps in MiniMalloc's notation.
+/// Formats gaps in MiniMalloc's notation.
 pub(super) fn gaps_text(gaps: &[Gap]) -> String {
     let mut text = String::new();
     for Gap { lower, upper, used } in gaps {

@@ -1,8 +1,9 @@
-//! CSV files with a header line, read line by line in constant memory.
+//! CSV files with a header line. They are read line by line in constant memory.
 //!
-//! Lines end as on Unix or Windows. Blank lines and a leading byte order mark are skipped, and
-//! white space around a field is trimmed. A field may be in double quotes, where a doubled quote
-//! stands for one quote. The field must end on its line, so that every error has one line number.
+//! Lines have Unix or Windows line ends. Blank lines and a leading byte order mark are skipped.
+//! White space around a field is trimmed. A field may be in double quotes, in which a doubled quote
+//! represents one quote. A quoted field must end on its line, so that each error has one line
+//! number.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};
@@ -12,34 +13,34 @@ use std::ops::Range;
 use super::io_error;
 use crate::error::{Error, ErrorCode, Result};
 
-/// The longest line. Longer lines are rejected, so that a file without line ends cannot fill the
-/// memory.
+/// The maximum length of a line. Longer lines are rejected, so that a file without line ends cannot
+/// exhaust the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// The maximum number of fields. Rows with more fields are rejected, because the ranges of fields
-/// take more memory than a line of commas.
+/// The maximum number of fields. Rows with more fields are rejected, because field ranges are
+/// larger than the commas that create them.
 const MAX_COLUMNS: usize = 4096;
 
-/// The mark that some programs write before UTF-8 text.
+/// The byte order mark that some programs write before UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A file, read row by row.
+/// A CSV file, read row by row.
 ///
-/// Invariant: `fields` are ranges of `line`, one for each name of `header`.
+/// Invariant: `fields` are ranges of `line`, one per column of `header`.
 #[derive(Debug)]
 pub(crate) struct CsvTable<R> {
     name: String,
     input: R,
     header: Vec<String>,
-    /// The current row, without its quotes.
+    /// The current row. Quotes around fields are removed.
     line: String,
     fields: Vec<Range<usize>>,
-    /// The line number of the current row, from 1.
+    /// The line number of the current row, counted from 1.
     pub(crate) line_number: u64,
 }
 
 impl<R: BufRead> CsvTable<R> {
-    /// Begins to read `input`. Errors refer to it as `name`.
+    /// Creates a table, and reads its header. Errors refer to the input as `name`.
     ///
     /// # Errors
     ///
@@ -63,18 +64,16 @@ impl<R: BufRead> CsvTable<R> {
         Ok(table)
     }
 
-    /// Returns whether the header has `column`.
     pub(crate) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
 
-    /// Returns the indices of the columns with these names.
     pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
         self.columns_by(names, [&[]; N])
     }
 
-    /// Returns the indices of the columns with these names, each of which may have one of `others`
-    /// in its place.
+    /// Returns the indices of the named columns. If a name is missing, an alias in `others` is
+    /// used.
     pub(crate) fn columns_by<const N: usize>(
         &self,
         names: [&str; N],
@@ -96,7 +95,6 @@ impl<R: BufRead> CsvTable<R> {
         Ok(columns)
     }
 
-    /// Returns the name of a column.
     pub(crate) fn title(&self, column: usize) -> &str {
         &self.header[column]
     }
@@ -114,13 +112,12 @@ impl<R: BufRead> CsvTable<R> {
         Ok(true)
     }
 
-    /// Returns a field of the row.
     #[inline]
     pub(crate) fn text(&self, column: usize) -> &str {
         &self.line[self.fields[column].clone()]
     }
 
-    /// Returns a field of the row as a whole number below 2⁶³.
+    /// Parses a field of the current row as a whole number below 2⁶³.
     pub(crate) fn number(&self, column: usize) -> Result<u64> {
         let text = self.text(column);
         let reason = match text.parse::<i64>() {
@@ -135,12 +132,12 @@ impl<R: BufRead> CsvTable<R> {
         Err(self.value_error(column, reason))
     }
 
-    /// Returns the error for an invalid value in the row.
+    /// Creates the error for an invalid value in the current row.
     pub(crate) fn value_error(&self, column: usize, what: impl Display) -> Error {
         self.field_error(column, format!("\"{}\" is {what}", self.text(column)))
     }
 
-    /// Returns the error for a field of the row.
+    /// Creates the error for a field of the current row.
     pub(crate) fn field_error(&self, column: usize, reason: impl Display) -> Error {
         let place = match self.header.get(column) {
             Some(name) => format!("column {} ({name})", column + 1),
@@ -154,7 +151,7 @@ impl<R: BufRead> CsvTable<R> {
         Error::new(ErrorCode::Content, text)
     }
 
-    /// Reads the next line that is not blank. Returns false at the end of the file.
+    /// Reads the next nonblank line. Returns false at the end of the file.
     fn read_line(&mut self) -> Result<bool> {
         loop {
             let mut bytes = mem::take(&mut self.line).into_bytes();
@@ -183,10 +180,9 @@ impl<R: BufRead> CsvTable<R> {
         }
     }
 
-    /// Splits the line into fields.
     fn split(&mut self) -> Result<()> {
         self.fields.clear();
-        // Commas in quotes count, too, so the number of fields is at most the bound.
+        // The count includes commas in quotes, so it bounds the number of fields.
         if self.line.bytes().filter(|&byte| byte == b',').count() >= MAX_COLUMNS {
             return Err(self.row_error(format!("more than {MAX_COLUMNS} columns")));
         }
@@ -204,7 +200,7 @@ impl<R: BufRead> CsvTable<R> {
         Ok(())
     }
 
-    /// Splits a line with quotes: the line is rewritten without them.
+    /// Splits a line with quotes. Rewrites the line without the quotes.
     fn split_quoted(&mut self) -> Result<()> {
         let line = mem::take(&mut self.line);
         let mut rest = Some(&*line);

@@ -1,38 +1,37 @@
-//! The engine of every replay: a trace runs through an allocator, batch by batch.
+//! The engine of all replays: runs a trace through an allocator in batches.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use super::event::TraceEvent;
 
-/// An allocator that a trace can run through.
+/// An allocator to which a trace can be applied.
 pub(crate) trait TraceAllocator {
-    /// A block that is handed out.
     type Block: Debug;
 
-    /// Returns a block of at least `bytes` (not 0) and its first address, or `None` if no memory
-    /// is left.
+    /// Allocates a block of at least `bytes` bytes. Returns the block and its first address, or
+    /// `None` if the allocator is out of memory. `bytes` is not 0.
     fn allocate(&mut self, bytes: u64) -> Option<(Self::Block, u64)>;
 
-    /// Takes a block back.
     fn free(&mut self, block: Self::Block);
 
-    /// Ends an event of the program.
+    /// Marks the end of an event.
     #[inline]
     fn end_event(&mut self) {}
 }
 
-/// An allocator under a trace, and the counts over the events.
+/// An allocator under a trace, with counters of the events.
 ///
-/// Only the allocator's calls and an array look-up are timed. Counts are updated after each batch.
+/// The measured time contains only the calls of the allocator and an array look-up. Counters are
+/// updated after each batch.
 ///
 /// Invariant: `live_bytes` is the sum of `requested`.
 #[derive(Debug)]
 pub(crate) struct ReplayEngine<A: TraceAllocator> {
     pub(crate) allocator: A,
-    /// The blocks by slot; `None` for a slot that is free, failed, or of 0 bytes.
+    /// The blocks by slot; `None` if the slot is free, its allocation failed, or it has 0 bytes.
     live: Vec<Option<A::Block>>,
-    /// The addresses of the last batch; `None` for an allocation that failed.
+    /// The addresses of the last batch's allocations; `None` for a failed allocation.
     pub(crate) addresses: Vec<Option<u64>>,
     /// The requested bytes by slot; 0 for an unused slot.
     requested: Vec<u64>,
@@ -57,11 +56,11 @@ impl<A: TraceAllocator> ReplayEngine<A> {
     }
 
     /// Applies a batch. An allocation first frees the previous block of its slot. Returns the time
-    /// without preparation and counts.
+    /// of the events, without the preparation and the counters.
     pub(crate) fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
         let slots = batch.iter().map(|event| match event {
             TraceEvent::Allocate { slot, .. } => *slot as usize + 1,
-            // A slot that was never allocated has nothing to free.
+            // A slot without an allocation has no block to free.
             TraceEvent::Free { .. } => 0,
         });
         let slots = slots.max().unwrap_or(0).max(self.live.len());
@@ -113,7 +112,7 @@ impl<A: TraceAllocator> ReplayEngine<A> {
                 continue;
             }
             *requested = bytes;
-            // Cannot overflow: everything lies in a range of at most 2⁶³ bytes.
+            // The sum cannot overflow, because all blocks lie in a range of at most 2⁶³ bytes.
             self.live_bytes += bytes;
             self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         }
@@ -122,7 +121,7 @@ impl<A: TraceAllocator> ReplayEngine<A> {
 
 impl<A: TraceAllocator> Drop for ReplayEngine<A> {
     fn drop(&mut self) {
-        // The allocator's memory is released once every block has returned.
+        // The allocator releases its memory after all blocks are freed.
         for block in self.live.drain(..).flatten() {
             self.allocator.free(block);
         }
@@ -133,7 +132,6 @@ impl<A: TraceAllocator> Drop for ReplayEngine<A> {
 mod tests {
     use super::*;
 
-    /// An allocator that counts the blocks that are out.
     #[derive(Debug)]
     struct Counting<'a>(&'a std::cell::Cell<i64>);
 

@@ -1,4 +1,4 @@
-//! The entries, segments and blocks of a snapshot of PyTorch, in the form of its file.
+//! The entries, segments and blocks of a PyTorch snapshot, in the form of the file.
 
 use std::fmt::{self, Display};
 use std::io::Read;
@@ -8,13 +8,13 @@ use super::pickle::{Pickle, Refusal, Value};
 use super::{Parsed, io_error};
 use crate::error::{Error, ErrorCode, Result};
 
-/// The memory of a [`SnapshotSegment`], of its copy for its device and of its reserved ranges.
+/// The memory charged for a [`SnapshotSegment`], its per-device copy, and its reserved ranges.
 const SEGMENT_BYTES: u64 = 256;
 
-/// The memory of the results for a device, without its entries.
+/// The memory charged for the results of a device, without its entries.
 const DEVICE_BYTES: u64 = 1024;
 
-/// The time of a visit to a block, as memory.
+/// The memory charged for a visit to a block, which bounds the time.
 const BLOCK_BYTES: u64 = 32;
 
 /// The content of a snapshot for one device.
@@ -25,8 +25,7 @@ pub(super) struct DeviceEntries<'a> {
 }
 
 impl<'a> DeviceEntries<'a> {
-    /// Returns the events in the order of the file. Each event becomes at most `entry_bytes` of
-    /// memory.
+    /// Returns the events in file order. The budget is charged `entry_bytes` for each event.
     pub(super) fn entries(
         &self,
         pickle: &'a Pickle<'a>,
@@ -51,8 +50,8 @@ impl<'a> DeviceEntries<'a> {
     }
 }
 
-/// Reads a snapshot, and returns the result of `read` for each device with entries or segments, by
-/// ordinal. Errors refer to the input as `name`.
+/// Reads a snapshot. Returns the result of `read` for each device that has entries or segments, in
+/// order of the ordinals. Errors refer to the input as `name`.
 pub(super) fn read_devices<T>(
     name: impl Display,
     mut input: impl Read,
@@ -75,7 +74,7 @@ fn devices<'a>(pickle: &'a Pickle<'a>, budget: &ReadBudget) -> Parsed<Vec<Device
         let list = value.and_then(|value| pickle.list(value));
         list.ok_or_else(|| format!("no snapshot: it has no list `{key}`"))
     };
-    // Without a recording, `torch.cuda.memory_snapshot` returns the list of segments alone.
+    // Without a recording, `torch.cuda.memory_snapshot` returns only the list of segments.
     let (segments, traces) = match pickle.list(pickle.root()) {
         Some(segments) => (segments, &[][..]),
         None => (list("segments")?, list("device_traces")?),
@@ -105,7 +104,7 @@ fn devices<'a>(pickle: &'a Pickle<'a>, budget: &ReadBudget) -> Parsed<Vec<Device
     Ok(devices)
 }
 
-/// Returns the segments by device, and for each device in the order of the file.
+/// Returns the segments sorted by device. Segments of one device stay in file order.
 fn sorted_segments<'a>(
     pickle: &'a Pickle<'a>,
     budget: &ReadBudget,
@@ -148,7 +147,7 @@ fn check_disjoint(segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
     Ok(())
 }
 
-/// A segment at the end of the recording.
+/// A segment as it was at the end of the recording.
 #[derive(Clone, Copy)]
 pub(super) struct SnapshotSegment<'a> {
     device: usize,
@@ -168,7 +167,7 @@ impl<'a> SnapshotSegment<'a> {
         };
         let blocks = entry.get("blocks").and_then(|blocks| pickle.list(blocks));
         let device = entry.number("device")?;
-        // Bounded, because each ordinal below the highest takes time.
+        // The ordinal is bounded, because each ordinal below the highest costs time.
         let most = u64::from(u16::MAX);
         if device > most {
             return Err(format!(
@@ -184,15 +183,16 @@ impl<'a> SnapshotSegment<'a> {
         })
     }
 
-    /// Returns the address behind the segment's last byte.
+    /// Returns the address after the segment's last byte.
     pub(super) fn end(&self) -> u64 {
         self.address.saturating_add(self.total_bytes)
     }
 
-    /// Calls `f` with each block that is in use or pending, its address and its requested size.
-    /// Each block becomes at most `live_bytes` of memory.
+    /// Calls `f` with each block that is in use or pending, its address, and its requested size.
+    /// The budget is charged `live_bytes` for each block.
     ///
-    /// Blocks tile their segment: a block without an address begins at the end of its predecessor.
+    /// Blocks tile their segment. If a block has no address, it begins at the end of its
+    /// predecessor.
     pub(super) fn for_each_live(
         &self,
         pickle: &Pickle<'_>,
@@ -238,7 +238,7 @@ impl<'a> SnapshotSegment<'a> {
     }
 }
 
-/// The place of a dictionary in a snapshot.
+/// The location of a dictionary in a snapshot, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EntryPath {
     Entry { ordinal: usize, number: usize },
@@ -261,7 +261,7 @@ fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// A dictionary, with its place for messages.
+/// A dictionary with its location.
 pub(super) struct Entry<'a> {
     pickle: &'a Pickle<'a>,
     value: Value,
@@ -290,8 +290,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the list of frames of an event or a block. For a block of PyTorch 2.0, this is the
-    /// list of the last allocation in its history.
+    /// Returns the list of frames of an event or a block. A block of PyTorch 2.0 stores the frames
+    /// in its history.
     pub(super) fn frames(&self) -> Option<Value> {
         self.get("frames").or_else(|| {
             let history = self.pickle.list(self.get("history")?)?;
@@ -299,7 +299,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Returns a whole number below 2⁶³.
+    /// Returns the value of `key`, a whole number below 2⁶³.
     pub(super) fn number(&self, key: &str) -> Parsed<u64> {
         match self.get(key).and_then(|value| self.pickle.number(value)) {
             Some(number) if (0..1 << 63).contains(&number) => Ok(number as u64),

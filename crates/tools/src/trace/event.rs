@@ -1,16 +1,16 @@
 //! The events of a recorded program.
 
-/// An allocation or a free.
+/// An event of a trace: an allocation or a free.
 ///
-/// A slot numbers an allocation while it is live; slots are reused.
+/// A slot identifies an allocation while it is live. Slots are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceEvent {
     /// An allocation.
     Allocate {
-        /// A slot that no live allocation has.
+        /// The slot of the allocation.
         slot: u32,
-        /// The requested bytes; 0 takes no memory.
+        /// The requested bytes. A request of 0 bytes uses no memory.
         bytes: u64,
     },
     /// A free.
@@ -21,7 +21,6 @@ pub enum TraceEvent {
 }
 
 impl TraceEvent {
-    /// Returns the slot of the event.
     pub(super) fn slot(self) -> u32 {
         match self {
             Self::Allocate { slot, .. } | Self::Free { slot } => slot,

@@ -1,11 +1,12 @@
 //! MiniMalloc's CSV format: one buffer per line, with the columns `id,lower,upper,size` in any
-//! order. The column `id` may also be named `buffer` or `buffer_id`, and `lower` may be named
-//! `begin` or `start`. A column `end` in place of `upper` has the last step, one less than `upper`.
+//! order. The column `id` may also be named `buffer` or `buffer_id`. The column `lower` may also be
+//! named `begin` or `start`. A column `end` instead of `upper` contains the last step, which is
+//! `upper - 1`.
 //!
-//! The columns `alignment` and `gaps` change the plans that are valid. A plan must honour these
-//! constraints. [`Lifetime::read_constrained`] reads them, and every other reader refuses a row
-//! that it cannot honour. A file with a column `offset` is a plan. If it is planned again, the
-//! offsets are ignored. Other columns are ignored.
+//! The columns `alignment` and `gaps` constrain the valid plans. [`Lifetime::read_constrained`]
+//! reads both columns. Every other reader refuses a row with a constraint that it cannot honour. A
+//! file with a column `offset` is a plan. If the file is planned again, its offsets are ignored.
+//! All other columns are ignored.
 //!
 //! Source: the README and `src/converter.cc` of google/minimalloc (Moffitt, ASPLOS 2023).
 
@@ -25,20 +26,21 @@ use crate::error::Result;
 /// The required columns.
 pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 
-/// The other names of the required columns.
+/// The aliases of the required columns.
 const ALIASES: [&[&str]; 4] = [&["buffer", "buffer_id"], &["begin", "start"], &["end"], &[]];
 
-/// The name of a column of last steps.
+/// The name of the column that contains last steps.
 const LAST: &str = "end";
 
-/// The rows of a file: lifetimes, constraints, and the offset of each buffer if it is a plan.
+/// The rows of a file: lifetimes and constraints, and the offset of each buffer if the file is a
+/// plan.
 type TableRows = (Vec<Lifetime>, Vec<ConstrainedBuffer>, Option<Vec<u64>>);
 
 /// The constraints that a reader honours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Honoured {
     None,
-    /// Alignments. The offsets of a plan satisfy them, and a pool's unit takes their place.
+    /// Only alignments. The offsets of a plan satisfy them, and a pool aligns blocks to its unit.
     Alignments,
     All,
 }
@@ -58,18 +60,18 @@ pub(super) enum Honoured {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// The name, unique in the file.
+    /// The unique name of the buffer in the file.
     pub id: String,
-    /// The first step of its lifetime.
+    /// The first step of the lifetime.
     pub lower: u64,
     /// The step after the last step; not below `lower`.
     pub upper: u64,
-    /// The size. The sizes of a file sum to less than 2⁶³.
+    /// The size in bytes. The sizes of a file sum to less than 2⁶³.
     pub size_bytes: u64,
 }
 
 impl Lifetime {
-    /// Returns whether the buffer has both a size and a lifetime.
+    /// Returns whether neither the size nor the lifetime is empty.
     ///
     /// # Examples
     ///
@@ -102,14 +104,14 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read).
+    /// Returns the errors of [`read`](Self::read), or an error if the file cannot be opened.
     pub fn read_file(path: &Path) -> Result<Vec<Self>> {
         let name = path.display();
         let file = File::open(path).map_err(|error| io_error(&name, error))?;
         Self::read(name, BufReader::new(file))
     }
 
-    /// Reads buffers from `input`. Errors refer to it as `name`.
+    /// Reads buffers from `input`. Errors refer to the input as `name`.
     ///
     /// # Examples
     ///
@@ -126,18 +128,20 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io), with line and column, for a missing column, a duplicate name,
-    /// or an interval that ends before it begins. Also for a number that does not parse, is
-    /// negative or at least 2⁶³. Also for sizes that sum to 2⁶³ or more. Also for an alignment or
-    /// gaps, which [`read_constrained`](Self::read_constrained) reads.
+    /// [`Io`](crate::ErrorKind::Io), with line and column, for
+    /// - a missing column or a duplicate name;
+    /// - an interval that ends before it begins;
+    /// - a number that does not parse, is negative, or is at least 2⁶³;
+    /// - sizes that sum to 2⁶³ or more;
+    /// - an alignment or gaps, which [`read_constrained`](Self::read_constrained) reads.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         let (lifetimes, ..) = Self::read_rows(CsvTable::new(name, input)?, Honoured::None)?;
         Ok(lifetimes)
     }
 
-    /// Like [`read`](Self::read), for files with the columns `alignment` and `gaps`. The offset of
-    /// a buffer is a multiple of its alignment. In its gaps, a buffer uses only a part of its
-    /// bytes. Both columns are optional.
+    /// Reads buffers like [`read`](Self::read), with the optional columns `alignment` and `gaps`.
+    /// The offset of a buffer must be a multiple of its alignment. In its gaps, a buffer uses only
+    /// a part of its bytes.
     ///
     /// # Examples
     ///
@@ -155,9 +159,9 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read). Also [`Io`](crate::ErrorKind::Io), with line and column, for an
-    /// alignment of 0, and for invalid gaps. Gaps are invalid if they are malformed, overlap, or
-    /// are outside of the buffer.
+    /// Returns the errors of [`read`](Self::read), except for constraints. Returns
+    /// [`Io`](crate::ErrorKind::Io), with line and column, for an alignment of 0 and for invalid
+    /// gaps. Gaps are invalid if they are malformed, overlap, or are outside of the buffer.
     pub fn read_constrained(
         name: impl std::fmt::Display,
         input: impl BufRead,
@@ -167,16 +171,16 @@ impl Lifetime {
         Ok((lifetimes, buffers))
     }
 
-    /// Reads the rows of a table whose header was already read. For a replay, which ignores
-    /// alignments, because a pool aligns its blocks to its unit.
+    /// Reads the rows of a table for a replay. A replay ignores alignments, because a pool aligns
+    /// its blocks to its unit.
     pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
         let (lifetimes, ..) = Self::read_rows(table, Honoured::Alignments)?;
         Ok(lifetimes)
     }
 
-    /// Like [`read_table`](Self::read_table), but also returns constraints and the offset of each
-    /// buffer. Returns no offsets if the table has no such column, or if a buffer that occupies
-    /// memory has no offset.
+    /// Reads rows like [`read_table`](Self::read_table), and also returns the constraints and the
+    /// offsets. Returns no offsets if the table has no column `offset`, or if a buffer that
+    /// occupies memory has no offset.
     pub(super) fn read_rows(
         mut table: CsvTable<impl BufRead>,
         honoured: Honoured,
@@ -211,7 +215,7 @@ impl Lifetime {
                 let what = "a constraint that `cachescope plan` alone honours";
                 return Err(table.value_error(column, what));
             }
-            // Each of the three numbers is below 2⁶³. If their sum saturates, the check below
+            // Each of the three numbers is below 2⁶³. If their sum saturates, the following check
             // refuses it.
             total_bytes = total_bytes
                 .saturating_add(lifetime.size_bytes)
@@ -239,7 +243,7 @@ impl Lifetime {
     }
 }
 
-/// A writer of a plan, with MiniMalloc's columns and `offset`.
+/// A writer of plans in MiniMalloc's format, with the column `offset`.
 #[derive(Debug)]
 pub struct LifetimeWriter<W> {
     out: W,
@@ -247,7 +251,7 @@ pub struct LifetimeWriter<W> {
 }
 
 impl<W: Write> LifetimeWriter<W> {
-    /// Writes the header. `out` should be buffered: writes are small.
+    /// Writes the header. The caller should buffer `out`, because writes are small.
     ///
     /// # Examples
     ///
@@ -292,7 +296,7 @@ impl<W: Write> LifetimeWriter<W> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn constrained(mut out: W) -> io::Result<Self> {
         writeln!(out, "{},alignment,gaps,offset", COLUMNS.join(","))?;
         Ok(Self {
@@ -301,8 +305,7 @@ impl<W: Write> LifetimeWriter<W> {
         })
     }
 
-    /// Writes a buffer with its constraints, and its offset in the slab, or `None` if it was not
-    /// placed.
+    /// Writes a buffer with its constraints, and with its offset if it was placed.
     ///
     /// # Examples
     ///
@@ -310,7 +313,7 @@ impl<W: Write> LifetimeWriter<W> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn write_constrained(
         &mut self,
         lifetime: &Lifetime,
@@ -324,7 +327,7 @@ impl<W: Write> LifetimeWriter<W> {
         self.write_row(lifetime, &constraints, offset)
     }
 
-    /// Writes a buffer with its offset in the slab, or `None` if it was not placed.
+    /// Writes a buffer, with its offset if it was placed.
     ///
     /// # Examples
     ///
@@ -343,7 +346,7 @@ impl<W: Write> LifetimeWriter<W> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn write(&mut self, lifetime: &Lifetime, offset: Option<u64>) -> io::Result<()> {
         let constraints = if self.has_constraints { ",1," } else { "" };
         self.write_row(lifetime, constraints, offset)
@@ -369,7 +372,7 @@ impl<W: Write> LifetimeWriter<W> {
         }
     }
 
-    /// Flushes the file.
+    /// Flushes the output.
     ///
     /// # Examples
     ///
@@ -387,13 +390,13 @@ impl<W: Write> LifetimeWriter<W> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn finish(mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// Returns a field, in quotes if it could not be parsed otherwise.
+/// Returns a field, in quotes if it would not parse without them.
 fn quoted(field: &str) -> Cow<'_, str> {
     if !field.contains([',', '"']) && field.trim_ascii() == field {
         return Cow::Borrowed(field);

@@ -1,4 +1,4 @@
-//! The blocks of a device that are live while the entries of a snapshot are read.
+//! The live blocks of a device while a snapshot's entries are read.
 
 use crate::trace::Parsed;
 use std::collections::{BTreeMap, HashSet};
@@ -10,15 +10,14 @@ pub(super) struct LiveBlock<T> {
     /// The step at which the free of the block was requested.
     pub(super) freed_at: Option<u64>,
     bytes: u64,
-    /// The step at which the block was allocated; 0 before the recording.
+    /// The step at which the block was allocated; 0 if it was allocated before the recording.
     since: u64,
 }
 
-/// The live blocks, each with a value.
+/// The live blocks of a device, each with a value.
 ///
 /// Invariant: no two blocks overlap.
 pub(super) struct LiveBlocks<T> {
-    /// The live blocks, by address.
     blocks: BTreeMap<u64, LiveBlock<T>>,
     /// Every address that was ever live.
     known: HashSet<u64>,
@@ -37,18 +36,18 @@ impl<T> LiveBlocks<T> {
         self.known.contains(&address)
     }
 
-    /// Notes an address. Returns whether no block was ever live there.
+    /// Records an address. Returns whether it is new: no block was live at the address before.
     pub(super) fn note(&mut self, address: u64) -> bool {
         self.known.insert(address)
     }
 
-    /// Adds a block that is live from step `since` on. Passes each block that the new block
-    /// overlaps to `ended`, with the step at which the free of the overlapped block was requested.
-    /// Some versions do not record the completion of a free.
+    /// Adds a block that is live from step `since` on. A version that does not record the
+    /// completion of frees leaves freed blocks live. So each overlapped block is removed and passed
+    /// to `ended`, with the step of its requested free.
     ///
     /// # Errors
     ///
-    /// A message if the free of an overlapped block was not requested.
+    /// Returns a message if the free of an overlapped block was not requested.
     pub(super) fn insert(
         &mut self,
         address: u64,
@@ -58,7 +57,8 @@ impl<T> LiveBlocks<T> {
         mut ended: impl FnMut(T, u64),
     ) -> Parsed<()> {
         let end = address.saturating_add(bytes.max(1));
-        // Only the last blocks before the end can reach into the new block.
+        // Live blocks do not overlap, so only the last blocks that start before `end` can overlap
+        // the new block.
         while let Some((&other, live)) = self.blocks.range(..end).next_back()
             && other.saturating_add(live.bytes.max(1)) > address
         {
@@ -88,11 +88,12 @@ impl<T> LiveBlocks<T> {
         Ok(())
     }
 
-    /// Returns the block whose free an entry requests at `address`, in step `step`.
+    /// Returns the block at `address` whose free an entry requests in step `step`.
     ///
     /// # Errors
     ///
-    /// A message with `place`, if no block is live there, or if its free was requested already.
+    /// Returns a message with `place` if no block is live at `address`, or if its free was already
+    /// requested.
     pub(super) fn request_free(
         &mut self,
         place: EntryPath,
@@ -109,11 +110,11 @@ impl<T> LiveBlocks<T> {
         Ok(live)
     }
 
-    /// Returns the block whose free an entry completes at `address`.
+    /// Returns the block at `address` whose free an entry completes.
     ///
     /// # Errors
     ///
-    /// A message with `place`, if no block is live there.
+    /// Returns a message with `place` if no block is live at `address`.
     pub(super) fn freed(&mut self, place: EntryPath, address: u64) -> Parsed<&mut LiveBlock<T>> {
         let live = self.blocks.get_mut(&address);
         live.ok_or_else(|| format!("{place}: {address:#x} was freed already"))

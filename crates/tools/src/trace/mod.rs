@@ -1,11 +1,11 @@
-//! Recorded programs: read, written and replayed through the pools.
+//! Recorded programs: how to read, write and replay them.
 //!
 //! A [`Trace`] reads the allocations and frees of a program, event by event. Its input is a log of
-//! RMM's `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] can
-//! also read without a trace. A [`Snapshot`] is a recording of PyTorch's allocator; [`Trace::of`]
-//! accepts its lifetimes. A [`Replay`] runs a pool's algorithm over the events, on simulated
-//! addresses. It measures the memory that the pool would need. A [`Simulator`] is one simulated
-//! pool. [`Placements`] writes the offset of each allocation.
+//! RMM's `logging_resource_adaptor`, or lifetimes in MiniMalloc's format. [`Lifetime`] reads
+//! lifetimes without a trace. A [`Snapshot`] is a recording of PyTorch's allocator; [`Trace::of`]
+//! converts its lifetimes to a trace. A [`Replay`] runs a pool's algorithm over the events, on
+//! simulated addresses. The replay measures the memory that the pool would reserve. A [`Simulator`]
+//! is one simulated pool. [`Placements`] writes the offset of each allocation.
 //!
 //! # Examples
 //!
@@ -63,10 +63,10 @@ pub use replay::{Replay, ReplayOptions, ReplayOutcome};
 pub use simulator::{Allocation, Simulator};
 pub use snapshot::{DeviceTrace, Snapshot};
 
-/// A part of a file, or the reason why it cannot be read.
+/// The parsed value, or the reason why it cannot be parsed.
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Returns the error of an input that cannot be read.
+/// Returns the error for an input that cannot be read.
 fn io_error(name: impl Display, error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
 }

@@ -1,4 +1,4 @@
-//! Writes the placements of a replay, as a plan in MiniMalloc's format.
+//! A writer of the placements of a replay, as a plan in MiniMalloc's format.
 
 use std::io::{self, Write};
 
@@ -6,12 +6,11 @@ use super::event::TraceEvent;
 use super::lifetimes::{Lifetime, LifetimeWriter};
 use super::reader::Trace;
 
-/// A writer of each allocation of a trace, with its offset.
+/// A writer of the allocations of a trace with their offsets.
 ///
-/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0
-/// in the order of the log, and so are its events. An allocation lives from its event to the event
-/// of its free, and is written when it ends. Memory use grows with the live allocations, not with
-/// the log.
+/// Lifetimes are written in the order of their file. The allocations and the events of a log are
+/// numbered from 0 in log order. An allocation lives from its event to the event of its free, and
+/// is written at its free. So memory use grows with the live allocations, not with the log.
 #[derive(Debug)]
 pub struct Placements<W> {
     out: LifetimeWriter<W>,
@@ -20,7 +19,7 @@ pub struct Placements<W> {
 
 #[derive(Debug)]
 enum PlacementTable {
-    /// The offset of each buffer.
+    /// The offset of each buffer, by slot.
     Lifetimes(Vec<Option<u64>>),
     Log {
         events: u64,
@@ -30,16 +29,15 @@ enum PlacementTable {
     },
 }
 
-/// A live allocation of a log.
 #[derive(Debug)]
 struct LiveAllocation {
-    /// The lifetime, whose `upper` is not known yet.
+    /// The lifetime. Its `upper` is set when the allocation ends.
     lifetime: Lifetime,
     offset: Option<u64>,
 }
 
 impl<W: Write> Placements<W> {
-    /// Begins the file of `trace`.
+    /// Creates a writer for `trace`, and writes the header.
     ///
     /// # Examples
     ///
@@ -56,7 +54,7 @@ impl<W: Write> Placements<W> {
     ///
     /// # Errors
     ///
-    /// Any error of `out`.
+    /// Returns any error of `out`.
     pub fn new<R: io::BufRead>(out: W, trace: &Trace<R>) -> io::Result<Self> {
         let table = match trace.lifetimes() {
             Some(lifetimes) => PlacementTable::Lifetimes(vec![None; lifetimes.len()]),
@@ -72,7 +70,7 @@ impl<W: Write> Placements<W> {
         })
     }
 
-    /// Adds the next events. Their allocations have the offsets `offsets`.
+    /// Adds the next events. `offsets` contains an offset for each of their allocations.
     ///
     /// # Examples
     ///
@@ -93,7 +91,7 @@ impl<W: Write> Placements<W> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> io::Result<()> {
         let mut offsets = offsets.iter().copied();
         for &event in batch {
@@ -112,7 +110,7 @@ impl<W: Write> Placements<W> {
         Ok(())
     }
 
-    /// Ends the file: writes the allocations that were never freed, or all lifetimes.
+    /// Writes the remaining allocations, or all lifetimes, and flushes the output.
     ///
     /// # Examples
     ///
@@ -133,7 +131,7 @@ impl<W: Write> Placements<W> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn finish<R: io::BufRead>(mut self, trace: &Trace<R>) -> io::Result<()> {
         match self.table {
             PlacementTable::Lifetimes(offsets) => {
@@ -179,7 +177,7 @@ impl PlacementTable {
         }
     }
 
-    /// Frees a slot. Returns the allocation if it is to be written now.
+    /// Frees a slot. Returns the allocation if it must be written now.
     fn free(&mut self, slot: usize) -> Option<LiveAllocation> {
         match self {
             Self::Lifetimes(_) => None,

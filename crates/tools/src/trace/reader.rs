@@ -1,4 +1,4 @@
-//! A reader of recorded programs in either format.
+//! A reader of recorded programs: logs of RMM or lifetimes.
 
 use std::fmt::Display;
 use std::io::BufRead;
@@ -10,7 +10,7 @@ use super::lifetimes::{self, Lifetime};
 use super::rmm_log::{self, RmmLog};
 use crate::error::Result;
 
-/// Events per batch: enough to amortise reading the clock, few enough to stay in cache.
+/// The number of events per batch: enough to amortise clock reads, few enough to fit in the cache.
 const BATCH_EVENTS: usize = 1 << 14;
 
 /// A recorded program.
@@ -21,7 +21,7 @@ pub struct Trace<R> {
 
 #[derive(Debug)]
 enum EventReader<R> {
-    /// The slots are indices of `lifetimes`.
+    /// The lifetimes with their events. A slot is an index of `lifetimes`.
     Lifetimes {
         lifetimes: Vec<Lifetime>,
         events: IntoIter<TraceEvent>,
@@ -30,8 +30,8 @@ enum EventReader<R> {
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Begins to read `input`. Errors refer to it as `name`. The header distinguishes a log of RMM
-    /// from MiniMalloc's lifetimes. Lifetimes are read completely.
+    /// Creates a reader of `input`. Errors refer to the input as `name`. The header distinguishes a
+    /// log of RMM from lifetimes in MiniMalloc's format. Lifetimes are read completely.
     ///
     /// # Examples
     ///
@@ -47,7 +47,7 @@ impl<R: BufRead> Trace<R> {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) if the input has neither format, or is malformed.
+    /// Returns [`Io`](crate::ErrorKind::Io) if the input has neither format or is malformed.
     pub fn new(name: impl Display, input: R) -> Result<Self> {
         let table = CsvTable::new(name, input)?;
         let events = if is_log(&table) {
@@ -58,7 +58,7 @@ impl<R: BufRead> Trace<R> {
         Ok(Self { events })
     }
 
-    /// Returns the trace of a program whose lifetimes are known.
+    /// Creates a trace from lifetimes.
     ///
     /// # Examples
     ///
@@ -80,7 +80,7 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// Returns the lifetimes, if the trace has them. A slot is an index into them.
+    /// Returns the lifetimes, or `None` for a log. A slot is an index of this slice.
     ///
     /// # Examples
     ///
@@ -101,7 +101,8 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// Replaces `batch` by the next events, some thousands. Returns whether these are the last.
+    /// Replaces the content of `batch` by the next events. Returns whether these events are the
+    /// last.
     ///
     /// # Examples
     ///
@@ -119,7 +120,7 @@ impl<R: BufRead> Trace<R> {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) with the line and column of a malformed field.
+    /// Returns [`Io`](crate::ErrorKind::Io) with the line and the column of a malformed field.
     pub fn read(&mut self, batch: &mut Vec<TraceEvent>) -> Result<bool> {
         batch.clear();
         match &mut self.events {
@@ -136,15 +137,15 @@ impl<R: BufRead> Trace<R> {
     }
 }
 
-/// Returns whether the header shares more columns with a log than with lifetimes.
+/// Returns whether the header has more columns of a log than of lifetimes.
 pub(super) fn is_log(table: &CsvTable<impl BufRead>) -> bool {
     let named = |columns: &[&str]| columns.iter().filter(|column| table.has(column)).count();
     named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }
 
-/// Returns the events of lifetimes, in order of time. At equal times frees are first, then
-/// allocations, each in file order. A buffer with an empty lifetime is a request of 0 bytes, freed
-/// at once.
+/// Returns the events of lifetimes, ordered by time. At one step, frees precede allocations. Frees
+/// and allocations each keep the order of the file. A buffer with an empty lifetime becomes a
+/// request of 0 bytes that is freed immediately.
 fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
     let count = lifetimes.len() as u64;
     let mut events = Vec::with_capacity(2 * lifetimes.len());
@@ -156,8 +157,8 @@ fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
         } else {
             0
         };
-        // Ranks within a moment: a free has its index. From `count` on, each allocation has two
-        // ranks.
+        // Ranks order the events of one step. The rank of a free is its index. From `count` on,
+        // each allocation has two ranks.
         let allocation = count + 2 * index;
         let free = if lower < upper { index } else { allocation + 1 };
         events.push((lower, allocation, TraceEvent::Allocate { slot, bytes }));

@@ -1,4 +1,4 @@
-//! The replay of a trace through one pool, with measurements.
+//! A measured replay of a trace through one pool.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::simulator::Simulator;
 use crate::PoolKind;
 use crate::error::Result;
 
-/// The time in which a trace of one batch is repeated for timing, and the maximum number of
-/// repeats.
+/// The minimum total time of the repeats of a one-batch trace.
 const REPEAT: Duration = Duration::from_millis(5);
+/// The maximum number of repeats of a one-batch trace.
 const MAX_REPEATS: usize = 99;
 
 /// The options of a simulated pool.
@@ -30,12 +30,12 @@ pub struct ReplayOptions {
     pub pool: PoolKind,
     /// The alignment of blocks.
     pub unit_bytes: u64,
-    /// The end of the address range; no limit by default.
+    /// The size of the address range. By default, there is no limit.
     pub limit_bytes: Option<u64>,
 }
 
 impl Default for ReplayOptions {
-    /// Returns the default pool with blocks of multiples of 512 bytes and without a limit.
+    /// Returns the options of the default pool, with a unit of 512 bytes and without a limit.
     fn default() -> Self {
         Self {
             pool: PoolKind::default(),
@@ -45,9 +45,10 @@ impl Default for ReplayOptions {
     }
 }
 
-/// A pool that runs a trace batch by batch.
+/// A pool to which a trace is applied in batches.
 ///
-/// Only the pool's calls and an array look-up are timed. Counts are updated after each batch.
+/// The measured time contains only the calls of the pool and an array look-up. Counters are updated
+/// after each batch.
 #[derive(Debug)]
 pub struct Replay {
     settings: ReplayOptions,
@@ -63,9 +64,9 @@ pub struct ReplayOutcome {
     pub pool: PoolKind,
     /// The number of allocations and frees, including failed ones.
     pub events: u64,
-    /// The mean time of an event; 0 without events.
+    /// The mean time of an event in nanoseconds; 0 without events.
     pub ns_per_event: f64,
-    /// The peak of the live bytes, as requested, without failed allocations.
+    /// The peak of the requested live bytes, without failed allocations.
     pub peak_live_bytes: u64,
     /// The highest end of a block.
     pub peak_reserved_bytes: u64,
@@ -74,7 +75,7 @@ pub struct ReplayOutcome {
 }
 
 impl ReplayOutcome {
-    /// Returns peak reserved over peak live bytes; 1 if nothing was live.
+    /// Returns the ratio of peak reserved bytes to peak live bytes; 1 if no bytes were live.
     ///
     /// # Examples
     ///
@@ -114,7 +115,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// As for [`Simulator::new`].
+    /// Returns the errors of [`Simulator::new`].
     pub fn new(settings: ReplayOptions) -> Result<Self> {
         Ok(Self {
             settings,
@@ -123,8 +124,8 @@ impl Replay {
         })
     }
 
-    /// Applies the next events. Returns the offset of each allocation, `None` if it failed. An
-    /// allocation in a slot that has a block frees the block first.
+    /// Applies the next events. Returns the offset of each allocation, or `None` for a failed
+    /// allocation. An allocation first frees the previous block of its slot.
     ///
     /// # Examples
     ///
@@ -144,8 +145,8 @@ impl Replay {
         &self.engine.addresses
     }
 
-    /// Repeats a trace of one batch on fresh pools, and uses the median time. A single short
-    /// measurement depends on the state of the processor.
+    /// Repeats a one-batch trace on new pools, and records the median time. The median reduces
+    /// noise: a single short measurement depends on the state of the processor.
     ///
     /// # Examples
     ///
@@ -164,7 +165,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// As for [`Simulator::new`].
+    /// Returns the errors of [`Simulator::new`].
     pub fn time_again(&mut self, batch: &[TraceEvent]) -> Result<()> {
         let mut times = vec![self.elapsed];
         while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
@@ -175,7 +176,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns the results so far.
+    /// Returns the results up to the last applied event.
     ///
     /// # Examples
     ///
@@ -206,7 +207,6 @@ impl Replay {
     }
 }
 
-/// Creates the engine of a pool.
 fn engine(settings: ReplayOptions) -> Result<ReplayEngine<Simulator>> {
     let ReplayOptions {
         pool,

@@ -1,10 +1,11 @@
-//! A reader of logs of RMM's `logging_resource_adaptor`. Memory use grows with the live
+//! A reader of the logs of RMM's `logging_resource_adaptor`. Memory use grows with the live
 //! allocations, not with the file.
 //!
-//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, with one line per allocation and free.
-//! Events are replayed in file order; threads, times and streams are ignored. `allocate failure` is
-//! skipped, because it allocated nothing. Requests of 0 bytes that returned a null pointer are
-//! skipped, with their frees. A free is matched by its pointer; its size is parsed but not used.
+//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, with one line per allocation or free.
+//! Events are replayed in file order. The replay ignores threads, times and streams. Rows with
+//! `allocate failure` are skipped, because they allocated no memory. Requests of 0 bytes that
+//! returned a null pointer are skipped, and so are their frees. A free is matched by its pointer.
+//! The size of a free is parsed but not used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +18,7 @@ use crate::error::Result;
 /// The required columns.
 pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
 
-/// A log, read event by event.
+/// A log that is read event by event.
 ///
 /// Invariant: each slot below `slots` is in `live` or in `vacant`.
 #[derive(Debug)]
@@ -26,13 +27,12 @@ pub(crate) struct RmmLog<R> {
     action_column: usize,
     pointer_column: usize,
     size_column: usize,
-    /// The live allocations, by pointer.
     live: HashMap<u64, LiveSlot>,
     vacant: Vec<u32>,
     slots: u32,
 }
 
-/// A row that is an event.
+/// A row of the log that is an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogEntry {
     pub(super) event: TraceEvent,
@@ -40,7 +40,7 @@ pub(super) struct LogEntry {
     pub(super) bytes: u64,
 }
 
-/// A live allocation.
+/// The slot and the line number of a live allocation.
 #[derive(Clone, Copy, Debug)]
 struct LiveSlot {
     slot: u32,
@@ -48,7 +48,7 @@ struct LiveSlot {
 }
 
 impl<R: BufRead> RmmLog<R> {
-    /// Reads the rows of a table whose header was already read.
+    /// Creates a reader of a table whose header was already read.
     pub(crate) fn new(table: CsvTable<R>) -> Result<Self> {
         let [_, _, action_column, pointer_column, size_column, _] = table.columns(COLUMNS)?;
         Ok(Self {
@@ -62,7 +62,7 @@ impl<R: BufRead> RmmLog<R> {
         })
     }
 
-    /// Returns the next entry that is an event, or `None` at the end of the file.
+    /// Returns the next event, or `None` at the end of the file.
     pub(super) fn next_entry(&mut self) -> Result<Option<LogEntry>> {
         while self.table.advance()? {
             let pointer = self.pointer()?;
@@ -120,7 +120,8 @@ impl<R: BufRead> RmmLog<R> {
         }
     }
 
-    /// Returns the pointer of this row: hexadecimal, with or without "0x", or C's null pointer.
+    /// Returns the pointer of the current row. It is hexadecimal, with or without "0x", or glibc's
+    /// null pointer.
     fn pointer(&self) -> Result<u64> {
         let text = self.table.text(self.pointer_column);
         if text == "(nil)" {

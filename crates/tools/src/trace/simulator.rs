@@ -1,11 +1,11 @@
-//! A simulated pool whose blocks are multiples of any unit.
+//! A simulated pool with an arbitrary unit of block sizes.
 
 use super::engine::TraceAllocator;
 use crate::PoolKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::{SimulatedBlock, SimulatedPool};
 
-/// The end of a range without a limit. Below it, offsets fit in any 64-bit integer type.
+/// The size of an unlimited address range. Offsets below it fit in any 64-bit integer type.
 const MAX_BYTES: u64 = 1 << 63;
 
 /// A simulated pool.
@@ -30,7 +30,7 @@ const MAX_BYTES: u64 = 1 << 63;
 pub struct Simulator {
     pool: SimulatedPool,
     unit_bytes: u64,
-    /// The shift, if `unit_bytes` is a power of two.
+    /// The binary logarithm of `unit_bytes`, if `unit_bytes` is a power of two.
     unit_shift: Option<u32>,
 }
 
@@ -38,13 +38,13 @@ pub struct Simulator {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// The offset; 0 for a request of 0 bytes.
+    /// The offset of the block; 0 for a request of 0 bytes.
     pub offset: u64,
     block: SimulatedBlock,
 }
 
 impl Simulator {
-    /// The pools that can be simulated: all except the driver's own.
+    /// The pools that can be simulated. The driver's pool cannot be simulated.
     pub const POOLS: [PoolKind; 3] = SimulatedPool::KINDS;
 
     /// Creates a pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
@@ -62,8 +62,9 @@ impl Simulator {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own
-    /// pool, and [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0 or above 2⁶³.
+    /// Returns [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], which is
+    /// the driver's pool. Returns [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0
+    /// or above 2⁶³.
     pub fn new(kind: PoolKind, unit_bytes: u64, limit_bytes: Option<u64>) -> Result<Self> {
         if unit_bytes == 0 || unit_bytes > MAX_BYTES {
             let text = format!("a unit of {unit_bytes} bytes is not in 1..=2^63");
@@ -79,7 +80,7 @@ impl Simulator {
         })
     }
 
-    /// Returns a block of at least `bytes`, or `None` if it does not fit within the limit.
+    /// Allocates a block of at least `bytes` bytes. Returns `None` if the limit is exceeded.
     ///
     /// # Examples
     ///
@@ -105,7 +106,7 @@ impl Simulator {
         })
     }
 
-    /// Returns a block to the pool.
+    /// Frees a block.
     ///
     /// # Examples
     ///
@@ -125,7 +126,7 @@ impl Simulator {
         self.pool.give(allocation.block);
     }
 
-    /// Returns the highest end of a block so far.
+    /// Returns the highest end of any block up to now.
     ///
     /// # Examples
     ///
@@ -144,7 +145,7 @@ impl Simulator {
         self.pool.peak_units() * self.unit_bytes
     }
 
-    /// Returns the number of units for `bytes`.
+    /// Returns the number of units that contain `bytes` bytes.
     #[inline]
     fn units(&self, bytes: u64) -> u64 {
         match self.unit_shift {
@@ -172,7 +173,7 @@ impl TraceAllocator for Simulator {
 }
 
 impl Allocation {
-    /// The allocation of 0 bytes.
+    /// The block of a request of 0 bytes.
     const NOTHING: Self = Self {
         offset: 0,
         block: SimulatedBlock::EMPTY,

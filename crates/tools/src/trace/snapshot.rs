@@ -1,14 +1,15 @@
 //! A reader of PyTorch's memory snapshots, the pickles that `torch.cuda.memory._dump_snapshot`
-//! writes. A snapshot has the allocations and frees of each device, which are read as lifetimes. It
-//! also has the memory that PyTorch's own allocator reserved for them. A pickle of the list of
-//! segments that `torch.cuda.memory_snapshot` returns is a snapshot without events.
+//! writes. A snapshot contains the allocations and frees of each device, which become lifetimes. It
+//! also contains the segments that PyTorch's allocator reserved. A pickle of the segment list that
+//! `torch.cuda.memory_snapshot` returns is a snapshot without events.
 //!
-//! An allocation lives until its `free_completed`, because its memory cannot be reused before. An
-//! allocation from before the recording is known from its free, or from the blocks that are active
-//! at the end. Here it is allocated first. Events count in the order of the file. Their times and
-//! streams are not used, because PyTorch's threads use different clocks.
+//! An allocation lives until its `free_completed`, because its memory cannot be reused earlier. An
+//! allocation that precedes the recording is known from its free, or from the blocks that are
+//! active at the end. The reader places such an allocation before the first entry. The steps of a
+//! lifetime are entry indices in file order. The recorded times and streams are not used, because
+//! PyTorch's threads use different clocks.
 //!
-//! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
+//! Sources: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 //! pytorch/pytorch.
 
 use std::fmt::Display;
@@ -22,9 +23,9 @@ use super::live_blocks::LiveBlocks;
 use super::pickle::Pickle;
 use crate::error::Result;
 
-/// An upper bound of the memory of a lifetime, in bytes. The lifetime and its id take 192 while
-/// their vector grows. Its addresses in the maps take 112, and its ends in the order for the peak
-/// 48.
+/// An upper bound on the memory of a lifetime, in bytes. While the vector grows, the lifetime and
+/// its id use 192 bytes. Its addresses in maps use 112 bytes. Its two ends in the sort for the peak
+/// use 48 bytes.
 const LIFETIME_BYTES: u64 = 384;
 
 /// A recorded program of PyTorch.
@@ -46,31 +47,30 @@ const LIFETIME_BYTES: u64 = 384;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The devices with memory or events, by ordinal.
+    /// The devices that have memory or events, in order of the ordinals.
     pub devices: Vec<DeviceTrace>,
 }
 
-/// The part of a snapshot for one device.
+/// The content of a snapshot for one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceTrace {
-    /// The number of the device.
+    /// The ordinal of the device.
     pub ordinal: usize,
-    /// All allocations, with requested sizes. Times are steps of the recording: its entries count
-    /// from 1, and 0 is before them.
+    /// All allocations, with their requested sizes. A time is a step of the recording. The entries
+    /// are steps 1, 2, …; step 0 precedes the recording.
     pub lifetimes: Vec<Lifetime>,
-    /// The highest sum of the sizes of live allocations. An allocation whose free waited for a
-    /// stream is live.
+    /// The peak of the requested live bytes. An allocation whose free waits for a stream is live.
     pub peak_live_bytes: u64,
-    /// The maximum number of bytes that PyTorch had reserved from the device.
+    /// The peak of the bytes that PyTorch reserved from the device.
     pub peak_reserved_bytes: u64,
-    /// The number of requests that failed for lack of memory.
+    /// The number of requests that failed because the device was out of memory.
     pub out_of_memory: u64,
 }
 
 impl Snapshot {
-    /// Returns whether a file with this beginning is a pickle. All snapshots are pickles; no table
-    /// is.
+    /// Returns whether a file with these first bytes is a pickle. All snapshots are pickles, and no
+    /// table is a pickle.
     ///
     /// # Examples
     ///
@@ -85,7 +85,7 @@ impl Snapshot {
         start.first() == Some(&0x80)
     }
 
-    /// Reads all of `input`. Errors refer to it as `name`.
+    /// Reads a snapshot from `input`. Errors refer to the input as `name`.
     ///
     /// # Examples
     ///
@@ -100,28 +100,31 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) in these cases:
-    /// - `input` cannot be read, is no pickle of plain data of protocols 2 to 5, or is no snapshot;
+    /// Returns [`Io`](crate::ErrorKind::Io) in these cases:
+    /// - `input` cannot be read, is not a snapshot, or is not a pickle of plain data (protocols 2
+    ///   to 5);
     /// - an entry lacks a value that its action needs;
     /// - an address is allocated while it is live, freed twice, or freed inside of a live block;
-    /// - segments or blocks overlap, a block ends beyond its segment, or its state is not known;
+    /// - segments or blocks overlap, a block ends beyond its segment, or a block has an unknown
+    ///   state;
     /// - the file has 4 GiB or more;
-    /// - shared values would take more memory than 1 MiB plus 64 bytes for each byte of the file.
+    /// - shared values would use more memory than 1 MiB plus 64 bytes per byte of the file.
     pub fn read(name: impl Display, input: impl Read) -> Result<Self> {
         let devices = read_devices(name, input, DeviceTrace::of)?;
         Ok(Self { devices })
     }
 }
 
-/// A device's memory while its entries are read.
+/// The state of a device while its entries are read.
 struct SnapshotReader {
     lifetimes: Vec<Lifetime>,
-    /// The live blocks, with the index of each lifetime.
+    /// The live blocks, with the index of each block's lifetime.
     live: LiveBlocks<usize>,
-    /// The sum of all sizes.
+    /// The sum of the sizes of all lifetimes.
     total_bytes: u64,
-    /// The reserved bytes relative to the beginning, and their maximum.
+    /// The reserved bytes, relative to the start of the recording.
     reserved: i64,
+    /// The maximum of `reserved`.
     most_reserved: i64,
     out_of_memory: u64,
 }
@@ -199,12 +202,12 @@ impl SnapshotReader {
                 self.out_of_memory += 1;
                 Ok(())
             }
-            // Marks of users and of snapshots, and actions of later versions.
+            // Other actions are ignored: user marks, snapshot marks, and actions of later versions.
             _ => Ok(()),
         }
     }
 
-    /// Adds the allocation that `entry` frees, if it is from before the recording.
+    /// Adds the allocation that `entry` frees, if the allocation precedes the recording.
     fn ensure_known(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<()> {
         if self.live.is_known(address) {
             return Ok(());
@@ -220,8 +223,8 @@ impl SnapshotReader {
         Ok(())
     }
 
-    /// Adds a block that is live at the end. If no entry names its address, it was live before the
-    /// recording.
+    /// Adds a block that is live at the end. If no entry contains its address, the block precedes
+    /// the recording.
     fn lived_throughout(&mut self, address: u64, bytes: u64) -> Parsed<()> {
         if self.live.note(address) {
             self.add_lifetime(address, bytes, 0)?;
@@ -259,8 +262,8 @@ impl SnapshotReader {
         self.most_reserved = self.most_reserved.max(self.reserved);
     }
 
-    /// Returns the result after the last of `entries`. At the end of the recording,
-    /// `reserved_bytes` are reserved.
+    /// Returns the result after the last entry. `reserved_bytes` is the reserved size at the end of
+    /// the recording.
     fn finish(mut self, ordinal: usize, entries: u64, reserved_bytes: u64) -> DeviceTrace {
         for lifetime in &mut self.lifetimes {
             lifetime.upper = lifetime.upper.min(entries + 1);
@@ -277,7 +280,7 @@ impl SnapshotReader {
     }
 }
 
-/// Returns the highest sum of the sizes of lifetimes that overlap.
+/// Returns the peak of the live bytes of lifetimes.
 fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     let starts = lifetimes
         .iter()
@@ -289,7 +292,7 @@ fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     changes.sort_unstable();
     let (mut live, mut peak) = (0u64, 0);
     for (_, begins, bytes) in changes {
-        // An empty lifetime ends before it begins.
+        // The end of an empty lifetime precedes its start in this order.
         live = if begins == 1 {
             live + bytes
         } else {

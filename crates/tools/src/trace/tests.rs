@@ -1,5 +1,5 @@
-//! The simulator against a naive list of live blocks, the reader against arbitrary input, and
-//! snapshots with contradictions.
+//! Tests of the simulator against a naive list of live blocks, the reader with arbitrary input, and
+//! contradictory snapshots.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,8 @@ impl LiveBlocks {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns whether `bytes` would fit between two blocks, or before `limit_bytes`.
+    /// Returns whether `bytes` bytes fit between two blocks, or between the last block and
+    /// `limit_bytes`.
     fn leave_room(&self, bytes: u64, limit_bytes: u64) -> bool {
         let mut taken: Vec<_> = self
             .0
@@ -36,14 +37,14 @@ impl LiveBlocks {
         })
     }
 
-    /// Returns whether `begin..end` is free.
+    /// Returns whether the range `begin..end` is free.
     fn miss(&self, begin: u64, end: u64) -> bool {
         let mut blocks = self.0.iter();
         blocks.all(|(block, bytes)| end <= block.offset || block.offset + bytes <= begin)
     }
 }
 
-/// Returns the size of a block for `bytes`.
+/// Returns the block size for a request of `bytes` bytes.
 fn rounded(kind: PoolKind, bytes: u64, unit_bytes: u64) -> u64 {
     let units = bytes.div_ceil(unit_bytes);
     match kind {
@@ -67,8 +68,8 @@ fn any_pool() -> impl Strategy<Value = PoolKind> {
 }
 
 proptest! {
-    /// A request that fits is placed in free space, and only a request that does not fit is
-    /// refused. Before a refusal, every pool releases its idle memory.
+    /// A request that fits is placed in free memory. A request is refused only if it does not fit.
+    /// Before the refusal, each pool releases its idle memory.
     #[test]
     fn what_fits_is_placed_apart_and_what_does_not_is_refused(
         kind in any_pool(),
@@ -159,7 +160,7 @@ fn what_cannot_be_simulated_is_refused() {
     }
 }
 
-/// Returns a snapshot of one device with a block of 512 bytes: these actions, in this order.
+/// Returns a snapshot of one device with a block of 512 bytes, and with the given actions.
 fn snapshot(actions: &[&str]) -> Vec<u8> {
     fn text(out: &mut Vec<u8>, text: &str) {
         out.push(b'X');

@@ -1,4 +1,4 @@
-//! The bodies of functions: blocks, expressions and the names in them.
+//! Checks the bodies of functions: blocks, expressions, and the names in expressions.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -12,7 +12,7 @@ use super::{check_element_name, element, plain_name, refuse, refuse_tokens};
 use crate::elementwise::functions::Functions;
 use crate::elementwise::tree::{Choice, FunctionBody, Let, Literal, Value};
 
-/// The names that are known at some place.
+/// The functions and the local names that are in scope.
 #[derive(Clone)]
 pub(super) struct Scope<'a> {
     pub(super) functions: &'a Functions,
@@ -20,7 +20,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Checks a block, which may use the names around it.
+    /// Checks a block, which may use the names in scope.
     pub(super) fn body(&self, block: &Block) -> Result<FunctionBody> {
         let mut scope = self.clone();
         let end = block.brace_token.span.close();
@@ -46,7 +46,7 @@ impl Scope<'_> {
         Ok(FunctionBody { lets, value })
     }
 
-    /// Checks a statement before the last, which must be a `let`.
+    /// Checks a statement before the last statement. It must be a `let`.
     fn binding(&mut self, statement: &Stmt) -> Result<Let> {
         match statement {
             Stmt::Local(local) => self.local(local),
@@ -118,14 +118,14 @@ impl Scope<'_> {
         }
     }
 
-    /// Returns the value of a name that stands for a number: a local, or else a constant.
+    /// Returns the value of a name, which is a local variable or a constant.
     fn named(&self, path: &Path) -> Result<Value> {
         if let Some(name) = path.get_ident()
             && self.names.contains(name)
         {
             return Ok(Value::Local(name.clone()));
         }
-        // `Self` would be the type that the function becomes.
+        // In the expansion, `Self` would be the type of the function.
         let mut words = path.segments.iter().map(|segment| &segment.ident);
         if let Some(word) = words.find(|&word| word == "Self") {
             return refuse(word.span(), "`Self`");
@@ -191,7 +191,6 @@ impl Scope<'_> {
         ))
     }
 
-    /// Returns the path of a function that is called.
     fn function(&self, function: &Expr) -> Result<Path> {
         let path = match function {
             Expr::Group(group) => return self.function(&group.expr),
@@ -223,7 +222,7 @@ impl Scope<'_> {
     }
 }
 
-/// Returns whether the first letter is a capital, as in the name of a constant.
+/// Returns whether the first letter of a name is a capital, as in the name of a constant.
 fn is_capitalized(name: &Ident) -> bool {
     let word = name.unraw().to_string();
     let first = word.trim_start_matches('_').chars().next();
@@ -270,7 +269,7 @@ fn check_operator(operator: &BinOp) -> Result<()> {
     }
 }
 
-/// Returns the name of a refused expression, and its first token.
+/// Returns the first token and the name of a refused expression.
 fn foreign(expression: &Expr) -> (Span, &'static str) {
     let span = expression.span();
     match expression {

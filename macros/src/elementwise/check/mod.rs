@@ -1,5 +1,5 @@
-//! The subset of Rust that a function of an element may use. Anything else is refused at its first
-//! token.
+//! Checks the subset of Rust that an elementwise function may use. Any other construct is refused
+//! at its first token.
 
 mod body;
 
@@ -15,16 +15,15 @@ use self::body::Scope;
 use super::functions::Functions;
 use super::tree::{Argument, Definition, ElementType, Value};
 
-/// The types of elements, by their last words.
 const ELEMENTS: [&str; 13] = [
     "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
 ];
 
-/// The maximum number of arguments that a function has.
+/// The maximum number of arguments of a function.
 const MOST_ARGUMENTS: usize = 4;
 
-/// Returns an error at `span`, the first token of a construct, because a whole loop is too much to
-/// underline.
+/// Creates an error at `span`, the first token of a construct. An error that underlines a whole
+/// loop would be hard to read.
 fn refused(span: Span, what: &str) -> Error {
     Error::new(
         span,
@@ -40,7 +39,7 @@ fn refuse<T>(span: Span, what: &str) -> Result<T> {
     Err(refused(span, what))
 }
 
-/// Refuses the first of these optional tokens that is present.
+/// Refuses the first optional token that is present.
 macro_rules! refuse_tokens {
     ($($token:expr => $what:literal),+ $(,)?) => {
         $(
@@ -53,7 +52,7 @@ macro_rules! refuse_tokens {
 
 use refuse_tokens;
 
-/// Checks one function: every construct in it must be allowed in a function of an element.
+/// Checks a function. All of its constructs must be allowed in an elementwise function.
 pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definition> {
     let Signature {
         ident: name,
@@ -113,10 +112,10 @@ fn check_signature(item: &ItemFn) -> Result<&Signature> {
     Ok(signature)
 }
 
-/// The partial derivatives by hand, in the order of the arguments.
+/// The hand-written partial derivatives, in the order of the arguments.
 type Derivatives = Vec<Option<Path>>;
 
-/// Checks the attributes, which must be documentation and derivatives by hand.
+/// Checks the attributes, which must be documentation or hand-written derivatives.
 fn attributes(
     attributes: &[Attribute],
     arguments: usize,
@@ -177,7 +176,7 @@ fn argument(input: &FnArg) -> Result<Argument> {
     }
 }
 
-/// Checks a pattern, which must be a name.
+/// Checks a pattern, which must be a plain name.
 fn plain_name(pattern: &Pat) -> Result<Ident> {
     let Pat::Ident(name) = pattern else {
         return refuse(pattern.span(), "a pattern");
@@ -228,7 +227,7 @@ fn no_element(span: Span, what: &str) -> Error {
     )
 }
 
-/// Refuses recursion among the functions of one call.
+/// Refuses recursion among the functions of a call.
 pub(crate) fn acyclic(definitions: &[Definition]) -> Result<()> {
     let called = |definition: &Definition| -> Vec<Ident> {
         let mut names = Vec::new();
@@ -263,7 +262,7 @@ pub(crate) fn acyclic(definitions: &[Definition]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of a function of this module, written as `name` or `self::name`.
+/// Returns the name of a function of this module, which is written as `name` or `self::name`.
 fn own_name(path: &Path) -> Option<&Ident> {
     let mut words = path.segments.iter().map(|segment| &segment.ident);
     match (words.next(), words.next(), words.next()) {

@@ -1,6 +1,6 @@
-//! The arguments of a test executable.
+//! The command-line arguments of a test executable.
 
-/// The arguments of libtest that select tests, and the other arguments.
+/// The parsed arguments of a test executable: libtest's filters, and other options.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     filters: Vec<String>,
@@ -8,11 +8,11 @@ pub(super) struct Arguments {
     is_exact: bool,
     pub(super) wants_list: bool,
     pub(super) wants_help: bool,
-    /// The options that are passed to libtest.
+    /// The options that are passed on to libtest.
     pub(super) others: Vec<String>,
 }
 
-/// The options of libtest whose value may be a separate argument.
+/// The libtest options whose value may be a separate argument.
 const WITH_VALUE: [&str; 6] = [
     "--test-threads",
     "--color",
@@ -46,7 +46,7 @@ impl Arguments {
         found
     }
 
-    /// Returns whether libtest would run the test with this name.
+    /// Returns whether libtest would select the test with the given name.
     pub(super) fn select(&self, test: &str) -> bool {
         let matches = |text: &String| match self.is_exact {
             true => test == text,

@@ -1,11 +1,10 @@
-//! Test executables of several suites. Each suite runs in a separate process.
+//! Test executables with several suites. Each suite runs in a separate process.
 //!
-//! A process has one driver, one environment and one set of counters, and tests assert their
-//! states. Therefore the executable starts itself again for each suite, on the host and on a CUDA
-//! device.
+//! The driver, the environment and the counters are per process, and tests assert their states. So
+//! the executable starts itself again for each suite, on the host and on a CUDA device.
 //!
 //! A suite is a module of the executable. The arguments are libtest's: `pools:: --nocapture` runs
-//! the suite `pools` on each of its devices. `CACHESCOPE_DEVICE` selects the runs on one device.
+//! the suite `pools` on all its devices. `CACHESCOPE_DEVICE` selects the runs on one device.
 
 mod arguments;
 
@@ -19,25 +18,25 @@ use std::time::Duration;
 
 use arguments::Arguments;
 
-/// The time limit of a suite. Only a suite that hangs takes longer.
+/// The time limit of a suite. A suite that exceeds it hangs.
 const MOST_TIME: Duration = Duration::from_secs(15 * 60);
 
-/// The environment variable with the name of the run that a process executes.
+/// The environment variable that contains the name of the run that a process executes.
 const RUN: &str = "CACHESCOPE_TEST_RUN";
 
-/// The exit code if a test fails, equal to libtest's.
+/// The exit code of a failed test run, equal to libtest's.
 const FAILED: i32 = 101;
 
-/// A module of tests, and the devices that they run on.
+/// A module of tests, with the devices on which it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite {
-    /// The module.
+    /// The name of the module.
     pub name: &'static str,
-    /// The runs of the suite. Each run is a process.
+    /// The runs of the suite. Each run is a separate process.
     pub runs: &'static [Run],
 }
 
-/// A process that runs a suite.
+/// A configuration in which a process runs a suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     device: RunDevice,
@@ -49,14 +48,14 @@ pub struct Run {
     is_possible: bool,
 }
 
-/// The condition on which a run uses the emulator.
+/// The condition under which a run uses the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
-    /// Always.
+    /// Runs in all cases.
     Always,
-    /// If `CACHESCOPE_EMULATOR_ALL=1`.
+    /// Runs if `CACHESCOPE_EMULATOR_ALL=1`.
     All,
-    /// If `CACHESCOPE_EMULATOR_ALL=long`.
+    /// Runs if `CACHESCOPE_EMULATOR_ALL=long`.
     Long,
 }
 
@@ -64,7 +63,7 @@ enum Tier {
 enum RunDevice {
     Host,
     Cuda,
-    /// A device that the function prepares before `main`.
+    /// A device that the given function prepares before `main`.
     Own(fn()),
 }
 
@@ -87,21 +86,22 @@ impl Run {
         Self::new(RunDevice::Host)
     }
 
-    /// Returns a run on the real CUDA device if there is one. Otherwise, the run is on the emulated
-    /// device if `CACHESCOPE_EMULATOR_ALL=1`, because most runs compile hundreds of kernels.
+    /// Returns a run on the real CUDA device, if one exists. Otherwise, it runs on the emulated
+    /// device if `CACHESCOPE_EMULATOR_ALL=1`. It is optional, because most runs compile hundreds of
+    /// kernels.
     #[must_use]
     pub const fn cuda() -> Self {
         Self::new(RunDevice::Cuda)
     }
 
-    /// Returns a run in a process that calls `prepare` before `main`, while the process has one
-    /// thread.
+    /// Returns a run in a process that calls `prepare` before `main`, while the process has only
+    /// one thread.
     #[must_use]
     pub const fn own(prepare: fn()) -> Self {
         Self::new(RunDevice::Own(prepare))
     }
 
-    /// Excludes the tests whose names contain one of these texts. Each text is paired with the
+    /// Excludes the tests whose names contain one of the given texts. Each text is paired with a
     /// reason.
     #[must_use]
     pub const fn without(mut self, tests: &'static [(&'static str, &'static str)]) -> Self {
@@ -109,7 +109,7 @@ impl Run {
         self
     }
 
-    /// Excludes these tests on a real device, like [`without`](Self::without) on every device.
+    /// Excludes tests like [`without`](Self::without), but only on a real device.
     #[must_use]
     pub const fn without_on_hardware(
         mut self,
@@ -119,21 +119,21 @@ impl Run {
         self
     }
 
-    /// Sets environment variables.
+    /// Sets environment variables of the run.
     #[must_use]
     pub const fn with(mut self, variables: &'static [(&'static str, &'static str)]) -> Self {
         self.variables = variables;
         self
     }
 
-    /// Runs one test at a time.
+    /// Disables concurrency: only one test runs at a time.
     #[must_use]
     pub const fn serial(mut self) -> Self {
         self.is_serial = true;
         self
     }
 
-    /// Runs on the emulator without `CACHESCOPE_EMULATOR_ALL=1`, too.
+    /// Runs on the emulator even without `CACHESCOPE_EMULATOR_ALL=1`.
     #[must_use]
     pub const fn always(mut self) -> Self {
         self.tier = Tier::Always;
@@ -148,7 +148,7 @@ impl Run {
         self
     }
 
-    /// Excludes the run from builds in which it is not possible.
+    /// Excludes the run if `is_possible` is false, as in builds without a required feature.
     #[must_use]
     pub const fn only_if(mut self, is_possible: bool) -> Self {
         self.is_possible = is_possible;
@@ -163,8 +163,8 @@ impl Run {
         }
     }
 
-    /// Returns the value of `CACHESCOPE_EMULATOR_ALL` that the emulator requires for this run, if
-    /// the variable does not have it.
+    /// Returns the value of `CACHESCOPE_EMULATOR_ALL` that this run requires on the emulator.
+    /// Returns `None` if the variable is already sufficient.
     fn lacks(&self) -> Option<&'static str> {
         let all = env::var("CACHESCOPE_EMULATOR_ALL").unwrap_or_default();
         let is_emulated = matches!(self.device, RunDevice::Cuda);
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Returns whether this run is possible, and is on the device that `CACHESCOPE_DEVICE` names.
+    /// Returns whether this run is possible, and `CACHESCOPE_DEVICE` selects its device.
     fn is_selected(&self) -> bool {
         let wanted = env::var("CACHESCOPE_DEVICE").unwrap_or_default();
         self.is_possible && (wanted.is_empty() || wanted.starts_with(self.device_name()))
@@ -191,8 +191,8 @@ impl Run {
         skipped.any(|(text, _)| test.contains(text))
     }
 
-    /// Returns the test executable's command for this run, without arguments. If the device does
-    /// not exist, prints the reason and returns `None`.
+    /// Returns the command that executes this run, without arguments. If the device does not exist,
+    /// prints the reason and returns `None`.
     fn command(&self, target: &Path) -> Option<Command> {
         let program = env::current_exe().expect("a process knows its program");
         let mut command = match self.device {
@@ -211,12 +211,12 @@ impl Run {
 
 /// Makes a test executable run each suite of a table in a separate process.
 ///
-/// The suites are started before `main`, when a process has one thread and may change its
+/// The suites are started before `main`, because a process with only one thread may change its
 /// environment.
 #[macro_export]
 macro_rules! run_suites {
     ($suites:expr) => {
-        // SAFETY: the loader calls each entry of this section once, as a C function, before `main`.
+        // SAFETY: before `main`, the loader calls each entry of this section once, as a C function.
         #[used]
         #[cfg_attr(
             target_vendor = "apple",
@@ -232,7 +232,7 @@ macro_rules! run_suites {
     };
 }
 
-/// Implements [`run_suites!`], before `main`.
+/// Implements [`run_suites!`]. It is called before `main`.
 pub fn start_suites(suites: &[Suite], target: &Path) {
     if let Ok(name) = env::var(RUN) {
         prepare(suites, &name);
@@ -258,7 +258,7 @@ fn name_of(suite: &Suite, run: &Run) -> String {
     format!("{} on {}", suite.name, run.device_name())
 }
 
-/// Makes this process execute the run with this name.
+/// Prepares this process for the run with the given name.
 fn prepare(suites: &[Suite], name: &str) {
     let all = suites
         .iter()
@@ -275,12 +275,11 @@ fn suite_of(test: &str) -> &str {
     test.split("::").next().unwrap_or_default()
 }
 
-/// Returns the names of the executable's tests.
 fn all_tests() -> Vec<String> {
     let program = env::current_exe().expect("a process knows its program");
     let output = Command::new(program)
         .args(["--list", "--format", "terse"])
-        // A process that knows its run behaves like libtest.
+        // With a run name, the executable behaves like libtest.
         .env(RUN, "none")
         .output();
     let output = output.expect("the test executable can be started");
@@ -303,7 +302,7 @@ fn list(suites: &[Suite], tests: &[&String]) {
     process::exit(0);
 }
 
-/// Runs these tests, and returns the exit code.
+/// Runs the given tests. Returns the exit code.
 fn run_all(suites: &[Suite], tests: &[&String], options: &[String], target: &Path) -> i32 {
     let mut failed = Vec::new();
     for suite in suites {
@@ -322,7 +321,8 @@ fn run_all(suites: &[Suite], tests: &[&String], options: &[String], target: &Pat
     FAILED
 }
 
-/// Runs these tests of a suite, and returns whether all succeed without misuse of the emulator.
+/// Runs the given tests of a suite. Returns whether all tests succeeded, without misuses of the
+/// emulator.
 fn succeeds(
     suite: &Suite,
     run: &Run,
@@ -351,11 +351,11 @@ fn succeeds(
     command.arg("--exact").args(tests);
     println!("\n     Suite {name}");
     let (passes, misused) = run_to_end(&name, command);
-    // The emulator's own suites misuse the emulator on purpose.
+    // The suites that test the emulator misuse it on purpose.
     passes && (!misused || matches!(run.device, RunDevice::Own(_)))
 }
 
-/// Runs a program to its end and prints its output. Returns whether it succeeded, and whether it
+/// Runs a command, and prints its output. Returns whether the command succeeded, and whether it
 /// misused the emulator.
 fn run_to_end(name: &str, mut command: Command) -> (bool, bool) {
     let (said, writer) = pipe().expect("a pipe can be made");
@@ -364,7 +364,7 @@ fn run_to_end(name: &str, mut command: Command) -> (bool, bool) {
     let mut child = command
         .spawn()
         .expect("the test executable can be started anew");
-    // The command holds ends of the pipe, which would keep the pipe open.
+    // The command owns ends of the pipe, which would keep the pipe open.
     drop(command);
     let (ended, end) = channel();
     let reader = thread::spawn(move || {
@@ -374,14 +374,14 @@ fn run_to_end(name: &str, mut command: Command) -> (bool, bool) {
             misused |= line.starts_with("cuda-emulator: ") && line.contains(" misuses in all");
             println!("{line}");
         }
-        // After a timeout, nothing receives this message.
+        // After a timeout, the receiver no longer exists, so the send may fail.
         let _ = ended.send(());
         misused
     });
     if end.recv_timeout(MOST_TIME) == Err(RecvTimeoutError::Timeout) {
         println!("{name} is stopped after {} s", MOST_TIME.as_secs());
-        // The child may have ended meanwhile. The reader is not joined, because a grandchild may
-        // hold the pipe.
+        // The child may already have exited. The reader is not joined, because a grandchild may
+        // keep the pipe open.
         let _ = child.kill().and_then(|()| child.wait());
         return (false, false);
     }

@@ -1,4 +1,4 @@
-//! Gradients of `f16`, whose factors and counts are outside the range of `f16`.
+//! Tests of `f16` gradients, whose factors and counts exceed the range of `f16`.
 
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
@@ -6,7 +6,7 @@ use half::f16;
 
 use crate::along::both;
 
-/// A number of elements above the largest `f16`.
+/// A number of elements that exceeds the largest `f16`.
 const MANY: usize = 70_000;
 
 type Loss = fn(&Array<f16>) -> Result<Array<f16>>;

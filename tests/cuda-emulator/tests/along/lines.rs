@@ -3,7 +3,8 @@ use half::f16;
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Shapes with short lines, long lines, and lines in parts, which are contiguous or strided.
+/// Shapes with short lanes, with long lanes, and with lanes that are divided into parts. The lanes
+/// are contiguous or strided.
 const SHAPES: [&[usize]; 10] = [
     &[1],
     &[5],
@@ -17,7 +18,7 @@ const SHAPES: [&[usize]; 10] = [
     &[2, 3, 4, 5],
 ];
 
-/// Sums of integers are exact, so that they show whether every element is added.
+/// Sums of integers are exact, so a missing element changes the result.
 #[test]
 fn running_sums_take_every_element() -> Result<()> {
     for shape in SHAPES {
@@ -85,7 +86,7 @@ fn softmax_is_as_near_as_on_the_host() -> Result<()> {
     of_floats::<f16>(f16::from_f32, 1e-3)
 }
 
-/// Some lines fit into a block's own memory, and some lines do not.
+/// Short lanes fit into a block's shared memory, and long lanes do not.
 #[test]
 fn softmax_of_special_values_is_as_on_the_host() -> Result<()> {
     let (inf, nan) = (f32::INFINITY, f32::NAN);

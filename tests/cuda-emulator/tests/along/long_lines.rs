@@ -1,5 +1,6 @@
-//! Softmax and log-softmax of lanes that fit into a block's own memory, in packs or not, and of
-//! lanes that do not fit. The results are compared with the host's and with general properties.
+//! Tests of softmax and log-softmax. Some lanes fit into a block's shared memory, with or without
+//! packs, and other lanes do not fit. The results are compared with the host's results, and with
+//! general properties.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};
@@ -14,10 +15,10 @@ fn alike<T: Float>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>)
     near(&what, 2.0 * tolerance, &one, &other)
 }
 
-/// Checks lanes of at least `least` elements. The elements' values depend on their numbers.
+/// Checks lanes of at least `least` elements. The element values depend on their indices.
 fn lanes<T: Float>(of: fn(f32) -> T, tolerance: f64, least: usize) -> Result<()> {
-    // Lengths around the first that does not fit, around packs of 4, 8 and 16, and around one part
-    // and several parts.
+    // The lengths are near the first length that does not fit, and near multiples of packs and of
+    // parts.
     let lengths =
         [0, 1, 2, 3, 7, 8, 15, 16, 4095, 4096, 4097, 8193, 12_289].map(|more| least + more);
     for length in lengths {
@@ -40,7 +41,8 @@ fn long_lanes_of_every_float() -> Result<()> {
     lanes(bf16::from_f32, 8e-3, 8193)
 }
 
-/// Lanes of whole packs, and other lanes, for a thread, a warp and a block.
+/// Lanes that consist of whole packs, and other lanes. A lane is computed by a thread, a warp or a
+/// block.
 #[test]
 fn short_lanes_of_every_float() -> Result<()> {
     fn of<T: Float>(of: fn(f32) -> T, tolerance: f64) -> Result<()> {
@@ -65,7 +67,7 @@ fn short_lanes_of_every_float() -> Result<()> {
     of(bf16::from_f32, 8e-3)
 }
 
-/// Operands that are not read in packs, or whose lanes do not begin at a pack.
+/// The operands cannot be read in packs, or their lanes do not begin at a pack boundary.
 #[test]
 fn long_lanes_of_any_operands() -> Result<()> {
     let values = floats(4 * 9003);
@@ -89,7 +91,7 @@ fn long_lanes_of_any_operands() -> Result<()> {
     near("an expression", 5e-7, &sums(&host)?, &sums(&cuda)?)
 }
 
-/// The maximum rises repeatedly, is found at once, or follows elements that do not count.
+/// The maximum increases repeatedly, is the first element, or follows elements of −∞.
 #[test]
 fn the_scale_is_found_on_the_way() -> Result<()> {
     let length = 20_011;
@@ -133,7 +135,7 @@ fn the_scale_is_found_on_the_way() -> Result<()> {
         ),
     ];
     for (what, values) in lines {
-        // The lane begins at every distance from a pack's boundary.
+        // The lane begins at each possible distance from a pack boundary.
         for begin in 0..5 {
             let [host, cuda] = both(&values, &[1, length])?;
             let part = |x: Array<f32>| x.slice(s![.., begin..]);
@@ -143,7 +145,7 @@ fn the_scale_is_found_on_the_way() -> Result<()> {
     Ok(())
 }
 
-/// Rounding errors of a sum of equal parts do not grow with the length of the lane.
+/// The rounding errors of a sum of equal terms do not grow with the length of the lane.
 #[test]
 fn shares_of_a_long_lane_are_exact() -> Result<()> {
     let [_, cuda] = both(&vec![0.25f32; 3 << 18], &[3, 1 << 18])?;

@@ -1,5 +1,5 @@
-//! Reductions, scans, softmax, sorting and products with vectors by CUDA kernels, compared with the
-//! host's results.
+//! Tests of reductions, scans, softmax, sorting and matrix-vector products on CUDA, compared with
+//! the host's results.
 
 mod gradients;
 mod lines;
@@ -11,7 +11,7 @@ mod vectors;
 
 use cachescope::{Array, Device, Element, Result};
 
-/// Returns the elements on the host and on the CUDA device.
+/// Returns arrays with these elements on the host and on the CUDA device.
 fn both<T: Element>(values: &[T], shape: &[usize]) -> Result<[Array<T>; 2]> {
     let host = Device::host();
     let _guard = host.enter();
@@ -20,7 +20,7 @@ fn both<T: Element>(values: &[T], shape: &[usize]) -> Result<[Array<T>; 2]> {
     Ok([array, copy])
 }
 
-/// Returns numbers in an irregular order, so that a wrong order of results shows.
+/// Returns numbers in an irregular order, so that a wrongly ordered result is detected.
 fn numbers(count: usize) -> impl Iterator<Item = u64> {
     let next = |state: &u64| Some(state.wrapping_mul(6364136223846793005).wrapping_add(99));
     std::iter::successors(Some(7), next)
@@ -34,7 +34,7 @@ fn floats(count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Checks that both arrays have equal elements. All NaN count as equal.
+/// Checks that two arrays have equal elements. All NaN are equal.
 #[track_caller]
 fn same<T: Element>(what: &str, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     assert_eq!(host.shape(), cuda.shape(), "{what}");
@@ -51,8 +51,8 @@ fn same<T: Element>(what: &str, host: &Array<T>, cuda: &Array<T>) -> Result<()> 
     Ok(())
 }
 
-/// Checks that elements differ by at most `tolerance`, relative to the host's element, or to 1 if
-/// that is larger.
+/// Checks that elements differ by at most `tolerance`. The difference is relative to the host's
+/// element, or to 1 if that is larger.
 #[track_caller]
 fn near<T: Element>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     assert_eq!(host.shape(), cuda.shape(), "{what}");

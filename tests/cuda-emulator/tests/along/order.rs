@@ -3,7 +3,7 @@ use half::{bf16, f16};
 
 use crate::along::{both, numbers};
 
-/// Returns the elements as text, in which 0.0 and -0.0 differ and all NaN are equal.
+/// Returns the elements as text. As text, 0.0 and -0.0 differ, and all NaN are equal.
 fn bits<T: Element>(array: &Array<T>) -> Result<Vec<String>> {
     Ok(array
         .to_vec()?
@@ -45,8 +45,8 @@ fn special(number: u64) -> f32 {
     }
 }
 
-/// Lines that one block sorts. They have few different values, so that ties show whether the sort
-/// is stable.
+/// One block sorts each lane. The elements have few different values, so ties reveal an unstable
+/// sort.
 #[test]
 fn short_lines_are_sorted_as_on_the_host() -> Result<()> {
     for shape in [&[1][..], &[2], &[100], &[2048], &[30, 7], &[3, 4, 5]] {
@@ -67,8 +67,8 @@ fn long_lines_are_sorted_as_on_the_host() -> Result<()> {
     check::<i16>(&[3, 2100], |number| number as i16)
 }
 
-/// Lengths near multiples of both tile lengths (2048 and 4096 elements). There is one line, or
-/// several lines with separate tiles.
+/// The lengths are near multiples of the two tile lengths (2048 and 4096 elements). There are one
+/// or more lanes, each with its own tiles.
 #[test]
 fn tiles_end_anywhere() -> Result<()> {
     for length in [2049, 4095, 4096, 4097, 8191, 8193, 12_289, 16_384, 20_481] {
@@ -81,8 +81,8 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
-/// The lines have three tiles. There are enough lines that a block counts two tiles of a line. The
-/// last block of a line counts one.
+/// Each lane has three tiles. The number of lanes is so large that a block counts two tiles of a
+/// lane. Then the last block of a lane counts one tile.
 #[test]
 fn many_long_lines_are_sorted() -> Result<()> {
     let shape = [700, 8193];
@@ -92,8 +92,8 @@ fn many_long_lines_are_sorted() -> Result<()> {
     Ok(())
 }
 
-/// The elements differ in all bits of their type, have few values, or are equal. With few values, a
-/// tile has runs of each value. If they are equal, all elements have one digit.
+/// The elements are arbitrary, have few different values, or are all equal. With few values, a tile
+/// contains runs of equal elements. If all elements are equal, they share each digit.
 #[test]
 fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     fn of<T: Element>(from: fn(u64) -> T) -> Result<()> {
@@ -113,7 +113,7 @@ fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     of::<u32>(|number| wide(number) as u32)?;
     of::<i64>(|number| wide(number) as i64)?;
     of::<u64>(wide)?;
-    // Random bits, with NaN of both signs. `special` adds both zeros and both infinities.
+    // Random bits include NaN of both signs. `special` adds both zeros and both infinities.
     of::<f16>(|number| f16::from_bits(number as u16))?;
     of::<bf16>(|number| bf16::from_bits(number as u16))?;
     of::<f32>(|number| f32::from_bits(wide(number) as u32))?;

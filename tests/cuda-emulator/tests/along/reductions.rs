@@ -3,8 +3,8 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Shapes whose outputs are of short rows, of long rows and of rows in parts, and of corresponding
-/// kinds of columns.
+/// Shapes whose reduced rows are short, long, or divided into parts, and equivalent shapes for
+/// columns.
 const SHAPES: [&[usize]; 12] = [
     &[1],
     &[7],
@@ -20,7 +20,7 @@ const SHAPES: [&[usize]; 12] = [
     &[3, 1, 4, 5],
 ];
 
-/// Sums of integers are exact, so that a missing element or an element that is counted twice shows.
+/// Sums of integers are exact, so a missing or repeated element changes the result.
 #[test]
 fn every_element_counts_once() -> Result<()> {
     for shape in SHAPES {
@@ -40,7 +40,7 @@ fn every_element_counts_once() -> Result<()> {
 fn positions_are_those_of_the_first() -> Result<()> {
     for shape in SHAPES {
         let count = shape.iter().product();
-        // The values have few different numbers, so that there are ties in every part.
+        // The values are few, so each part contains ties.
         let mut values: Vec<f32> = numbers(count).map(|number| (number % 5) as f32).collect();
         for iteration in 0..2 {
             let [host, cuda] = both(&values, shape)?;
@@ -53,7 +53,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
                 let what = format!("argmin of {shape:?} along {axis}, {iteration}");
                 same(&what, &host.argmin_axis(axis)?, &cuda.argmin_axis(axis)?)?;
             }
-            // If there are several NaN, the result is the first NaN.
+            // If several elements are NaN, the result is the index of the first NaN.
             for index in (count / 2..count).step_by(11) {
                 values[index] = f32::NAN;
             }
@@ -62,7 +62,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
     Ok(())
 }
 
-/// The operands are views with strides of both signs, and broadcast expressions.
+/// The operands are broadcast expressions, and views with positive and negative strides.
 #[test]
 fn operands_may_have_any_layout() -> Result<()> {
     let values: Vec<i64> = numbers(24 * 50).map(|number| number as i64).collect();
@@ -134,8 +134,7 @@ fn halves_are_computed_in_f32() -> Result<()> {
     of_floats::<bf16>(bf16::from_f32, 8e-3)
 }
 
-/// The error of a sum must not grow with the number of elements. If 0.1 were added 2^20 times one
-/// after another, the error would exceed a hundred.
+/// A sequential sum of 2^20 times 0.1 would have an error above a hundred.
 #[test]
 fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let values = vec![0.1_f32; 1 << 20];
@@ -143,7 +142,7 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let exact = f64::from(0.1_f32) * f64::from(1 << 20);
     let sum = f64::from(cuda.sum()?.item()?);
     assert!((sum - exact).abs() <= exact * 4e-7, "{sum} for {exact}");
-    // Digits that are lost to a large element are restored.
+    // The sum recovers digits that a large element temporarily absorbs.
     let mut values = vec![1.0_f64; 1 << 16];
     (values[0], values[(1 << 16) - 1]) = (1e18, -1e18);
     let [_, cuda] = both(&values, &[1 << 16])?;
@@ -151,7 +150,8 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     Ok(())
 }
 
-/// Large terms of both signs cancel at any position, and the sum of the other terms loses no digit.
+/// Large terms of opposite signs cancel at any position. The sum of the other terms loses no
+/// digits.
 #[test]
 fn terms_that_cancel_cost_no_digits() -> Result<()> {
     for count in [3, 255, 1024, 30_000] {
@@ -168,7 +168,7 @@ fn terms_that_cancel_cost_no_digits() -> Result<()> {
     Ok(())
 }
 
-/// The means of parts with a few elements differ by less than the last place of a billion.
+/// In parts with few elements, the means differ by less than the rounding unit of a billion.
 #[test]
 fn a_variance_far_from_zero_keeps_its_digits() -> Result<()> {
     let noise = |at: usize| ((at * 37) % 17) as f64 * 0.125;
@@ -233,7 +233,7 @@ fn special_values_propagate() -> Result<()> {
     same("max", &host.max_axis(1)?, &cuda.max_axis(1)?)?;
     same("argmin", &host.argmin_axis(1)?, &cuda.argmin_axis(1)?)?;
     same("all", &host.all_axis(1)?, &cuda.all_axis(1)?)?;
-    // The squares are outside the range of `f64`.
+    // The squares exceed the range of `f64`.
     for scale in [1e200, 1e-200] {
         let values: Vec<f64> = floats(3000).iter().map(|&x| f64::from(x) * scale).collect();
         let [host, cuda] = both(&values, &[3000])?;

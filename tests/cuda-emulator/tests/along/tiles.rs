@@ -1,15 +1,16 @@
-//! Cumulative sums and products of lanes that are divided into tiles, near the tiles' boundaries.
+//! Tests of cumulative sums and products of lanes that are divided into tiles, near tile
+//! boundaries.
 
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Number, Result, graph};
 use half::{bf16, f16};
 
 use crate::along::{both, floats, numbers, same};
 
-/// The number of elements of a tile that is a piece of one lane. A lane of at least four pieces has
-/// tiles.
+/// The number of elements of a tile of a single lane. A lane is divided into tiles if it has at
+/// least four times this length.
 const TILE: usize = 2048;
 
-/// Returns lengths near one tile, and near the number of tiles that a warp examines together.
+/// Returns lengths near one tile, and near the number of tiles that a warp examines at once.
 fn lengths() -> impl Iterator<Item = usize> {
     let tiles = [4, 5, 32, 33, 34, 65].into_iter();
     tiles.flat_map(|tiles| [tiles * TILE - 1, tiles * TILE, tiles * TILE + 1])
@@ -37,7 +38,7 @@ fn each_lane_has_tiles_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// A tile of 32-bit elements has 32 elements for each thread. A lane has 1 to 128 threads.
+/// A tile of 32-bit elements has 32 elements per thread. A lane is processed by 1 to 128 threads.
 #[test]
 fn sums_of_strided_tiles_continue_too() -> Result<()> {
     let shapes: [&[usize]; 17] = [
@@ -70,7 +71,7 @@ fn sums_of_strided_tiles_continue_too() -> Result<()> {
     Ok(())
 }
 
-/// Checks sums and products that no type rounds, so that any order returns equal bits.
+/// Checks sums and products that are exact in the type, so any order has identical bits.
 fn exact<T: Element + Number>(of: fn(u64) -> T) -> Result<()>
 where
     T::Total: Element,
@@ -83,7 +84,7 @@ where
         for axis in 0..shape.len() as isize {
             same(&what, &host.cumsum(axis)?, &cuda.cumsum(axis)?)?;
         }
-        // Ones, and few enough twos that their product does not overflow.
+        // The factors are ones, with so few twos that the product does not overflow.
         let factors: Vec<T> = (0..count as u64)
             .map(|n| of(1 + u64::from(n % 4000 == 77)))
             .collect();
@@ -129,7 +130,7 @@ fn tiles_of_complex_numbers() -> Result<()> {
         let narrow: Vec<Complex<f32>> = (values.iter())
             .map(|z| Complex::new(z.re as f32, z.im as f32))
             .collect();
-        // The factors are powers of i.
+        // The factors are powers of the imaginary unit.
         let turns = |n: u64| [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)][n as usize % 4];
         let turns: Vec<Complex<f64>> = (numbers(count).map(turns))
             .map(|(re, im)| Complex::new(re, im))
@@ -154,8 +155,8 @@ fn tiles_of_complex_numbers() -> Result<()> {
     Ok(())
 }
 
-/// The sums of a tile are merged with the sum of all earlier tiles, in order. Therefore the bits of
-/// a sum do not depend on the length of the lane.
+/// The sums of a tile are merged with the sum of all earlier tiles, in order. So the bits of a sum
+/// are independent of the lane's length.
 #[test]
 fn the_grouping_is_that_of_the_shape() -> Result<()> {
     let length = 40 * TILE + 3;
@@ -181,11 +182,11 @@ fn the_grouping_is_that_of_the_shape() -> Result<()> {
     Ok(())
 }
 
-/// The sums that the tiles publish belong to one launch, on any stream, and to each launch of a
-/// graph.
+/// The sums that tiles publish are separate for each launch, on any stream, and for each launch of
+/// a graph.
 #[test]
 fn launches_share_nothing() -> Result<()> {
-    // The device is new, because a capture on a shared device would make other tests' calls fail.
+    // The device is new, because a capture on a shared device would make calls of other tests fail.
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _guard = device.enter();
     let streams = [device.new_stream()?, device.new_stream()?];

@@ -4,12 +4,13 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, same};
 
-/// Lengths below, at and above the length of a pack, of a warp of packs, of a block and of a chunk.
+/// The lengths are near those at which the kernel changes: a pack, a warp of packs, a block and a
+/// chunk.
 const LENGTHS: [usize; 12] = [8, 15, 16, 17, 24, 257, 512, 1024, 1032, 2048, 2055, 16_400];
 
 const ROWS: [usize; 5] = [1, 7, 8, 9, 24];
 
-/// Returns small whole numbers, which a sum in any order does not round.
+/// Returns small whole numbers, whose sum is exact in any order.
 fn whole<T: Element>(count: usize, offset: usize) -> Vec<T> {
     let number = |at: usize| (at * 7 + offset) % 5;
     (0..count)
@@ -17,9 +18,9 @@ fn whole<T: Element>(count: usize, offset: usize) -> Vec<T> {
         .collect()
 }
 
-/// Returns a matrix of `rows` and `columns` in a larger one. Its first element is `shift` elements
-/// after the beginning of a pack. The distance between its rows (if `turned`, between its columns)
-/// is their length, rounded up to a multiple of 8, plus `gap`.
+/// Returns a part of a larger matrix, with `rows` rows and `columns` columns. The first element is
+/// `shift` elements after a pack boundary. The distance between rows is their length, rounded up to
+/// a multiple of 8, plus `gap`. If `turned` is true, the distance applies to columns.
 fn part<T: Element>(
     host_and_cuda: &[Array<T>; 2],
     [rows, columns]: [usize; 2],
@@ -41,12 +42,12 @@ fn part<T: Element>(
 
 fn products<T: Float>() -> Result<()> {
     let longest = LENGTHS[LENGTHS.len() - 1].next_multiple_of(8);
-    // With columns, there are gaps between many short lines.
+    // If the matrix is transposed, it has many short lines with gaps between them.
     let count = longest * (ROWS[ROWS.len() - 1] + 16);
     let elements = both(&whole::<T>(count, 0), &[count])?;
     let factors = both(&whole::<T>(2 * longest, 3), &[2 * longest])?;
-    // Operands that are read in packs, and operands that are not, because of their first elements
-    // or of the strides of their rows.
+    // Some operands are read in packs. Others are not, because of their first element or of their
+    // row stride.
     for (shift, gap, turned) in [
         (0, 0, false),
         (8, 16, false),
@@ -94,8 +95,8 @@ fn stacks_of_matrices_are_multiplied_each_by_its_vector() -> Result<()> {
     )
 }
 
-/// In columns, every row is summed in one order, with and without packs. Each term is subtracted
-/// again, so that only rounding errors remain, which depend on the order.
+/// The elements of each column are summed in one order, with or without packs. Each term occurs
+/// with both signs, so only rounding errors remain. These errors depend on the order.
 #[test]
 fn columns_have_the_same_bits_in_packs() -> Result<()> {
     let (rows, columns) = (37, 2 * 350);
@@ -119,7 +120,7 @@ fn columns_have_the_same_bits_in_packs() -> Result<()> {
     Ok(())
 }
 
-/// Sums of `f16` are computed in `f32`, because in `f16` a sum of ones would not exceed 2048.
+/// Sums of `f16` are accumulated in `f32`. In `f16`, a sum of ones would not exceed 2048.
 #[test]
 fn packs_are_summed_in_f32() -> Result<()> {
     let [host, cuda] = both(&vec![f16::ONE; 3 * 40_000], &[3, 40_000])?;

@@ -1,4 +1,4 @@
-//! The results of collective calls.
+//! Tests of the results of collective calls.
 
 use cachescope::collective::{DataParallel, Group, Reduce, Sampler, Sharded};
 use cachescope::grad::optim::{Adam, Sgd};
@@ -62,7 +62,7 @@ fn parts_are_sent_to_their_ranks() -> Result<()> {
         assert_eq!(exchanged.to_vec()?, parts);
         assert_eq!(narrow.to_vec()?, [0, 1, 2]);
         assert_eq!(given.to_vec()?, [1; 5]);
-        // The ranks form a ring: ranks of even number send first.
+        // The ranks form a ring. Rank 0 sends first.
         let (next, before) = ((own + 1) % size, (own + size - 1) % size);
         let mut came = Array::<i32>::zeros([6, 2])?;
         if own == 0 {
@@ -132,7 +132,7 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
     Ok(())
 }
 
-/// Returns whole numbers, so that sums are exact.
+/// Returns inputs and weights that are whole numbers, so that sums are exact.
 fn data() -> Result<(Array<f32>, Array<f32>)> {
     let generator = &mut Generator::new(3);
     let whole = |generator: &mut Generator, shape: [usize; 2]| {
@@ -146,7 +146,7 @@ fn loss(weights: &Array<f32>, x: &Array<f32>) -> Result<Array<f32>> {
     x.matmul(weights)?.square().mean()
 }
 
-/// Trains two steps with rates and batch sizes that are powers of two, so that every number is
+/// Trains two steps with rates and batch sizes that are powers of two, so that all numbers are
 /// exact.
 fn learn(
     group: Option<&Group>,
@@ -208,7 +208,7 @@ fn devices_learn_what_one_does() -> Result<()> {
     Ok(())
 }
 
-/// Groups of threads transfer a device's arrays through the host.
+/// A group of threads transfers arrays of a device through the host.
 #[test]
 fn threads_carry_arrays_of_a_device() -> Result<()> {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! The errors that a rank's calls return when other ranks fail.
+//! Tests of the errors of a rank's calls when other ranks fail.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn a_disagreement_is_an_error_on_all_ranks() -> Result<()> {
             _ => group.reduce_in_place(&mut x, Reduce::Max, 0),
         };
         assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
-        // The ranks can make further calls.
+        // After the error, the ranks can make further calls.
         let mut x = Array::<f32>::ones(5)?;
         group.all_reduce_in_place(&mut x, Reduce::Sum)?;
         assert_eq!(x.to_vec()?, [3.0; 5]);
@@ -31,7 +31,7 @@ fn a_disagreement_is_an_error_on_all_ranks() -> Result<()> {
     all_of(all).map(drop)
 }
 
-/// Without a timeout, NCCL and the device would wait forever.
+/// Without a timeout, NCCL and the device would wait forever for the missing rank.
 #[test]
 fn a_missing_rank_is_an_error_in_time() -> Result<()> {
     let _alone = alone();
@@ -47,23 +47,23 @@ fn a_missing_rank_is_an_error_in_time() -> Result<()> {
         }
         let mut x = Array::<f32>::ones(1000)?;
         group.all_reduce_in_place(&mut x, Reduce::Sum)?;
-        // Every wait returns the error, also the second one.
+        // Each wait returns the error, including the second wait.
         for _ in 0..2 {
             let error = x.to_vec().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Communication, "{error}");
             assert!(error.to_string().contains("within 300ms"), "{error}");
         }
         assert!(device.synchronize().is_err());
-        // The group is no longer usable.
+        // After the failure, the group is unusable.
         assert!(group.all_reduce_in_place(&mut x, Reduce::Sum).is_err());
         Ok(())
     });
-    // The device waits for all of its work, as a rank does at its end.
+    // When a rank ends, its device waits for all of its pending work.
     assert_eq!(
         all[0].as_ref().unwrap_err().kind(),
         ErrorKind::Communication
     );
-    // The failure ends with the group, and the device remains usable.
+    // The failure affects only the group, so the device remains usable.
     let device = Device::cuda_with(0, Default::default())?;
     let _current = device.enter();
     assert_eq!(Array::full(3, 2.0f32)?.to_vec()?, [2.0; 3]);

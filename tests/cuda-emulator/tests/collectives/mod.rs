@@ -1,5 +1,5 @@
-//! Groups of CUDA devices: NCCL on emulated devices, whose streams run work as late as possible,
-//! and threads that transfer a device's arrays.
+//! Tests of groups of CUDA devices, by NCCL on emulated devices, or by threads that transfer a
+//! device's arrays. The emulated streams run work as late as possible.
 
 mod calls;
 mod failures;
@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::collective::{Group, NcclId};
 use cachescope::{Device, DeviceConfig, Result};
 
-/// The number of emulated devices of this process, which the table of suites sets.
+/// The number of emulated devices, which the table of suites sets.
 const DEVICES: usize = 4;
 
-/// Returns a lock that one test at a time holds. The emulator counts the calls of the whole
-/// process. Besides, a call of one test may run the work of another test's devices.
+/// Returns a lock that serialises the tests. The emulator counts calls per process, and a call of
+/// one test may run work of another test's devices.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `body` on `size` ranks, each on its own device, and returns their results.
+/// Runs `body` on `size` ranks, each with its own device. Returns the results.
 fn on_ranks<R: Send>(
     size: usize,
     config: DeviceConfig,

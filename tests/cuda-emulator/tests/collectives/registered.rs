@@ -1,5 +1,5 @@
-//! Memory that is registered with NCCL. Each segment is registered once, and no longer than the
-//! segment lives. If memory is freed while it is registered, the emulator counts a misuse.
+//! Tests of memory that is registered with NCCL. Each segment must be registered once, and
+//! deregistered before it is freed. Otherwise, the emulator counts a misuse.
 
 use cachescope::collective::Reduce;
 use cachescope::{Array, DeviceConfig, Result, cache_scope};

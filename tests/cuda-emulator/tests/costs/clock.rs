@@ -1,5 +1,5 @@
-//! The virtual clock: a call takes its time from the table, work takes the time of its bytes, and a
-//! wait takes the remaining time of the work.
+//! Tests of the virtual clock. A call costs the time in the table. Device work takes the time of
+//! its bytes. A wait costs the remaining time of the work.
 
 use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result};
@@ -31,7 +31,7 @@ fn memory_calls_take_the_time_of_the_table() -> Result<()> {
     let before = lock.clock();
     let buffer = Buffer::new(&device, 3 * GIB)?;
     let us = |call, bytes| costs.nanos(call, bytes) / 1e3;
-    // Three handles, and one call that makes them accessible to kernels.
+    // The buffer has three handles. One call makes all of them accessible to kernels.
     let gib = GIB as u64;
     let handle = us(DriverCall::MemCreate, gib) + us(DriverCall::MemMap, gib);
     let expected =
@@ -50,8 +50,8 @@ fn memory_calls_take_the_time_of_the_table() -> Result<()> {
     Ok(())
 }
 
-/// A kernel takes the time of the bytes that it reads and writes, divided by the bandwidth. A wait
-/// takes this time.
+/// The duration of a kernel is the bytes that it reads and writes, divided by the bandwidth. A wait
+/// costs this duration.
 #[test]
 fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     let lock = EmulatorLock::take();
@@ -60,7 +60,7 @@ fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     let n = 1 << 20;
     let x = Array::<f32>::ones(n)?;
     let add = || (&x + 1.5).eval();
-    drop(add()?); // compiled and allocated
+    drop(add()?); // Compiles the kernel, and allocates the memory.
     device.synchronize()?;
     let launch = lock.control.spent("cuLaunchKernel");
     let before = lock.clock();
@@ -80,7 +80,7 @@ fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     Ok(())
 }
 
-/// Work on two streams is concurrent; work on one stream is in order.
+/// Work on two streams is concurrent, and work on one stream is sequential.
 #[test]
 fn streams_run_beside_each_other() -> Result<()> {
     let lock = EmulatorLock::take();
@@ -99,7 +99,7 @@ fn streams_run_beside_each_other() -> Result<()> {
         device.synchronize()?;
         Ok(lock.clock() - before)
     };
-    time([&first, &second])?; // compiled
+    time([&first, &second])?; // Compiles the kernels.
     let beside = time([&first, &second])?;
     let behind = time([&first, &first])?;
     let fill = 1.0 + 356.0 * (4 * n) as f64 / GIB as f64;

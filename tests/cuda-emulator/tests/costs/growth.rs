@@ -1,4 +1,4 @@
-//! Random allocations, and the agreement of the emulated driver with the simulated one.
+//! Tests of random allocations, in which the emulated and the simulated driver must agree.
 
 use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
@@ -23,7 +23,6 @@ fn random_allocations(count: u32, most_bytes: u64, most_live_bytes: u64) -> Vec<
     programs::random_allocations(count, most_bytes, most_live_bytes, allocate, free)
 }
 
-/// Runs the events on a device.
 fn run(device: &Device, live: &mut Vec<Option<Buffer>>, events: &[TraceEvent]) -> Result<()> {
     for &event in events {
         match event {
@@ -61,7 +60,6 @@ fn random_allocations_call_no_driver_after_their_first_repetition() -> Result<()
     Ok(())
 }
 
-/// The library makes equal calls over the emulated driver and over the simulated driver.
 #[test]
 fn the_simulated_driver_counts_what_the_emulated_one_counts() -> Result<()> {
     let lock = EmulatorLock::take();
@@ -90,7 +88,7 @@ fn the_simulated_driver_counts_what_the_emulated_one_counts() -> Result<()> {
         let earlier = calls.map(|call| counts(&call.to_string()));
         let mut live = Vec::new();
         run(&device, &mut live, &events)?;
-        device.synchronize()?; // A free that waited for its stream is done too.
+        device.synchronize()?; // Completes frees that waited for their streams.
         let spent = lock.clock() - before;
 
         let mut replay = DeviceReplay::new(pool, &costs, None)?;

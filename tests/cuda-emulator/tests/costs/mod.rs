@@ -1,5 +1,5 @@
-//! The driver's calls for memory, and their cost by the emulator's virtual clock. The cost is a
-//! simulation, not a measurement of a GPU.
+//! Tests of the driver's memory calls and their cost on the emulator's virtual clock. The cost is
+//! simulated, and not measured on a GPU.
 
 mod clock;
 mod growth;
@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_emulator::Control;
 
-/// Prepares the process before `main`: the emulator, and a separate kernel cache for kernels that
-/// count their bytes.
+/// Prepares the process before `main`. It loads the emulator, and sets a separate cache for kernels
+/// that count their bytes.
 pub(super) fn prepare() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     cuda_emulator::start(target);
@@ -19,7 +19,7 @@ pub(super) fn prepare() {
     unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", target.join("kernels-that-count")) };
 }
 
-/// The functions that allocate or free memory of the device or the host.
+/// The functions that allocate or free memory on the device or on the host.
 const MEMORY: [&str; 16] = [
     "cuMemAlloc_v2",
     "cuMemFree_v2",
@@ -39,7 +39,6 @@ const MEMORY: [&str; 16] = [
     "cuMemPoolCreate",
 ];
 
-/// The functions that wait for the device.
 const WAITING: [&str; 4] = [
     "cuCtxSynchronize",
     "cuStreamSynchronize",
@@ -47,7 +46,7 @@ const WAITING: [&str; 4] = [
     "cuMemFree_v2",
 ];
 
-/// The lock that one test at a time holds, because the emulator counts for the whole process.
+/// The lock that serialises the tests, because the emulator's counters are per process.
 struct EmulatorLock {
     control: Control,
     _lock: MutexGuard<'static, ()>,
@@ -63,7 +62,7 @@ impl EmulatorLock {
         }
     }
 
-    /// Returns the calls of these functions so far, without functions that were not called.
+    /// Returns the call counts of the given functions, without zeros.
     fn calls(&self, names: &[&'static str]) -> Vec<(&'static str, u64)> {
         let calls = names
             .iter()
@@ -71,7 +70,7 @@ impl EmulatorLock {
         calls.filter(|&(_, count)| count > 0).collect()
     }
 
-    /// Returns the host's virtual clock, in microseconds.
+    /// Returns the host's virtual time in microseconds.
     fn clock(&self) -> f64 {
         self.control.clock().expect("the clock runs")
     }

@@ -1,5 +1,5 @@
-//! A warm step makes no call for memory, and waits only for its result, under every policy and
-//! without scopes.
+//! Tests of warm steps, under all policies and without scopes. A warm step makes no memory calls,
+//! and waits only for its result.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ use shared::model::Model;
 
 const BATCH: usize = 24;
 
-/// A pool, and the policy of the scope that steps run in, if any.
+/// A pool, with the policy of the steps' scope; `None` is without a scope.
 type Way = (PoolKind, Option<Policy>);
 
-/// The way that some tests exclude. Plans of steps without a pattern rarely need another slab,
-/// however long they run. If the pool does not split segments, such a slab is a new segment.
+/// A variant that some tests exclude. Irregular steps sometimes need a different slab, even after
+/// many steps. If the pool does not split segments, such a slab requires a new segment.
 const NEVER_QUIET: Way = (PoolKind::Binned, Some(Policy::Plan));
 
 const POLICIES: [Option<Policy>; 5] = [
@@ -40,7 +40,7 @@ fn batch(images: usize) -> Result<Dataset> {
     })
 }
 
-/// Runs `step` in the scope of its way, if the way has one.
+/// Runs `step`, in a scope if the variant has a policy.
 fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
     match policy {
         None => step(),
@@ -48,7 +48,7 @@ fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Runs the check for every policy with every pool that caches memory.
+/// Runs the check for all policies with all caching pools.
 fn everywhere(mut check: impl FnMut(&EmulatorLock, &Device, Way) -> Result<()>) -> Result<()> {
     let lock = EmulatorLock::take();
     for pool in [PoolKind::BestFit, PoolKind::Binned] {
@@ -65,7 +65,7 @@ fn everywhere(mut check: impl FnMut(&EmulatorLock, &Device, Way) -> Result<()>) 
     Ok(())
 }
 
-/// Checks that `steps` make no call for memory and do not wait.
+/// Checks that `steps` makes no memory calls and does not wait.
 #[track_caller]
 fn assert_quiet(lock: &EmulatorLock, what: &str, steps: impl FnOnce() -> Result<()>) -> Result<()> {
     let before = [lock.calls(&MEMORY), lock.calls(&WAITING)];
@@ -134,7 +134,7 @@ fn a_warm_step_with_gradients_calls_no_driver() -> Result<()> {
     })
 }
 
-/// Lengths recur in an order without a pattern, like batches of texts.
+/// The lengths recur in an irregular order, like the lengths of text batches.
 #[test]
 fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     everywhere(|lock, _, way| {
@@ -165,20 +165,21 @@ fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     })
 }
 
-/// The activations of a small transformer, in bytes for each token.
+/// The activations of a small transformer, in bytes per token.
 const LAYERS: [usize; 30] = [
     4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
     12288, 4096, 4096, 16384, 16384, 4096, 4096, 12288, 4096, 4096, 16384, 16384, 4096, 4096,
     128_000,
 ];
 
-/// Blocks of up to hundreds of megabytes have drifting lengths. Some of them are live at a time.
+/// The blocks have up to hundreds of megabytes, and irregularly recurring lengths. Several blocks
+/// are live at a time.
 #[test]
 fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
         everywhere(|lock, device, way| {
-            // While few pages are reserved, pages are released until the bound has risen. Under
-            // Plan, the bound rises more slowly.
+            // While few pages are reserved, pages are released until the bound has increased. Under
+            // the policy Plan, the bound increases more slowly.
             let learns_long = share > 1 && way.1 == Some(Policy::Plan);
             if way == NEVER_QUIET || learns_long {
                 return Ok(());
@@ -209,7 +210,7 @@ fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() 
             assert_quiet(lock, &what, || (0..400).try_for_each(|_| turn_of()))?;
             if way == (PoolKind::BestFit, Some(Policy::Recycle)) {
                 let peak_bytes = device.memory_stats().peak_reserved_bytes as f64;
-                // The bound includes two pages, one for small blocks and one for large blocks.
+                // The bound includes two pages: one for small blocks and one for large blocks.
                 let bound_bytes = 1.2 * working_set_bytes as f64 + f64::from(4 << 20);
                 assert!(peak_bytes < bound_bytes, "{what}: {peak_bytes}");
             }
@@ -219,7 +220,6 @@ fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() 
     Ok(())
 }
 
-/// A warm step in a scope does not use the driver's own pool.
 #[test]
 fn a_warm_step_in_a_scope_leaves_the_driver_s_pool_alone() -> Result<()> {
     let lock = EmulatorLock::take();

@@ -1,4 +1,4 @@
-//! Late drops: after the device, on another thread, at the end of the process.
+//! Tests of late drops: after the device, on another thread, and at the end of the process.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -25,8 +25,8 @@ fn arrays_outlive_their_device_s_handles() {
     }
 }
 
-/// The end of the device destroys the handle and the workspace of each stream that multiplied, and
-/// the captured graphs.
+/// When the device ends, it destroys the cuBLAS handle and the workspace of each stream, and the
+/// captured graphs.
 #[test]
 fn memory_of_products_and_graphs_is_released() {
     let lock = EmulatorLock::take();
@@ -90,12 +90,12 @@ fn the_end_of_the_process_is_quiet() {
     }
 }
 
-/// A device and an array that are alive at the end of the process.
+/// A device and an array that live until the process ends.
 static KEPT: Mutex<Option<(Device, Array<u32>)>> = Mutex::new(None);
 
-/// Registers a destructor of C that drops the device late. Such destructors run in the reverse
-/// order of their registration. This one is registered before `main` and before the driver is
-/// loaded, so it runs after the driver's end.
+/// Registers a C destructor that drops the device late. Destructors run in the reverse order of
+/// their registration. This destructor is registered before `main`, and before the driver is
+/// loaded. So it runs after the driver's destructors.
 pub(crate) fn drop_after_the_driver() {
     extern "C" fn drop_late() {
         let late = KEPT.lock().map(|mut kept| kept.take());

@@ -1,4 +1,4 @@
-//! Calls of the driver that fail.
+//! Tests of failing driver calls.
 
 use cachescope::{
     Array, Complex, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result, cache_scope, fft,
@@ -6,7 +6,7 @@ use cachescope::{
 
 use crate::device::{EmulatorLock, POOLS, device, numbers};
 
-/// Uses every function of a device except kernels.
+/// Uses all functions of a device except kernels.
 fn program(pool: PoolKind) -> Result<()> {
     let config = DeviceConfig {
         pool,
@@ -38,8 +38,7 @@ fn program(pool: PoolKind) -> Result<()> {
     device.synchronize()
 }
 
-/// Returns the number of objects that the driver did not release. There is one for each failed call
-/// that releases.
+/// Returns the number of leaked objects. Each failed release leaks one object.
 fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
     let counts = |report: cuda_emulator::Report| {
         [
@@ -58,7 +57,8 @@ fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
     pairs.map(|(now, before)| now.saturating_sub(before)).sum()
 }
 
-/// Returns a device that the other tests do not use, because they need all of its memory.
+/// Returns a device on which memory may leak. Other tests do not use it, because they need all
+/// memory of their device.
 fn leaking_device() -> Device {
     let config = DeviceConfig {
         pool: PoolKind::StreamOrdered,
@@ -77,7 +77,7 @@ fn each_failed_call_is_an_error_or_is_recovered() {
         let calls = lock.control.calls() - before;
         let (mut errors, mut kept) = (0, 0);
         for call in 1..=calls {
-            // If the device is out of memory, the error is not an error of the driver.
+            // The driver's code 2 means that the device is out of memory.
             let codes: &[i32] = match pool {
                 PoolKind::BestFit => &[999, 2],
                 _ => &[999],
@@ -92,8 +92,8 @@ fn each_failed_call_is_an_error_or_is_recovered() {
                     assert_honest(&error);
                 }
                 let after = lock.control.report();
-                // A free that fails leaves its memory in the pool, which the driver reports when
-                // the pool is destroyed.
+                // After a failed free, its memory stays in the pool. The driver reports such memory
+                // when the pool is destroyed.
                 lock.forgive_pools(after.pool_allocations - alive.pool_allocations);
                 let left = leaks(after, alive);
                 kept += left;
@@ -123,8 +123,7 @@ fn assert_honest(error: &Error) {
     }
 }
 
-/// Drops an array whose memory the driver does not free. The next call that checks for errors
-/// returns the error.
+/// Drops an array, and makes its free fail. The next call that checks for errors returns the error.
 fn fail_to_free(lock: &EmulatorLock, array: Array<u8>) {
     let device = array.device().clone();
     lock.control.fail_named("cuMemFreeAsync", 1, 1);
@@ -186,7 +185,7 @@ fn transfers_return_deferred_errors() {
     lock.forgive_pools(1);
 }
 
-/// The driver runs out of memory after some of the requested pages are mapped.
+/// The driver runs out of memory after it has mapped some of the requested pages.
 #[test]
 fn pages_of_a_failed_commit_are_released() {
     let lock = EmulatorLock::take();
@@ -196,7 +195,7 @@ fn pages_of_a_failed_commit_are_released() {
         let first = Array::<u8>::zeros(1 << 20).unwrap();
         let before = lock.control.report();
         lock.control.fail_named("cuMemCreate", 4, 2);
-        // A separate segment needs no pages.
+        // The second array is in a separate segment, which needs no pages.
         let second = Array::<u8>::full(12 << 20, 3).unwrap();
         assert_eq!(lock.control.report().mappings, before.mappings);
         assert!(second.to_vec().unwrap().iter().all(|&byte| byte == 3));
@@ -212,7 +211,7 @@ fn pages_of_a_failed_commit_are_released() {
     lock.end();
 }
 
-/// If the driver does not unmap a page, the page stays mapped and is reused.
+/// If the driver does not unmap a page, the page stays mapped, and is reused.
 #[test]
 fn a_page_that_stays_is_used_again() {
     let lock = EmulatorLock::take();

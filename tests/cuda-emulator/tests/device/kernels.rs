@@ -1,4 +1,4 @@
-//! Compiled kernels on disk, shared by processes that run one after another.
+//! Tests of the kernel cache on disk, which consecutive processes share.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use cachescope::{Array, Device};
 use crate::device::EmulatorLock;
 use crate::device::opening::{is_child, run_child};
 
-/// Returns the number of kernels that a process with this cache and these settings compiles, and
-/// the sum that the process computes.
+/// Returns the output of a child process: the number of compiled kernels, and a computed sum. The
+/// child uses the given kernel cache and settings.
 fn told(cache: &Path, settings: &[(&str, &str)]) -> String {
     let cache = ("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap());
     let output = run_child("kernels", "child_adds", &[settings, &[cache]].concat());
@@ -57,7 +57,8 @@ fn a_compiler_newer_than_the_driver_is_an_error_with_both_versions() {
     let _ = fs::remove_dir_all(cache);
 }
 
-/// Two threads compile different kernels at the same time. Then four threads compile one kernel.
+/// First, two threads compile different kernels concurrently. Then four threads request the same
+/// kernel.
 #[test]
 fn child_compiles_by_threads() {
     if !is_child() {
@@ -110,7 +111,7 @@ fn different_kernels_are_compiled_at_the_same_time_and_each_once() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// An operation compiles several kernels at the same time.
+/// One operation compiles several kernels concurrently.
 #[test]
 fn child_compiles_for_an_operation() {
     if !is_child() {
@@ -143,7 +144,7 @@ fn the_kernels_of_an_operation_are_compiled_at_the_same_time() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// Returns a separate path for the test, at which nothing exists.
+/// Returns a path that is specific to the test, and deletes what exists there.
 fn nowhere(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
@@ -174,7 +175,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// Another compiler, or another device, compiles a source to different code.
+/// A different compiler or device requires a separate compilation of the kernel.
 #[test]
 fn a_kernel_is_of_its_compiler_and_its_device() {
     let _lock = EmulatorLock::take();

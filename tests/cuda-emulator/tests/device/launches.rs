@@ -1,10 +1,11 @@
-//! The number of launches of an operation, which is the number of times that it reads its operand.
+//! Tests of the number of launches per operation, which is the number of times that an operand is
+//! read.
 
 use cachescope::{Array, PoolKind, Result};
 
 use crate::device::{EmulatorLock, device};
 
-/// Returns the numbers of kernels and of fills of memory.
+/// Returns the number of kernel launches, and the number of memory fills.
 fn launches(lock: &EmulatorLock, body: impl FnOnce() -> Result<()>) -> Result<[u64; 2]> {
     let count = || {
         let fills = ["cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"];
@@ -29,7 +30,7 @@ fn each(shape: &[usize], of: impl Fn(&Array<f32>) -> Result<Array<f32>>) -> Resu
     Ok(counts)
 }
 
-/// A fill clears the words that the tiles of long lanes publish.
+/// The fill initialises the status words that the tiles of long lanes publish.
 #[test]
 fn running_sums_read_their_operand_once() -> Result<()> {
     for (shape, axis, fills) in [
@@ -80,7 +81,8 @@ fn transposed_operands_are_read_by_tiles() -> Result<()> {
             let launched = launches(&lock, || {
                 loaded = lock.calls_of("cuModuleLoadData", || {
                     let turned = x.transpose().unwrap();
-                    // An expression that no other test of the process computes.
+                    // No other test in this process computes this expression, so its kernel is not
+                    // loaded yet.
                     (x.atan2(&turned) - &x).atan2(0.5).eval().unwrap();
                 });
                 Ok(())

@@ -1,4 +1,4 @@
-//! Reservations, pages and the driver's own pool.
+//! Tests of reservations, pages and the driver's pool.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope, graph};
 
@@ -65,7 +65,7 @@ fn a_full_device_reuses_freed_memory() {
                 );
                 drop(held);
             }
-            // The size differs from the earlier size.
+            // The size differs from the previous sizes.
             let all = Array::<u8>::zeros(DEVICE_BYTES * 3 / 4).unwrap();
             drop(all);
             assert!(
@@ -124,8 +124,8 @@ fn the_driver_s_pool_keeps_freed_memory_until_a_trim() {
     lock.end();
 }
 
-/// Blocks change streams. The work of the previous stream must be ordered before the work of the
-/// next stream.
+/// Blocks move between streams. The work of the previous stream must complete before the work of
+/// the next stream.
 #[test]
 fn memory_that_changes_streams_is_ordered() {
     for pool in POOLS {
@@ -164,7 +164,7 @@ fn memory_that_changes_streams_is_ordered() {
     }
 }
 
-/// A block changes streams while the first stream's write is pending.
+/// A block moves to another stream while a write on the first stream is pending.
 #[test]
 fn a_stream_waits_for_the_previous_user_of_its_memory() {
     for pool in POOLS {
@@ -199,7 +199,7 @@ fn a_stream_waits_for_the_previous_user_of_its_memory() {
     }
 }
 
-/// A release in stream order would be recorded if the stream is captured.
+/// During a capture of its stream, a stream-ordered release would be recorded in the graph.
 #[test]
 fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
     let lock = EmulatorLock::take();
@@ -233,8 +233,8 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
             };
             let graph = graph::capture(&device, || {
                 stats(0);
-                // The array is dropped on another thread, and in some rounds on the thread that
-                // captures.
+                // One array is dropped on another thread. In some rounds, another is dropped on the
+                // capturing thread.
                 let dropping = std::thread::scope(|scope| scope.spawn(|| drop(array)).join());
                 dropping.unwrap();
                 drop(own);
@@ -257,7 +257,7 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
     lock.end();
 }
 
-/// A block without pending work on any stream is released without a wait.
+/// A block without pending work is released without a wait.
 #[test]
 fn idle_streams_are_not_queried() {
     let lock = EmulatorLock::take();
@@ -302,7 +302,8 @@ fn a_limit_bounds_what_is_taken_from_the_device() {
     lock.end();
 }
 
-/// Small arrays share a window of the memory that a kernel touches. Large arrays span many windows.
+/// Small arrays share a window of the memory that a kernel accesses. Large arrays span many
+/// windows.
 #[test]
 fn what_only_the_device_touches_is_hidden_from_the_host() {
     let _lock = EmulatorLock::take();
@@ -339,7 +340,7 @@ fn child_touches_memory() {
     let array = Array::<u8>::ones(16).unwrap();
     device.synchronize().unwrap();
     eprintln!("the host looks");
-    // SAFETY: the emulator's memory is the host's, and the array is alive.
+    // SAFETY: the emulator's device memory is host memory, and the array is alive.
     let first = unsafe { (array.address() as *const u8).read_volatile() };
     assert_eq!(first, 1);
 }

@@ -1,5 +1,4 @@
-//! CUDA devices on the emulator, through the library's public API: opening, memory, transfers,
-//! streams, kernels on disk, failures of the driver, and the end.
+//! Tests of CUDA devices on the emulator, through the library's public API.
 
 mod ending;
 mod failures;
@@ -16,12 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::{Device, DeviceConfig, PoolKind};
 use cuda_emulator::{Control, Report};
 
-/// The memory of each emulated device.
+/// The memory size of each emulated device.
 const DEVICE_BYTES: usize = 64 << 20;
 const DEVICES: usize = 3;
 
-/// Prepares the process before `main`. The emulator is used even if there is a real device, because
-/// these tests count its calls.
+/// Prepares the process before `main`. The emulator is used even if a real device exists, because
+/// the tests inspect its counters.
 pub(super) fn prepare() {
     let settings = [
         ("CACHESCOPE_CUDA_EMULATOR", "1".to_owned()),
@@ -39,12 +38,12 @@ pub(super) fn prepare() {
         cuda_emulator::start(Path::new(env!("CARGO_TARGET_TMPDIR")));
     }
     if let Some(cache) = std::env::var_os("CACHESCOPE_TEST_KERNELS") {
-        // SAFETY: as above.
+        // SAFETY: the process has only one thread.
         unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", cache) };
     }
 }
 
-/// The lock that one test at a time holds, because the emulator counts for the whole process.
+/// The lock that serialises the tests, because the emulator's counters are per process.
 struct EmulatorLock {
     control: Control,
     before: Report,
@@ -65,15 +64,14 @@ impl EmulatorLock {
         }
     }
 
-    /// Returns the number of calls of `name` by `body`.
+    /// Returns the number of calls of `name` during `body`.
     fn calls_of(&self, name: &str, body: impl FnOnce()) -> u64 {
         let before = self.control.calls_of(name);
         body();
         self.control.calls_of(name) - before
     }
 
-    /// Checks that the devices of this test released all objects, except those that the process
-    /// keeps.
+    /// Checks that this test's devices released all objects, except contexts and modules.
     #[track_caller]
     fn end(&self) {
         let kept = Report {
@@ -85,8 +83,8 @@ impl EmulatorLock {
         self.assert_no_misuse();
     }
 
-    /// Checks that `count` pools were destroyed with memory in them, because a test made frees
-    /// fail, and that there was no other misuse.
+    /// Checks that `count` pools were destroyed with memory in them, because the test made frees
+    /// fail. Checks that no other misuse occurred.
     #[track_caller]
     fn forgive_pools(&self, count: u64) {
         let complaints = self.control.complaints() - self.complaints;
@@ -107,7 +105,6 @@ impl EmulatorLock {
     }
 }
 
-/// Returns a new device with this kind of pool.
 fn device(pool: PoolKind) -> Device {
     let config = DeviceConfig {
         pool,
@@ -123,7 +120,7 @@ const POOLS: [PoolKind; 4] = [
     PoolKind::StreamOrdered,
 ];
 
-/// Returns numbers that differ for every `seed`.
+/// Returns numbers that depend on `seed`.
 fn numbers(seed: usize, count: usize) -> Vec<u32> {
     let number = |index: usize| (index.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(97)) as u32;
     (0..count).map(number).collect()

@@ -1,4 +1,4 @@
-//! Devices by their ordinals, and the errors that opening a device returns.
+//! Tests of opening devices by ordinal, and of the resulting errors.
 
 use std::process::Command;
 
@@ -127,7 +127,7 @@ fn child_opens_a_device() {
     }
 }
 
-/// Prints the number of MiB that fit into the device.
+/// Prints the number of MiB that can be allocated on the device.
 #[test]
 fn child_fills_its_device() {
     if is_child() {
@@ -144,14 +144,14 @@ pub(crate) fn is_child() -> bool {
     std::env::var_os("CACHESCOPE_TEST_CHILD").is_some()
 }
 
-/// Returns the text that a test, in a separate process, prints between brackets.
+/// Runs a test in a separate process. Returns the text that it prints between `<<` and `>>`.
 pub(crate) fn child(name: &str, variables: &[(&str, &str)]) -> String {
     let output = run_child("opening", name, variables);
     let begin = output.find("<<").expect("the child says something") + 2;
     output[begin..output.find(">>").unwrap()].to_owned()
 }
 
-/// Returns the whole output of a test in a separate process.
+/// Runs a test in a separate process. Returns its whole output.
 pub(crate) fn run_child(module: &str, name: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     for variable in ["POOL", "MEMORY_LIMIT", "POLICY", "TRACE"] {

@@ -1,11 +1,10 @@
-//! The times of device work in a recording.
+//! Tests of the device times in a recording.
 
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Array, PoolKind, Result, graph};
 
 use crate::device::{EmulatorLock, device};
 
-/// Calls that wait for the device.
 const WAITS: [&str; 2] = ["cuStreamSynchronize", "cuEventSynchronize"];
 
 #[test]
@@ -44,7 +43,7 @@ fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
             .map(|event| event.bytes)
             .sum();
         assert_eq!(site.kernel_ns, told);
-        // The kernels run in order on their stream.
+        // The kernels run sequentially on their stream.
         let kernels = kernels();
         assert!(kernels.windows(2).all(|pair| {
             let end = pair[0].time.as_nanos() + u128::from(pair[0].bytes);
@@ -69,7 +68,7 @@ fn what_was_submitted_before_a_recording_is_not_its() -> Result<()> {
         }
         let later = device.record(RecordOptions::default())?;
         x.update(|x| x + 1.0)?;
-        // A read also waits.
+        // The read waits for the device.
         assert_eq!(x.to_vec()?, [7.0; 1000]);
         let count = |recording: &Recording| {
             let events = recording.events();
@@ -156,7 +155,7 @@ fn operations_run_even_if_their_time_cannot_be_marked() -> Result<()> {
                 for _ in 0..3 {
                     x.update(|x| x + 1.0)?;
                 }
-                // This call collects the times.
+                // The synchronisation collects the times.
                 device.synchronize()?;
                 lock.control.fail_named(call, 0, 0);
             }

@@ -1,10 +1,10 @@
-//! Transfers to the device and from it.
+//! Tests of transfers to and from the device.
 
 use cachescope::{Array, Device, Element, PoolKind, Stream};
 
 use crate::device::{EmulatorLock, device, numbers};
 
-/// Counts near the length of a staging buffer, and counts that need several buffers.
+/// The counts are near the length of a staging buffer, or require several buffers.
 const COUNTS: [usize; 9] = [
     1,
     1000,
@@ -95,7 +95,7 @@ fn an_upload_waits_for_nothing_and_one_stream_needs_no_event() {
     lock.end();
 }
 
-/// More bytes than the staging buffers hold are enqueued, before the device has copied any.
+/// More bytes than the staging buffers hold are enqueued before the device copies any of them.
 #[test]
 fn staging_memory_is_bounded_and_used_again() {
     let lock = EmulatorLock::take();
@@ -112,14 +112,14 @@ fn staging_memory_is_bounded_and_used_again() {
                 assert_eq!(array.to_vec().unwrap(), sent);
             }
         }
-        // One allocation is for bad-index reports.
+        // One additional allocation is for bad-index reports.
         let pinned = lock.control.report().host_allocations - lock.before.host_allocations;
         assert!(pinned <= 9, "{pinned}");
     }
     lock.end();
 }
 
-/// A staging buffer serves two streams. One of them is done long before the other.
+/// Two streams use one staging buffer. The first stream completes long before the second.
 #[test]
 fn staging_memory_is_kept_for_every_stream_that_reads_it() {
     let lock = EmulatorLock::take();

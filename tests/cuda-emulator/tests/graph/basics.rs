@@ -1,13 +1,13 @@
-//! The effects of a graph, the memory it keeps, and the calls that a capture refuses.
+//! Tests of a graph's effects, of the memory that it pins, and of the calls that a capture refuses.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, graph};
 
-/// Returns a new device, so that tests do not affect each other.
+/// Returns a new device, so that tests are independent.
 fn device() -> Device {
     Device::cuda_with(0, DeviceConfig::default()).unwrap()
 }
 
-/// Computes x = 2 (x + 1), with two temporaries of a planned scope.
+/// Computes x = 2 (x + 1) in a planned scope, with two temporaries.
 fn step(x: &mut Array<i32>) -> Result<()> {
     cache_scope!("step", policy = Policy::Plan, {
         let more = (&*x + 1).eval()?;
@@ -34,7 +34,7 @@ fn each_launch_does_what_was_captured() -> Result<()> {
     graph.launch()?;
     graph.launch()?;
     assert_eq!(x.to_vec()?, [62; 1000]);
-    // The graph keeps the memory, but does not share it as a handle would.
+    // The graph pins the memory, but does not count as a handle that shares it.
     step(&mut x)?;
     assert_eq!((x.to_vec()?, x.address()), (vec![126; 1000], address));
     graph.launch()?;
@@ -80,7 +80,7 @@ fn what_it_uses_stays_reserved() -> Result<()> {
     Ok(())
 }
 
-/// A sum in parts has partial sums in memory that no handle holds at the end of the capture.
+/// The partial sums are in scratch memory, for which no handle exists after the capture.
 #[test]
 fn room_that_is_taken_on_the_way_stays_reserved_too() -> Result<()> {
     let device = device();
@@ -126,8 +126,8 @@ fn other_streams_are_ordered_around_a_launch() -> Result<()> {
     Ok(())
 }
 
-/// An earlier position of a stream does not order work after a launch, even if the stream got no
-/// other work since.
+/// An earlier event of the stream does not include a later launch, even if the stream has no other
+/// later work.
 #[test]
 fn a_launch_is_awaited_by_an_earlier_reader() -> Result<()> {
     let device = device();
@@ -158,7 +158,7 @@ fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
     let mut x = Array::<i32>::zeros(1000)?;
     step(&mut x)?;
     step(&mut x)?;
-    // The fill is enqueued, but not done yet.
+    // The fill is enqueued, but has not run yet.
     let z = Array::<i32>::full(5000, 5)?;
     let graph = graph::capture(&device, || {
         std::thread::scope(|scope| {
@@ -179,7 +179,7 @@ fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
     Ok(())
 }
 
-/// Each error names the mistake, and the device is not affected.
+/// Each error names the mistake, and the device remains usable.
 #[test]
 fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
     let device = device();
@@ -193,7 +193,8 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
     let mut z = Array::<i32>::ones(1000)?;
     let inner = graph::capture(&device, || z.update(|z| z + 1))?;
     let bodies: [(&str, Body<'_>); 8] = [
-        // The outer graph would repeat this launch, possibly after the inner graph is dropped.
+        // Each launch of the outer graph would launch the inner graph, possibly after the inner
+        // graph is dropped.
         ("another graph", Box::new(|| inner.launch())),
         (
             "run the scope twice",
@@ -230,7 +231,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
             }),
         ),
     ];
-    // Memory for the second body's allocation is cached.
+    // This caches memory for the allocation of the second body.
     drop(Array::<i32>::zeros(1000)?);
     for (word, body) in bodies {
         let error = graph::capture(&device, body).unwrap_err();

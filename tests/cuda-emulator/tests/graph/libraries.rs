@@ -1,6 +1,5 @@
-//! Handles and plans of NVIDIA's libraries that are created and destroyed during a capture. Some
-//! calls of the libraries wait for the whole context, which would end the captures of all devices
-//! and threads in it.
+//! Tests of library handles and plans that are created or destroyed during a capture. Some library
+//! calls wait for the whole context. Such a call ends the captures of all threads in the context.
 
 use std::sync::mpsc;
 use std::thread;
@@ -14,7 +13,7 @@ fn device() -> Device {
     Device::cuda_with(0, DeviceConfig::default()).unwrap()
 }
 
-/// Captures `x + 1` with `beside` in the middle, and checks two launches.
+/// Captures `x + 1`, calls `beside` in the middle, and checks two launches.
 fn assert_captured(device: &Device, beside: impl FnOnce() -> Result<()>) -> Result<()> {
     let _guard = device.enter();
     let mut x = Array::<i32>::zeros(10)?;
@@ -29,8 +28,7 @@ fn assert_captured(device: &Device, beside: impl FnOnce() -> Result<()>) -> Resu
     Ok(())
 }
 
-/// Returns a device that has multiplied, factorized and transformed, so that it has handles and a
-/// plan.
+/// Returns a device that already has library handles and a plan.
 fn used_device() -> Result<Device> {
     let device = device();
     let _guard = device.enter();
@@ -67,7 +65,7 @@ fn another_thread_needs_a_new_plan_during_a_capture() -> Result<()> {
         });
         assert_captured(&device, || {
             has_begun.recv().expect("the other thread begins");
-            // If the plan were made at this time, it would end the capture.
+            // If the other thread created the plan now, it would end the capture.
             thread::sleep(Duration::from_millis(100));
             Ok(())
         })?;

@@ -1,5 +1,4 @@
-//! Captured graphs: their effects, the memory they keep, their order with other work, and the calls
-//! that a capture refuses.
+//! Tests of captured graphs.
 
 mod basics;
 mod libraries;

@@ -1,8 +1,9 @@
-//! Random programs that capture and launch graphs on several streams and threads, compared with the
-//! results of the program in order.
+//! Tests with random programs that capture and launch graphs on several streams and threads. The
+//! results are compared with a model.
 //!
-//! The model represents memory by cells, one for each block that arrays share. A graph is a list of
-//! changes to cells. A launch repeats these changes, even if another array has the cell by then.
+//! The model represents memory by cells, one per memory block that arrays share. A graph is a list
+//! of changes to cells. A launch repeats these changes, even if the cell has been reassigned to
+//! another array.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +24,11 @@ const NAMES: [&str; 2] = ["a", "b"];
 const LENGTHS: [usize; 2] = [40, 3000];
 const POLICIES: [Policy; 4] = [Policy::Plan, Policy::Recycle, Policy::Bump, Policy::Release];
 
-/// An operation on arrays, within a capture or outside.
+/// An operation on arrays, inside or outside of a capture.
 #[derive(Clone, Debug)]
 enum Work {
     Make(usize, i32),
-    /// Makes an array with the sum of two arrays.
+    /// Creates an array with the sum of two arrays.
     Add(Index, Index),
     Fill(Index, i32),
     /// Replaces an array by three times the array plus another array.
@@ -39,10 +40,10 @@ enum Work {
 #[derive(Clone, Debug)]
 enum Step {
     Work(Work),
-    /// Runs on another thread, which ends before the program continues.
+    /// Runs on another thread. The program continues when that thread has ended.
     Elsewhere(usize, Work),
-    /// Captures on a stream, with or without a scope. The first array that the body makes may
-    /// escape. The body may run twice before the capture as a warm-up, with or without the escape.
+    /// Captures on a stream, with or without a scope. The first array that the body creates may
+    /// escape. As a warm-up, the body may run twice before the capture, with or without the escape.
     Capture {
         stream: usize,
         scope: Option<usize>,
@@ -126,17 +127,17 @@ enum Change {
     Update(Cell, Cell, Cell),
 }
 
-/// A graph, and the changes that each launch makes.
+/// A graph with the changes of each launch.
 type Captured = (Graph, Arc<[Change]>);
 
-/// The arrays with their cells, and the expected values of the cells; `None` if a value is
-/// undefined.
+/// The live arrays with their cells, and the expected values of the cells. A value is `None` if it
+/// is undefined.
 #[derive(Default)]
 struct Model {
     live: Vec<(Array<i32>, Cell)>,
     cells: Vec<Option<Vec<i32>>>,
     lengths: Vec<usize>,
-    /// The changes that a launch will make, during a capture.
+    /// During a capture, the changes that a launch will make.
     recorded: Option<Vec<Change>>,
 }
 
@@ -151,7 +152,7 @@ impl Model {
         (!self.live.is_empty()).then(|| of.index(self.live.len()))
     }
 
-    /// Returns two operands of equal length.
+    /// Returns the indices of two operands with equal lengths.
     fn pair(&self, left: Index, right: Index) -> Option<(usize, usize)> {
         let left = self.at(left)?;
         let len = self.live[left].0.len();
@@ -160,8 +161,8 @@ impl Model {
         Some((left, alike[right.index(alike.len())]))
     }
 
-    /// Returns the cell that a write to an array changes: a new one if another array shares the
-    /// cell.
+    /// Returns the cell that a write to an array changes. If another array shares the cell, the
+    /// result is a new cell.
     fn written(&mut self, index: usize) -> Cell {
         let cell = self.live[index].1;
         let sharing = self.live.iter().filter(|(_, other)| *other == cell).count();
@@ -275,7 +276,6 @@ enum Guard {
     Scope(ScopeGuard),
 }
 
-/// A running program.
 struct Program<'a> {
     device: &'a Device,
     streams: Vec<Stream>,
@@ -284,8 +284,9 @@ struct Program<'a> {
     guards: Vec<Guard>,
 }
 
-/// The numbers of captures and launches, to show that the test exercises both.
+/// The number of captures in all programs. The test asserts that some occurred.
 static CAPTURES: AtomicU64 = AtomicU64::new(0);
+/// The number of launches in all programs.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
 impl Program<'_> {
@@ -331,7 +332,6 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Runs work on another thread.
     fn elsewhere(
         &mut self,
         work: impl FnOnce(&mut Model, &[Captured]) -> Result<()> + Send,
@@ -411,7 +411,8 @@ fn run(device: &Device, steps: &[Step], policy: Policy) -> Result<()> {
         program.step(step)?;
     }
     let Program { model, graphs, .. } = program;
-    // Arrays are read in another order than they were made, so that no wait orders them by chance.
+    // The arrays are read in a different order than they were created, so that no wait orders them
+    // by chance.
     (0..model.live.len())
         .rev()
         .try_for_each(|index| model.read(index))?;

@@ -1,9 +1,9 @@
-//! Launches that are concurrent with other threads that use the same arrays.
+//! Tests of launches that are concurrent with other threads that use the same arrays.
 //!
-//! A launch and an operation on one array have one of two outcomes. A third outcome means that one
-//! of them did not wait for the other. The emulator makes this outcome visible, because a stream
-//! that nothing waits for does not run its work. `CACHESCOPE_GRAPH_ROUNDS` sets the number of
-//! rounds.
+//! If a launch and another operation use one array, there are two valid outcomes. Any other outcome
+//! means that one of them did not wait for the other. The emulator reveals such an error, because a
+//! stream runs its work only when something waits for it. `CACHESCOPE_GRAPH_ROUNDS` sets the number
+//! of rounds.
 
 use std::cell::Cell;
 use std::hint;
@@ -26,14 +26,14 @@ fn rounds() -> u64 {
     wanted.map_or(3000, |rounds| rounds.parse().expect("a number of rounds"))
 }
 
-/// A thread that runs once in each round, concurrently with the caller.
+/// A thread that executes its function once per round, concurrently with the caller.
 struct Beside<'a> {
     begun: &'a AtomicU64,
     done: &'a AtomicU64,
 }
 
 impl Beside<'_> {
-    /// Runs `own` concurrently with the other thread's work.
+    /// Runs `own` concurrently with the other thread's function.
     fn together<T>(&self, own: impl FnOnce() -> T) -> T {
         let round = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let own = own();
@@ -45,7 +45,7 @@ impl Beside<'_> {
     }
 }
 
-/// Waits briefly. The first waits only spin, so that both threads begin at about one time.
+/// Waits briefly. The first waits only spin, so that the two threads start at about the same time.
 fn wait(iterations: &mut u32) {
     *iterations += 1;
     if *iterations < 2000 {
@@ -55,7 +55,7 @@ fn wait(iterations: &mut u32) {
     }
 }
 
-/// Ends the wait of [`Beside::together`] if the other thread panics.
+/// A guard that ends the wait of [`Beside::together`] if the other thread panics.
 struct Failing<'a>(&'a AtomicU64);
 
 impl Drop for Failing<'_> {
@@ -66,7 +66,7 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Runs `rounds`, while another thread runs `other` in each round.
+/// Runs `rounds`. In each round, another thread runs `other`.
 fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> T {
     let (begun, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -83,8 +83,8 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
                 wait(&mut iterations);
             }
         });
-        // Ends the other thread at every exit, including a panic. Otherwise the scope would wait
-        // forever.
+        // The guard ends the other thread at each exit, including a panic. Without the guard, the
+        // thread scope would wait forever.
         struct Ending<'a>(&'a AtomicBool);
         impl Drop for Ending<'_> {
             fn drop(&mut self) {
@@ -99,10 +99,11 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
     })
 }
 
-/// An array x, and a graph on its own stream that replaces x by 3 x + 1.
+/// An array x, with a graph on its own stream that replaces x by 3 x + 1.
 struct Shared {
     x: Mutex<Array<i32>>,
-    /// The source of x; `None` if x is not computed from another array into the graph's slab.
+    /// The array from which the graph computes x in its slab. It is `None` if the graph updates x
+    /// in place.
     y: Option<Array<i32>>,
     graph: Graph,
     own: Stream,
@@ -137,13 +138,13 @@ impl Shared {
         })
     }
 
-    /// Sets `x` before a launch that reads it.
+    /// Sets the input of the next launch.
     fn prepare(&mut self, x: i32) -> Result<()> {
         let _inside = self.own.enter();
         self.y.as_mut().map_or(Ok(()), |y| y.fill(x))
     }
 
-    /// Runs the other thread's work.
+    /// Runs `work` on the other stream, as the other thread does.
     fn elsewhere(&self, device: &Device, work: impl FnOnce(&mut Array<i32>) -> Result<()>) {
         let (_device, _stream) = (device.enter(), self.other.enter());
         work(&mut self.x.lock().unwrap()).unwrap();
@@ -218,8 +219,8 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
             for round in 0..rounds() {
                 shared.write().unwrap().prepare(before)?;
                 beside.together(|| shared.read().unwrap().graph.launch())?;
-                // The next launch is ordered after the read. The launch is done before the read's
-                // result is checked.
+                // The next launch is ordered after the read. This launch must complete before the
+                // result of the read is checked.
                 let after = tripled(before);
                 shared.write().unwrap().prepare(after)?;
                 shared.read().unwrap().graph.launch()?;
@@ -238,7 +239,7 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
     Ok(())
 }
 
-/// Pending work of the last launches or writes does not affect the next user of the memory.
+/// Pending launches and writes complete before the next user of the memory starts.
 #[test]
 fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
     for planned in [false, true] {
@@ -288,7 +289,7 @@ fn work_beside_a_capture_is_done_or_refused() -> Result<()> {
     Ok(())
 }
 
-/// While a capture waits for its stream, other streams are still ordered behind the stream's work.
+/// While a capture waits for its stream, other streams still wait for pending work of this stream.
 #[test]
 fn work_beside_the_begin_of_a_capture_waits_for_pending_work() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -327,7 +328,8 @@ fn work_beside_the_begin_of_a_capture_waits_for_pending_work() -> Result<()> {
         let is_done = done.recv_timeout(Duration::from_secs(10)).is_ok();
         steps.set(steps.get() + u32::from(is_done));
     };
-    // `capture` waits for the device, which has two streams, then for the first stream again.
+    // `capture` waits for the device, which has two streams. Then it waits for the first stream
+    // again.
     control.before_named("cuStreamSynchronize", 2, move || {
         step();
         let control = Control::of_process().expect("it was found before");

@@ -1,5 +1,5 @@
-//! Arrays in a planned slab that a graph uses. They are ordered with the graph's launches like any
-//! array.
+//! Tests of arrays in a planned slab that a graph uses. Like other arrays, they must be ordered
+//! with the graph's launches.
 
 use cachescope::graph::{Graph, capture};
 use cachescope::{Array, Device, DeviceConfig, Policy, Result, Stream, cache_scope};
@@ -10,7 +10,7 @@ fn device() -> Device {
     Device::cuda_with(0, DeviceConfig::default()).unwrap()
 }
 
-/// Returns an array of zeros in a scope's slab, which the array outlives.
+/// Returns an array of zeros in a scope's slab. The array outlives the scope.
 fn escaped() -> Result<Array<i32>> {
     let mut last = None;
     let addresses = (0..4).map(|iteration| {
@@ -18,7 +18,7 @@ fn escaped() -> Result<Array<i32>> {
             let before = Array::<i32>::ones(LENGTH)?;
             let after = (&before - 1).eval()?;
             let addresses = (before.address(), after.address());
-            // Every iteration except the last drops the array at once, so that the plan has no
+            // All iterations except the last drop the array immediately. So the plan has no
             // escaping array.
             last = Some(after).filter(|_| iteration == 3);
             Ok(addresses)
@@ -32,7 +32,7 @@ fn escaped() -> Result<Array<i32>> {
 /// A graph on its own stream that computes `x = 3 y + 1`.
 pub(crate) struct Lent {
     pub(crate) graph: Graph,
-    /// The array that the capture made in the graph's slab.
+    /// The array that the capture created in the graph's slab.
     pub(crate) x: Array<i32>,
     pub(crate) y: Array<i32>,
     pub(crate) own: Stream,
@@ -50,7 +50,7 @@ impl Lent {
             })
         };
         let inside = own.enter();
-        // The array is dropped within the enclosing scope, so that the plan has no escaping array.
+        // The array is dropped inside of the scope, so the plan has no escaping array.
         let mut planned = 0;
         for _ in 0..3 {
             let _scope = device.scope("lent").enter();
@@ -66,7 +66,7 @@ impl Lent {
         Ok(Self { graph, x, y, own })
     }
 
-    /// Sets `y` in the stream order of the graph.
+    /// Sets `y` on the stream of the graph.
     pub(crate) fn set(&mut self, value: i32) -> Result<()> {
         let _inside = self.own.enter();
         self.y.fill(value)
@@ -93,7 +93,7 @@ fn a_pending_launch_keeps_its_slab_from_others() -> Result<()> {
     Ok(())
 }
 
-/// The last launch was on another stream than the slab's. Only the slab records this launch.
+/// The last launch is on another stream than the slab's stream. Only the slab records this launch.
 #[test]
 fn a_launch_on_another_stream_keeps_the_slab_from_others() -> Result<()> {
     let device = device();
@@ -164,7 +164,7 @@ fn a_use_of_a_suballocation_is_ordered_after_a_launch() -> Result<()> {
         }
         lent.set(value)?;
         lent.graph.launch()?;
-        // The array is read on the stream of the last write, which is not the own stream of any
+        // The array is read on the stream of the last write. It is not the home stream of any
         // array.
         assert_eq!(
             lent.x.to_vec()?,
@@ -214,7 +214,7 @@ fn an_array_that_outlives_the_graph_is_behind_its_launches() -> Result<()> {
     Ok(())
 }
 
-/// Each graph keeps the slab itself, and all launches are in one order.
+/// Each graph pins the slab, and all launches are ordered.
 #[test]
 fn graphs_on_two_streams_share_a_slab() -> Result<()> {
     let device = device();

@@ -1,4 +1,4 @@
-//! A training step with gradients as a graph.
+//! Tests of captured training steps with gradients.
 
 use cachescope::grad::optim::{Adam, AdamW, Sgd, Stateful};
 use cachescope::grad::{Optimizer, Parameters, value_and_grad};
@@ -18,7 +18,7 @@ struct Training<O> {
     classes: Array<i64>,
 }
 
-/// A way to update a network by its gradients.
+/// An optimizer that updates a network with gradients.
 trait Move {
     fn step(&mut self, network: &mut Network, gradients: &Network) -> Result<()>;
 }
@@ -36,7 +36,7 @@ macro_rules! moves {
 moves! { Sgd Adam AdamW }
 
 impl<O: Move> Training<O> {
-    /// Returns an equal state on every call.
+    /// Creates the initial state, which is equal on each call.
     fn new(optimizer: O) -> Result<Self> {
         let mut generator = Generator::new(5);
         let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
@@ -86,8 +86,8 @@ fn assert_close(some: &[f32], others: &[f32]) {
     }
 }
 
-/// The count and the rate are on the device, so that each launch is a separate step with a new
-/// rate.
+/// The step count and the learning rate are on the device. So each launch is a separate step with
+/// its own rate.
 #[test]
 fn a_whole_step_with_adam_is_captured() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -112,7 +112,7 @@ fn a_whole_step_with_adam_is_captured() -> Result<()> {
     }
     assert_close(&captured.parameters()?, &eager.parameters()?);
     assert_eq!(captured.optimizer.read_steps()?, 9);
-    // A step without a launch continues with this count.
+    // A step without a launch continues the count.
     captured.step()?;
     eager.step()?;
     assert_close(&captured.parameters()?, &eager.parameters()?);
@@ -121,7 +121,7 @@ fn a_whole_step_with_adam_is_captured() -> Result<()> {
     Ok(())
 }
 
-/// Each launch would repeat a captured write of the rate or the count.
+/// If a write of the rate or the count were captured, each launch would repeat it.
 #[test]
 fn a_capture_with_a_rate_that_was_not_written_is_an_error() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -180,7 +180,8 @@ fn a_training_step_with_gradients_is_captured() -> Result<()> {
     Ok(())
 }
 
-/// As in the examples, an optimizer counts its steps, and inputs change between launches.
+/// As in the examples, the optimizer counts its steps outside of the graph, and the inputs change
+/// between launches.
 #[test]
 fn gradients_are_captured_and_steps_are_not() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;

@@ -1,4 +1,4 @@
-//! Plans of cuFFT: the plans that are kept, their users, and the handling of failures.
+//! Tests of cached cuFFT plans: their number, their users, and failures.
 
 use cachescope::{
     Array, Complex, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, fft, graph,
@@ -7,7 +7,7 @@ use cuda_emulator::Control;
 
 type C64 = Complex<f64>;
 
-/// Doubles the numbers, with a transform and its inverse.
+/// Doubles the numbers by a transform and its inverse.
 fn step(x: &mut Array<C64>) -> Result<()> {
     cache_scope!("transforms", policy = Policy::Plan, {
         let spectrum = fft::fft(x, 0)?;
@@ -23,14 +23,14 @@ fn assert_all(x: &Array<C64>, wanted: f64) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the first element of the transform is the number of ones.
+/// Checks that the first element of the transform equals the number of ones.
 #[track_caller]
 fn assert_counts(ones: &Array<C64>) -> Result<()> {
     let sum = fft::fft(ones, 0)?.slice([0.into()])?;
     assert_all(&sum, ones.len() as f64)
 }
 
-/// There is only one test, because injected failures affect the whole process.
+/// All checks are in one test, because injected failures affect the whole process.
 #[test]
 fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -60,7 +60,7 @@ fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     let Some(control) = &control else {
         return Ok(());
     };
-    // If there is not enough memory for another plan's tables, all plans except the graph's are
+    // If the tables of a new plan do not fit into memory, all plans except the graph's are
     // destroyed.
     let row = Array::full(1000, C64::ONE)?;
     control.fail_named("cufftMakePlanMany64", 1, 2);
@@ -86,7 +86,7 @@ fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     Ok(())
 }
 
-/// An evicted plan's tables are freed only after the work that reads them.
+/// The tables of an evicted plan are freed only after the work that reads them.
 #[test]
 fn pending_transforms_keep_their_plans() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -94,7 +94,7 @@ fn pending_transforms_keep_their_plans() -> Result<()> {
     let lengths = 2..150;
     let rows = lengths.map(|length| Array::full(length, C64::ONE));
     let rows = rows.collect::<Result<Vec<_>>>()?;
-    // No result is read before all plans are made.
+    // All plans are created before the first result is read.
     let spectra = rows.iter().map(|row| fft::fft(row, 0));
     let spectra = spectra.collect::<Result<Vec<_>>>()?;
     for spectrum in &spectra {

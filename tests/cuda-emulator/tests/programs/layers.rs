@@ -1,4 +1,4 @@
-//! Layers, optimizers and samples on the emulated device, compared with the host.
+//! Tests of layers, optimizers and random samples on the emulated device, compared with the host.
 
 use cachescope::grad::data::Prefetch;
 use cachescope::grad::nn::{
@@ -47,7 +47,7 @@ impl Texts {
     }
 }
 
-/// Returns losses and samples, which do not depend on the device.
+/// Returns losses and random samples, which must not depend on the device.
 fn run(device: Device) -> Result<(Vec<f32>, Vec<i64>)> {
     let _guard = device.enter();
     manual_seed(3);

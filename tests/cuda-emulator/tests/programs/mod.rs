@@ -1,11 +1,11 @@
-//! Whole programs: a training step in which every driver call fails in turn, threads on separate
-//! streams that share arrays, and layers.
+//! Tests with whole programs: training steps with failing driver calls, threads that share arrays,
+//! and layers.
 
 mod layers;
 mod sharing;
 mod training;
 
-/// Returns a lock that one test at a time holds, because the emulator counts for the whole process.
+/// Returns a lock that serialises the tests, because the emulator's counters are per process.
 fn turn() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     TURN.lock()

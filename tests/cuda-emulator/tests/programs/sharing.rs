@@ -1,4 +1,4 @@
-//! Threads on separate streams that exchange arrays.
+//! Tests with threads on separate streams that exchange arrays.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,14 +12,13 @@ const THREADS: usize = 2;
 const PLACES: usize = 8;
 const LENGTH: usize = 200;
 
-/// An array with its expected contents.
 #[derive(Clone, Debug)]
 struct Known {
     array: Array<i32>,
     values: Vec<i32>,
 }
 
-/// Pseudorandom numbers (Steele, Lea and Flood 2014: SplitMix64).
+/// A pseudo-random generator (Steele, Lea and Flood 2014: SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -39,7 +38,7 @@ fn together(left: &[i32], right: &[i32], function: impl Fn(i32, i32) -> i32) -> 
         .collect()
 }
 
-/// Returns the result of an operation, computed by the device and by the host.
+/// Computes an operation on the device and on the host. Returns the two results.
 fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
     let (array, values) = match operation {
         0 => (
@@ -53,7 +52,7 @@ fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
             })
         }),
         2 => {
-            // The update is in place if the array is not shared, otherwise in a copy.
+            // The update is in place if the array is not shared. Otherwise, it is a copy.
             let mut array = left.array;
             array.update(|x| x - &right.array)?;
             (

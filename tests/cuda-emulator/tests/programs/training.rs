@@ -1,4 +1,4 @@
-//! Steps of the example `train_digits` with a driver whose calls fail.
+//! Tests of steps of the example `train_digits`, with failing driver calls.
 
 use cachescope::{
     Array, Device, DeviceConfig, ErrorKind, Generator, Policy, Result, cache_scope, graph,
@@ -12,8 +12,9 @@ use shared::model::Model;
 
 const BATCH: usize = 12;
 
-/// Error codes of the driver.
+/// The driver's code for an unknown error.
 const UNKNOWN: i32 = 999;
+/// The driver's code for exhausted memory.
 const OUT_OF_MEMORY: i32 = 2;
 
 fn batch() -> Result<Dataset> {
@@ -29,7 +30,7 @@ fn step(model: &mut Model, batch: &Dataset) -> Result<f32> {
     cache_scope!("step", policy = Policy::Plan, { model.step(batch)?.item() })
 }
 
-/// Returns the losses of three steps on a new device.
+/// Trains three steps on a new device. Returns the losses.
 fn train(open: impl FnOnce() -> Result<Device>) -> Result<Vec<f32>> {
     let device = open()?;
     let _guard = device.enter();
@@ -60,8 +61,8 @@ fn a_model_learns_what_it_does_on_the_host() -> Result<()> {
     Ok(())
 }
 
-/// For each call and each error code, the run ends with its result or with an error that names the
-/// failure. Only objects that the driver refuses to release remain.
+/// For each call and each error code, the run returns its result, or an error that names the
+/// failure. Only objects whose release failed remain.
 #[test]
 fn each_failed_call_is_an_error_or_recovered() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -112,7 +113,7 @@ fn each_failed_call_is_an_error_or_recovered() -> Result<()> {
     Ok(())
 }
 
-/// From the n-th reservation on, the device is full.
+/// From the n-th reservation on, the device is out of memory.
 #[test]
 fn a_full_device_is_an_error_at_each_allocation() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -145,7 +146,7 @@ fn a_captured_step_learns_as_well() -> Result<()> {
     let mut model = Model::new(8, &mut Generator::new(1))?;
     let batch = batch()?;
     let mut loss = Array::<f32>::zeros([])?;
-    // Two steps are eager, and the third is a graph.
+    // Two steps are eager. The third step is captured.
     let mut losses = Vec::new();
     for _ in 0..2 {
         cache_scope!("step", policy = Policy::Plan, {

@@ -1,4 +1,5 @@
-//! A capture records work instead of running it, and forbids calls that cannot be recorded.
+//! Tests of captures. A capture records work instead of running it, and refuses calls that cannot
+//! be recorded.
 
 use std::ptr::null_mut;
 
@@ -12,13 +13,13 @@ use crate::rules::device::{Code, Device, enter, ok};
 const GLOBAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 fn begin(stream: sys::CUstream) {
-    // SAFETY: the handle is the emulator's.
+    // SAFETY: `stream` is a stream of the emulator.
     ok(unsafe { sys::cuStreamBeginCapture_v2(stream, GLOBAL) });
 }
 
 fn end(stream: sys::CUstream) -> Result<sys::CUgraph, Code> {
     let mut graph = null_mut();
-    // SAFETY: the pointer is to a variable for the result.
+    // SAFETY: `graph` is writable, and `stream` is a stream of the emulator.
     match unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) } {
         Code::CUDA_SUCCESS => Ok(graph),
         code => Err(code),
@@ -36,7 +37,7 @@ fn a_graph_repeats_what_was_recorded() {
     device.fill(source, 9, 4, stream);
     let graph = end(stream).unwrap();
     assert_eq!(device.words(source, 1, stream), [1]);
-    // SAFETY: the handles are the emulator's.
+    // SAFETY: all handles are from the emulator, and all pointers refer to local variables.
     unsafe {
         let (mut executable, mut nodes) = (null_mut(), 0);
         ok(sys::cuGraphGetNodes(graph, null_mut(), &raw mut nodes));
@@ -62,7 +63,7 @@ fn what_cannot_be_recorded_ends_the_capture() {
     let device = Device::new();
     let (stream, event) = (device.stream(), device.event());
     let mut address = 0;
-    // SAFETY: the handles are the emulator's; the pointers are to variables for the results.
+    // SAFETY: all handles are from the emulator, and all pointers refer to local variables.
     let calls: [&mut dyn FnMut() -> Code; 4] = unsafe {
         [
             &mut || sys::cuMemAlloc_v2(&raw mut address, 16),
@@ -82,8 +83,6 @@ fn what_cannot_be_recorded_ends_the_capture() {
     }
 }
 
-/// A call that waits for a context ends every capture in the context, even a relaxed capture of
-/// another thread.
 #[test]
 fn a_wait_for_the_context_ends_a_relaxed_capture_of_another_thread() {
     let device = Device::new();
@@ -91,13 +90,13 @@ fn a_wait_for_the_context_ends_a_relaxed_capture_of_another_thread() {
     let relaxed = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     let calls: [(bool, fn()); 4] = [
         (true, || {
-            // SAFETY: a context is current.
+            // SAFETY: a context is current on this thread.
             let waited = unsafe { sys::cuCtxSynchronize() };
             assert_eq!(waited, Code::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }),
         (true, || {
             let mut handle = null_mut();
-            // SAFETY: `handle` is writable, and destroyed once.
+            // SAFETY: `handle` is writable, and is destroyed once.
             let destroyed = unsafe {
                 cublas::cublasCreate_v2(&raw mut handle);
                 cublas::cublasDestroy_v2(handle)
@@ -111,7 +110,7 @@ fn a_wait_for_the_context_ends_a_relaxed_capture_of_another_thread() {
         (false, || transforms::make_plan(120).unwrap()),
     ];
     for (ends, call) in calls {
-        // SAFETY: the handle is the emulator's.
+        // SAFETY: `stream` is a stream of the emulator.
         ok(unsafe { sys::cuStreamBeginCapture_v2(stream, relaxed) });
         let beside = std::thread::spawn(move || {
             enter(ordinal);
@@ -121,7 +120,7 @@ fn a_wait_for_the_context_ends_a_relaxed_capture_of_another_thread() {
         let ended = end(stream);
         assert_eq!(ended.is_err(), ends, "{ended:?}");
         if let Ok(graph) = ended {
-            // SAFETY: the handle is the emulator's.
+            // SAFETY: `graph` is a graph of the emulator, and is destroyed once.
             ok(unsafe { sys::cuGraphDestroy(graph) });
         }
     }
@@ -137,9 +136,9 @@ fn a_capture_spreads_along_events_and_must_be_joined() {
         device.event(),
     );
     let memory = device.memory(16);
-    // SAFETY: the handles are the emulator's.
+    // SAFETY: all handles are from the emulator.
     unsafe {
-        // Waits from outside of the capture for an event within the capture.
+        // The wait in the capture refers to an event outside of the capture.
         ok(sys::cuEventRecord(event, b));
         begin(a);
         let waited = sys::cuStreamWaitEvent(a, event, 0);

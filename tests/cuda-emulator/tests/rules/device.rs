@@ -1,5 +1,5 @@
-//! A separate device for each test, through cudarc, so that an error of one test's kernels does not
-//! affect another test.
+//! A separate device for each test, through cudarc. So kernel errors of one test do not affect
+//! other tests.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
@@ -12,28 +12,26 @@ use cudarc::nvrtc::sys as nvrtc;
 
 pub(crate) use sys::CUresult as Code;
 
-/// The lock that one test at a time holds, because the counts are of the whole process.
+/// The lock that serialises the tests, because the emulator's counters are per process.
 static TURN: Mutex<()> = Mutex::new(());
 static NEXT: AtomicI32 = AtomicI32::new(0);
 
-/// Checks that a call succeeded.
 #[track_caller]
 pub(crate) fn ok(code: Code) {
     assert_eq!(code, Code::CUDA_SUCCESS);
 }
 
-/// Makes the context of a device that no test has used yet current, and returns the device's
-/// ordinal.
+/// Makes the context of an unused device current. Returns the ordinal of the device.
 pub(crate) fn enter_another() -> i32 {
     let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
     enter(ordinal);
     ordinal
 }
 
-/// Makes a device's context current for this thread.
+/// Makes the context of a device current on this thread.
 pub(crate) fn enter(ordinal: i32) {
     let mut context = null_mut();
-    // SAFETY: plain calls of the emulator; the pointers are to variables for their results.
+    // SAFETY: the emulator's functions check their arguments, and `context` is writable.
     unsafe {
         ok(sys::cuInit(0));
         ok(sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal));
@@ -61,47 +59,47 @@ impl Device {
         }
     }
 
-    /// Returns the bytes of this device's memory that are in use.
+    /// Returns the used bytes of this device's memory.
     pub(crate) fn used(&self) -> usize {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the pointers are to variables for the results.
+        // SAFETY: `free` and `total` are writable.
         ok(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) });
         total - free
     }
 
     pub(crate) fn stream(&self) -> sys::CUstream {
         let mut stream = null_mut();
-        // SAFETY: 1 is CU_STREAM_NON_BLOCKING.
+        // SAFETY: `stream` is writable. The flag 1 is CU_STREAM_NON_BLOCKING.
         ok(unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, 1, 0) });
         stream
     }
 
     pub(crate) fn event(&self) -> sys::CUevent {
         let mut event = null_mut();
-        // SAFETY: 2 is CU_EVENT_DISABLE_TIMING.
+        // SAFETY: `event` is writable. The flag 2 is CU_EVENT_DISABLE_TIMING.
         ok(unsafe { sys::cuEventCreate(&raw mut event, 2) });
         event
     }
 
     pub(crate) fn memory(&self, bytes: usize) -> u64 {
         let mut address = 0;
-        // SAFETY: the pointer is to a variable for the result.
+        // SAFETY: `address` is writable.
         ok(unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) });
         address
     }
 
-    /// Enqueues a fill of `words` words with `value`.
+    /// Enqueues a fill of `words` 32-bit words with `value`.
     pub(crate) fn fill(&self, address: u64, value: u32, words: usize, stream: sys::CUstream) {
-        // SAFETY: the emulator checks the range.
+        // SAFETY: the emulator checks the address range.
         ok(unsafe { sys::cuMemsetD32Async(address, value, words, stream) });
     }
 
     pub(crate) fn copy(&self, target: u64, source: u64, words: usize, stream: sys::CUstream) {
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the address ranges.
         ok(unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, 4 * words, stream) });
     }
 
-    /// Reads words on the stream into pageable memory.
+    /// Copies 32-bit words on the stream to pageable memory, and returns them.
     pub(crate) fn words(&self, address: u64, words: usize, stream: sys::CUstream) -> Vec<u32> {
         let mut read = vec![0; words];
         ok(self.read(address, &mut read, stream));
@@ -110,7 +108,7 @@ impl Device {
 
     pub(crate) fn read(&self, address: u64, target: &mut [u32], stream: sys::CUstream) -> Code {
         let bytes = size_of_val(target);
-        // SAFETY: the caller's `target` has `bytes` bytes.
+        // SAFETY: `target` has `bytes` bytes.
         unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), address, bytes, stream) }
     }
 
@@ -119,7 +117,7 @@ impl Device {
         unsafe { sys::cuStreamSynchronize(stream) }
     }
 
-    /// Compiles a source and loads its function `kernel`.
+    /// Compiles a source, and loads its function `kernel`.
     pub(crate) fn kernel(&self, text: &str) -> sys::CUfunction {
         let image = compile(text).unwrap_or_else(|log| panic!("{log}"));
         self.load(&image).expect("the image loads")
@@ -127,7 +125,7 @@ impl Device {
 
     pub(crate) fn load(&self, image: &[u8]) -> Result<sys::CUfunction, Code> {
         let (mut module, mut function) = (null_mut(), null_mut());
-        // SAFETY: the image is complete; the emulator checks the rest.
+        // SAFETY: `image` is complete, and the emulator checks the other arguments.
         unsafe {
             match sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) {
                 Code::CUDA_SUCCESS => (),
@@ -142,7 +140,6 @@ impl Device {
         Ok(function)
     }
 
-    /// Launches a kernel with 64-bit arguments.
     pub(crate) fn launch(
         &self,
         kernel: sys::CUfunction,
@@ -154,7 +151,7 @@ impl Device {
             .iter()
             .map(|a| (&raw const *a).cast_mut().cast())
             .collect();
-        // SAFETY: the tests' kernels have `arguments.len()` parameters of 64 bits.
+        // SAFETY: the kernels of the tests have `arguments.len()` parameters of 64 bits each.
         unsafe {
             sys::cuLaunchKernel(
                 kernel,
@@ -173,11 +170,11 @@ impl Device {
     }
 }
 
-/// Returns the "cubin" of a source, or the compiler's log.
+/// Compiles a source. Returns the "cubin", or the compiler's log on failure.
 pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
     let text = CString::new(text).expect("no zero byte");
     let mut program = null_mut();
-    // SAFETY: every buffer has the length that the emulator returned.
+    // SAFETY: each buffer has the length that the emulator returned.
     unsafe {
         let success = nvrtc::nvrtcResult::NVRTC_SUCCESS;
         let made = nvrtc::nvrtcCreateProgram(

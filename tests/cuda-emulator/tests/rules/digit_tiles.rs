@@ -1,5 +1,5 @@
-//! The look-back of the radix sort's tiles (`digit_tiles.cuh`), over words that concurrent tiles
-//! would have published. In the emulator, tiles never run concurrently.
+//! Tests of the look-back of the radix sort (`digit_tiles.cuh`). The test writes the words that
+//! concurrent tiles would publish, because the emulator never runs tiles concurrently.
 
 use crate::rules::device::{Device, ok};
 
@@ -22,8 +22,8 @@ kernel(told_t* words, u64* befores, u64 tile, u64 count) {
 const TILES: usize = 6;
 const DIGITS: usize = 256;
 
-/// Returns a tile's count of a digit. The first tile's count is so large that the sum of all counts
-/// nearly fills the bits below a word's mark.
+/// Returns a tile's count of a digit. The first tile's count is large, so the sum of all counts
+/// nearly fills the bits below the flags.
 fn own(tile: usize, digit: usize, bits: u32) -> u64 {
     match tile {
         0 => (1 << (bits - 2)) - 20_000,
@@ -57,7 +57,8 @@ fn check(told: &str, bits: u32) {
         device.memory(DIGITS * 8),
     );
     device.fill(memory, 0, (TILES + 2) * DIGITS * bytes / 4, stream);
-    // SAFETY: `memory` has space for two more tiles than `words`, whose length is copied.
+    // SAFETY: `memory` has space for more tiles than `words` contains, and the length of `words` is
+    // copied.
     ok(unsafe {
         cudarc::driver::sys::cuMemcpyHtoDAsync_v2(
             memory,

@@ -1,11 +1,11 @@
-//! Reports of the faults of kernels, and injected failures of calls.
+//! Tests of reports of kernel faults, and of injected failures.
 
 use cudarc::driver::sys;
 
 use crate::rules::device::{Code, Device, ok};
 
-/// Runs a kernel of one pointer on a new device, over two blocks of 64 threads. Returns the error
-/// of the wait for the kernel, and the report.
+/// Runs a kernel with a pointer argument on a new device, on two blocks of 64 threads. Returns the
+/// error of the subsequent wait, and the report.
 fn outcome(body: &str) -> (Code, String) {
     let device = Device::new();
     let (stream, memory) = (device.stream(), device.memory(1 << 16));
@@ -87,8 +87,8 @@ fn faults_of_kernels_are_reported_with_the_thread() {
     assert_eq!(outcome(within), (Code::CUDA_SUCCESS, String::new()));
 }
 
-/// If a barrier is missing, a kernel that reads a neighbour's value reads garbage in one of two
-/// launches, for any neighbour.
+/// A kernel reads a neighbour's value without a barrier. In one of two launches, it must read an
+/// invalid value, for each neighbour.
 #[test]
 fn a_missing_barrier_shows() {
     for (step, end) in [(1, 63), (-1, 0)] {
@@ -118,7 +118,7 @@ fn any_call_fails_by_its_number_or_its_name() {
     let (calls, failed) = (control.calls(), control.failed());
     let allocations = control.report().allocations;
     let (mut address, mut free, mut total) = (0, 0, 0);
-    // SAFETY: the pointers are to variables for the results.
+    // SAFETY: `address`, `free` and `total` are writable.
     unsafe {
         control.fail_call(2, 999);
         ok(sys::cuMemGetInfo_v2(&raw mut free, &raw mut total));
@@ -134,7 +134,7 @@ fn any_call_fails_by_its_number_or_its_name() {
     }
     assert_eq!((control.calls(), control.failed()), (calls + 6, failed + 2));
     assert_eq!(control.report().allocations, allocations + 1);
-    // SAFETY: the address is the emulator's.
+    // SAFETY: `address` is an allocation of the emulator, and is freed once.
     ok(unsafe { sys::cuMemFree_v2(address) });
     assert_eq!(control.report().allocations, allocations);
 }

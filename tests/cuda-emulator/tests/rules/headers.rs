@@ -1,5 +1,5 @@
-//! The tables of numbers and structures in the crate of the memory, compared with cudarc's, which
-//! are generated from the headers.
+//! Compares the memory crate's tables of constants and structures with cudarc's tables, which are
+//! generated from NVIDIA's headers.
 
 use std::ffi::c_uint;
 use std::fmt::Debug;

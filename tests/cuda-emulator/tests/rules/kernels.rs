@@ -1,10 +1,11 @@
-//! Kernels are compiled, and run thread by thread. Their faults are reported.
+//! Tests that kernels are compiled and run thread by thread, and that their faults are reported.
 
 use cudarc::driver::sys;
 
 use crate::rules::device::{Code, Device, compile, ok};
 
-/// A kernel that sums 64-bit numbers by blocks, with shuffles and both kinds of shared memory.
+/// A kernel that sums 64-bit numbers per block, with shuffles and with static and dynamic shared
+/// memory.
 const SUMS: &str = r#"
 struct Operands { const unsigned long long* values; unsigned long long count; };
 __device__ __forceinline__ unsigned long long warp_sum(unsigned long long value) {
@@ -37,7 +38,7 @@ fn a_kernel_with_barriers_and_shuffles_sums() {
     let stream = device.stream();
     let (values, sums) = (device.memory(8 * 1000), device.memory(8 * 8));
     let numbers: Vec<u64> = (0..1000).map(|i| i * i).collect();
-    // SAFETY: `values` and `numbers` both have 8000 bytes.
+    // SAFETY: `values` and `numbers` have 8000 bytes each.
     ok(unsafe { sys::cuMemcpyHtoDAsync_v2(values, numbers.as_ptr().cast(), 8000, stream) });
     let kernel = device.kernel(SUMS);
     let before = device.control.complaints();
@@ -54,7 +55,7 @@ fn a_kernel_with_barriers_and_shuffles_sums() {
     assert_eq!(device.control.complaints(), before);
 }
 
-/// Each block draws a number, in the order in which the blocks run.
+/// Each block draws a ticket. The tickets reveal the order in which the blocks run.
 #[test]
 fn blocks_run_backwards_in_every_other_launch() {
     let device = Device::new();

@@ -1,6 +1,6 @@
-//! The look-back of a scan's tile (`look_back.cuh`), while other tiles publish their sums in any
-//! order. The emulator runs blocks one after another, so in a whole scan, all earlier sums are
-//! published when a tile looks back. In these tests, threads of another warp act as the other
+//! Tests of the look-back of a scan's tile (`look_back.cuh`) while other tiles publish their sums
+//! in any order. The emulator runs blocks sequentially. So in a whole scan, all earlier sums are
+//! published before a tile looks back. In these tests, threads of another warp act as the other
 //! tiles.
 
 use std::iter;
@@ -11,7 +11,7 @@ use crate::rules::device::{Device, ok};
 
 const LOOK_BACK: &str = include_str!("../../../../src/ops/cuda/look_back.cuh");
 
-/// The type of the sums, which depend on the order and the grouping of their terms.
+/// The type of the sums. A sum depends on the order and the grouping of its terms.
 const BEFORE: &str = r"
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -21,8 +21,8 @@ CS_FN S cs_merge(S a, S b) { return S{a.sum * 31 + b.sum, a.rest * 33 + b.sum + 
 CS_FN S own_of(u64 tile) { return S{5 * tile + 1, 7 * tile}; }
 ";
 
-/// The first warp looks back from `tile`. The second warp publishes sums by the script. The first
-/// `ahead` steps of the script precede the look-back.
+/// A kernel whose first warp looks back from `tile`. Its second warp publishes sums as the script
+/// specifies. The first `ahead` steps of the script precede the look-back.
 const KERNEL: &str = r#"
 CS_FN void told(u64 step, u32* told, S* own, S* all) {
     const u64 tile = step / 4;
@@ -63,7 +63,7 @@ extern "C" __global__ void kernel(u32* tiles, S* own, S* all, const u64* script,
 const OWN: u64 = 1;
 const ALL: u64 = 2;
 
-/// Returns the sum of all tiles before `tile`, added one after another.
+/// Returns the sequential sum of all tiles before `tile`.
 fn expected(tile: u64) -> [u64; 2] {
     let own = |tile: u64| [5 * tile + 1, 7 * tile];
     (1..tile)
@@ -102,19 +102,19 @@ impl Looking {
         }
     }
 
-    /// Returns the tile whose published prefix the look-back from `tile` uses, for each thread
-    /// order of the emulator. Also checks the sum.
+    /// Looks back from `tile`, and checks the sum. Returns the tile whose inclusive sum was used,
+    /// for each thread order of the emulator.
     fn look(&self, script: &[u64], ahead: usize, tile: u64) -> [u64; 2] {
         [(); 2].map(|()| {
             let [told, own, all, steps, results] = self.addresses;
             let (device, stream) = (&self.device, self.stream);
             device.fill(told, 0, MOST, stream);
-            // Until its sum is published, a tile's memory holds no valid sum.
+            // Before a sum is published, its memory is invalid.
             device.fill(own, 0xdead_beef, 4 * MOST, stream);
             device.fill(all, 0xdead_beef, 4 * MOST, stream);
             let bytes = size_of_val(script);
-            // SAFETY: `steps` has 16 × `MOST` bytes, and a script has at most 2 × `MOST` steps of 8
-            // bytes.
+            // SAFETY: `steps` has 16 × `MOST` bytes. A script has at most 2 × `MOST` steps of 8
+            // bytes each.
             ok(unsafe { sys::cuMemcpyHtoD_v2(steps, script.as_ptr().cast(), bytes) });
             let counts = [ahead as u64, script.len() as u64, tile];
             let arguments = [&[told, own, all, steps][..], &counts, &[results]].concat();
@@ -174,8 +174,8 @@ fn a_tile_waits_for_a_late_predecessor() {
     };
     for tile in [1, 2, 5, 32, 33, 40, 64, 65, 100] {
         for round in 0..6 {
-            // Each tile publishes its own sum and then its inclusive sum. The first tile publishes
-            // only its inclusive sum. Apart from these rules, the order is random.
+            // Each tile publishes its own sum, and then its inclusive sum. The first tile publishes
+            // only its inclusive sum. The order of the tiles is random.
             let mut script: Vec<u64> = (0..tile).flat_map(|own| [own; 2]).skip(1).collect();
             for place in (1..script.len()).rev() {
                 script.swap(place, number(place + 1));
@@ -188,8 +188,8 @@ fn a_tile_waits_for_a_late_predecessor() {
                 seen[own] = true;
                 *step = 4 * *step + what;
             }
-            // In this round, the tiles publish only their own sums. All tiles wait for the first
-            // tile, which publishes last.
+            // In this round, the tiles publish only their own sums. The first tile publishes last,
+            // so all tiles wait for it.
             if round == 0 {
                 script.retain(|&step| step != ALL);
                 script.extend(iter::once(ALL));

@@ -1,4 +1,4 @@
-//! Device memory is limited, and freed memory cannot be used.
+//! Tests that device memory is limited, and that freed memory is unusable.
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,7 @@ fn memory_has_an_end() {
     let device = Device::new();
     let first = device.memory(10 * MIB);
     let mut address = 0;
-    // SAFETY: the pointers are to variables for the results.
+    // SAFETY: `address`, `free` and `total` are writable.
     unsafe {
         let refused = sys::cuMemAlloc_v2(&raw mut address, 7 * MIB);
         assert_eq!(refused, Code::CUDA_ERROR_OUT_OF_MEMORY);
@@ -33,7 +33,7 @@ fn freed_memory_is_no_memory() {
     let kernel = device.kernel("extern \"C\" __global__ void kernel(int* a) { a[0] = 1; }");
     let other = device.memory(4096);
     let before = device.control.complaints();
-    // SAFETY: the emulator reports the misuse in these calls.
+    // SAFETY: the emulator reports misuses instead of executing them.
     unsafe {
         ok(sys::cuMemFree_v2(memory));
         let again = sys::cuMemFree_v2(memory);
@@ -44,7 +44,7 @@ fn freed_memory_is_no_memory() {
         assert_eq!(beyond, Code::CUDA_ERROR_INVALID_VALUE);
     }
     assert_eq!(device.control.complaints(), before + 3);
-    // The launch succeeds. The wait returns the error, and so does every later call.
+    // The launch succeeds. The wait and all later calls return the error.
     ok(device.launch(kernel, [1, 1, 0], &[memory], stream));
     assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     let launched = device.launch(kernel, [1, 1, 0], &[other], stream);
@@ -59,12 +59,12 @@ fn freeing_waits_for_work_and_freeing_pinned_memory_does_not() {
     let (a, b) = (device.memory(4096), device.memory(4096));
     device.fill(a, 7, 1024, stream);
     device.copy(b, a, 1024, stream);
-    // SAFETY: the handles are the emulator's.
+    // SAFETY: `a` is an allocation of the emulator, and is freed once.
     unsafe { ok(sys::cuMemFree_v2(a)) };
     assert_eq!(device.control.report().pending, 0);
     assert_eq!(device.words(b, 1024, stream), [7; 1024]);
     let mut pinned = null_mut();
-    // SAFETY: only the emulator reads the memory after it is freed, and reports the read.
+    // SAFETY: only the emulator reads the memory after the free, and reports the read.
     unsafe {
         ok(sys::cuMemHostAlloc(&raw mut pinned, 4096, 0));
         ok(sys::cuMemcpyHtoDAsync_v2(b, pinned, 4096, stream));
@@ -74,7 +74,7 @@ fn freeing_waits_for_work_and_freeing_pinned_memory_does_not() {
 }
 
 fn on_device(ordinal: i32) -> sys::CUmemLocation {
-    // SAFETY: plain data, for which zeros are valid.
+    // SAFETY: the structure is plain data, for which zeros are valid.
     let mut location: sys::CUmemLocation = unsafe { std::mem::zeroed() };
     location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
     location.id = ordinal;
@@ -86,7 +86,8 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
     let device = Device::new();
     let stream = device.stream();
     let page = 2 * MIB;
-    // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.
+    // SAFETY: the structures are plain data, for which zeros are valid. All pointers refer to local
+    // variables.
     unsafe {
         let mut properties: sys::CUmemAllocationProp = std::mem::zeroed();
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -121,7 +122,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
         let beside = sys::cuMemsetD32Async(range, 7, 1, stream);
         assert_eq!(beside, Code::CUDA_ERROR_INVALID_VALUE);
 
-        // Pages live as long as their handle or one of their mappings.
+        // A page lives as long as its handle or one of its mappings.
         ok(sys::cuMemRelease(handle));
         assert_eq!((device.control.report().physical, device.used()), (1, page));
         let kept = sys::cuMemAddressFree(range, 4 * page);
@@ -130,7 +131,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
         ok(sys::cuMemUnmap(range + page as u64, page));
         assert_eq!((device.control.report().physical, device.used()), (0, 0));
         ok(sys::cuMemAddressFree(range, 4 * page));
-        // The fill's memory was unmapped before the fill ran, because nothing waited for the fill.
+        // The memory was unmapped before the fill ran, because no call waited for the fill.
         assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
@@ -139,7 +140,8 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
 fn a_pool_frees_in_stream_order() {
     let device = Device::new();
     let (a, b) = (device.stream(), device.stream());
-    // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.
+    // SAFETY: the structures are plain data, for which zeros are valid. All pointers refer to local
+    // variables.
     unsafe {
         let mut properties: sys::CUmemPoolProps = std::mem::zeroed();
         properties.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -168,13 +170,13 @@ fn a_pool_frees_in_stream_order() {
         ok(sys::cuMemFreeAsync(first, a));
         let twice = sys::cuMemFreeAsync(first, a);
         assert_eq!(twice, Code::CUDA_ERROR_INVALID_VALUE);
-        // The other stream must not get a block whose free is not done yet on this stream. This
-        // stream may get the block.
+        // While the free of a block is pending on stream `a`, stream `b` must not reuse the block.
+        // Stream `a` may reuse it.
         let other = take(MIB, b);
         assert_ne!(other, first);
         assert_eq!(take(MIB, a), first);
         assert_eq!(device.used(), 2 * MIB);
-        // Freed memory does not keep its contents.
+        // Freed memory loses its contents.
         assert_eq!(device.words(first, 4, a), [0xDDDD_DDDD; 4]);
         ok(sys::cuMemFreeAsync(first, a));
         ok(sys::cuMemFreeAsync(other, b));

@@ -1,5 +1,5 @@
-//! The emulator's guarantees to the tests that run on it, through cudarc's functions. Also parts of
-//! kernels, in which threads of a test act as other blocks.
+//! Tests of the emulator's guarantees, through cudarc's functions. Some tests execute parts of
+//! kernels, in which threads act as other blocks.
 
 mod capture;
 mod device;

@@ -1,6 +1,6 @@
-//! Whole kernels of scans by tiles. Earlier tiles have only published their own sums, as on a
-//! device that runs tiles concurrently. The emulator would run each tile to its end before the next
-//! tile.
+//! Tests of whole tiled scan kernels. The earlier tiles have published only their own sums, as on a
+//! device that runs tiles concurrently. The emulator itself completes each tile before the next one
+//! starts.
 
 use cudarc::driver::sys;
 
@@ -12,9 +12,9 @@ macro_rules! text {
     };
 }
 
-/// The part of the kernel that is generated from an expression and its operation. The sum up to an
-/// element is 31 times the sum before it, plus the element. The sum depends on the order of the
-/// elements, but not on their grouping.
+/// The part of the kernel that is generated from an expression. A sum up to an element is 31 times
+/// the previous sum, plus the element. The sum depends on the order of the elements, but not on
+/// their grouping.
 const SUMS: &str = r"
 #define CS_THREADS 256
 #define CS_ROWS 4
@@ -54,7 +54,7 @@ fn kernel(way: u32) -> String {
     before + &tiles + KERNEL
 }
 
-/// A partial sum of one or more elements, as the kernel stores it.
+/// A partial sum of one or more elements, in the kernel's representation.
 type Sum = [u64; 2];
 
 fn merged([sum, factor]: Sum, [more, other]: Sum) -> Sum {
@@ -68,8 +68,8 @@ fn merged([sum, factor]: Sum, [more, other]: Sum) -> Sum {
 
 const NOTHING: Sum = [0, 1u64.wrapping_sub(31)];
 
-/// Lines of `length` elements with the stride `inner`, in tiles of `tile` elements each. `lanes`
-/// threads process a tile's part of a line.
+/// Lines of `length` elements with the stride `inner`, in tiles of `tile` elements. `lanes` threads
+/// process the part of a line in a tile.
 struct Scan {
     way: u32,
     length: usize,
@@ -79,13 +79,13 @@ struct Scan {
 }
 
 impl Scan {
-    /// Checks all results of the tiles from `first` on, which the kernel computes. Before `first`,
-    /// the inclusive sum of tile `known` is published, and only the own sums of the tiles between
-    /// `known` and `first`.
+    /// Checks all results of the tiles from `first` on, which the kernel computes. Initially, tile
+    /// `known` has published its inclusive sum. The tiles between `known` and `first` have
+    /// published only their own sums.
     fn check(&self, device: &Device, kernel: sys::CUfunction, [known, first]: [usize; 2]) {
         let stream = device.stream();
         let (inner, parts) = (self.inner, self.length.div_ceil(self.tile));
-        // Lines with a stride are interleaved, so the number of lines is `inner`. Without a stride,
+        // With a stride, the lines are interleaved, and there are `inner` lines. Without a stride,
         // there are three lines.
         let lines = if inner > 1 { inner } else { 3 };
         let count = lines * self.length;
@@ -149,14 +149,14 @@ impl Scan {
             }
         }
         for address in [values_at, ticket, told, own, all, results] {
-            // SAFETY: nothing uses the memory any longer.
+            // SAFETY: the memory is not used any more.
             ok(unsafe { sys::cuMemFree_v2(address) });
         }
     }
 }
 
-/// The last tile with an inclusive sum, and the first tile that is not published. They are
-/// neighbours, at the distance that a warp looks back over at once, or further apart.
+/// The last tile with an inclusive sum, and the first unpublished tile. They are adjacent, as far
+/// apart as a warp looks back at once, or further apart.
 const STATES: [[usize; 2]; 8] = [
     [0, 1],
     [0, 2],

@@ -1,4 +1,4 @@
-//! Streams run as late as the rules allow.
+//! Tests of streams, which run their work as late as the rules allow.
 
 use std::ptr::null_mut;
 
@@ -15,7 +15,7 @@ fn runs_nothing_before_a_wait() {
     let (source, target) = (device.memory(4 * N), device.memory(4 * N));
     device.fill(source, 7, N, a);
     assert_eq!(device.control.report().pending, 1);
-    // Without a wait, the other stream reads the values before the write.
+    // Without a wait, the other stream reads the memory before it is written.
     device.copy(target, source, N, b);
     assert!(
         device
@@ -33,13 +33,13 @@ fn a_wait_for_an_event_orders_streams() {
     let (a, b, event) = (device.stream(), device.stream(), device.event());
     let (source, target) = (device.memory(4 * N), device.memory(4 * N));
     device.fill(source, 7, N, a);
-    // SAFETY: the handles are the emulator's.
+    // SAFETY: the event and the streams are from the emulator.
     unsafe {
         ok(sys::cuEventRecord(event, a));
         device.fill(source, 9, N, a);
         ok(sys::cuStreamWaitEvent(b, event, 0));
-        // Later work on the stream, a later recording of the event, and the destruction of the
-        // event do not change the wait.
+        // Later work on the stream, a later recording of the event, and its destruction do not
+        // affect the wait.
         ok(sys::cuEventRecord(event, a));
         ok(sys::cuEventDestroy_v2(event));
     }
@@ -54,7 +54,7 @@ fn polling_ends() {
     let (stream, event) = (device.stream(), device.event());
     let memory = device.memory(4 * N);
     device.fill(memory, 7, N, stream);
-    // SAFETY: the handles are the emulator's.
+    // SAFETY: the event and the stream are from the emulator.
     unsafe {
         ok(sys::cuEventRecord(event, stream));
         assert_eq!(sys::cuEventQuery(event), Code::CUDA_ERROR_NOT_READY);
@@ -76,7 +76,7 @@ fn pinned_memory_is_read_when_the_copy_runs_and_pageable_memory_at_once() {
     let stream = device.stream();
     let (first, second) = (device.memory(4 * N), device.memory(4 * N));
     let mut pinned = null_mut();
-    // SAFETY: both sources have 4 × `N` bytes.
+    // SAFETY: the two sources have 4 × `N` bytes each.
     unsafe {
         ok(sys::cuMemHostAlloc(&raw mut pinned, 4 * N, 0));
         let pinned = std::slice::from_raw_parts_mut(pinned.cast::<u32>(), N);
@@ -100,6 +100,6 @@ fn pinned_memory_is_read_when_the_copy_runs_and_pageable_memory_at_once() {
         assert_eq!(device.words(first, N, stream), [3; N]);
         assert_eq!(device.words(second, N, stream), [2; N]);
     }
-    // SAFETY: the address is the emulator's, and nothing reads the memory any longer.
+    // SAFETY: `pinned` is an allocation of the emulator, and is not read any more.
     ok(unsafe { sys::cuMemFreeHost(pinned) });
 }

@@ -1,4 +1,4 @@
-//! Plans of cuFFT, which transform strided rows in the order of streams.
+//! Tests of cuFFT plans, which transform strided rows in stream order.
 
 use std::f64::consts::TAU;
 use std::ffi::c_void;
@@ -14,10 +14,10 @@ fn done(status: Status) {
     assert_eq!(status, Status::CUFFT_SUCCESS);
 }
 
-/// The layout of numbers: their stride and the distance between rows, counted in numbers.
+/// The layout of an array: the stride of its elements, and the distance between rows, in elements.
 type Places = [i64; 2];
 
-/// A plan that allocates no memory itself, with the size of its work area.
+/// A plan without automatic allocation, with the size of its work area.
 #[derive(Clone, Copy)]
 struct Plan {
     handle: i32,
@@ -25,7 +25,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Makes a plan, and waits for the plan's tables.
+    /// Creates a plan, and waits for its tables.
     fn new(
         kind: Type,
         lengths: &[i64],
@@ -47,7 +47,7 @@ impl Plan {
         count: i64,
     ) -> Result<Self, Status> {
         let mut handle = 0;
-        // SAFETY: the pointers are to variables for the results, here and below.
+        // SAFETY: `handle` is writable, and the emulator checks handles.
         unsafe {
             done(cufft::cufftCreate(&raw mut handle));
             done(cufft::cufftSetAutoAllocation(handle, 0));
@@ -63,7 +63,7 @@ impl Plan {
         let mut from_rows = half(matches!(kind, Type::CUFFT_C2R | Type::CUFFT_Z2D));
         let mut to_rows = half(matches!(kind, Type::CUFFT_R2C | Type::CUFFT_D2Z));
         let mut work_bytes = 0;
-        // SAFETY: the number of lengths is the rank.
+        // SAFETY: all arrays have `lengths.len()` elements, which is the rank.
         let made = unsafe {
             cufft::cufftMakePlanMany64(
                 handle,
@@ -86,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// Enqueues a transform of doubles, with a new work area.
+    /// Enqueues a double-precision transform, with a new work area.
     fn run(
         self,
         device: &Device,
@@ -112,12 +112,12 @@ impl Plan {
     }
 
     fn destroy(self) {
-        // SAFETY: the handle is a plan's.
+        // SAFETY: the handle is the handle of a plan.
         done(unsafe { cufft::cufftDestroy(self.handle) });
     }
 }
 
-/// Makes a plan for rows of this length, and destroys the plan.
+/// Creates a plan for rows of `length` elements, and destroys it.
 pub(super) fn make_plan(length: i64) -> Result<(), Status> {
     Plan::new(Type::CUFFT_Z2Z, &[length], [1, length], [1, length], 1).map(Plan::destroy)
 }
@@ -125,7 +125,7 @@ pub(super) fn make_plan(length: i64) -> Result<(), Status> {
 fn upload(device: &Device, numbers: &[f64], stream: sys::CUstream) -> u64 {
     let address = device.memory(size_of_val(numbers));
     let bytes = size_of_val(numbers);
-    // SAFETY: `numbers` and the memory at `address` both have `bytes` bytes.
+    // SAFETY: `numbers` and the memory at `address` have `bytes` bytes each.
     ok(unsafe { sys::cuMemcpyHtoDAsync_v2(address, numbers.as_ptr().cast(), bytes, stream) });
     address
 }
@@ -136,14 +136,14 @@ fn download(device: &Device, address: u64, count: usize, stream: sys::CUstream) 
     words.chunks(2).map(join).collect()
 }
 
-/// Returns numbers without a pattern.
+/// Returns irregular numbers.
 fn numbers(count: usize) -> Vec<f64> {
     (0..count)
         .map(|at| ((at * at * 7 + at * 3) % 23) as f64 - 11.0)
         .collect()
 }
 
-/// Returns the transform's sums by definition. A complex number is two reals.
+/// Computes the transform by its definition. A complex number is an array of two reals.
 fn sums(row: &[[f64; 2]], sign: f64) -> Vec<[f64; 2]> {
     let n = row.len();
     let term = |k: usize, at: usize| {
@@ -173,7 +173,7 @@ fn complex_rows_at_any_places_are_transformed() {
     let stream = device.stream();
     for n in [1_usize, 2, 6, 16, 30, 53, 106] {
         for (from, to) in [([1, 0], [1, 0]), ([3, 1], [1, 0]), ([2, 0], [3, 1])] {
-            // A distance of 0 means contiguous rows.
+            // A distance of 0 means that the rows are contiguous.
             let places = |[stride, distance]: Places| {
                 let all = stride * n as i64;
                 [stride, if distance == 0 { all } else { distance }]
@@ -333,7 +333,7 @@ fn the_destruction_of_a_plan_with_a_destroyed_stream_is_misuse() {
     for is_reset in [true, false] {
         let stream = device.stream();
         let plan = Plan::new(Type::CUFFT_Z2Z, &[16], [1, 16], [1, 16], 1).unwrap();
-        // SAFETY: the handles are the emulator's.
+        // SAFETY: the handles are from the emulator.
         unsafe {
             done(cufft::cufftSetStream(plan.handle, stream.cast()));
             ok(sys::cuStreamDestroy_v2(stream));
@@ -420,7 +420,7 @@ fn a_graph_runs_a_plan_as_long_as_that_lives() {
     ok(device.synchronize(stream));
     let (mut graph, mut executable) = (null_mut(), null_mut());
     let relaxed = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: the handles are the emulator's, and the pointers are to variables for its results.
+    // SAFETY: the handles are from the emulator, and all pointers refer to local variables.
     unsafe {
         ok(sys::cuStreamBeginCapture_v2(stream, relaxed));
         done(plan.run(&device, stream, Type::CUFFT_Z2Z, [from, to], -1));
@@ -438,7 +438,7 @@ fn a_graph_runs_a_plan_as_long_as_that_lives() {
         &sums(&pairs, -1.0).concat(),
     );
     plan.destroy();
-    // SAFETY: as above.
+    // SAFETY: the handles are from the emulator.
     ok(unsafe { sys::cuGraphLaunch(executable, stream) });
     assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     device.control.forgive(1);

@@ -1,12 +1,12 @@
-//! A pool of one segment that grows.
+//! A pool with one segment that grows.
 
 use super::super::driver::Driver;
 use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
 use crate::simulation::DriverCall;
 
-/// One range of addresses. Its pages are mapped when needed, and unmapped if the device is out of
-/// memory.
+/// A pool with one address range. Its pages are mapped on demand, and unmapped if the device is out
+/// of memory.
 ///
 /// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of
 /// `page_bytes`.
@@ -16,7 +16,7 @@ pub(super) struct ExpandablePool {
     parts: Parts,
 }
 
-/// Pages to map, as pairs of a start and a number of bytes.
+/// Ranges of pages to map, as pairs of start and size.
 type GrownRanges = Vec<(u64, u64)>;
 
 impl ExpandablePool {
@@ -31,7 +31,7 @@ impl ExpandablePool {
         }
     }
 
-    /// Returns the size that a free part can grow to if the pages behind it are mapped.
+    /// Returns the size to which a free part can grow if the unmapped pages behind it are mapped.
     fn potential_bytes(&self, start: u64, bytes: u64) -> u64 {
         let end = start + bytes;
         match self.parts.next(end) {
@@ -40,9 +40,8 @@ impl ExpandablePool {
         }
     }
 
-    /// Returns the free part for a request. A part with unmapped pages behind it counts with the
-    /// size that it can grow to. So the end of the range is kept for requests that fit nowhere
-    /// else.
+    /// Returns the start of the best-fitting free part. If unmapped pages follow a part, the size
+    /// to which it can grow counts. So the end of the range is used last.
     fn best_fit(&self, bytes: u64) -> Option<u64> {
         let mut best = None;
         for (part_bytes, start) in self.parts.fitting(bytes) {
@@ -55,8 +54,8 @@ impl ExpandablePool {
         best.map(|(_, start)| start)
     }
 
-    /// Returns the pages to map so that `bytes` are free from `start` on. Returns `None` if a block
-    /// in use prevents it.
+    /// Returns the pages to map so that the `bytes` bytes from `start` on are free. Returns `None`
+    /// if a block in use is among these bytes.
     fn growth_at(&self, start: u64, bytes: u64) -> Option<GrownRanges> {
         let end = start.checked_add(bytes).filter(|&end| end <= RANGE_BYTES)?;
         let (mut growth, mut at) = (GrownRanges::new(), start);
@@ -77,8 +76,8 @@ impl ExpandablePool {
         Some(growth)
     }
 
-    /// Returns the pages to map for a request. The pages are at the lowest gap that is large enough
-    /// together with the free parts directly before and behind it.
+    /// Returns the pages to map for a request. The pages are in the lowest gap that fits the
+    /// request together with its adjacent free parts.
     fn growth(&self, bytes: u64) -> Option<GrownRanges> {
         self.parts.gaps().find_map(|(gap, _)| {
             let start = self.parts.free_before(gap).unwrap_or(gap);
@@ -94,8 +93,8 @@ impl Pool for ExpandablePool {
         Some(start)
     }
 
-    /// Maps gap by gap. The first gap for which there is no memory ends the growth; the gaps mapped
-    /// before it stay mapped.
+    /// Maps the pages gap by gap. Stops at the first gap that exceeds the available memory. Gaps
+    /// that were mapped before it stay mapped.
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64 {
         let mut mapped_bytes = 0;
         for (start, bytes) in self.growth(bytes).unwrap_or_default() {

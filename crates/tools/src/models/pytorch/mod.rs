@@ -1,22 +1,24 @@
 //! PyTorch's caching allocator of CUDA memory, by its documented rules.
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
-//! - Requests of at most 1 MiB are met from the small pool, larger requests from the large pool.
-//! - A pool returns its smallest free block that fits. Among blocks of one size it returns the
+//! - The small pool serves requests of at most 1 MiB. The large pool serves larger requests.
+//! - A pool returns its smallest free block that fits. Among blocks of equal size, it returns the
 //!   block with the lowest address.
-//! - If none fits, a segment is reserved. It has 2 MiB in the small pool, and 20 MiB in the large
-//!   pool for requests below 10 MiB. For a larger request, it has the size of the request, rounded
-//!   up to 2 MiB. Expandable segments grow at their end instead, in pages of 2 and 20 MiB.
-//! - The rest of a larger block is split off if it is large enough. The rest must have at least 512
-//!   bytes in the small pool and in expandable segments. In other segments of the large pool, it
-//!   must have more than 1 MiB.
-//! - Freed blocks merge with free neighbours of their segment.
-//! - Nothing is released to the device until it has no more memory. Then all wholly free segments,
-//!   or pages of expandable segments, are released, and the request is tried once more.
+//! - If no free block fits, the pool reserves a segment. A segment of the small pool has 2 MiB. A
+//!   segment of the large pool has 20 MiB for requests below 10 MiB. For a larger request, its size
+//!   is the request, rounded up to 2 MiB. An expandable segment instead grows at its end, by pages
+//!   of 2 MiB (small pool) or 20 MiB (large pool).
+//! - If a block is larger than the request, its remainder is split off if it is large enough. In
+//!   the small pool and in expandable segments, the remainder must have at least 512 bytes. In
+//!   other segments of the large pool, it must have more than 1 MiB.
+//! - A freed block merges with free neighbours in its segment.
+//! - Memory is released only if the device is out of memory. Then all wholly free segments, or all
+//!   free pages of expandable segments, are released, and the request is retried once.
 //!
-//! The model has one stream, and its ranges have no end. PyTorch's ranges end an eighth behind the
-//! device's memory, which matters below tight limits only. Rules that are off by default are left
-//! out (a largest size to split, rounding to powers of two, garbage collection).
+//! The model has one stream, and unbounded address ranges. PyTorch's ranges are an eighth larger
+//! than the device's memory; their end matters only for tight limits. The model omits three rules
+//! that are off by default: a maximum size to split, rounding to powers of two, and garbage
+//! collection.
 //!
 //! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with
 //! `PYTORCH_CUDA_ALLOC_CONF`"); Z. DeVito, "A guide to PyTorch's CUDA caching allocator".
@@ -36,18 +38,18 @@ use segmented::SegmentedPool;
 
 const MIB: u64 = 1 << 20;
 
-/// The largest request that the small pool meets.
+/// The largest request that the small pool serves.
 const SMALL_REQUEST_BYTES: u64 = MIB;
-/// The size of a segment or a page of the small pool.
+/// The size of a segment or of a page in the small pool.
 const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
-/// The size of a page of the large pool, and of its segments for requests below the next size.
+/// The page size of the large pool, and its segment size for requests below [`OWN_SEGMENT_BYTES`].
 const LARGE_SEGMENT_BYTES: u64 = 20 * MIB;
-/// The request size from which on a segment is made for one request.
+/// The minimum size of a request that has its own segment.
 const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
-/// The unit of the sizes of segments for one request.
+/// The granularity of segments that serve one request.
 const OWN_SEGMENT_UNIT_BYTES: u64 = 2 * MIB;
 
-/// One of the two pools.
+/// The class of a request size. Each class has one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Small,
@@ -64,26 +66,23 @@ impl Class {
     }
 }
 
-/// Memory of one class of sizes.
 trait Pool: Debug {
-    /// Takes a block from the free memory.
+    /// Returns a free block of at least `bytes` bytes, and marks it as used.
     fn take(&mut self, bytes: u64) -> Option<u64>;
-    /// Reserves the memory that a block needs beside the free memory, up to `room_bytes`. Returns
-    /// the number of reserved bytes.
+    /// Reserves memory for a block of `bytes` bytes, up to `room_bytes`. Returns the number of
+    /// reserved bytes.
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64;
-    /// Takes a block back.
     fn release(&mut self, start: u64);
-    /// Releases wholly free memory, and returns the number of released bytes.
+    /// Releases wholly free segments or pages. Returns the number of released bytes.
     fn trim(&mut self, driver: &mut Driver) -> u64;
-    /// Checks the pool's invariants, and returns the blocks in use and the reserved bytes.
+    /// Checks the invariants. Returns the blocks in use and the reserved bytes.
     #[cfg(test)]
     fn check(&self) -> (Vec<(u64, u64)>, u64);
 }
 
-/// The allocator of a device.
 #[derive(Debug)]
 pub(super) struct PyTorch {
-    /// One pool of each [`Class`].
+    /// The pools, one per [`Class`].
     pools: [Box<dyn Pool>; 2],
     reserved_bytes: u64,
     limit_bytes: u64,
@@ -91,7 +90,7 @@ pub(super) struct PyTorch {
 }
 
 impl PyTorch {
-    /// Returns an allocator without segments, for a device with `limit_bytes` bytes.
+    /// Creates an allocator without segments, for a device with `limit_bytes` bytes.
     pub(super) fn new(is_expandable: bool, limit_bytes: Option<u64>, driver: Driver) -> Self {
         let pool = |class| -> Box<dyn Pool> {
             if is_expandable {

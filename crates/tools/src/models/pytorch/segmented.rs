@@ -10,13 +10,13 @@ use super::{
 };
 use crate::simulation::DriverCall;
 
-/// Segments in the order of their creation, with a gap behind each. So parts of two segments never
-/// touch, and never merge.
+/// A pool of segments, ordered by creation, with a gap behind each. The gap prevents parts of two
+/// segments from merging.
 #[derive(Debug)]
 pub(super) struct SegmentedPool {
     class: Class,
     parts: Parts,
-    /// The sizes of the segments, by their start.
+    /// The segment sizes, keyed by the start of the segment.
     segments: BTreeMap<u64, u64>,
 }
 
@@ -29,7 +29,7 @@ impl SegmentedPool {
         }
     }
 
-    /// Returns the size of a segment that is made for a request of `bytes`.
+    /// Returns the size of the segment that a request of `bytes` reserves.
     fn segment_bytes(&self, bytes: u64) -> Option<u64> {
         match self.class {
             Class::Small => Some(SMALL_SEGMENT_BYTES),
@@ -38,8 +38,8 @@ impl SegmentedPool {
         }
     }
 
-    /// Adds a free segment and returns its size, or returns 0 if no addresses are left. Addresses
-    /// before the last segment are not reused, so huge released segments can exhaust them.
+    /// Adds a free segment, and returns its size. Returns 0 if the address range is exhausted.
+    /// Addresses are not reused, so large released segments can exhaust the range.
     fn add_segment(&mut self, segment_bytes: u64) -> u64 {
         let last = self.segments.last_key_value();
         let start = last.map_or(0, |(start, bytes)| start + bytes + UNIT_BYTES);
@@ -52,7 +52,7 @@ impl SegmentedPool {
         segment_bytes
     }
 
-    /// Returns whether a rest of `rest_bytes` is split off.
+    /// Returns whether a remainder of `rest_bytes` is split off.
     fn is_worth_splitting(&self, rest_bytes: u64) -> bool {
         match self.class {
             Class::Small => rest_bytes >= UNIT_BYTES,

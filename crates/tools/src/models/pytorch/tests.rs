@@ -1,9 +1,8 @@
-//! Tests of the model against a naive form of its rules, in which every step scans everything. The
-//! naive form keeps no order, and merges nothing in place.
+//! Tests of the model against a naive implementation of its rules, which scans all stretches in
+//! each step. The naive implementation merges stretches only in [`Naive::tidy`].
 
 use super::{Driver, MIB, Model, ModelBlock, PyTorch};
 
-/// A stretch of a range: whether it is in use, free, or not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Used,
@@ -16,20 +15,19 @@ struct Stretch {
     start: u64,
     bytes: u64,
     state: State,
-    /// The segment of the stretch. Stretches merge only within one segment.
+    /// The segment that contains the stretch. Only stretches of one segment merge.
     segment: u64,
 }
 
-/// One pool.
 struct Naive {
     stretches: Vec<Stretch>,
     is_small: bool,
     is_expandable: bool,
 }
 
-/// The length of a range, longer than all that a test maps.
+/// The length of an address range. No test maps more.
 const ENDLESS_BYTES: u64 = 1 << 50;
-/// A number of pages that no request of a test needs.
+/// An upper bound on the pages that one request of a test needs.
 const MOST_PAGES: usize = 1 << 10;
 
 impl Naive {
@@ -60,7 +58,8 @@ impl Naive {
         mapped.map(|stretch| stretch.bytes).sum()
     }
 
-    /// Sorts, and merges equal neighbours that are not in use.
+    /// Sorts the stretches, and merges adjacent stretches that have the same state and are not in
+    /// use.
     fn tidy(&mut self) {
         self.stretches.retain(|stretch| stretch.bytes > 0);
         self.stretches.sort_by_key(|stretch| stretch.start);
@@ -80,7 +79,7 @@ impl Naive {
         self.stretches = tidied;
     }
 
-    /// Returns the size that a free stretch can grow to.
+    /// Returns the size to which a free stretch can grow.
     fn potential(&self, index: usize) -> u64 {
         let behind = self.stretches.get(index + 1);
         let behind = behind.filter(|stretch| stretch.state == State::Unmapped);
@@ -121,7 +120,7 @@ impl Naive {
         Some(start)
     }
 
-    /// Returns whether `room_bytes` were enough.
+    /// Reserves memory for a request. Returns false if `room_bytes` is too small.
     fn grow(&mut self, bytes: u64, room_bytes: u64) -> bool {
         if self.is_expandable {
             return self.map(bytes, room_bytes);
@@ -173,8 +172,8 @@ impl Naive {
                 }
             }
             pages.retain(|&page| page < start + bytes);
-            // Maps the pages hole by hole. If the pages of a hole exceed the rest of the budget,
-            // none of them is mapped.
+            // Maps the pages hole by hole. If the pages of a hole exceed the remaining budget, none
+            // of them is mapped.
             let mut left_bytes = room_bytes;
             for pages in pages.chunk_by(|page, next| page + page_bytes == *next) {
                 let hole_bytes = pages.len() as u64 * page_bytes;
@@ -191,7 +190,7 @@ impl Naive {
         false
     }
 
-    /// Gives a page inside of one stretch another state.
+    /// Sets the state of a page that lies in one stretch.
     fn set_page(&mut self, page: u64, page_bytes: u64, state: State) {
         let around = self.stretches.iter_mut().find(|stretch| {
             stretch.start <= page && stretch.start + stretch.bytes >= page + page_bytes
@@ -247,7 +246,7 @@ impl Naive {
     }
 }
 
-/// Returns the next number of a sequence (an LCG's high bits).
+/// Returns the next number of a linear congruential generator (its high bits).
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -260,7 +259,7 @@ fn some_bytes(state: &mut u64) -> u64 {
     1 + next(state) % most[next(state) as usize % most.len()]
 }
 
-/// The model's live blocks, in the order of their creation.
+/// The model and its naive implementation, with the blocks that are live in the model.
 struct Pair {
     model: PyTorch,
     naive: [Naive; 2],
@@ -282,7 +281,7 @@ impl Pair {
         self.naive.iter().map(Naive::reserved_bytes).sum()
     }
 
-    /// Places a request by the naive form. Returns the pool and the address.
+    /// Places a request with the naive implementation. Returns the pool and the address.
     fn naive_allocate(&mut self, bytes: u64) -> Option<(usize, u64)> {
         let bytes = bytes.div_ceil(512) * 512;
         let pool = usize::from(bytes > MIB);

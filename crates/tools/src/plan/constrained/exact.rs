@@ -1,12 +1,13 @@
 //! Branch and bound over the differences of offsets.
 //!
-//! A node is a set of lower bounds on differences, and the least offsets that satisfy them. These
-//! offsets are a least fixed point, and no plan of the node is below it. If no two buffers overlap
-//! at these offsets, they are a plan, and no plan of the node is smaller. Otherwise the search
-//! branches on a pair that overlaps. In a plan, the difference of the pair is in one of the allowed
-//! intervals. Each allowed interval adds a bound on the difference, which the least offsets of the
-//! node violate. A node is pruned if a buffer ends above the bound. It is also pruned if the bytes
-//! live at one moment, stacked from their least offsets, end above the bound.
+//! A node is a set of lower bounds on differences, together with the least offsets that satisfy
+//! these bounds. These offsets are a fixed point: each plan of the node has equal or higher
+//! offsets. If no two buffers overlap at the least offsets, the least offsets are the smallest plan
+//! of the node. Otherwise, the search branches on a pair that overlaps. In a plan, the difference
+//! of the pair is in one of the allowed intervals. Each allowed interval adds a bound that the
+//! least offsets of the node violate. A node is pruned if a buffer ends above the bound on the
+//! slab. A node is also pruned if the live bytes of a moment, stacked from their least offsets,
+//! exceed this bound.
 
 use std::collections::VecDeque;
 
@@ -14,23 +15,24 @@ use super::pairs::{Conflicts, Pair};
 use super::{ConstrainedBuffer, slab};
 use cachescope_memory::internal::plan::Deadline;
 
-/// The number of nodes between two readings of the clock.
+/// The number of nodes between two checks of the deadline.
 const DEADLINE_NODES: u64 = 64;
 
-/// The maximum number of rises in one propagation. Above it, the search abandons the branch without
-/// a proof. Without alignments, one rise of the first offset proves that a cycle has no end.
+/// The maximum number of raised offsets in one propagation. Above it, the search abandons the
+/// branch without a proof. Without alignments, a cycle is detected when the first offset rises
+/// once.
 const MAX_RISES: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// No proof, because the search did not end.
+    /// No proof, because the search is incomplete or `goal` was reached.
     None,
-    /// The proof that no slab is smaller than this number.
+    /// A proof that no slab is smaller than this size.
     AtLeast(u64),
 }
 
 /// Improves `best` until its slab is at most `goal`, all plans are ruled out, or the deadline has
-/// passed. `best` must be above the goal.
+/// passed. On entry, the slab of `best` must exceed `goal`.
 pub(super) fn search(
     buffers: &[ConstrainedBuffer],
     conflicts: &Conflicts,
@@ -79,12 +81,12 @@ pub(super) fn search(
     }
 }
 
-/// A pair to branch on, and the state before.
+/// A pair to branch on, with the trail lengths to restore.
 #[derive(Debug)]
 struct Node {
     pair: (u32, u32),
-    /// The allowed intervals that are left, the best one last. Each has the least and the largest
-    /// difference.
+    /// The untried intervals, with the best interval last. Each interval has a minimum and a
+    /// maximum difference.
     choices: Vec<(Option<i64>, Option<i64>)>,
     trail: usize,
     edges: usize,
@@ -95,12 +97,11 @@ struct OffsetSearch<'a> {
     conflicts: &'a Conflicts,
     is_aligned: bool,
     offsets: Vec<u64>,
-    /// For each buffer, other buffers, each with the least difference of its offset from the first
-    /// buffer's.
+    /// For each buffer `a`: buffers `b`, each with the minimum of offset `b` minus offset `a`.
     edges: Vec<Vec<(u32, i64)>>,
-    /// The buffers of `edges` in the order of their addition.
+    /// The first buffers of all edges, in the order of their insertion.
     added: Vec<u32>,
-    /// The old offsets of buffers that rose.
+    /// The previous offsets of raised buffers.
     trail: Vec<(u32, u64)>,
     queue: VecDeque<u32>,
     is_queued: Vec<bool>,
@@ -124,7 +125,7 @@ impl<'a> OffsetSearch<'a> {
         }
     }
 
-    /// Returns what the end of the search proves.
+    /// Returns the proof of a search that has ended.
     fn proof(&self, bound: u64) -> Proof {
         match self.is_incomplete {
             true => Proof::None,
@@ -132,7 +133,8 @@ impl<'a> OffsetSearch<'a> {
         }
     }
 
-    /// Orders buffers that differ only in their offsets. Returns false if there is no plan.
+    /// Requires that identical buffers have ascending offsets. Returns false if no plan satisfies
+    /// this.
     fn order_identical(&mut self, bound: u64) -> bool {
         let mut last = std::collections::HashMap::new();
         for (index, buffer) in (0_u32..).zip(self.buffers) {
@@ -152,7 +154,7 @@ impl<'a> OffsetSearch<'a> {
         true
     }
 
-    /// Returns a pair that overlaps at the least offsets.
+    /// Returns a pair of buffers that overlap at the least offsets.
     fn conflict(&self) -> Option<&'a Pair> {
         let mut pairs = self.conflicts.pairs.iter();
         pairs.find(|pair| pair.overlaps(self.difference(pair)))
@@ -163,7 +165,7 @@ impl<'a> OffsetSearch<'a> {
         second as i64 - first as i64
     }
 
-    /// Returns the node of a pair. The intervals nearest to the current difference are tried first.
+    /// Creates the node of a pair. The interval nearest to the current difference is tried first.
     fn node(&self, pair: &Pair) -> Node {
         let at = self.difference(pair);
         let count = pair.forbidden.len();
@@ -188,7 +190,7 @@ impl<'a> OffsetSearch<'a> {
         }
     }
 
-    /// Returns to the state before a node's choice.
+    /// Restores the state from before the node's last choice.
     fn undo(&mut self, node: &Node) {
         for (buffer, offset) in self.trail.drain(node.trail..).rev() {
             self.offsets[buffer as usize] = offset;
@@ -198,8 +200,8 @@ impl<'a> OffsetSearch<'a> {
         }
     }
 
-    /// Adds the bound that `to` is at least `least` above `from`. Returns false if no plan
-    /// satisfies it.
+    /// Requires that the offset of `to` exceeds the offset of `from` by at least `least`. Returns
+    /// false if no plan satisfies the bound.
     fn restrict(&mut self, from: u32, to: u32, least: Option<i64>, bound: u64) -> bool {
         let Some(least) = least else {
             return true;
@@ -252,8 +254,8 @@ impl<'a> OffsetSearch<'a> {
         holds
     }
 
-    /// Returns whether the pieces of a moment end above the bound when stacked from their least
-    /// offsets.
+    /// Returns whether the live pieces of some moment end above the bound when stacked from their
+    /// least offsets.
     fn overflows(&self, bound: u64) -> bool {
         let mut stack: Vec<(u64, u64)> = Vec::new();
         self.conflicts.moments.iter().any(|live| {

@@ -1,4 +1,4 @@
-//! First fit of buffers with alignments and gaps, in several orders.
+//! First-fit placement of buffers with alignments and gaps, in several orders.
 
 use std::cmp::Reverse;
 
@@ -7,10 +7,10 @@ use cachescope_memory::internal::plan::Deadline;
 use cachescope_memory::internal::plan::Occupancy;
 use cachescope_memory::internal::plan::Problem;
 
-/// The number of orders that are tried before the deadline.
 const ORDERS: u64 = 64;
 
-/// Returns the best plan of several orders. The first order is placed to its end in any case.
+/// Returns the best plan of several orders. At least one order is placed, even if the deadline has
+/// passed.
 pub(super) fn best_of(
     buffers: &[ConstrainedBuffer],
     (pieces, problem): (&[LivePiece], &Problem),
@@ -34,7 +34,7 @@ pub(super) fn best_of(
                 own.interval.size_bytes,
                 own.interval.upper - own.interval.lower,
             );
-            // A multiplicative hash, so that later orders differ (Knuth 1973).
+            // A multiplicative hash varies the later orders (Knuth 1973).
             random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let noise = 1 + (random >> 32) * round / ORDERS;
             let key = match round % 3 {
@@ -59,8 +59,8 @@ pub(super) fn best_of(
     best.map(|(_, offsets)| offsets).unwrap_or_default()
 }
 
-/// Places the buffers in order, each at the lowest aligned offset at which all of its pieces are
-/// free. The pieces of buffer `b` are `first[b]..first[b + 1]`.
+/// Places the buffers in `order`. Each buffer is at the lowest aligned offset at which all of its
+/// pieces are free. The pieces of buffer `b` are `first[b]..first[b + 1]`.
 fn placed(
     buffers: &[ConstrainedBuffer],
     order: &[u32],
@@ -71,7 +71,7 @@ fn placed(
     for &index in order {
         let own = first[index as usize] as usize..first[index as usize + 1] as usize;
         let mut offset = 0;
-        // Until all pieces accept an offset.
+        // Repeats until one offset is free for all pieces.
         loop {
             let before = offset;
             for piece in own.clone() {

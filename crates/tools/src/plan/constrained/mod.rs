@@ -1,9 +1,10 @@
 //! Plans of buffers with alignments and gaps.
 //!
-//! A buffer is a set of *pieces*: the bytes that it uses, from one step to another. Two buffers
-//! conflict only through pieces that are live together. So the difference of their offsets must be
-//! outside of a few intervals ([`Conflicts`]). [`first_fit`] places pieces by the other planners'
-//! segment tree. [`exact`] branches on the allowed intervals of a difference.
+//! A buffer is a set of *pieces*: a range of bytes that the buffer uses from one step to another.
+//! Two buffers conflict only if pieces of them are live at the same step. The difference of their
+//! offsets must be outside of the forbidden intervals ([`Conflicts`]). [`first_fit`] places pieces
+//! with the segment tree of the other planners. [`exact`] branches on the allowed intervals of a
+//! difference.
 
 mod exact;
 mod first_fit;
@@ -18,7 +19,7 @@ use cachescope_memory::internal::plan::Problem;
 use exact::Proof;
 use pairs::Conflicts;
 
-/// A buffer with an alignment, and with steps in which it uses only a part of its bytes.
+/// A buffer with an alignment, and with gaps in which it uses only a part of its bytes.
 ///
 /// # Examples
 ///
@@ -39,36 +40,35 @@ use pairs::Conflicts;
 pub struct ConstrainedBuffer {
     /// The size and the lifetime of the buffer.
     pub interval: BufferInterval,
-    /// The number that divides the buffer's offset; at least 1. The sizes and the alignments of all
-    /// buffers sum to less than 2⁶³.
+    /// The alignment: at least 1, and a divisor of the buffer's offset. The sizes and the
+    /// alignments of all buffers sum to less than 2⁶³.
     pub alignment: u64,
-    /// The steps in which it uses a part of its bytes only: in ascending order, disjoint and within
-    /// its lifetime.
+    /// The gaps of the buffer: in ascending order, disjoint, and within its lifetime.
     pub gaps: Vec<Gap>,
 }
 
-/// Steps in which a buffer uses a part of its bytes only.
+/// A range of steps in which a buffer uses only a part of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The first step.
     pub lower: u64,
     /// The step after the last step; not below `lower`.
     pub upper: u64,
-    /// The bytes that are still used, within the buffer. An empty range frees all of them.
+    /// The range of the buffer's bytes that stay in use. If it is empty, all bytes are free.
     pub used: std::ops::Range<u64>,
 }
 
-/// Bytes of a buffer that are used from one step to another.
+/// A range of a buffer's bytes, in use from one step to another.
 #[derive(Clone, Copy, Debug)]
 struct LivePiece {
     buffer: u32,
-    /// The first byte within the buffer.
+    /// The offset of the first byte within the buffer.
     start: u64,
-    /// The steps, and the number of bytes.
+    /// The steps and the number of bytes.
     interval: BufferInterval,
 }
 
-/// Returns the pieces of a buffer, in order of time.
+/// Returns the pieces of a buffer, ordered by time.
 fn pieces_of(index: usize, buffer: &ConstrainedBuffer) -> Vec<LivePiece> {
     let BufferInterval {
         mut lower,
@@ -99,15 +99,15 @@ fn pieces_of(index: usize, buffer: &ConstrainedBuffer) -> Vec<LivePiece> {
     pieces
 }
 
-/// Returns the offset at or above `offset` that is a multiple of `alignment`.
+/// Returns the lowest multiple of `alignment` that is at least `offset`.
 fn aligned(offset: u64, alignment: u64) -> u64 {
     offset.next_multiple_of(alignment.max(1))
 }
 
-/// The share of the time limit for the first exact search, before the planner of whole buffers.
+/// The divisor of the time limit for the first exact search, which runs before [`packed_whole`].
 const FIRST_SHARE: u32 = 4;
 
-/// Like [`pack`], for buffers with alignments and gaps. Small inputs are searched completely.
+/// Plans like [`pack`], for buffers with alignments and gaps. Searches small inputs completely.
 ///
 /// # Examples
 ///
@@ -127,7 +127,7 @@ pub fn pack_constrained(buffers: &[ConstrainedBuffer], options: &Options) -> Pac
     let whole: Vec<BufferInterval> = buffers.iter().map(|buffer| buffer.interval).collect();
     let common = common_alignment(buffers);
     let has_gaps = buffers.iter().any(|buffer| !buffer.gaps.is_empty());
-    // Offsets are sums of sizes, so they are aligned if the sizes are.
+    // Offsets are sums of sizes. So if all sizes are aligned, all offsets are aligned.
     let is_plain = |of: u64| whole.iter().all(|own| own.size_bytes.is_multiple_of(of));
     if !has_gaps && common.is_some_and(is_plain) {
         return pack(&whole, options);
@@ -182,7 +182,7 @@ pub fn pack_constrained(buffers: &[ConstrainedBuffer], options: &Options) -> Pac
     }
 }
 
-/// Returns the slab of these offsets: the highest end of a buffer.
+/// Returns the size of the slab: the highest end of a buffer.
 fn slab(buffers: &[ConstrainedBuffer], offsets: &[u64]) -> u64 {
     let placed = buffers.iter().zip(offsets);
     let placed = placed.filter(|(buffer, _)| buffer.interval.occupies());
@@ -190,7 +190,7 @@ fn slab(buffers: &[ConstrainedBuffer], offsets: &[u64]) -> u64 {
     ends.max().unwrap_or(0)
 }
 
-/// Returns the least common multiple of the alignments; `None` if it is beyond 2⁴⁰.
+/// Returns the least common multiple of the alignments, or `None` if it exceeds 2⁴⁰.
 fn common_alignment(buffers: &[ConstrainedBuffer]) -> Option<u64> {
     let occupying = buffers.iter().filter(|buffer| buffer.interval.occupies());
     occupying
@@ -206,8 +206,7 @@ fn common_alignment(buffers: &[ConstrainedBuffer]) -> Option<u64> {
         })
 }
 
-/// Returns the offsets of a plan of whole buffers, whose sizes are rounded up to the common
-/// alignment.
+/// Returns the offsets of a plan that ignores gaps. Sizes are rounded up to the common alignment.
 fn packed_whole(
     whole: &[BufferInterval],
     common: Option<u64>,
@@ -228,7 +227,7 @@ fn packed_whole(
     fits.then(|| pack(&rounded, &options).offsets)
 }
 
-/// Like [`validate`], for buffers with alignments and gaps.
+/// Validates a plan like [`validate`], for buffers with alignments and gaps.
 ///
 /// # Examples
 ///
@@ -244,7 +243,7 @@ fn packed_whole(
 ///
 /// # Errors
 ///
-/// A [`Conflict`].
+/// Returns a [`Conflict`] if the plan is invalid.
 pub fn validate_constrained(
     buffers: &[ConstrainedBuffer],
     offsets: &[u64],

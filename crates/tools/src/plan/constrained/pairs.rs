@@ -1,40 +1,40 @@
-//! The pairs of buffers that conflict.
+//! The pairs of conflicting buffers.
 
 use super::{ConstrainedBuffer, LivePiece};
 use cachescope_memory::internal::plan::Deadline;
 
-/// The maximum number of pairs: beyond it, only heuristics plan.
+/// The maximum number of pairs. Above it, only heuristics plan.
 const MAX_PAIRS: usize = 1 << 18;
 
-/// Two buffers that share time.
+/// Two buffers that are live at the same step.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) first: u32,
     pub(super) second: u32,
-    /// The differences, second offset minus first, at which the buffers overlap: open intervals,
-    /// disjoint and in ascending order.
+    /// The forbidden differences (second offset minus first offset), at which the buffers overlap:
+    /// open intervals, disjoint and in ascending order.
     pub(super) forbidden: Vec<(i64, i64)>,
 }
 
 impl Pair {
-    /// Returns whether the buffers overlap at a difference of their offsets.
+    /// Returns whether the buffers overlap at a given difference of their offsets.
     pub(super) fn overlaps(&self, difference: i64) -> bool {
         let mut forbidden = self.forbidden.iter();
         forbidden.any(|&(low, high)| low < difference && difference < high)
     }
 }
 
-/// All pairs that conflict at some difference of offsets.
+/// All pairs of buffers that conflict at some difference of their offsets.
 #[derive(Debug)]
 pub(super) struct Conflicts {
     pub(super) pairs: Vec<Pair>,
-    /// The pieces that are live at each time when a piece starts. The live bytes have their maximum
-    /// at one of these times.
+    /// The live pieces at each step at which a piece starts. The live bytes have their maximum at
+    /// one of these steps.
     pub(super) moments: Vec<Vec<LivePiece>>,
 }
 
 impl Conflicts {
-    /// Returns all conflicts, or `None` if there are too many pairs or the time is up.
+    /// Returns all conflicts, or `None` if there are too many pairs or the deadline has passed.
     pub(super) fn new(
         buffers: &[ConstrainedBuffer],
         pieces: &[LivePiece],
@@ -77,7 +77,7 @@ impl Conflicts {
         for ((first, second), (low, high)) in found {
             match pairs.last_mut() {
                 Some(last) if (last.first, last.second) == (first, second) => {
-                    // Intervals that only touch allow the difference between them.
+                    // If two intervals only touch, the difference between them is allowed.
                     match last.forbidden.last_mut() {
                         Some(before) if low < before.1 => before.1 = before.1.max(high),
                         _ => last.forbidden.push((low, high)),
@@ -91,7 +91,7 @@ impl Conflicts {
             }
         }
         let size = |index: u32| buffers[index as usize].interval.size_bytes;
-        // Conflicts of large buffers are resolved first.
+        // The search resolves conflicts of large buffers first.
         pairs.sort_by_key(|pair| std::cmp::Reverse(size(pair.first).min(size(pair.second))));
         Some(Self { pairs, moments })
     }

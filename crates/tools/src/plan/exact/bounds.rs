@@ -8,28 +8,28 @@ const RECENT: usize = 4;
 
 /// The search for a section whose unplaced items do not fit.
 ///
-/// Most choices fail in the section in which the choices before them failed. So a choice is first
-/// checked against the most recently failed sections. This check costs a fraction of placing the
-/// item and checking all sections.
+/// Most choices fail in the section in which the previous choices failed. So each choice is first
+/// checked against the most recently failed sections. This check costs a fraction of a placement
+/// with a check of all sections.
 ///
-/// Invariants: `members[s]` are the items that are live in section `s`. Bit `s` of an item's mask
-/// is set if the item is live in section `s`.
+/// Invariant: `members[s]` contains the items that are live in section `s`. Bit `s` of an item's
+/// mask is set if the item is live in section `s`.
 #[derive(Debug)]
 pub(super) struct SectionBounds {
     capacity: u64,
     members: Vec<Vec<u32>>,
-    /// The masks of all items, `words` words each.
+    /// The masks of all items. Each mask has `words` words.
     masks: Vec<u64>,
     words: usize,
-    /// Unchecked sections, as bits; kept to reuse its memory.
+    /// The bit mask of unchecked sections, stored here to reuse its allocation.
     unseen: Vec<u64>,
     recent: [u32; RECENT],
     /// The number of choices that each section pruned.
     failures: Vec<u64>,
 }
 
-/// A range of sections: its unplaced items, sorted by lowest offset, and the offset below which
-/// nothing more is placed.
+/// A range of sections, its unplaced items in order of their lowest offset, and the floor. No item
+/// may be placed below the floor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unplaced<'a> {
     pub(super) first: u32,
@@ -85,7 +85,7 @@ impl SectionBounds {
         place.is_some()
     }
 
-    /// Returns whether the unplaced items of a section would exceed the capacity once `item` is
+    /// Returns whether the unplaced items of a section would exceed the capacity if `item` were
     /// placed.
     fn overflows(&self, state: &SearchState, section: usize, item: u32) -> bool {
         let placed = state.items[item as usize];
@@ -106,7 +106,7 @@ impl SectionBounds {
             .is_some_and(|lowest| lowest + left > self.capacity)
     }
 
-    /// Returns whether the unplaced items cannot be placed, and counts the failed section.
+    /// Returns whether the unplaced items cannot be placed. Counts the failed section.
     pub(super) fn fail(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> bool {
         let section = self.full_section(state, rest).or_else(|| {
             let (ceiling, item) = ceiling(state, rest.items);
@@ -124,8 +124,8 @@ impl SectionBounds {
         true
     }
 
-    /// Returns a section whose unplaced items exceed the capacity even when stacked from their
-    /// lowest offset.
+    /// Returns a section whose unplaced items exceed the capacity when stacked from their lowest
+    /// offset.
     fn full_section(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> Option<u32> {
         self.unseen[rest.first as usize / 64..(rest.end as usize).div_ceil(64)].fill(u64::MAX);
         let left = &state.left[rest.first as usize..rest.end as usize];
@@ -161,8 +161,8 @@ impl SectionBounds {
     }
 }
 
-/// Returns the lowest end that any of these items can have, and its item. The items are sorted by
-/// their lowest offset.
+/// Returns the lowest end that any of the items can have, and the item with this end. `items` must
+/// be in order of their lowest offset.
 pub(super) fn ceiling(state: &SearchState, items: &[u32]) -> (u64, u32) {
     let mut ceiling = (u64::MAX, NONE);
     for &item in items {

@@ -1,4 +1,4 @@
-//! Branch and bound for a plan within a capacity: complete, with restarts.
+//! Complete branch-and-bound search for a plan within a capacity, with restarts.
 //!
 //! This is MiniMalloc's search (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 //! Hardware-Accelerated Machine Learning", ASPLOS 2023); see [`search`]. This module adds restarts,
@@ -15,21 +15,22 @@ use cachescope_memory::internal::plan::Problem;
 use search::Search;
 pub(crate) use search::SearchOutcome;
 
-/// The minimum node budget of the first run, and the budget for each item, because a plan takes a
-/// node for each item. The last constant is the factor of the budget from run to run.
+/// The minimum node budget of the first run.
 const FIRST_RUN_NODES: u64 = 2_000;
+/// The node budget of the first run per item. A plan requires one node per item.
 const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
+/// The growth factor of the node budget per run.
 const GROWTH: f64 = 1.01;
 
-/// One of this many nodes is spent on occasional long runs, because only a complete run proves
+/// The divisor of the nodes that are spent on occasional long runs. Only a complete run proves
 /// infeasibility.
 const LONG_RUN_DIVISOR: u64 = 4;
 
-/// The maximum number of items. With more items, the search's lists would take too much memory.
+/// The maximum number of items. For more items, the lists of the search would use too much memory.
 pub(crate) const MAX_ITEMS: usize = 6_000;
 
-/// Searches for a plan within `capacity` until one is found or disproved, `nodes` are spent, or the
-/// deadline has passed.
+/// Searches for a plan within `capacity`. Stops when a plan is found or disproved, `nodes` are
+/// spent, or the deadline has passed.
 pub(crate) fn search(
     orderings: &Orderings<'_>,
     problem: &Problem,

@@ -1,69 +1,68 @@
-//! One run of the search: depth first, with a node budget.
+//! One depth-first run of the search, with a node budget.
 //!
-//! Items are placed at non-decreasing offsets, and at equal offsets by rising rank. So each plan is
-//! reached in one way only. Each item is directly above an item that it meets: any other plan can
-//! be pushed down. A node is pruned
-//! - if an unplaced item would fit below everything that follows: the plan could be pushed down;
-//! - if the unplaced items of a section exceed the capacity even when stacked from their lowest
-//!   offset.
+//! Items are placed at non-decreasing offsets. Items at equal offsets are placed by ascending rank.
+//! So each plan is reached exactly once. Each item is at offset 0, or directly above an item of a
+//! common section. Any other plan can be pushed down to this form. A node is pruned
+//! - if an unplaced item would fit below all later items, because that plan could be pushed down;
+//! - if the unplaced items of a section exceed the capacity when stacked from their lowest offset.
 //!
-//! If no unplaced item crosses from one section into the next, the two sides are independent
-//! subproblems. If one side has no plan, the choice that created it fails, whatever was tried for
-//! the other side.
+//! If no unplaced item crosses the border between two sections, the border is a cut point. The
+//! sections before and after a cut point are independent subproblems. If one subproblem has no
+//! plan, the choice that created it fails.
 
 use super::bounds::{SectionBounds, Unplaced, ceiling};
 use super::state::{NONE, SearchState};
 use cachescope_memory::internal::plan::Deadline;
 use cachescope_memory::internal::plan::{Item, Problem};
 
-/// The number of nodes between two readings of the clock.
+/// The number of nodes between two checks of the deadline.
 const DEADLINE_NODES: u64 = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SearchOutcome {
-    /// The offset of each item.
+    /// The offsets of all items.
     Found(Vec<u64>),
-    /// There is no plan within the capacity.
+    /// A proof that no plan within the capacity exists.
     Infeasible,
-    /// The node budget or the time ran out.
+    /// The end of the node budget or of the time, without a result.
     BudgetExhausted,
 }
 
-/// A range of sections whose unplaced items cross into no other section.
+/// A range of sections whose unplaced items are live in no other section.
 #[derive(Clone, Copy, Debug)]
 struct Subproblem {
     first: u32,
     end: u32,
-    /// The range of [`Search::lists`], sorted by lowest offset, then rank.
+    /// The start of the range in [`Search::lists`]. The range is sorted by lowest offset, then by
+    /// rank.
     from: u32,
     to: u32,
-    /// Later items are placed after this offset and rank.
+    /// The lower bound on the offset and the rank of later items.
     after: (u64, u32),
-    /// The choice point that created this subproblem; [`NONE`] for the whole problem.
+    /// The choice point that created this subproblem, or [`NONE`] for the whole problem.
     parent: u32,
-    /// The subproblem that follows this one; [`NONE`] for the last.
+    /// The next subproblem to solve, or [`NONE`] for the last subproblem.
     next: u32,
 }
 
-/// A choice of the next item of a subproblem.
+/// A choice point: the next item of a subproblem to place.
 #[derive(Clone, Copy, Debug)]
 struct ChoicePoint {
     subproblem: Subproblem,
     /// True for the first choice point of a subproblem.
     is_root: bool,
-    /// The next candidate in the list.
+    /// The index of the next candidate in the list.
     cursor: u32,
-    /// The lowest end of an unplaced item. No item may be placed here or higher before an item is
-    /// placed below.
+    /// The lowest possible end of an unplaced item. A candidate at or above the ceiling is pruned,
+    /// because another item would fit below it.
     ceiling: u64,
-    /// The item being tried, and the trail mark from before it was placed.
+    /// The item that is tried, and the trail mark from before its placement.
     item: u32,
     mark: u32,
     /// The number of subproblems when this choice point was opened.
     subproblems: u32,
 }
 
-/// A run of the search.
 #[derive(Debug)]
 pub(super) struct Search {
     order: Vec<u32>,
@@ -89,7 +88,7 @@ impl Search {
         }
     }
 
-    /// Returns the number of nodes that each section pruned.
+    /// Returns the number of pruned nodes per section.
     pub(super) fn failures(&self) -> &[u64] {
         self.bounds.failures()
     }
@@ -154,7 +153,6 @@ impl Search {
         &self.lists[subproblem.from as usize..subproblem.to as usize]
     }
 
-    /// Undoes the item that a choice point tried.
     fn undo_choice(&mut self, choice: usize) {
         let ChoicePoint {
             item,
@@ -171,7 +169,7 @@ impl Search {
         self.lists.truncate(subproblem.to as usize);
     }
 
-    /// Returns the next candidate of a choice point that is not pruned.
+    /// Returns the next candidate of a choice point, without pruned candidates.
     fn next_candidate(&mut self, choice: usize) -> Option<u32> {
         let ChoicePoint {
             subproblem,
@@ -196,9 +194,9 @@ impl Search {
         found
     }
 
-    /// Removes the last choice point, whose candidates are exhausted. If it was the root of its
-    /// subproblem, the subproblem is infeasible. Then jumps back to the choice that created the
-    /// subproblem, past the subproblems solved in between.
+    /// Removes the last choice point, whose candidates are exhausted. If the choice point is the
+    /// root of its subproblem, the subproblem is infeasible. Then the search jumps back to the
+    /// choice that created the subproblem. It skips subproblems that were solved in between.
     fn backjump(&mut self) {
         let Some(choice) = self.choices.pop() else {
             return;
@@ -216,7 +214,7 @@ impl Search {
         }
     }
 
-    /// Places an item and opens the next choice point. Returns true if everything is placed.
+    /// Places an item, and opens the next choice point. Returns true if all items are placed.
     fn descend(&mut self, choice: usize, item: u32) -> bool {
         let subproblem = self.choices[choice].subproblem;
         let Subproblem { first, end, .. } = subproblem;
@@ -251,8 +249,8 @@ impl Search {
         false
     }
 
-    /// Lists the items that are unplaced after `item`, and raises the items among them that meet
-    /// `item`.
+    /// Lists the unplaced items after `item` is placed. Raises each listed item that shares a
+    /// section with `item`.
     fn list_rest(&mut self, subproblem: &Subproblem, item: u32) {
         let placed = self.state.items[item as usize];
         let end = self.state.offsets[item as usize] + placed.size;
@@ -275,7 +273,7 @@ impl Search {
                 self.lists.push(other);
             }
         }
-        // The raised items are merged with the items that already had this lowest offset.
+        // Merges the raised items with the items that already had this lowest offset.
         self.raised.sort_unstable();
         let mut raised = 0;
         while at < to && self.state.lowest[self.lists[at] as usize] == end {
@@ -291,7 +289,7 @@ impl Search {
         self.lists.extend_from_within(at..to);
     }
 
-    /// Returns whether the unplaced items of a subproblem are infeasible.
+    /// Returns whether the unplaced items of a subproblem cannot be placed.
     fn fails(&mut self, subproblem: &Subproblem) -> bool {
         let rest = Unplaced {
             first: subproblem.first,
@@ -302,14 +300,15 @@ impl Search {
         self.bounds.fail(&self.state, &rest)
     }
 
-    /// Returns whether placing `item` left neighbouring sections that no item crosses: cut points.
+    /// Returns whether the placement of `item` created a cut point: no unplaced item crosses it.
     fn decomposes(&self, item: u32) -> bool {
         let sections = self.state.items[item as usize].sections();
         let inner = &self.state.crossing[sections.start..sections.end - 1];
         inner.contains(&0)
     }
 
-    /// Creates a subproblem for each side of each cut point, and returns the first.
+    /// Creates the subproblems between cut points. Returns the index of the first subproblem to
+    /// solve.
     fn decompose(&mut self, rest: &Subproblem, parent: u32, item: u32) -> u32 {
         let sections = self.state.items[item as usize].sections();
         let mut next = rest.next;
@@ -344,7 +343,8 @@ impl Search {
         next
     }
 
-    /// Opens a subproblem. Its list is copied to the end, where it can be truncated.
+    /// Opens a subproblem. Copies its list to the end of `lists`, so that backtracking can truncate
+    /// it.
     fn open_subproblem(&mut self, subproblem: u32) {
         let mut subproblem = self.subproblems[subproblem as usize];
         let from = self.lists.len() as u32;

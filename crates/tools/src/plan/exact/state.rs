@@ -1,16 +1,18 @@
-//! The partial placement of the search, with a trail to undo it.
+//! The partial placement of the search, with a trail for backtracking.
 
 use cachescope_memory::internal::plan::{Item, Problem};
 
-/// The index of no item, or of no choice point.
+/// The sentinel index for no item or no choice point.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A partial placement. Items are named by their rank in the search order.
+/// A partial placement. An item is identified by its rank in the search order.
 ///
 /// Invariants:
-/// - `lowest[c]` of an unplaced item is the highest end of a placed item that it meets, or 0;
-/// - `tops[s]` is the highest placed item of section `s`; `left[s]` the unplaced bytes of `s`;
-/// - `crossing[s]` counts the unplaced items that live in both `s` and `s + 1`.
+/// - `lowest[c]` of an unplaced item `c` is 0, or the highest end of a placed item in a common
+///   section;
+/// - `tops[s]` is the highest placed item of section `s`;
+/// - `left[s]` is the number of unplaced bytes in section `s`;
+/// - `crossing[s]` is the number of unplaced items that are live in both `s` and `s + 1`.
 #[derive(Debug)]
 pub(super) struct SearchState {
     pub(super) items: Vec<Item>,
@@ -20,10 +22,11 @@ pub(super) struct SearchState {
     pub(super) tops: Vec<u32>,
     pub(super) left: Vec<u64>,
     pub(super) crossing: Vec<u32>,
-    /// The previous item by rank with equal sections and size, if any.
+    /// The previous item by rank that has equal sections and an equal size, or [`NONE`].
     pub(super) identical: Vec<u32>,
-    /// The trail: old values of `lowest`, and of `tops`.
+    /// The trail of `lowest`: items with their previous values.
     lowest_trail: Vec<(u32, u64)>,
+    /// The trail of `tops`: previous values.
     tops_trail: Vec<u32>,
 }
 
@@ -51,13 +54,13 @@ impl SearchState {
         }
     }
 
-    /// Returns the length of the trail, for [`undo`](Self::undo).
+    /// Returns the length of the trail of `lowest`, for [`undo`](Self::undo).
     pub(super) fn mark(&self) -> u32 {
         self.lowest_trail.len() as u32
     }
 
-    /// Places an item at its lowest offset. The caller [raises](Self::raise) the items that meet
-    /// it.
+    /// Places an item at its lowest offset. The caller must [raise](Self::raise) the unplaced items
+    /// that share a section with it.
     pub(super) fn place(&mut self, item: u32) {
         let index = item as usize;
         let Item { size, .. } = self.items[index];
@@ -102,11 +105,11 @@ impl SearchState {
         }
     }
 
-    /// Returns whether the item and the item directly below are in the dominated one of two
-    /// equivalent orders. Both items must live in equal sections, so that they can be swapped.
+    /// Returns whether placing `item` now yields the dominated one of two equivalent orders. The
+    /// orders swap `item` with the item directly below it, so both items must have equal sections.
     ///
-    /// In the dominant order, the larger item is below; of identical items, the item with the lower
-    /// rank.
+    /// In the dominant order, the larger item is below. Among identical items, the item with the
+    /// lower rank is below.
     pub(super) fn is_dominated(&self, item: u32) -> bool {
         let index = item as usize;
         let predecessor = self.identical[index];

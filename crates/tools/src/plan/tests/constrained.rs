@@ -1,4 +1,4 @@
-//! Plans of buffers with alignments and gaps, against an exhaustive search.
+//! Tests of plans with alignments and gaps against an exhaustive search.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::plan::{
 
 const STEPS: u64 = 6;
 
-/// Returns the bytes of a buffer at `offset` that are used in a step, as bits.
+/// Returns the bit mask of the slab bytes that a buffer at `offset` uses in a step.
 fn used(own: &ConstrainedBuffer, step: u64, offset: u64) -> u64 {
     let interval = own.interval;
     if !(interval.lower..interval.upper).contains(&step) {
@@ -21,8 +21,7 @@ fn used(own: &ConstrainedBuffer, step: u64, offset: u64) -> u64 {
     bytes.fold(0, |bits, byte| bits | 1 << (offset + byte))
 }
 
-/// Returns whether the buffers can be placed below `slab`, where `taken` are the bytes in use in
-/// each step.
+/// Returns whether the buffers fit below `slab`. `taken` is the bit mask of used bytes per step.
 fn fits(buffers: &[ConstrainedBuffer], slab: u64, taken: [u64; STEPS as usize]) -> bool {
     let Some((own, rest)) = buffers.split_first() else {
         return true;
@@ -101,7 +100,7 @@ proptest! {
         let least = least_slab(&buffers);
         prop_assert_eq!(plan.slab_bytes, least);
         prop_assert!(plan.lower_bound_bytes <= least);
-        // A capacity below is proved to be too small.
+        // A proof exists that a smaller capacity is infeasible.
         if let Some(below) = least.checked_sub(1) {
             let options = Options { capacity_bytes: Some(below), ..Options::default() };
             let plan = pack_constrained(&buffers, &options);
@@ -121,7 +120,8 @@ proptest! {
 
 #[test]
 fn differences_that_only_an_offset_above_zero_allows() {
-    // The second fits into the first one's hole only at difference 2: at 3 and 5, not 0 and 2.
+    // The second buffer fits into the hole of the first only at difference 2, with the offsets 3
+    // and 5.
     let gaps = vec![
         Gap {
             lower: 1,

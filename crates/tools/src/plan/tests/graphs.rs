@@ -1,11 +1,11 @@
-//! Training steps of tens of thousands of buffers.
+//! Tests with training steps of tens of thousands of buffers.
 
 use super::{Numbers, area, buffer, check, lowest_free, sorted_down};
 use crate::plan::{BufferInterval, pack_quickly};
 
-/// Returns the buffers of a training step of `layers` layers. Weights live throughout, and
-/// activations from their layer's forward to its backward pass. Gradients live until the end, and
-/// temporaries for one or a few operations.
+/// Returns the buffers of a training step of `layers` layers. Weights live throughout the step.
+/// Activations live from the forward to the backward pass of their layer. Gradients live until the
+/// end, and temporaries for one or a few operations.
 fn training_step(layers: u64, operations: u64, seed: u64) -> Vec<BufferInterval> {
     let mut numbers = Numbers(seed);
     let end = 2 * layers * operations + layers;

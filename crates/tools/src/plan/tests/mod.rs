@@ -1,4 +1,4 @@
-//! The planner against naive oracles.
+//! Tests of the planner against naive oracles.
 
 mod constrained;
 mod graphs;
@@ -28,7 +28,7 @@ fn meet(one: &BufferInterval, other: &BufferInterval) -> bool {
     alive(one) && alive(other) && one.lower < other.upper && other.lower < one.upper
 }
 
-/// Returns whether offsets are a plan, by checking each pair.
+/// Returns whether the offsets are a valid plan. Checks each pair of buffers.
 fn is_plan(buffers: &[BufferInterval], offsets: &[u64], slab: u64) -> bool {
     let end = |i: usize| offsets[i] + buffers[i].size_bytes;
     let apart = |i: usize, j: usize| end(i) <= offsets[j] || end(j) <= offsets[i];
@@ -37,7 +37,7 @@ fn is_plan(buffers: &[BufferInterval], offsets: &[u64], slab: u64) -> bool {
     (0..buffers.len()).all(|i| inside(i) && clear(i))
 }
 
-/// Returns the most bytes that are live at one moment: at some buffer's beginning.
+/// Returns the maximum of the live bytes. The maximum occurs at the first step of some buffer.
 fn load(buffers: &[BufferInterval]) -> u64 {
     let alive = |at: u64| {
         let alive = buffers.iter().filter(|b| b.lower <= at && at < b.upper);
@@ -46,7 +46,7 @@ fn load(buffers: &[BufferInterval]) -> u64 {
     buffers.iter().map(|b| alive(b.lower)).max().unwrap_or(0)
 }
 
-/// Places buffers in this order, each at the lowest free offset. Returns the slab.
+/// Places each buffer at the lowest free offset, in the given order. Returns the slab.
 fn lowest_free(buffers: &[BufferInterval], order: &[usize]) -> u64 {
     let mut placed: Vec<(usize, u64)> = Vec::new();
     for &index in order {
@@ -80,7 +80,7 @@ fn sorted_down<K: Ord>(
     order
 }
 
-/// Returns the smallest slab. First fit reaches it in some order.
+/// Returns the size of the smallest slab. First fit in some order reaches it.
 fn least_slab(buffers: &[BufferInterval]) -> u64 {
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     let mut least = u64::MAX;
@@ -105,7 +105,7 @@ fn area(buffer: &BufferInterval) -> u64 {
     buffer.size_bytes * (buffer.upper - buffer.lower)
 }
 
-/// Pseudo-random numbers that are equal in each run (SplitMix64).
+/// A pseudo-random generator with a fixed seed (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -132,7 +132,7 @@ fn check(buffers: &[BufferInterval], plan: &Packing) {
     assert_eq!(plan.max_load_bytes, load(buffers));
     assert!(plan.max_load_bytes <= plan.lower_bound_bytes);
     assert!(plan.lower_bound_bytes <= plan.slab_bytes.max(1));
-    // The slab ends with a buffer.
+    // The slab has no unused bytes at its end.
     let ends = buffers.iter().zip(&plan.offsets);
     let end = ends
         .filter(|(b, _)| b.occupies())
@@ -140,7 +140,8 @@ fn check(buffers: &[BufferInterval], plan: &Packing) {
     assert_eq!(plan.slab_bytes, end.max().unwrap_or(0));
 }
 
-/// Returns lifetimes of all kinds, including empty ones, and some that live through everything.
+/// Returns random lifetimes: short, arbitrary and empty lifetimes, and lifetimes that span all
+/// steps.
 fn some_buffers(steps: u64, most: usize) -> impl Strategy<Value = Vec<BufferInterval>> {
     let short = (0..steps, 0..4u64, 0..40u64).prop_map(|(l, t, s)| buffer(l, l + t, s));
     let any = (0..steps, 0..steps, 0..40u64).prop_map(|(a, b, s)| buffer(a.min(b), a.max(b), s));
@@ -230,7 +231,7 @@ proptest! {
             let order = Orderings::new(problem).by(SortKey::Area);
             let SkylineFit { plan, overflow } = best_fit(problem, &order, target, u64::MAX);
             let slab = problem.slab(&plan.unwrap());
-            // The bytes above the target are attributed to sections, to the byte.
+            // The bytes above the target are attributed to sections exactly.
             prop_assert_eq!(overflow.iter().sum::<u64>(), slab.saturating_sub(target));
             if slab > target {
                 prop_assert!(best_fit(problem, &order, target, slab - 1).plan.is_none());
@@ -282,7 +283,7 @@ fn sizes_near_the_limit_do_not_overflow() {
     assert_eq!(plan.slab_bytes, half * 2);
 }
 
-/// Returns rectangles cut out of one another, so that a plan without any gap exists.
+/// Cuts a rectangle into buffers, so that a plan without gaps exists.
 fn cut_rectangles(cuts: usize, numbers: &mut Numbers) -> Vec<BufferInterval> {
     let mut pieces = vec![(0u64, 1 << 20, 0u64, 1u64 << 20)];
     for _ in 0..cuts {

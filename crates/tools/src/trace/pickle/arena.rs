@@ -1,4 +1,4 @@
-//! The elements of all containers in one vector.
+//! An arena that stores the elements of all containers in one vector.
 
 use std::ops::Range;
 
@@ -12,7 +12,6 @@ pub(super) enum ContainerKind {
     Set,
 }
 
-/// A container that is complete.
 #[derive(Debug)]
 pub(super) struct ContainerNode {
     pub(super) kind: ContainerKind,
@@ -21,28 +20,27 @@ pub(super) struct ContainerNode {
 }
 
 impl ContainerNode {
-    /// Returns the indices of its elements.
     pub(super) fn range(&self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
     }
 }
 
-/// A container to which elements are added: one run, or a chain of runs. Most containers have one
-/// run, which takes no additional memory.
+/// A container under construction. Its elements are one run, or a chain of runs. Most containers
+/// have one run, which needs no entry in `runs`.
 #[derive(Debug)]
 struct OpenContainer {
     kind: ContainerKind,
     is_chain: bool,
-    /// The start of the only run, or the first run of the chain.
+    /// The start of the only run, or the index of the chain's first run.
     first: u32,
-    /// The length of the only run, or the last run of the chain.
+    /// The length of the only run, or the index of the chain's last run.
     last: u32,
 }
 
 const NO_RUN: u32 = u32::MAX;
 
-/// Elements that were added together.
+/// A run of elements that were appended together.
 #[derive(Debug)]
 struct ElementRun {
     start: u32,
@@ -53,9 +51,9 @@ struct ElementRun {
 
 /// The containers of a file while it is read.
 ///
-/// Invariant: the counts of containers, of elements and of runs are at most the file's length,
-/// which is below 2³². A byte makes at most one container, extends at most one container, and
-/// pushes at most one element. A container has at most one run for each time that it is extended.
+/// Invariant: containers, elements and runs are each at most as many as the bytes of the file,
+/// fewer than 2³². One byte creates at most one container, extends at most one container, and
+/// pushes at most one element. Each extension of a container adds at most one run.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     open: Vec<OpenContainer>,
@@ -64,7 +62,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Adds a container with `items`. Returns its index.
+    /// Adds a container with the elements `items`. Returns the index of the container.
     pub(super) fn push(&mut self, kind: ContainerKind, items: &[Value]) -> u32 {
         let number = self.open.len() as u32;
         self.open.push(OpenContainer {
@@ -81,7 +79,6 @@ impl Arena {
         self.open[number as usize].kind
     }
 
-    /// Adds `items` at the end of a container.
     pub(super) fn extend(&mut self, number: u32, items: &[Value]) {
         if items.is_empty() {
             return;
@@ -132,7 +129,7 @@ impl Arena {
         } = self;
         open.shrink_to_fit();
         let mut sorted = Vec::with_capacity(items.len());
-        // Both kinds have one size, so the vector is reused.
+        // `ContainerNode` and `OpenContainer` have equal sizes, so `collect` reuses the vector.
         let nodes = open.into_iter().map(|container| {
             let start = sorted.len() as u32;
             let mut add = |start: u32, length: u32| {
@@ -169,7 +166,7 @@ mod tests {
         let numbers: Vec<u32> = (0..100)
             .map(|_| arena.push(ContainerKind::List, &[]))
             .collect();
-        // As lists inside of lists: the innermost is appended first.
+        // The lists are nested; the innermost list is appended first.
         for pair in numbers.windows(2).rev() {
             arena.extend(pair[0], &[Value::ContainerNode(pair[1])]);
         }
@@ -188,8 +185,7 @@ mod tests {
         let numbers = [0; 3].map(|_| arena.push(ContainerKind::List, &[]));
         for round in 0..4 {
             for (at, &number) in numbers.iter().enumerate() {
-                // The last container grows twice, with no other growth in between, which makes one
-                // run.
+                // The last container is extended twice in succession, which creates only one run.
                 for step in 0..=at as i32 / 2 {
                     arena.extend(number, &[Value::Int(round * 10 + step)]);
                 }

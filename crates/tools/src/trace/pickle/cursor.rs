@@ -1,9 +1,8 @@
-//! Operands of opcodes, read from the bytes of a file.
+//! A cursor that reads the operands of opcodes.
 
 use super::Scalar;
 use super::opcodes::Opcode;
 
-/// A position in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -15,7 +14,6 @@ impl<'a> Cursor<'a> {
         Self { bytes, at }
     }
 
-    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -24,20 +22,20 @@ impl<'a> Cursor<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// Takes `count` bytes; `None` if the file ends before.
+    /// Reads `count` bytes. Returns `None` if fewer bytes remain.
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.at..)?.get(..count)?;
         self.at += count;
         Some(taken)
     }
 
-    /// Takes an unsigned number of up to 8 bytes in little-endian order.
+    /// Reads an unsigned little-endian integer of up to 8 bytes.
     pub(super) fn number(&mut self, count: usize) -> Option<u64> {
         let bytes = self.take(count)?.iter().rev();
         Some(bytes.fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Takes a signed number of up to 16 bytes in little-endian order.
+    /// Reads a signed little-endian integer of up to 16 bytes.
     pub(super) fn signed(&mut self, count: usize) -> Option<i128> {
         let bytes = self.take(count)?;
         let sign = bytes.last().map_or(0, |&last| i128::from(last as i8 >> 7));
@@ -50,13 +48,13 @@ impl<'a> Cursor<'a> {
         Some(f64::from_be_bytes(bytes))
     }
 
-    /// Takes a text after its length.
+    /// Reads a text, which follows its length.
     pub(super) fn text(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(length_bytes)?;
         self.take(usize::try_from(length).ok()?)
     }
 
-    /// Takes an opcode that pushes a text, bytes, a float or an integer with its operand.
+    /// Reads an opcode that pushes a text, bytes, a float or an integer, with its operand.
     pub(super) fn scalar(&mut self) -> Option<Scalar<'a>> {
         match Opcode::of(self.byte()?)? {
             Opcode::Text { length_bytes } => self.text(length_bytes).map(Scalar::Text),

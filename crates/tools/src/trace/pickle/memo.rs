@@ -1,22 +1,22 @@
-//! Values that a file refers to by number.
+//! The memo of a pickle: values that later opcodes reference by index.
 
 use std::collections::HashMap;
 
 use super::Value;
 
-/// The numbered values.
+/// The memoised values.
 ///
-/// Invariant: no number is in both tables.
+/// Invariant: no index is in both `dense` and `sparse`.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// The values of the numbers from 0 on, as Python's pickler assigns them.
+    /// The values of contiguous indices from 0 on, which Python's pickler assigns.
     dense: Vec<Value>,
-    /// The values of other numbers.
+    /// The values of all other indices.
     sparse: HashMap<u32, Value>,
 }
 
 impl Memo {
-    /// Returns the number of values, which is the next number of `MEMOIZE`.
+    /// Returns the number of memoised values, which is the index that `MEMOIZE` assigns next.
     pub(super) fn len(&self) -> usize {
         self.dense.len() + self.sparse.len()
     }

@@ -1,10 +1,10 @@
-//! A reader of Python's pickles of plain data, protocols 2 to 5. It reads numbers, texts, lists,
-//! tuples and dictionaries. It also accepts bytes and sets, which no snapshot needs.
+//! A reader of Python pickles of plain data, protocols 2 to 5. It reads numbers, texts, lists,
+//! tuples and dictionaries. It also accepts bytes and sets, although no snapshot needs them.
 //!
-//! Nothing is executed: an opcode that names or calls a function is refused by its name. Texts and
-//! wide numbers are read from the file in place. Containers are ranges of one arena, so no code
-//! recurses, and a cycle leaks no memory. Reading takes O(n log n) steps and less than 64 bytes of
-//! memory for each byte of the file.
+//! The reader executes no code. It refuses each opcode that imports or calls a function, and names
+//! the opcode. Texts and wide integers stay in the file's bytes. Containers are ranges of one
+//! arena. So no function recurses, and a cycle leaks no memory. Reading takes O(n log n) steps, and
+//! less than 64 bytes of memory per byte of the file.
 //!
 //! Source: Python's `Lib/pickletools.py`, which describes each opcode.
 
@@ -22,54 +22,55 @@ use arena::{ContainerKind, ContainerNode};
 use cursor::Cursor;
 use reader::Reader;
 
-/// The longest key that [`Pickle::get`] finds, in bytes. It bounds the time of a comparison.
+/// The maximum length in bytes of a key that [`Pickle::get`] finds. The maximum bounds the time of
+/// a comparison.
 const MAX_KEY_BYTES: usize = 32;
 
-/// The maximum number of entries of a dictionary that is not sorted by key.
+/// The maximum number of entries of a dictionary that stays unsorted.
 const MAX_UNSORTED_ENTRIES: usize = 16;
 
-/// A value, inline or by reference. One byte of a file can make a value, so a value takes only 8
+/// A value, inline or by reference. One byte of a file can create a value, so a value has only 8
 /// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Value {
     None,
     Bool(bool),
     Int(i32),
-    /// A text, bytes, a float or a wide integer, by the offset of its opcode in the file.
+    /// The offset of the opcode of a text, bytes, a float or a wide integer.
     At(u32),
-    /// A list, a tuple, a dictionary or a set, by its index.
+    /// The index of a list, a tuple, a dictionary or a set.
     ContainerNode(u32),
 }
 
 const _: () = assert!(size_of::<Value>() == 8);
 
-/// The content of a value that is not a container.
+/// The content of a value, except for containers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scalar<'a> {
     None,
     Bool(bool),
     Int(i128),
     Float(f64),
-    /// UTF-8, except for lone surrogates, which Python writes as three bytes each.
+    /// UTF-8 text. Lone surrogates are exceptions, which Python encodes as three bytes each.
     Text(&'a [u8]),
-    /// Bytes, or an integer of more than 128 bits.
+    /// Bytes, or an integer that exceeds 128 bits.
     Unused,
 }
 
 /// The content of a file.
 ///
-/// Invariant: each [`Value::At`] is the offset of an opcode whose operand was read, and each
-/// [`Value::ContainerNode`] an index of `nodes`.
+/// Invariant: each [`Value::At`] is the offset of an opcode whose operand was read. Each
+/// [`Value::ContainerNode`] is an index of `nodes`.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
     bytes: &'a [u8],
     nodes: Vec<ContainerNode>,
-    /// The elements of every container. The keys and values of a dictionary alternate.
+    /// The elements of all containers. In a dictionary, keys and values alternate.
     items: Vec<Value>,
     root: Value,
 }
 
-/// The reason why a file is refused, and the offset of the byte.
+/// The reason why a file is refused, and the offset of the refused byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) offset: usize,
@@ -79,7 +80,6 @@ pub(super) struct Refusal {
 type Parsed<T> = Result<T, Refusal>;
 
 impl<'a> Pickle<'a> {
-    /// Reads the value that `bytes` encode.
     pub(super) fn read(bytes: &'a [u8]) -> Parsed<Self> {
         let (arena, root) = Reader::new(bytes)?.read()?;
         let (nodes, items) = arena.finish();
@@ -97,18 +97,17 @@ impl<'a> Pickle<'a> {
         self.root
     }
 
-    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Returns the memory of the values, without the file.
+    /// Returns the memory that the values occupy, without the bytes of the file.
     pub(super) fn memory_bytes(&self) -> u64 {
         let (nodes, items) = (self.nodes.capacity(), self.items.capacity());
         (nodes * size_of::<ContainerNode>() + items * size_of::<Value>()) as u64
     }
 
-    /// Returns the content of a value; `None` for a container.
+    /// Returns the content of a value, or `None` for a container.
     pub(super) fn scalar(&self, value: Value) -> Option<Scalar<'a>> {
         match value {
             Value::None => Some(Scalar::None),
@@ -133,7 +132,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Returns a text, with U+FFFD for bytes that are not UTF-8.
+    /// Returns a text. Replaces bytes that are not UTF-8 by U+FFFD.
     pub(super) fn string(&self, value: Value) -> Option<Cow<'a, str>> {
         self.text(value).map(String::from_utf8_lossy)
     }
@@ -145,8 +144,8 @@ impl<'a> Pickle<'a> {
         is_list.then(|| &self.items[node.range()])
     }
 
-    /// Returns the value of a key of at most 32 bytes. If the dictionary has the key several times,
-    /// returns the last value.
+    /// Returns the value of `key`, which has at most 32 bytes. If the dictionary contains the key
+    /// several times, returns the last value.
     pub(super) fn get(&self, dict: Value, key: &str) -> Option<Value> {
         debug_assert!(key.len() <= MAX_KEY_BYTES, "{key}");
         let node = self
@@ -177,12 +176,12 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Returns the text of a key, if it is short enough to be found.
+    /// Returns the text of a key, or `None` if it exceeds [`MAX_KEY_BYTES`].
     fn key(&self, name: Value) -> Option<&'a [u8]> {
         self.text(name).filter(|text| text.len() <= MAX_KEY_BYTES)
     }
 
-    /// Sorts the entries of large dictionaries by key; equal keys stay in the order of the file.
+    /// Sorts the entries of large dictionaries by key. The sort is stable.
     fn sort_large_dicts(&mut self) {
         let mut items = std::mem::take(&mut self.items);
         for node in &self.nodes {

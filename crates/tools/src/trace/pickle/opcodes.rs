@@ -1,8 +1,8 @@
-//! The opcodes of pickles: the opcodes of plain data, and the names of all others.
+//! The opcodes of pickles: plain data, and the names of refused opcodes.
 
 use super::arena::ContainerKind;
 
-/// An opcode of plain data.
+/// An opcode for plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     Proto,
@@ -15,7 +15,7 @@ pub(super) enum Opcode {
     None,
     True,
     False,
-    /// Unsigned below 4 bytes, signed with 4.
+    /// An integer, signed if it has 4 bytes, otherwise unsigned.
     Int {
         bytes: usize,
     },
@@ -30,13 +30,13 @@ pub(super) enum Opcode {
         length_bytes: usize,
     },
     Empty(ContainerKind),
-    /// A container of the values above the last mark; no dictionary.
+    /// Collects the values above the last mark in a new container. The container is not a
+    /// dictionary.
     Collect(ContainerKind),
     TupleOf(usize),
     Dict,
-    /// Adds one element to a list.
     Append,
-    /// Adds the values above the last mark to a list or a set.
+    /// Appends the values above the last mark to a list or a set.
     Appends(ContainerKind),
     SetItem,
     SetItems,
@@ -50,7 +50,7 @@ pub(super) enum Opcode {
 }
 
 impl Opcode {
-    /// Returns the opcode of `byte`, if it is an opcode of plain data.
+    /// Returns the opcode of `byte`, or `None` if it is not an opcode for plain data.
     pub(super) fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             0x80 => Self::Proto,
@@ -101,8 +101,8 @@ impl Opcode {
     }
 }
 
-/// Opcodes that call functions, refer to objects outside the file, or belong to older protocols
-/// only.
+/// The refused opcodes. They call functions, reference objects outside of the file, or belong only
+/// to older protocols.
 const REFUSED: [(u8, &str); 22] = [
     (b'c', "GLOBAL"),
     (0x93, "STACK_GLOBAL"),
@@ -128,7 +128,6 @@ const REFUSED: [(u8, &str); 22] = [
     (0x98, "READONLY_BUFFER"),
 ];
 
-/// Returns the name of an opcode that is not read.
 pub(super) fn name_of(byte: u8) -> Option<&'static str> {
     let refused = REFUSED.iter().find(|(refused, _)| *refused == byte);
     refused.map(|(_, name)| *name)

@@ -1,4 +1,4 @@
-//! The machine that runs the opcodes of a file.
+//! The stack machine that executes the opcodes of a file.
 
 use super::arena::{Arena, ContainerKind};
 use super::cursor::Cursor;
@@ -6,13 +6,12 @@ use super::memo::Memo;
 use super::opcodes::{Opcode, name_of};
 use super::{Parsed, Refusal, Value};
 
-/// A file, partly read.
+/// The state of the machine while it reads a file.
 ///
-/// Invariants: a mark is the height of the stack when it was set. Marks are in ascending order,
-/// and the stack is at least as high as the last mark. The file has fewer than 2³² bytes.
+/// Invariant: a mark is the height of the stack when the mark was set. Marks are in ascending
+/// order, and the stack is at least as high as the last mark. The file has fewer than 2³² bytes.
 pub(super) struct Reader<'a> {
     cursor: Cursor<'a>,
-    /// The offset of the current opcode.
     opcode_at: usize,
     arena: Arena,
     stack: Vec<Value>,
@@ -38,7 +37,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the whole file. Returns its containers and the value at the top.
+    /// Reads the whole file. Returns its containers, and the value at the top of the stack.
     pub(super) fn read(mut self) -> Parsed<(Arena, Value)> {
         loop {
             self.opcode_at = self.cursor.at;
@@ -63,7 +62,7 @@ impl<'a> Reader<'a> {
     fn step(&mut self, opcode: Opcode) -> Parsed<()> {
         match opcode {
             Opcode::Proto => self.protocol()?,
-            // The lengths of frames are useful only to readers of a pipe.
+            // A frame length is useful only when a pipe is read.
             Opcode::Frame => drop(self.operand(|cursor| cursor.take(8))?),
             Opcode::Mark => self.marks.push(self.stack.len() as u32),
             Opcode::Pop => self.discard()?,
@@ -122,7 +121,7 @@ impl<'a> Reader<'a> {
                 self.set(mark)?;
             }
             Opcode::Memoize => {
-                // There are fewer values than bytes of the file.
+                // The file has more bytes than memoised values, so the cast does not truncate.
                 let number = self.memo.len() as u32;
                 self.remember(number)?;
             }
@@ -150,7 +149,7 @@ impl<'a> Reader<'a> {
         Err(self.refusal(format!("protocol {version}, expected 2 to 5")))
     }
 
-    /// Pushes an integer of any length.
+    /// Pushes an integer of arbitrary length.
     fn long(&mut self, length_bytes: usize) -> Parsed<()> {
         let length = self.operand(|cursor| cursor.number(length_bytes))? as usize;
         let bytes = self.operand(|cursor| cursor.take(length))?;
@@ -162,8 +161,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Appends to a container of a kind. The container grows in place, so each reference to it sees
-    /// the new elements.
+    /// Appends to a container of the given kind. The container grows in place, so all references to
+    /// it include the new elements.
     fn append(&mut self, kind: ContainerKind, from: usize) -> Parsed<()> {
         let number = self.container(from)?;
         if self.arena.kind(number) != kind {
@@ -192,7 +191,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Checks that keys and values alternate from `from` on.
+    /// Checks that the values from `from` on are pairs of a key and a value.
     fn check_pairs(&self, from: usize) -> Parsed<()> {
         if (self.stack.len() - from).is_multiple_of(2) {
             return Ok(());
@@ -211,7 +210,7 @@ impl<'a> Reader<'a> {
         self.stack.push(Value::At(self.opcode_at as u32));
     }
 
-    /// Moves the values from `from` on into a new container, and pushes the container.
+    /// Moves the values from `from` on into a new container, and pushes this container.
     fn push_node(&mut self, kind: ContainerKind, from: usize) {
         let number = self.arena.push(kind, &self.stack[from..]);
         self.stack.truncate(from);
@@ -222,7 +221,8 @@ impl<'a> Reader<'a> {
         self.marks.last().map_or(0, |&mark| mark as usize)
     }
 
-    /// Returns the index of the first of the last `count` values above the last mark.
+    /// Returns the stack index of the first of the last `count` values. All of them must be above
+    /// the last mark.
     fn last(&self, count: usize) -> Parsed<usize> {
         let from = self.stack.len().checked_sub(count);
         let from = from.filter(|&from| from >= self.floor());
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
         Ok(self.stack[self.last(1)?])
     }
 
-    /// Returns the container below `from`.
+    /// Returns the index of the container directly below `from`.
     fn container(&self, from: usize) -> Parsed<u32> {
         let below = from.checked_sub(1).filter(|&below| below >= self.floor());
         match below.map(|below| self.stack[below]) {
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Removes the last value, or a mark at the top.
+    /// Removes the top value, or the mark at the top.
     fn discard(&mut self) -> Parsed<()> {
         if self
             .marks
@@ -262,14 +262,14 @@ impl<'a> Reader<'a> {
         self.pop().map(drop)
     }
 
-    /// Removes the last mark. Returns the height of the stack that it marks.
+    /// Removes the last mark. Returns the stack height at this mark.
     fn pop_mark(&mut self) -> Parsed<usize> {
         let mark = self.marks.pop();
         let mark = mark.ok_or_else(|| self.refusal("there is no mark on the stack".into()))?;
         Ok(mark as usize)
     }
 
-    /// Reads an operand. Refuses a file that ends before the operand's end.
+    /// Reads an operand. Refuses a file that ends inside of the operand.
     fn operand<T>(&mut self, read: impl FnOnce(&mut Cursor<'a>) -> Option<T>) -> Parsed<T> {
         read(&mut self.cursor).ok_or_else(|| Refusal {
             offset: self.cursor.file_bytes(),

@@ -11,8 +11,8 @@ fn refused(bytes: &[u8], offset: usize, reason: &str) {
     assert_eq!(refusal.offset, offset, "{refusal:?}");
 }
 
-/// The bytes that Python writes for
-/// `{'a': [1, -2, 300, 70000, 1 << 40, 1.5, None, True], 't': ('x', ()), 'again': <the list>}`.
+/// The bytes that Python writes for `{'a': [1, -2, 300, 70000, 1 << 40, 1.5, None, True], 't':
+/// ('x', ()), 'again': <the list>}`.
 const EACH: [&[u8]; 2] = [
     // Protocol 2.
     b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01]q\x02(K\x01J\xfe\xff\xff\xffM\x2c\x01J\x70\x11\x01\x00\x8a\x06\x00\x00\x00\x00\x00\x01G?\xf8\x00\x00\x00\x00\x00\x00N\x88eX\x01\x00\x00\x00tq\x03X\x01\x00\x00\x00xq\x04)\x86q\x05X\x05\x00\x00\x00againq\x06h\x02u.",
@@ -98,7 +98,7 @@ fn what_is_no_pickle_is_refused_with_its_place() {
 
 #[test]
 fn marks_hide_what_is_below() {
-    // A mark without values above it is removed by itself.
+    // `POP` removes a mark if no value is above it.
     assert_eq!(read(b"\x80\x02N(0.").unwrap().root(), Value::None);
     assert_eq!(read(b"\x80\x02N(K\x01K\x021.").unwrap().root(), Value::None);
     refused(b"\x80\x02N(00.", 6, "no value on the stack");
@@ -113,7 +113,7 @@ fn deep_nests_and_cycles_are_only_values() {
     bytes.push(b'.');
     let pickle = read(&bytes).unwrap();
     assert_eq!(pickle.list(pickle.root()).unwrap().len(), 1);
-    // A list that holds itself.
+    // The list contains itself.
     let pickle = read(b"\x80\x02]q\0h\0a.").unwrap();
     assert_eq!(pickle.list(pickle.root()), Some(&[pickle.root()][..]));
 }
@@ -172,7 +172,7 @@ fn skips_bytes_and_sets() {
 
 #[test]
 fn lists_grow_by_parts_through_every_reference() {
-    // The root is a list that holds a list; both grow in turn.
+    // The root list contains another list. The two lists grow alternately.
     let pickle = read(b"\x80\x02]q\0]q\x01ah\x01K\x01a0h\0K\x05a0h\x01(K\x02K\x03e0.").unwrap();
     let list = |value| pickle.list(value).unwrap().to_vec();
     let [inner, last] = list(pickle.root())[..] else {
@@ -182,8 +182,8 @@ fn lists_grow_by_parts_through_every_reference() {
     assert_eq!(list(inner), [1, 2, 3].map(Value::Int));
 }
 
-/// Returns the pickle of a dictionary of `count` keys `k0`, `k1`, … and their numbers. It is filled
-/// in two steps and has `k0` twice.
+/// Returns the pickle of a dictionary that maps the keys `k0`, `k1`, … to their numbers. It is
+/// filled in two steps, and contains `k0` twice.
 fn dict_of(count: u32) -> Vec<u8> {
     let mut bytes = b"\x80\x02}(".to_vec();
     let entry = |key: u32, number: u32| {
@@ -223,7 +223,7 @@ fn the_last_value_of_a_key_is_found_in_dictionaries_of_any_size() {
 
 #[test]
 fn numbers_of_the_memo_may_be_in_any_order() {
-    // PUT of 1, 0, 1 again and 70000; MEMOIZE takes the number of values, 3.
+    // The indices are 1, 0, 1 again and 70000. `MEMOIZE` uses the number of values, 3.
     let bytes = b"\x80\x04(K\x0aq\x01K\x0bq\0K\x0cq\x01K\x0dr\x70\x11\x01\0K\x0e\x94\
         h\0h\x01h\x03j\x70\x11\x01\0l.";
     let pickle = read(bytes).unwrap();

@@ -1,11 +1,11 @@
-//! The construction of a profile: tables of names and lines, and events.
+//! The builder of a profile: it collects tables of names and lines, and events.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
-/// Returns an event of `bytes` bytes, which is also the size of the block.
+/// Returns an event whose requested size and block size are `bytes`.
 pub(super) fn event_of(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> Event {
     Event {
         address,
@@ -15,11 +15,10 @@ pub(super) fn event_of(kind: EventKind, time_ns: u64, address: u64, bytes: u64) 
     }
 }
 
-/// A profile under construction.
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
     pub(super) profile: Profile,
-    /// Allocations from before the first event.
+    /// The allocations that precede the first event.
     before: Vec<Event>,
     scopes: ValueNumbers,
     call_sites: ValueNumbers,
@@ -51,15 +50,14 @@ impl ProfileBuilder {
         self.stacks.number(&mut self.profile.stacks, stack)
     }
 
-    /// Adds the next event, in the order of the file. Clocks differ between threads, so a time
-    /// before the previous event's time is raised to that time.
+    /// Adds the next event in file order. Clocks differ between threads, so the event's time is
+    /// raised to at least the time of its predecessor.
     pub(super) fn push(&mut self, mut event: Event) {
         let last = self.profile.events.last();
         event.time_ns = event.time_ns.max(last.map_or(0, |last| last.time_ns));
         self.profile.events.push(event);
     }
 
-    /// Adds an allocation from before the first event.
     pub(super) fn push_before(&mut self, mut event: Event) {
         let first = self.profile.events.first();
         event.time_ns = first.map_or(0, |first| first.time_ns);
@@ -82,7 +80,7 @@ impl ProfileBuilder {
     }
 }
 
-/// The numbers of the values of a table, by hash. No value is stored twice, except after a
+/// The indices of the values of a table, by hash. A value is stored twice only after a hash
 /// collision.
 #[derive(Default)]
 struct ValueNumbers {
@@ -91,8 +89,8 @@ struct ValueNumbers {
 }
 
 impl ValueNumbers {
-    /// Returns the number of a value in `table`, and adds it if it is new. If two values have one
-    /// hash, the second is added each time.
+    /// Returns the index of a value in `table`. Adds the value if it is new. After a hash
+    /// collision, the later value is added on each call.
     fn number<T: Eq + Hash>(&mut self, table: &mut Vec<T>, value: T) -> u32 {
         let next = table.len() as u32;
         let hash = self.hasher.hash_one(&value);

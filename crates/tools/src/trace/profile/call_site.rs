@@ -1,12 +1,12 @@
-//! The line of an allocation, chosen from its backtrace.
+//! Selects the line of an allocation from its backtrace.
 
 use cachescope_reports::{CallSite, Frame};
 
-/// The file that our own snapshots write for a line that is not known.
+/// The file name that this library's snapshots contain for an unknown line.
 const UNKNOWN: &str = "<unknown>";
 
-/// Functions that record a backtrace or allocate for others, by their beginnings. These functions
-/// are the innermost frames of each allocation of PyTorch.
+/// The prefixes of functions that record a backtrace or allocate for a caller. These functions are
+/// the innermost frames of each allocation of PyTorch.
 const ALLOCATORS: [&str; 6] = [
     "torch::unwind::",
     "torch::CapturedTraceback::",
@@ -16,11 +16,12 @@ const ALLOCATORS: [&str; 6] = [
     "at::empty",
 ];
 
-/// Returns the line of an allocation with this backtrace, whose innermost frame is first.
+/// Returns the line of an allocation. `frames` is its backtrace, from the innermost frame outwards.
 ///
-/// The result is the first line in a file whose path matches `own_code`, otherwise the first line.
-/// If no frame has a line, it is the first function that does not only allocate for others. The
-/// only frame needs no line: it may be the name of a buffer.
+/// The result is the innermost line in a file that matches `own_code`. If no file matches, the
+/// result is the innermost line. If no frame has a line, the result is the innermost function that
+/// is not in [`ALLOCATORS`]. If the backtrace is a single frame, its file suffices: it may be the
+/// name of a buffer.
 pub(super) fn call_site_of(frames: &[Frame], own_code: Option<&str>) -> Option<CallSite> {
     if let [Frame { file, line, .. }] = frames
         && !file.is_empty()
@@ -50,7 +51,7 @@ fn call_site(file: &str, line: u32) -> CallSite {
     }
 }
 
-/// Returns whether a part of `path` matches `pattern`, in which `*` matches any text.
+/// Returns whether a substring of `path` matches `pattern`, in which `*` matches any text.
 fn matches(pattern: &str, path: &str) -> bool {
     let mut rest = path;
     pattern.split('*').all(|part| {

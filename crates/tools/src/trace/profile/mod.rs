@@ -1,5 +1,5 @@
-//! Recorded programs as profiles, the input of every report: snapshots of PyTorch, logs of RMM,
-//! lifetimes and plans.
+//! Profiles of recorded programs, the input of all reports. The programs are snapshots of PyTorch,
+//! logs of RMM, lifetimes and plans.
 
 mod builder;
 mod call_site;
@@ -19,7 +19,7 @@ use super::reader::is_log;
 use super::snapshot::Snapshot;
 use crate::error::Result;
 
-/// Options of [`profiles_with`].
+/// The options of [`profiles_with`].
 ///
 /// # Examples
 ///
@@ -36,22 +36,23 @@ use crate::error::Result;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileOptions {
-    /// A part of the paths of the user's own files, in which `*` matches any text. The line of an
-    /// allocation is the innermost frame in such a file, if its backtrace has one.
+    /// A pattern for paths of the user's files: a substring, in which `*` matches any text. If a
+    /// file in a backtrace matches, the innermost matching frame is the line of the allocation.
     pub own_code: Option<String>,
 }
 
-/// Reads a recorded program of any known format, and returns a profile for each of its devices.
-/// Errors refer to the input as `name`.
+/// Reads a recorded program of any known format. Returns a profile for each of its devices. Errors
+/// refer to the input as `name`.
 ///
-/// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
-///   lines, backtraces and categories, which become scopes. The line of an allocation is the
-///   innermost frame with a file and a line. If only the free is known, the line is the line of the
-///   free, and is marked as a free's. If a block is live at the end and has no entry, its
-///   allocation precedes all events.
-/// - A log of RMM: with its times, threads and streams.
-/// - Lifetimes in MiniMalloc's format, one step per microsecond. If the file has a column `offset`,
-///   as `cachescope plan` writes it, the buffers are at these addresses; otherwise, side by side.
+/// - Snapshots of PyTorch, or of [`Recording::write`](crate::record::Recording::write). A profile
+///   has their lines, backtraces and categories. Categories become scopes. The line of an
+///   allocation is the innermost frame with a file and a line. If only the free of a block is
+///   recorded, the line of the free is used, and is marked. If a block is live at the end and has
+///   no entry, its allocation precedes all events.
+/// - Logs of RMM, with their times, threads and streams.
+/// - Lifetimes in MiniMalloc's format, with one step per microsecond. If the file has a column
+///   `offset`, as `cachescope plan` writes it, the buffers are at these offsets. Otherwise, they
+///   are placed side by side.
 ///
 /// # Examples
 ///
@@ -69,14 +70,14 @@ pub struct ProfileOptions {
 ///
 /// # Errors
 ///
-/// [`Io`](crate::ErrorKind::Io) with the position, if the input has none of these formats or is
-/// malformed. The errors of [`Snapshot::read`], with its limits, and of
-/// [`Trace::new`](super::Trace::new). A table has at most 4096 columns.
+/// Returns [`Io`](crate::ErrorKind::Io) with the position if the input has none of these formats or
+/// is malformed. Returns the errors of [`Snapshot::read`], including its limits, and of
+/// [`Trace::new`](super::Trace::new). A table with more than 4096 columns is an error.
 pub fn profiles(name: impl Display, input: impl BufRead) -> Result<Vec<Profile>> {
     profiles_with(name, input, &ProfileOptions::default())
 }
 
-/// Like [`profiles`], with options.
+/// Reads profiles like [`profiles`], with options.
 ///
 /// # Examples
 ///
@@ -92,7 +93,7 @@ pub fn profiles(name: impl Display, input: impl BufRead) -> Result<Vec<Profile>>
 ///
 /// # Errors
 ///
-/// The errors of [`profiles`].
+/// Returns the errors of [`profiles`].
 pub fn profiles_with(
     name: impl Display,
     mut input: impl BufRead,

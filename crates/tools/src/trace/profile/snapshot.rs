@@ -17,20 +17,22 @@ use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, re
 use crate::trace::live_blocks::LiveBlocks;
 use crate::trace::pickle::{Pickle, Value};
 
-/// The categories that are not scopes: PyTorch's, and the category that our own snapshots use.
+/// The categories that do not become scopes: PyTorch's default, and the category of uncached memory
+/// in this library's snapshots.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 
-/// The file of frames of which only the function is known.
+/// The file name of frames whose function alone is known.
 const NO_FILE: &str = "??";
 
-/// The memory of an event, in bytes. The event and its copies take 216, its addresses in the maps
-/// 150. Its entries in the maps of lists and categories take 150.
+/// The memory that is charged per event, in bytes. The event and its copies use 216 bytes. Its
+/// addresses in maps use 150 bytes, and its lists and categories in maps 150 bytes.
 const EVENT_BYTES: u64 = 512;
 
-/// The memory of a list of frames, without its frames: its line (96 bytes) and its table entries.
+/// The memory that is charged per list of frames, without its frames: a line (96 bytes) and table
+/// entries.
 const STACK_BYTES: u64 = 256;
 
-/// Returns a profile for each device with entries or segments.
+/// Returns a profile for each device that has entries or segments.
 pub(super) fn profiles(
     name: impl Display,
     input: impl Read,
@@ -47,23 +49,23 @@ struct ProfileReader<'a> {
     budget: &'a ReadBudget,
     options: &'a ProfileOptions,
     builder: ProfileBuilder,
-    /// The `Lines` of each list of frames that was read. A file contains most lists once, and
-    /// refers to them.
+    /// The `Lines` of each list of frames that was read. Most lists are stored once in a file, and
+    /// referenced repeatedly.
     frames: HashMap<Value, Lines>,
-    /// For each line, the line that is marked as the line of a free.
+    /// The marked line of a free, by the index of the unmarked line.
     freed: HashMap<u32, u32>,
-    /// The scopes of categories.
     categories: HashMap<Value, Option<u32>>,
-    /// The live blocks, with the lines of each allocation.
+    /// The live blocks, with the lines of their allocations.
     live: LiveBlocks<Lines>,
-    /// The last event, if it is a free that may be completed by the next entry, and its address.
+    /// The address and the index of the last event, if it is a free that the next entry may
+    /// complete.
     requested: Option<(u64, usize)>,
-    /// The addresses whose state at the beginning is known.
+    /// The address ranges whose initial state is known.
     decided: Reserved,
     steps: u64,
 }
 
-/// The place of an allocation in the program.
+/// The call site, the backtrace and the scope of an allocation.
 #[derive(Clone, Copy, Default)]
 struct Lines {
     call_site: Option<u32>,
@@ -123,7 +125,8 @@ impl<'a> ProfileReader<'a> {
         }
     }
 
-    /// Returns the time of an entry. In versions without times, entries count as microseconds.
+    /// Returns the time of an entry. In versions without times, the n-th entry is at n
+    /// microseconds.
     fn time_ns(&self, entry: &Entry<'_>) -> u64 {
         let time_us = entry.number("time_us").unwrap_or(self.steps);
         time_us.saturating_mul(1000)
@@ -157,7 +160,7 @@ impl<'a> ProfileReader<'a> {
         Ok(())
     }
 
-    /// Completes a free. If the entry directly before requested the free, the free waited for no
+    /// Completes a free. If the previous entry requested the same free, the free did not wait for a
     /// stream.
     fn complete(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
@@ -175,7 +178,7 @@ impl<'a> ProfileReader<'a> {
         Ok(())
     }
 
-    /// Adds the block that `entry` frees, if it is from before the recording.
+    /// Adds the block that `entry` frees, if the block precedes the recording.
     fn ensure_known(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<()> {
         if self.live.is_known(address) {
             return Ok(());
@@ -217,8 +220,8 @@ impl<'a> ProfileReader<'a> {
         Ok(())
     }
 
-    /// Adds the parts of a reserved range that no earlier entry names, because they were reserved
-    /// at the beginning.
+    /// Adds the parts of a reserved range that no earlier entry contains. These parts were reserved
+    /// before the recording.
     fn was_reserved(&mut self, span: AddressSpan) {
         let before = self.decided.fill(span, 0).into_iter();
         let before = before.map(|part| reports::Segment {
@@ -228,8 +231,8 @@ impl<'a> ProfileReader<'a> {
         self.builder.profile.segments.extend(before);
     }
 
-    /// Adds the memory that exists at the end without an entry, because it existed at the
-    /// beginning.
+    /// Adds the segments and blocks that exist at the end but have no entry, because they existed
+    /// before the recording.
     fn add_segments(&mut self, segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
         let (pickle, budget) = (self.pickle, self.budget);
         for segment in segments {
@@ -258,8 +261,8 @@ impl<'a> ProfileReader<'a> {
         Ok(lines)
     }
 
-    /// Returns the place of an allocation of which only the free is known. Its frames may be the
-    /// frames of the free, so the line is marked.
+    /// Returns the lines of an allocation of which only the free is recorded. The frames may belong
+    /// to the free, so the line is marked.
     fn freed_lines(&mut self, entry: &Entry<'_>) -> Parsed<Lines> {
         let mut lines = self.lines(entry)?;
         let Some(number) = lines.call_site else {
@@ -334,7 +337,7 @@ impl<'a> ProfileReader<'a> {
         Ok(frames)
     }
 
-    /// Returns the frame that a dictionary describes; `None` if it has neither name nor file.
+    /// Parses a frame from a dictionary. Returns `None` if the frame has neither a name nor a file.
     fn frame(&self, place: &str, value: Value) -> Parsed<Option<Frame>> {
         let text = |key| {
             let value = self.pickle.get(value, key);

@@ -11,7 +11,7 @@ use crate::trace::event::TraceEvent;
 use crate::trace::lifetimes::{Honoured, Lifetime};
 use crate::trace::rmm_log::{self, RmmLog};
 
-/// Returns the profile of a log of RMM whose header was read.
+/// Returns the profile of an RMM log whose header was already read.
 pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let [thread, time, _, _, _, stream] = table.columns(rmm_log::COLUMNS)?;
     let mut builder = ProfileBuilder::new("RMM".into());
@@ -19,7 +19,7 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let mut last_ns = 0;
     while let Some(entry) = log.next_entry()? {
         let table = &log.table;
-        // If the time of a row does not parse, the row is a microsecond after its predecessor.
+        // If the time of a row does not parse, the row is one microsecond after its predecessor.
         last_ns = time_of_day_ns(table.text(time)).unwrap_or(last_ns + 1000);
         let kind = match entry.event {
             TraceEvent::Allocate { .. } => EventKind::Allocate,
@@ -33,7 +33,7 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     Ok(builder.finish())
 }
 
-/// Parses `10:21:33.123456` or RMM's `10:21:33:123456`, as nanoseconds since midnight.
+/// Parses `10:21:33.123456`, or RMM's `10:21:33:123456`. Returns nanoseconds since midnight.
 fn time_of_day_ns(text: &str) -> Option<u64> {
     let mut parts = text.split([':', '.']);
     let mut part = || parts.next()?.parse::<u32>().ok().map(u64::from);
@@ -43,7 +43,8 @@ fn time_of_day_ns(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction_ns)
 }
 
-/// Parses the number of a thread or stream, decimal or with `0x`. Returns 0 if it does not parse.
+/// Parses the decimal or hexadecimal (`0x`) identifier of a thread or stream. Returns 0 if it does
+/// not parse.
 fn numeral(text: &str) -> u64 {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -52,8 +53,8 @@ fn numeral(text: &str) -> u64 {
     parsed.unwrap_or(0)
 }
 
-/// Returns the profile of lifetimes whose header was read, at the offsets of a plan if the table
-/// has them.
+/// Returns the profile of lifetimes whose header was already read. If the table is a plan, its
+/// offsets are used.
 pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let (lifetimes, _, offsets) = Lifetime::read_rows(table, Honoured::Alignments)?;
     let offsets = offsets.unwrap_or_else(|| side_by_side(&lifetimes));
@@ -79,7 +80,8 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
         .map(|own| own.offset.saturating_add(own.bytes));
     let end = ends.max().unwrap_or(0);
     builder.push(event_of(EventKind::Reserve, 0, 0, end));
-    // At equal times frees come before allocations, each in the order of the table.
+    // At one step, frees precede allocations. Frees and allocations each keep the order of the
+    // table.
     let mut order: Vec<(u64, bool, usize)> = (placed.iter().enumerate())
         .flat_map(|(number, own)| [(own.upper, false, number), (own.lower, true, number)])
         .collect();
@@ -101,7 +103,7 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     Ok(builder.finish())
 }
 
-/// A buffer that occupies memory.
+/// A buffer that occupies memory, with its offset.
 struct Placed {
     offset: u64,
     lower: u64,
@@ -110,10 +112,10 @@ struct Placed {
     call_site: u32,
 }
 
-/// Returns offsets at which no buffer overlaps another.
+/// Returns offsets that place the buffers side by side.
 fn side_by_side(lifetimes: &[Lifetime]) -> Vec<u64> {
     let ends = lifetimes.iter().scan(0, |end, lifetime| {
-        *end += lifetime.size_bytes; // All sizes sum to less than 2^63.
+        *end += lifetime.size_bytes; // The sizes sum to less than 2^63.
         Some(*end - lifetime.size_bytes)
     });
     ends.collect()

@@ -1,4 +1,5 @@
-//! Tables as profiles. Snapshots are read back in tests/recording and crates/cli/tests.
+//! Tests of profiles of tables. Profiles of snapshots are tested in tests/recording and
+//! crates/cli/tests.
 
 use cachescope_reports::EventKind::{Allocate, Free, Reserve};
 use cachescope_reports::{EventKind, Profile};
@@ -11,7 +12,7 @@ fn profile(text: &str) -> Profile {
     profiles.remove(0)
 }
 
-/// Returns the kind, time, address and bytes of each event.
+/// Returns the kind, the time, the address and the bytes of each event.
 fn figures(profile: &Profile) -> Vec<(EventKind, u64, u64, u64)> {
     let events = profile.events.iter();
     let figures = events.map(|event| (event.kind, event.time_ns, event.address, event.bytes));

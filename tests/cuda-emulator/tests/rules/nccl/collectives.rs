@@ -1,4 +1,4 @@
-//! The results of each call, in the order of the rank's stream.
+//! Tests of the results of NCCL calls, in the order of the rank's stream.
 
 use std::ffi::{CStr, c_void};
 use std::fmt::Debug;
@@ -18,8 +18,8 @@ const REDUCTIONS: [Reduction; 5] = [
     Reduction::ncclAvg,
 ];
 
-/// Reduces 2, 3 and 4, and also 1, 1 and 7, of three ranks, by every reduction, and checks the
-/// results.
+/// Reduces two elements over three ranks with all reductions, and checks the results. The elements
+/// are 2, 3, 4 and 1, 1, 7.
 fn check_type<T>(device: &Device, ranks: &[Rank], element: Type, make: impl Fn(f64) -> T)
 where
     T: Clone + Default + Debug + PartialEq,
@@ -60,7 +60,7 @@ fn every_type_is_reduced_by_every_reduction() {
 fn half_precision_is_summed_in_floats_and_rounded_once() {
     let device = Device::new();
     let ranks = ranks(&device, 3);
-    // A sum in half precision would lose the 1 twice. Numbers of all magnitudes are represented.
+    // A half-precision sum would lose the two ones. The other numbers have all magnitudes.
     let sizes = [
         2048.0, 65504.0, 6.1e-5, 3.0e-7, 5.96e-8, -1.5, 0.0, 1023.0e-7,
     ];
@@ -75,7 +75,7 @@ fn half_precision_is_summed_in_floats_and_rounded_once() {
         done(rank.all_reduce_as(address, 8, Type::ncclFloat16, Reduction::ncclSum));
     }
     assert_eq!(ranks[2].download::<f16>(memory[2], 8), wanted);
-    // With one rank, all bits are unchanged.
+    // With zeros from the other ranks, each bit pattern must be unchanged.
     let alone: Vec<f16> = (0..=u16::MAX)
         .map(f16::from_bits)
         .filter(|x| !x.is_nan())
@@ -124,7 +124,7 @@ fn the_other_collectives_move_their_elements() {
             done(nccl::ncclReduceScatter(
                 own, scattered, 1, word, sum, comm, stream,
             ));
-            // The reduction is in place, and on one rank alone.
+            // The reduction is in place. Only rank 1 receives the result.
             done(nccl::ncclReduce(own, own, 3, word, sum, 1, comm, stream));
         }
     }
@@ -159,7 +159,7 @@ fn an_in_place_share_is_at_its_destination() {
         let (all, share) = (all as *mut c_void, (all + 4 * number as u64) as *mut c_void);
         let (comm, stream) = (rank.comm.0, rank.stream.cast());
         let (word, sum) = (Type::ncclInt32, Reduction::ncclSum);
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles and addresses.
         unsafe {
             done(nccl::ncclAllGather(share, all, 1, word, comm, stream));
             done(nccl::ncclReduceScatter(
@@ -186,7 +186,7 @@ fn messages_of_a_group_are_sent_both_ways_and_to_oneself() {
         })
         .collect();
     for (rank, &[from, to]) in ranks.iter().zip(&memory) {
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles and addresses.
         unsafe {
             done(nccl::ncclGroupStart());
             for peer in 0..3 {
@@ -208,12 +208,12 @@ fn a_split_makes_communicators_of_its_colors_in_the_order_of_the_keys() {
     let device = Device::new();
     let alive = device.control.report().communicators;
     let ranks = ranks(&device, 3);
-    // SAFETY: as above; a single thread may call for several ranks in one group.
+    // SAFETY: the emulator checks handles. In a group, one thread may call for several ranks.
     let split: Vec<_> = unsafe {
         done(nccl::ncclGroupStart());
         let mut made = [null_mut(); 3];
         for (number, rank) in ranks.iter().enumerate() {
-            // Ranks 0 and 2 take part, in reverse order. Rank 1 takes no part.
+            // Ranks 0 and 2 join the new communicator in reverse order. Rank 1 does not join.
             let color = if number == 1 { -1 } else { 5 };
             let (key, child) = (-(number as i32), &raw mut made[number]);
             done(nccl::ncclCommSplit(
@@ -230,7 +230,7 @@ fn a_split_makes_communicators_of_its_colors_in_the_order_of_the_keys() {
     assert!(split[1].is_null());
     for (comm, of, device) in [(split[0], 1, 0), (split[2], 0, 2)] {
         let (mut rank, mut count, mut ordinal) = (0, 0, 0);
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles, and all pointers refer to local variables.
         unsafe {
             done(nccl::ncclCommUserRank(comm, &raw mut rank));
             done(nccl::ncclCommCount(comm, &raw mut count));
@@ -257,7 +257,7 @@ fn a_graph_joins_the_others_at_each_launch() {
         rank.enter();
         let (mut graph, mut executable) = (null_mut(), null_mut());
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles, and all pointers refer to local variables.
         unsafe {
             ok(sys::cuStreamBeginCapture_v2(rank.stream, mode));
             done(rank.all_reduce(address, 1));
@@ -273,7 +273,7 @@ fn a_graph_joins_the_others_at_each_launch() {
     for _ in 0..2 {
         for (rank, &executable) in ranks.iter().zip(&executables) {
             rank.enter();
-            // SAFETY: as above.
+            // SAFETY: the emulator checks handles.
             ok(unsafe { sys::cuGraphLaunch(executable, rank.stream) });
         }
     }
@@ -288,8 +288,8 @@ fn memory_of_the_library_is_memory_of_the_device() {
     let device = Device::new();
     let ranks = ranks(&device, 1);
     let (mut version, mut memory) = (0, null_mut());
-    // SAFETY: the pointers are to variables for the results; the text ends with a zero byte and
-    // belongs to the emulator.
+    // SAFETY: all pointers refer to local variables. The text is NUL-terminated, and belongs to the
+    // emulator.
     unsafe {
         done(nccl::ncclGetVersion(&raw mut version));
         assert_eq!(version / 100, 230);

@@ -1,4 +1,5 @@
-//! Calls that NCCL refuses, and calls in which NCCL would hang or compute wrong results.
+//! Tests of calls that NCCL refuses, and of calls with which NCCL would hang or compute wrong
+//! results.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -13,7 +14,7 @@ use crate::rules::device::{Device, enter, ok};
 
 const MIB: usize = 1 << 20;
 
-/// Checks that one misuse was reported since `before`, in these words.
+/// Checks that exactly one misuse was reported since `before`, and that its text contains `words`.
 #[track_caller]
 fn assert_reported(device: &Device, before: u64, words: &str) {
     assert_eq!(device.control.complaints(), before + 1);
@@ -23,7 +24,7 @@ fn assert_reported(device: &Device, before: u64, words: &str) {
 }
 
 fn last_error() -> String {
-    // SAFETY: the text ends with a zero byte and belongs to the emulator.
+    // SAFETY: the text is NUL-terminated, and belongs to the emulator.
     let text = unsafe { CStr::from_ptr(nccl::ncclGetLastError(null_mut())) };
     text.to_string_lossy().into_owned()
 }
@@ -35,7 +36,7 @@ fn a_communicator_that_is_gone_is_none() {
     let before = device.control.complaints();
     destroy(&ranks);
     let mut count = 0;
-    // SAFETY: the emulator checks the handle.
+    // SAFETY: the emulator checks the handle, and `count` is writable.
     let status = unsafe { nccl::ncclCommCount(ranks[0].comm.0, &raw mut count) };
     assert_eq!(status, Status::ncclInvalidArgument);
     assert_reported(&device, before, "does not exist, or no longer");
@@ -81,7 +82,7 @@ fn two_communicators_in_opposite_orders_wait_for_each_other() {
     let device = Device::new();
     let ranks = ranks(&device, 2);
     let mut others = [null_mut(); 2];
-    // SAFETY: the pointers are to variables for the results.
+    // SAFETY: the emulator checks handles, and all pointers refer to local variables.
     unsafe {
         done(nccl::ncclGroupStart());
         for (rank, other) in ranks.iter().zip(&mut others) {
@@ -138,7 +139,7 @@ fn buffers_are_memory_of_the_rank_s_own_device() {
         assert_eq!(status, Status::ncclInvalidArgument);
         assert_reported(&device, before, "all memory of device");
     }
-    // Source and target overlap, but are not equal.
+    // The source and the target overlap without being equal.
     let before = device.control.complaints();
     ranks[0].enter();
     let [from, to] = [own, own + 4].map(|address| address as *mut c_void);
@@ -186,7 +187,7 @@ fn a_configuration_is_initialized_and_an_id_is_one() {
             1 => config.blocking = 2,
             _ => id.internal[0] = !id.internal[0],
         }
-        // SAFETY: the pointers are to variables for the results.
+        // SAFETY: all pointers refer to local variables.
         let status =
             unsafe { nccl::ncclCommInitRankConfig(&raw mut comm, 1, id, 0, &raw mut config) };
         assert_eq!(status, Status::ncclInvalidArgument);
@@ -221,7 +222,7 @@ fn a_call_waits_until_the_last_one_is_no_longer_in_progress() {
 fn register(rank: &Rank, address: u64, bytes: usize) -> Result<*mut c_void, Status> {
     let mut handle = null_mut();
     let memory = address as *mut c_void;
-    // SAFETY: the pointer is to a variable for the result.
+    // SAFETY: the emulator checks the arguments, and `handle` is writable.
     match unsafe { nccl::ncclCommRegister(rank.comm.0, memory, bytes, &raw mut handle) } {
         Status::ncclSuccess => Ok(handle),
         status => Err(status),
@@ -238,7 +239,7 @@ fn memory_is_registered_as_long_as_it_is_there() {
     let handle = register(&ranks[0], address + 512, 1024).unwrap();
     assert_eq!(device.control.report().registrations, alive + 1);
     let before = device.control.complaints();
-    // SAFETY: the emulator reports the misuse in these calls.
+    // SAFETY: the emulator reports misuses instead of executing them.
     unsafe {
         ok(sys::cuMemFree_v2(address));
         assert_reported(&device, before, "registered with a communicator");
@@ -257,7 +258,7 @@ fn memory_is_registered_as_long_as_it_is_there() {
         Err(Status::ncclInvalidArgument)
     );
     assert_reported(&device, before, "not all memory of device");
-    // The registrations of a communicator end with the communicator.
+    // A communicator's registrations end with it.
     register(&ranks[0], address, 4096).unwrap();
     destroy(&ranks);
     assert_eq!(device.control.report().registrations, alive);
@@ -268,7 +269,8 @@ fn a_range_of_several_handles_is_not_registered() {
     let device = Device::new();
     let ranks = ranks(&device, 1);
     let page = 2 * MIB;
-    // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.
+    // SAFETY: the structures are plain data, for which zeros are valid. All pointers refer to local
+    // variables.
     unsafe {
         let mut properties: sys::CUmemAllocationProp = std::mem::zeroed();
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -313,7 +315,7 @@ fn a_graph_outlives_no_communicator() {
     let (mut graph, mut executable) = (null_mut(), null_mut());
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     let before = device.control.complaints();
-    // SAFETY: the pointers are to variables for the results; the emulator checks the handles.
+    // SAFETY: all pointers refer to local variables, and the emulator checks the handles.
     unsafe {
         ok(sys::cuStreamBeginCapture_v2(ranks[0].stream, mode));
         done(ranks[0].all_reduce(address, 4));

@@ -1,4 +1,4 @@
-//! Communicators of NCCL. The ranks are threads, each on a separate device.
+//! Tests of NCCL communicators. The ranks are threads, each with a separate device.
 
 mod collectives;
 mod misuse;
@@ -23,26 +23,25 @@ fn done(status: Status) {
     assert_eq!(status, SUCCESS);
 }
 
-/// A communicator's handle, usable from any thread.
+/// The handle of a communicator, usable on any thread.
 #[derive(Clone, Copy)]
 struct Comm(nccl::ncclComm_t);
 
 // SAFETY: the handle is only passed to the emulator, which checks it.
 unsafe impl Send for Comm {}
-// SAFETY: as above.
+// SAFETY: the handle is only passed to the emulator, which checks it.
 unsafe impl Sync for Comm {}
 
 fn new_id() -> nccl::ncclUniqueId {
     let mut id = nccl::ncclUniqueId { internal: [0; 128] };
-    // SAFETY: the pointer is to a variable for the result, here and below.
+    // SAFETY: `id` is writable.
     done(unsafe { nccl::ncclGetUniqueId(&raw mut id) });
     id
 }
 
-/// Returns the value of `NCCL_CONFIG_INITIALIZER`, with `blocking` as the choice whether calls
-/// block.
+/// Returns the value of `NCCL_CONFIG_INITIALIZER`, with the given value of `blocking`.
 fn config(blocking: i32) -> nccl::ncclConfig_t {
-    // SAFETY: plain data, for which zeros are valid.
+    // SAFETY: the structure is plain data, for which zeros are valid.
     let mut config: nccl::ncclConfig_t = unsafe { std::mem::zeroed() };
     config.size = size_of::<nccl::ncclConfig_t>();
     config.magic = 0xcafe_beef;
@@ -51,11 +50,11 @@ fn config(blocking: i32) -> nccl::ncclConfig_t {
     config
 }
 
-/// Begins a nonblocking communicator on the current device.
+/// Begins to create a nonblocking communicator on the current device.
 fn begin(id: nccl::ncclUniqueId, rank: usize, size: usize) -> (Comm, Status) {
     let mut comm = null_mut();
     let mut config = config(0);
-    // SAFETY: as above.
+    // SAFETY: `comm` and `config` are local variables.
     let status = unsafe {
         nccl::ncclCommInitRankConfig(&raw mut comm, size as i32, id, rank as i32, &raw mut config)
     };
@@ -64,12 +63,12 @@ fn begin(id: nccl::ncclUniqueId, rank: usize, size: usize) -> (Comm, Status) {
 
 fn async_error(comm: Comm) -> Status {
     let mut status = SUCCESS;
-    // SAFETY: as above.
+    // SAFETY: the emulator checks the handle, and `status` is writable.
     done(unsafe { nccl::ncclCommGetAsyncError(comm.0, &raw mut status) });
     status
 }
 
-/// Polls until the call is no longer in progress.
+/// Polls until no call is in progress. Returns the status.
 fn settle(comm: Comm) -> Status {
     loop {
         match async_error(comm) {
@@ -79,7 +78,7 @@ fn settle(comm: Comm) -> Status {
     }
 }
 
-/// One rank of a communicator whose calls block, with a separate stream.
+/// A rank of a blocking communicator, with a separate stream.
 #[derive(Clone, Copy)]
 struct Rank {
     comm: Comm,
@@ -87,9 +86,9 @@ struct Rank {
     stream: sys::CUstream,
 }
 
-// SAFETY: as for the communicator.
+// SAFETY: the handles are only passed to the emulator, which checks them.
 unsafe impl Send for Rank {}
-// SAFETY: as above.
+// SAFETY: the handles are only passed to the emulator, which checks them.
 unsafe impl Sync for Rank {}
 
 impl Rank {
@@ -97,12 +96,12 @@ impl Rank {
         enter(self.ordinal);
     }
 
-    /// Returns memory of this rank that its stream fills with these values.
+    /// Allocates memory of this rank. The rank's stream fills it with `values`.
     fn upload<T>(&self, device: &Device, values: &[T]) -> u64 {
         self.enter();
         let bytes = size_of_val(values);
         let address = device.memory(bytes);
-        // SAFETY: `values` and the memory at `address` both have `bytes` bytes.
+        // SAFETY: `values` and the memory at `address` have `bytes` bytes each.
         ok(unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), bytes, self.stream)
         });
@@ -113,14 +112,14 @@ impl Rank {
         self.enter();
         let mut values = vec![T::default(); count];
         let bytes = size_of_val(&values[..]);
-        // SAFETY: `values` and the memory at `address` both have at least `bytes` bytes.
+        // SAFETY: `values` and the memory at `address` have at least `bytes` bytes each.
         ok(unsafe {
             sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), address, bytes, self.stream)
         });
         values
     }
 
-    /// Enqueues an all-reduce of 32-bit words.
+    /// Enqueues an all-reduce of 32-bit integers.
     fn all_reduce(&self, address: u64, count: usize) -> Status {
         self.all_reduce_as(address, count, Type::ncclInt32, Reduction::ncclSum)
     }
@@ -134,7 +133,7 @@ impl Rank {
     ) -> Status {
         self.enter();
         let memory = address as *mut c_void;
-        // SAFETY: the emulator checks handles and addresses, here and below.
+        // SAFETY: the emulator checks handles and addresses.
         unsafe {
             nccl::ncclAllReduce(
                 memory,
@@ -151,7 +150,7 @@ impl Rank {
     fn send(&self, address: u64, count: usize, peer: usize) -> Status {
         let (memory, element) = (address as *const c_void, Type::ncclInt32);
         self.enter();
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles and addresses.
         unsafe {
             nccl::ncclSend(
                 memory,
@@ -167,7 +166,7 @@ impl Rank {
     fn receive(&self, address: u64, count: usize, peer: usize) -> Status {
         let (memory, element) = (address as *mut c_void, Type::ncclInt32);
         self.enter();
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles and addresses.
         unsafe {
             nccl::ncclRecv(
                 memory,
@@ -182,15 +181,15 @@ impl Rank {
 
     fn synchronize(&self) {
         self.enter();
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         ok(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
-    /// Ends the communicator, and runs the stream's pending work. Otherwise other tests would count
-    /// this work.
+    /// Runs the stream's pending work, and destroys the communicator. Otherwise, other tests would
+    /// count the pending work.
     fn destroy(&self) {
         self.enter();
-        // SAFETY: as above.
+        // SAFETY: the emulator checks handles.
         unsafe {
             let _ = sys::cuStreamSynchronize(self.stream);
             done(nccl::ncclCommDestroy(self.comm.0));
@@ -198,8 +197,8 @@ impl Rank {
     }
 }
 
-/// Creates `count` ranks. The first rank is on the test's device. The threads of the ranks start
-/// one after another.
+/// Creates `count` ranks. The first rank uses the test's device. The threads of the ranks start
+/// sequentially.
 fn ranks(device: &Device, count: usize) -> Vec<Rank> {
     let id = new_id();
     let others = (1..count).map(|_| enter_another());
@@ -208,7 +207,7 @@ fn ranks(device: &Device, count: usize) -> Vec<Rank> {
         enter(ordinal);
         let mut comm = null_mut();
         let (size, rank) = (count as i32, rank as i32);
-        // SAFETY: as above.
+        // SAFETY: `comm` is writable, and the emulator checks the other arguments.
         done(unsafe { nccl::ncclCommInitRank(&raw mut comm, size, id, rank) });
         Comm(comm)
     };

@@ -1,4 +1,5 @@
-//! The waits of ranks for each other, and the beginning and end of a communicator.
+//! Tests of ranks that wait for each other, and of the creation and the destruction of
+//! communicators.
 
 use std::ptr::null_mut;
 use std::thread;
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::rules::device::{Code, Device, enter, enter_another, ok};
 
-/// A duration in which another thread begins its wait.
+/// The time in which another thread starts its wait.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 fn upload_all(device: &Device, ranks: &[Rank]) -> Vec<u64> {
@@ -29,7 +30,8 @@ fn a_collective_runs_as_late_as_other_work() {
         done(rank.all_reduce(address, 1));
     }
     assert_eq!(device.control.report().pending, before + 4);
-    // A wait for one rank runs the other rank's work up to the collective call, but no later work.
+    // A wait for one rank runs the other rank's work up to the collective call, but not its later
+    // work.
     assert_eq!(ranks[1].download::<i32>(memory[1], 1), [14]);
     assert_eq!(device.control.report().pending, before + 1);
     ranks[0].synchronize();
@@ -59,7 +61,7 @@ fn a_question_does_not_wait_for_peers() {
     let memory = upload_all(&device, &ranks);
     done(ranks[0].all_reduce(memory[0], 1));
     ranks[0].enter();
-    // SAFETY: the handles are the emulator's, here and below.
+    // SAFETY: the stream is a stream of the emulator.
     let query = || unsafe { sys::cuStreamQuery(ranks[0].stream) };
     for _ in 0..30 {
         assert_eq!(query(), Code::CUDA_ERROR_NOT_READY);
@@ -100,7 +102,7 @@ fn nonblocking_calls_are_in_progress_until_polled() {
         assert_eq!(rank.all_reduce(address, 1), IN_PROGRESS);
         assert_eq!(async_error(rank.comm), IN_PROGRESS);
     }
-    // The call is not enqueued on the streams yet.
+    // The call is not yet enqueued on the streams.
     assert_eq!(device.control.report().pending, before);
     for rank in &ranks {
         rank.enter();
@@ -110,23 +112,23 @@ fn nonblocking_calls_are_in_progress_until_polled() {
     assert_eq!(ranks[0].download::<i32>(memory[0], 1), [14]);
     ranks[1].synchronize();
 
-    // A split is in progress on both communicators until all ranks have called it.
+    // A split is in progress on each communicator until all ranks have called it.
     let mut halves = [null_mut(); 2];
     let mut config = config(0);
     for (rank, half) in ranks.iter().zip(&mut halves) {
         let comm = rank.comm.0;
-        // SAFETY: the pointers are to variables for the results.
+        // SAFETY: `half` and `config` are writable, and the emulator checks the handle.
         let status = unsafe { nccl::ncclCommSplit(comm, 0, 0, &raw mut *half, &raw mut config) };
         assert_eq!(status, IN_PROGRESS);
     }
     for comm in halves.map(Comm).into_iter().chain([first, second]) {
         assert_eq!(settle(comm), SUCCESS);
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         unsafe { nccl::ncclCommFinalize(comm.0) };
     }
     for comm in halves.map(Comm).into_iter().chain([first, second]) {
         assert_eq!(settle(comm), SUCCESS);
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         done(unsafe { nccl::ncclCommDestroy(comm.0) });
     }
     assert_eq!(device.control.report().communicators, alive);
@@ -139,13 +141,13 @@ fn a_finalization_waits_for_the_work_of_all_ranks() {
     let memory = upload_all(&device, &ranks);
     done(ranks[0].all_reduce(memory[0], 1));
     thread::scope(|scope| {
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         let first = scope.spawn(|| unsafe { nccl::ncclCommFinalize(ranks[0].comm.0) });
         thread::sleep(A_WHILE);
         done(ranks[1].all_reduce(memory[1], 1));
         thread::sleep(A_WHILE);
         assert!(!first.is_finished());
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         done(unsafe { nccl::ncclCommFinalize(ranks[1].comm.0) });
         done(first.join().unwrap());
     });
@@ -163,7 +165,7 @@ fn an_abort_ends_all_waits_with_an_error() {
         let waits = scope.spawn(|| ranks[0].synchronize());
         thread::sleep(A_WHILE);
         assert!(!waits.is_finished());
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         done(unsafe { nccl::ncclCommAbort(ranks[1].comm.0) });
         waits.join().unwrap();
     });
@@ -172,10 +174,10 @@ fn an_abort_ends_all_waits_with_an_error() {
     for rank in [&ranks[0], &ranks[2]] {
         assert_eq!(async_error(rank.comm), Status::ncclRemoteError);
         assert_eq!(rank.all_reduce(memory[0], 1), Status::ncclRemoteError);
-        // SAFETY: as above.
+        // SAFETY: the emulator checks the handle.
         done(unsafe { nccl::ncclCommAbort(rank.comm.0) });
     }
-    // The aborted call has written nothing.
+    // The aborted call must not have written.
     assert_eq!(ranks[0].download::<i32>(memory[0], 1), [7]);
 }
 
@@ -186,15 +188,15 @@ fn an_abort_ends_the_wait_for_missing_ranks() {
     let id = new_id();
     let (comm, _) = begin(id, 0, 2);
     assert_eq!(async_error(comm), IN_PROGRESS);
-    // SAFETY: as above.
+    // SAFETY: the emulator checks the handle.
     done(unsafe { nccl::ncclCommAbort(comm.0) });
     assert_eq!(device.control.report().communicators, alive);
-    // A rank that joins later gets an error.
+    // A rank that joins later must get an error.
     enter(enter_another());
     let (late, status) = begin(id, 1, 2);
     assert_eq!(status, IN_PROGRESS);
     assert_eq!(settle(late), Status::ncclRemoteError);
-    // SAFETY: as above.
+    // SAFETY: the emulator checks the handle.
     done(unsafe { nccl::ncclCommAbort(late.0) });
 }
 
@@ -212,9 +214,9 @@ fn a_failed_device_does_not_block_its_peers() {
     for (rank, &address) in ranks.iter().zip(&memory) {
         done(rank.all_reduce(address, 1));
     }
-    // The rank that failed ends last.
+    // The rank with the failed device ends last.
     let event = device.event();
-    // SAFETY: as above.
+    // SAFETY: the event and the streams are from the emulator.
     unsafe {
         ok(sys::cuEventRecord(event, ranks[1].stream));
         ok(sys::cuStreamWaitEvent(ranks[0].stream, event, 0));
